@@ -79,7 +79,7 @@ func checkBond(v view) Finding {
 	const support = "for a member without a carrier or a partner, contact phoenixNAP support"
 	warn := func(reason, expected, cause, note string) Finding {
 		return Finding{Status: Warn, Reason: reason, Expected: expected, Observed: b.String(), Cause: cause,
-			Fixes: []Fix{{Tool: AnyTool, Commands: []string{"cat /proc/net/bonding/" + b.name}, Note: note}}}
+			Fixes: anyTool(note, "cat /proc/net/bonding/"+b.name)}
 	}
 	down, silent, apart := b.down(), b.withoutPartner(), b.outsideAggregator()
 	switch {
@@ -116,10 +116,8 @@ func orNone(names []string) string {
 func fixNoCarrier(v view) []Fix {
 	u := v.uplink
 	if u.Bond == nil {
-		return []Fix{{Tool: AnyTool, Commands: []string{"ip -br link show " + u.Name, "ethtool " + u.Name},
-			Note: fmt.Sprintf("check the cable and the switch port of %s; without a link there, contact phoenixNAP "+
-				"support",
-				u.Name)}}
+		return anyTool(fmt.Sprintf("check the cable and the switch port of %s; without a link there, contact "+
+			"phoenixNAP support", u.Name), "ip -br link show "+u.Name, "ethtool "+u.Name)
 	}
 	commands := []string{"ip -br link show master " + u.Name}
 	var down []string
@@ -130,9 +128,9 @@ func fixNoCarrier(v view) []Fix {
 			down = append(down, "ip link set "+l.Name+" up")
 		}
 	}
-	fixes := []Fix{{Tool: AnyTool, Commands: append(commands, "cat /proc/net/bonding/"+u.Name), Note: noCarrierNote(b)}}
+	fixes := anyTool(noCarrierNote(b), append(commands, "cat /proc/net/bonding/"+u.Name)...)
 	if len(down) > 0 {
-		fixes = append(fixes, Fix{Tool: IPRoute2, Commands: down, Note: volatile})
+		fixes = append(fixes, fix(IPRoute2, volatile, down...))
 	}
 	return fixes
 }
@@ -142,8 +140,8 @@ func noCarrierNote(b bondState) string {
 	if len(names) == 0 {
 		return b.name + " has no members: add its ports in the configuration of the machine's network"
 	}
-	return fmt.Sprintf("check the cable and the switch port of each member of %s (%s); "+
-		"for a member that is up and has no link, contact phoenixNAP support", b.name, strings.Join(names, ", "))
+	return fmt.Sprintf("check the cable and the switch port of each member of %s (%s); for a member that is up and "+
+		"has no link, contact phoenixNAP support", b.name, strings.Join(names, ", "))
 }
 
 // fixBondMode changes the mode where it is configured. The kernel changes it only while the bond has no members, so
@@ -151,27 +149,22 @@ func noCarrierNote(b bondState) string {
 func fixBondMode(name string) []Fix {
 	const note = "the bond restarts: do this from the remote console, not over a connection that uses it"
 	return []Fix{
-		{Tool: Netplan, Commands: []string{fmt.Sprintf("netplan set bonds.%s.parameters.mode=%s", name, modeLACP),
-			"netplan apply"}, Note: note},
-		{Tool: NetworkManager, Commands: []string{fmt.Sprintf("nmcli connection modify %s +bond.options mode=%s", name,
-			modeLACP), "nmcli connection up " + name}, Note: note},
-		{Tool: Ifupdown, Commands: []string{
+		fix(Netplan, note, fmt.Sprintf("netplan set bonds.%s.parameters.mode=%s", name, modeLACP), "netplan apply"),
+		fix(NetworkManager, note, fmt.Sprintf("nmcli connection modify %s +bond.options mode=%s", name, modeLACP),
+			"nmcli connection up "+name),
+		fix(Ifupdown, "a section of "+name+" without the line bond-mode needs one; "+note,
 			fmt.Sprintf(`sed -i '/^iface %s /,/^iface /s/^\( *bond-mode\) .*/\1 %s/' /etc/network/interfaces %s*`, name,
-				modeLACP, interfacesDirectory),
-			"ifdown " + name, "ifup " + name},
-			Note: "a section of " + name + " without the line bond-mode needs one; " + note},
-		{Tool: Networkd, Commands: []string{eachDeviceFile(name,
-			`printf '[Bond]\nMode=`+modeLACP+`\n' > "$f.d/90-phoenixnap-mode.conf"`)},
-			Note: "networkd sets the mode when it creates the bond: restart the machine"},
-		{Tool: IPRoute2,
-			Note: "the kernel changes the mode only while the bond has no members; change it where the machine's " +
-				"network is configured"},
+				modeLACP, interfacesDirectory), "ifdown "+name, "ifup "+name),
+		fix(Networkd, "networkd sets the mode when it creates the bond: restart the machine",
+			eachDeviceFile(name, `printf '[Bond]\nMode=`+modeLACP+`\n' > "$f.d/90-phoenixnap-mode.conf"`)),
+		fix(IPRoute2, "the kernel changes the mode only while the bond has no members; change it where the machine's "+
+			"network is configured"),
 	}
 }
 
 // eachDeviceFile does something with the drop-in directory "$f.d" of the .netdev file by which networkd makes a link.
 func eachDeviceFile(link, do string) string {
-	files := make([]string, 0, 3)
+	var files []string
 	for _, directory := range []string{"/etc", "/run", "/usr/lib"} {
 		files = append(files, directory+"/systemd/network/*.netdev")
 	}

@@ -44,8 +44,8 @@ func (v view) prefixOf(ip netip.Addr) netip.Prefix {
 func fixVLAN(v view) []Fix {
 	if l := v.vlan; v.Interface != "" && l != nil && (l.VLAN == nil || l.VLAN.ID != v.Network.VLAN) {
 		// A mistake in the option is likelier than one in the machine, and the interface may carry something else.
-		return []Fix{{Tool: AnyTool, Note: fmt.Sprintf("set --interface to the interface with VLAN ID %d, or omit the "+
-			"option: the interface is found by its ID", v.Network.VLAN)}}
+		return anyTool(fmt.Sprintf("set --interface to the interface with VLAN ID %d, or omit the option: the "+
+			"interface is found by its ID", v.Network.VLAN))
 	}
 	p := planOf(v)
 	var remove []string
@@ -98,12 +98,9 @@ func fixAddress(v view, ip netip.Addr) []Fix {
 // fixes writes the plan for every tool; remove are commands that must run first where nothing else removes what is
 // wrong.
 func (p plan) fixes(remove []string) []Fix {
-	return slices.Concat([]Fix{p.netplan(remove), p.networkManager(remove), p.ifupdown(remove)}, p.networkd(remove),
+	netplan := p.netplanFile(netplanMain, fmt.Sprintf("      mtu: %d\n", internetMTU), remove...)
+	return slices.Concat([]Fix{netplan, p.networkManager(remove), p.ifupdown(remove)}, p.networkd(remove),
 		[]Fix{p.ipRoute2(remove)})
-}
-
-func (p plan) netplan(remove []string) Fix {
-	return p.netplanFile(netplanMain, fmt.Sprintf("      mtu: %d\n", internetMTU), remove...)
 }
 
 // networkManager changes the connection where there is one of that name and adds it elsewhere: a second one of the same
@@ -119,8 +116,7 @@ func (p plan) networkManager(remove []string) Fix {
 	command := fmt.Sprintf("nmcli connection modify %[1]s vlan.parent %[2]s vlan.id %[3]d %[4]s%[5]s 2>/dev/null || "+
 		"nmcli connection add type vlan con-name %[1]s ifname %[1]s dev %[2]s id %[3]d %[6]s %[5]s",
 		p.name, p.uplink, p.id, modify, mtu, method)
-	return Fix{Tool: NetworkManager, Commands: append(append([]string{}, remove...), command,
-		"nmcli connection up "+p.name)}
+	return fix(NetworkManager, "", slices.Concat(remove, []string{command, "nmcli connection up " + p.name})...)
 }
 
 func (p plan) ifupdown(remove []string) Fix {
@@ -131,7 +127,7 @@ func (p plan) ifupdown(remove []string) Fix {
 	return Fix{Tool: Ifupdown, File: interfacesFile(p.name, ""),
 		Content: fmt.Sprintf("auto %[1]s\niface %[1]s %[2]s%[3]s  mtu %[4]d\n", p.name, method, p.rawDevice(),
 			internetMTU),
-		Commands: append(append([]string{}, remove...), "ifup --force "+p.name)}
+		Commands: slices.Concat(remove, []string{"ifup --force " + p.name})}
 }
 
 func (p plan) networkd(remove []string) []Fix {
@@ -144,7 +140,7 @@ func (p plan) networkd(remove []string) []Fix {
 		{Tool: Networkd, File: networkdDirectory + "90-" + p.name + ".netdev", Content: device},
 		{Tool: Networkd, File: networkdFile(p.name), Content: network,
 			// Reload configures the uplink again by itself, for its file has changed.
-			Commands: append(append([]string{}, remove...), p.networkdUplink(), "networkctl reload"),
+			Commands: slices.Concat(remove, []string{p.networkdUplink(), "networkctl reload"}),
 			Note: fmt.Sprintf("the .network file of %[1]s needs the line VLAN=%[2]s in its section [Network]: the "+
 				"command adds it in a drop-in; networkd removes the addresses of %[1]s for a moment when it reads "+
 				"that; if networkctl status %[1]s lists no such file, another tool configures %[1]s", p.uplink,
@@ -160,23 +156,22 @@ func (p plan) networkdUplink() string {
 }
 
 func (p plan) ipRoute2(remove []string) Fix {
-	commands := append(append([]string{}, remove...),
+	commands := slices.Concat(remove, []string{
 		fmt.Sprintf("ip link add link %s name %s type vlan id %d", p.uplink, p.name, p.id),
-		fmt.Sprintf("ip link set %s mtu %d up", p.name, internetMTU))
+		fmt.Sprintf("ip link set %s mtu %d up", p.name, internetMTU)})
 	if p.address.IsValid() {
 		commands = append(commands, fmt.Sprintf("ip address add %s dev %s", p.address, p.name))
 	}
-	return Fix{Tool: IPRoute2, Commands: commands, Note: volatile}
+	return fix(IPRoute2, volatile, commands...)
 }
 
 func fixLinkUp(name string) []Fix {
 	return []Fix{
-		{Tool: Netplan, Commands: []string{"netplan apply"}},
-		{Tool: NetworkManager, Commands: []string{"nmcli device connect " + name}},
-		{Tool: Ifupdown, Commands: []string{"ifup --force " + name}},
-		{Tool: Networkd, Commands: []string{"networkctl up " + name, "networkctl reconfigure " + name}},
-		{Tool: IPRoute2, Commands: []string{"ip link set " + name + " up"},
-			Note: "if it is up without a carrier, check the interfaces below it: ip -d link show " + name},
+		fix(Netplan, "", "netplan apply"), fix(NetworkManager, "", "nmcli device connect "+name),
+		fix(Ifupdown, "", "ifup --force "+name),
+		fix(Networkd, "", "networkctl up "+name, "networkctl reconfigure "+name),
+		fix(IPRoute2, "if it is up without a carrier, check the interfaces below it: ip -d link show "+name,
+			"ip link set "+name+" up"),
 	}
 }
 
@@ -185,13 +180,12 @@ func fixMTU(v view) []Fix {
 	p := planHere(v)
 	return []Fix{
 		p.netplanFile("91-phoenixnap-%s-mtu.yaml", fmt.Sprintf("      mtu: %d\n", internetMTU)),
-		{Tool: NetworkManager, Commands: []string{
+		fix(NetworkManager, connectionNote(p.name),
 			fmt.Sprintf("nmcli connection modify %s 802-3-ethernet.mtu %d", p.name, internetMTU),
-			"nmcli connection up " + p.name},
-			Note: connectionNote(p.name)},
+			"nmcli connection up "+p.name),
 		p.interfacesSection("mtu", fmt.Sprintf("  post-up ip link set %s mtu %d\n", p.name, internetMTU)),
 		p.networkdDropIn("mtu", fmt.Sprintf("[Link]\nMTUBytes=%d\n", internetMTU)),
-		{Tool: IPRoute2, Commands: []string{fmt.Sprintf("ip link set %s mtu %d", p.name, internetMTU)}, Note: volatile},
+		fix(IPRoute2, volatile, fmt.Sprintf("ip link set %s mtu %d", p.name, internetMTU)),
 	}
 }
 
@@ -235,16 +229,12 @@ func (p plan) netplanFile(name, settings string, remove ...string) Fix {
 	file := netplanDirectory + fmt.Sprintf(name, p.name)
 	commands := []string{"chmod 600 " + file, fmt.Sprintf("netplan generate || mv %[1]s %[1]s.rejected", file)}
 	return Fix{Tool: Netplan, File: file, Content: b.String(),
-		Commands: append(append(commands, remove...), "netplan apply")}
+		Commands: slices.Concat(commands, remove, []string{"netplan apply"})}
 }
 
 // interfacesFile is a file of ifupdown. With source-directory, ifupdown reads only names without dots (interfaces(5)).
 func interfacesFile(name, purpose string) string {
-	file := "phoenixnap-" + strings.ReplaceAll(name, ".", "-")
-	if purpose != "" {
-		file += "-" + purpose
-	}
-	return interfacesDirectory + file
+	return interfacesDirectory + strings.TrimSuffix("phoenixnap-"+strings.ReplaceAll(name, ".", "-")+"-"+purpose, "-")
 }
 
 func (p plan) rawDevice() string {
@@ -290,25 +280,22 @@ func eachDropIn(do string) string {
 
 // connectionNote: a connection has a name of its own, which a person may have chosen.
 func connectionNote(name string) string {
-	return fmt.Sprintf("if the connection of %[1]s has another name, use that name in place of %[1]s "+
-		"(nmcli -f NAME,DEVICE connection show)", name)
+	return fmt.Sprintf("if the connection of %[1]s has another name, use that name in place of %[1]s (nmcli -f "+
+		"NAME,DEVICE connection show)", name)
+}
+
+func fix(tool Tool, note string, commands ...string) Fix {
+	return Fix{Tool: tool, Commands: commands, Note: note}
 }
 
 // anyTool is a fix that is the same whatever configures the network.
-func anyTool(note string, commands ...string) []Fix {
-	return []Fix{{Tool: AnyTool, Commands: commands, Note: note}}
-}
+func anyTool(note string, commands ...string) []Fix { return []Fix{fix(AnyTool, note, commands...)} }
 
 // perTool is one fix whose commands help at once; what lasts is left to the tool that configures the network.
 func perTool(commands []string, note string) []Fix {
-	apply := map[Tool][]string{
-		Netplan: {"netplan apply"}, NetworkManager: {"nmcli connection reload"}, Ifupdown: nil,
-		Networkd: {"networkctl reload"},
+	with := func(tool Tool, apply ...string) Fix { return fix(tool, note, slices.Concat(commands, apply)...) }
+	return []Fix{
+		with(Netplan, "netplan apply"), with(NetworkManager, "nmcli connection reload"), with(Ifupdown),
+		with(Networkd, "networkctl reload"), fix(IPRoute2, volatile, commands...),
 	}
-	fixes := make([]Fix, 0, len(apply)+1)
-	for _, tool := range []Tool{Netplan, NetworkManager, Ifupdown, Networkd} {
-		fixes = append(fixes, Fix{Tool: tool, Commands: append(append([]string{}, commands...), apply[tool]...),
-			Note: note})
-	}
-	return append(fixes, Fix{Tool: IPRoute2, Commands: commands, Note: volatile})
 }

@@ -60,7 +60,7 @@ func fixReturnPath(v view, source netip.Addr) []Fix {
 	}
 	p := planHere(v)
 	return byTool(append(fixReplyRoutes(p, ways, note), networkManagerFix(p, ways, note),
-		Fix{Tool: IPRoute2, Note: joinedNotes(note, volatile), Commands: ways[i].ipRoute2()}))
+		fix(IPRoute2, joinedNotes(note, volatile), ways[i].ipRoute2()...)))
 }
 
 // fixReplyRoutes writes the routes of all blocks, and the rules by source, for the tools that read files. Both findings
@@ -98,7 +98,8 @@ func fixMarks(p plan, ways []replyRoute) []Fix {
 		{Tool: Netplan, File: networkdDirectory + "10-netplan-" + p.name + ".network.d/return-path.conf",
 			Content:  networkd.String(),
 			Commands: []string{"networkctl reload", "networkctl reconfigure " + p.name},
-			Note:     "netplan does not support masks for marks: the rules by mark go into a drop-in of systemd-networkd"},
+			Note: "netplan does not support masks for marks: the rules by mark go into a drop-in of " +
+				"systemd-networkd"},
 		p.interfacesSection("marks", postUp.String()),
 		p.networkdDropIn("marks", networkd.String()),
 	}
@@ -114,20 +115,19 @@ func postUps(commands []string) string {
 
 // networkManagerFix appends to the connection; nmcli does not add a route or rule twice.
 func networkManagerFix(p plan, ways []replyRoute, note string) Fix {
-	arguments := make([]string, len(ways))
-	for i, w := range ways {
-		arguments[i] = w.networkManager()
+	var arguments []string
+	for _, w := range ways {
+		arguments = append(arguments, w.networkManager())
 	}
-	return Fix{Tool: NetworkManager, Note: joinedNotes(note, connectionNote(p.name)), Commands: []string{
-		"nmcli connection modify " + p.name + " " + strings.Join(arguments, " "), "nmcli connection up " + p.name}}
+	return fix(NetworkManager, joinedNotes(note, connectionNote(p.name)),
+		"nmcli connection modify "+p.name+" "+strings.Join(arguments, " "), "nmcli connection up "+p.name)
 }
 
 // byTool puts the fixes of each tool side by side.
 func byTool(fixes []Fix) []Fix {
 	order := []Tool{AnyTool, Netplan, NetworkManager, Ifupdown, Networkd, IPRoute2}
 	slices.SortStableFunc(fixes, func(a, b Fix) int {
-		return slices.Index(order, a.Tool) - slices.Index(order,
-			b.Tool)
+		return slices.Index(order, a.Tool) - slices.Index(order, b.Tool)
 	})
 	return fixes
 }
@@ -175,8 +175,10 @@ func (w replyRoute) networkManager() string {
 		mark = fmt.Sprintf(`+ipv4.routing-rules "priority %d from 0.0.0.0/0 fwmark %s table %d" `, markPriority,
 			w.fwmark(), w.table)
 	}
-	return fmt.Sprintf(`+ipv4.routes "0.0.0.0/0 %s table=%d onlink=true" %s+ipv4.routing-rules "priority %d from %s table 254 suppress_prefixlength 0" +ipv4.routing-rules "priority %d from %s table %d"`,
-		w.gateway, w.table, mark, localPriority, w.block, sourcePriority, w.block, w.table)
+	return fmt.Sprintf(`+ipv4.routes "0.0.0.0/0 %s table=%d onlink=true" %s`, w.gateway, w.table, mark) +
+		fmt.Sprintf(`+ipv4.routing-rules "priority %d from %s table 254 suppress_prefixlength 0" `, localPriority,
+			w.block) +
+		fmt.Sprintf(`+ipv4.routing-rules "priority %d from %s table %d"`, sourcePriority, w.block, w.table)
 }
 
 func (w replyRoute) netplanRoute() string {
@@ -197,8 +199,7 @@ func (w replyRoute) netplanRules() string {
 func fixTable(v view, table int) []Fix {
 	blocks := v.blocks4()
 	if len(blocks) == 0 {
-		return []Fix{{Tool: AnyTool, Note: fmt.Sprintf("no block is assigned: delete the rule that leads to table %d",
-			table)}}
+		return anyTool(fmt.Sprintf("no block is assigned: delete the rule that leads to table %d", table))
 	}
 	name := v.vlan.Name
 	gateway := blocks[0].Gateway
@@ -209,16 +210,14 @@ func fixTable(v view, table int) []Fix {
 	}
 	route := fmt.Sprintf("ip route replace default via %s dev %s table %d", gateway, name, table)
 	return []Fix{
-		{Tool: Netplan, Commands: []string{"netplan apply"},
-			Note: fmt.Sprintf("the route with table: %d belongs to %s in the configuration", table, name)},
-		{Tool: NetworkManager, Commands: []string{"nmcli connection up " + name},
-			Note: fmt.Sprintf("the connection %s needs the route with table=%d in ipv4.routes", name, table)},
-		{Tool: Ifupdown, Commands: []string{"ifup --force " + name},
-			Note: "the interface's own section needs the line post-up " + route},
-		{Tool: Networkd, Commands: []string{"networkctl reconfigure " + name},
-			Note: "it deletes routes of other programs when it restarts, unless networkd.conf sets " +
-				"ManageForeignRoutes=no and ManageForeignRoutingPolicyRules=no"},
-		{Tool: IPRoute2, Commands: []string{route}, Note: volatile},
+		fix(Netplan, fmt.Sprintf("the route with table: %d belongs to %s in the configuration", table, name),
+			"netplan apply"),
+		fix(NetworkManager, fmt.Sprintf("the connection %s needs the route with table=%d in ipv4.routes", name, table),
+			"nmcli connection up "+name),
+		fix(Ifupdown, "the interface's own section needs the line post-up "+route, "ifup --force "+name),
+		fix(Networkd, "it deletes routes of other programs when it restarts, unless networkd.conf sets "+
+			"ManageForeignRoutes=no and ManageForeignRoutingPolicyRules=no", "networkctl reconfigure "+name),
+		fix(IPRoute2, volatile, route),
 	}
 }
 
@@ -227,8 +226,7 @@ func fixNoRoute(v view) []Fix {
 	source, _ := v.source()
 	b, known := v.block(source)
 	if !known {
-		return []Fix{{Tool: AnyTool, Commands: []string{"ip route show", "ip rule show"},
-			Note: "the node needs a default route"}}
+		return anyTool("the node needs a default route", "ip route show", "ip rule show")
 	}
 	return perTool([]string{fmt.Sprintf("ip route add default via %s dev %s", b.Gateway, v.vlan.Name)},
 		"add a default route to the configuration of the machine's network")

@@ -2,7 +2,6 @@ package check
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -89,16 +88,15 @@ func checkOneGateway(v view, b contract.NetworkBlock) (o Finding, asked bool) {
 	if !asked {
 		return Finding{}, false
 	}
-	sameBlock := b.CIDR.Contains(answer.Source)
 	switch {
 	case answer.Error != "":
-		o = undetermined("GatewayNotAsked", fmt.Sprintf("gateway %s could not be asked: %s", b.Gateway, answer.Error))
-		o.Fixes = []Fix{{Tool: AnyTool, Note: "ARP requests need the capability NET_RAW (root has it)"}}
-		return o, true
+		return undetermined("GatewayNotAsked",
+			fmt.Sprintf("gateway %s could not be asked: %s", b.Gateway, answer.Error),
+			anyTool("ARP requests need the capability NET_RAW (root has it)")...), true
 	case answer.Replied:
 		return ok(fmt.Sprintf("%s is at %s, %s", b.Gateway, strings.Join(answer.MACs, " and "), roundTrip(answer))),
 			true
-	case sameBlock:
+	case b.CIDR.Contains(answer.Source):
 		return silentGateway(v, b, answer, Fail), true
 	default:
 		return silentGateway(v, b, answer, Warn), true
@@ -106,19 +104,14 @@ func checkOneGateway(v view, b contract.NetworkBlock) (o Finding, asked bool) {
 }
 
 func silentGateway(v view, b contract.NetworkBlock, answer ARPAnswer, status Status) Finding {
-	return Finding{
-		Status: status, Reason: "GatewaySilent",
+	return Finding{Status: status, Reason: "GatewaySilent",
 		Expected: fmt.Sprintf("an ARP reply of gateway %s on %s", b.Gateway, v.vlan.Name),
 		Observed: fmt.Sprintf("none, asked as %s", answer.Source),
 		Cause:    fmt.Sprintf("gateway %s of block %s does not answer on %s", b.Gateway, b.CIDR, v.vlan.Name),
-		Fixes: []Fix{{
-			Tool:     AnyTool,
-			Commands: []string{fmt.Sprintf("tcpdump -n -e -i %s -c 20 vlan", v.uplink.Name)},
-			Note: fmt.Sprintf("frames of VLAN %d must arrive on %s; if there are none, check in phoenixNAP's portal "+
-				"that server %s is an assigned member of network %s and that block %s is assigned to it",
-				v.Network.VLAN, v.uplink.Name, v.Network.ServerID, v.Network.NetworkID, b.CIDR),
-		}},
-	}
+		Fixes: anyTool(fmt.Sprintf("frames of VLAN %d must arrive on %s; if there are none, check in phoenixNAP's "+
+			"portal that server %s is an assigned member of network %s and that block %s is assigned to it",
+			v.Network.VLAN, v.uplink.Name, v.Network.ServerID, v.Network.NetworkID, b.CIDR),
+			fmt.Sprintf("tcpdump -n -e -i %s -c 20 vlan", v.uplink.Name))}
 }
 
 // roundTrip formats how long a reply took. A lost packet and a late reply look alike when the request was repeated.
@@ -143,9 +136,9 @@ func checkUniqueGateway(v view) Finding {
 	for _, b := range v.blocks4() {
 		if holders := v.Holds(b.Gateway); len(holders) > 0 {
 			return Finding{Status: Fail, Reason: "GatewayHeldHere",
-				Expected: b.Gateway.String() + " only on the " +
-					"gateway", Observed: "on " + strings.Join(holders, ", ") + " of this node",
-				Cause: fmt.Sprintf("this node carries %s, which is the gateway of block %s", b.Gateway, b.CIDR),
+				Expected: b.Gateway.String() + " only on the gateway",
+				Observed: "on " + strings.Join(holders, ", ") + " of this node",
+				Cause:    fmt.Sprintf("this node carries %s, which is the gateway of block %s", b.Gateway, b.CIDR),
 				Fixes: perTool([]string{fmt.Sprintf("ip address flush dev %s to %s/32", holders[0], b.Gateway)},
 					fmt.Sprintf("give %s another address in the configuration, too", holders[0]))}
 		}
@@ -154,19 +147,20 @@ func checkUniqueGateway(v view) Finding {
 			continue
 		}
 		asked++
-		if o, wrong := v.pinnedElsewhere(b.Gateway, answer); wrong {
-			return o
+		macs := strings.Join(answer.MACs, " and ")
+		r, looked := v.route(RouteQuestion{Destination: b.Gateway})
+		if looked && r.Pinned != "" && !slices.Contains(answer.MACs, r.Pinned) {
+			return pinnedElsewhere(v, r, macs)
 		}
 		if len(answer.MACs) > 1 {
 			// Every node of the network sees this, so no other is the better one; redundant routers may even be meant
 			// to.
-			twice = &Finding{Status: Warn, Reason: "GatewayAnsweredTwice",
-				Expected: "one machine answers for " + b.Gateway.String(), Observed: strings.Join(answer.MACs, " and "),
-				Cause: fmt.Sprintf("%s answer for gateway %s", strings.Join(answer.MACs, " and "), b.Gateway),
-				Fixes: []Fix{{Tool: AnyTool, Commands: []string{fmt.Sprintf("arping -c 3 -I %s %s", v.vlan.Name,
-					b.Gateway)},
-					Note: "find the machine that carries the gateway's address: compare the hardware addresses with " +
-						"those that the other nodes report in the annotation phoenixnap.com/reported-identity"}}}
+			twice = &Finding{Status: Warn, Reason: "GatewayAnsweredTwice", Observed: macs,
+				Expected: "one machine answers for " + b.Gateway.String(),
+				Cause:    fmt.Sprintf("%s answer for gateway %s", macs, b.Gateway),
+				Fixes: anyTool("find the machine that carries the gateway's address: compare the hardware addresses "+
+					"with those that the other nodes report in the annotation phoenixnap.com/reported-identity",
+					fmt.Sprintf("arping -c 3 -I %s %s", v.vlan.Name, b.Gateway))}
 		}
 	}
 	switch {
@@ -179,18 +173,14 @@ func checkUniqueGateway(v view) Finding {
 }
 
 // pinnedElsewhere: a manual entry in the neighbour table stays when the router is replaced.
-func (v view) pinnedElsewhere(gateway netip.Addr, answer ARPAnswer) (Finding, bool) {
-	r, asked := v.route(RouteQuestion{Destination: gateway})
-	if !asked || r.Pinned == "" || slices.Contains(answer.MACs, r.Pinned) {
-		return Finding{}, false
-	}
-	return Finding{Status: Fail, Reason: "GatewayPinned",
-		Expected: fmt.Sprintf("%s at %s", gateway,
-			strings.Join(answer.MACs, " and ")), Observed: r.Pinned + " in the neighbour table, permanent",
+func pinnedElsewhere(v view, r RouteAnswer, macs string) Finding {
+	gateway := r.Destination
+	return Finding{Status: Fail, Reason: "GatewayPinned", Expected: fmt.Sprintf("%s at %s", gateway, macs),
+		Observed: r.Pinned + " in the neighbour table, permanent",
 		Cause: fmt.Sprintf("the neighbour table sends packets for gateway %s to %s, but another machine answers",
 			gateway, r.Pinned),
 		Fixes: perTool([]string{fmt.Sprintf("ip neighbour delete %s dev %s", gateway, v.vlan.Name)},
-			"remove the permanent neighbour from the configuration, too")}, true
+			"remove the permanent neighbour from the configuration, too")}
 }
 
 // checkGatewayLatency: an answer that takes long is a sign of a flooded network or an overloaded machine. Only what is
@@ -206,10 +196,9 @@ func checkGatewayLatency(v view) Finding {
 			return Finding{Status: Warn, Reason: "GatewaySlow", Expected: "less than " + milliseconds(slowGateway),
 				Observed: fmt.Sprintf("%s from %s", roundTrip(answer), b.Gateway),
 				Cause:    fmt.Sprintf("gateway %s takes more than %s to answer", b.Gateway, milliseconds(slowGateway)),
-				Fixes: []Fix{{Tool: AnyTool, Commands: []string{fmt.Sprintf("arping -c 10 -I %s %s", v.vlan.Name,
-					b.Gateway), "ip -s link show " + v.vlan.Name},
-					Note: "check for a flood of packets on the VLAN and for busy CPUs; if there is neither, contact " +
-						"phoenixNAP support"}}}
+				Fixes: anyTool("check for a flood of packets on the VLAN and for busy CPUs; if there is neither, "+
+					"contact phoenixNAP support", fmt.Sprintf("arping -c 10 -I %s %s", v.vlan.Name, b.Gateway),
+					"ip -s link show "+v.vlan.Name)}
 		}
 		answers = append(answers, fmt.Sprintf("%s %s", b.Gateway, roundTrip(answer)))
 	}

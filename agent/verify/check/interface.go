@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -118,10 +119,8 @@ func (v view) foreignAddresses() []foreignAddress {
 		}
 	}
 	slices.SortFunc(found, func(a, b foreignAddress) int {
-		if c := strings.Compare(a.link, b.link); c != 0 {
-			return c
-		}
-		return strings.Compare(a.address.String()+a.gateway.String(), b.address.String()+b.gateway.String())
+		return cmp.Or(strings.Compare(a.link, b.link),
+			strings.Compare(a.address.String()+a.gateway.String(), b.address.String()+b.gateway.String()))
 	})
 	return found
 }
@@ -136,11 +135,10 @@ func checkOtherInterfaces(v view) Finding {
 	if len(found) == 0 {
 		return ok("no other interface has addresses of the blocks")
 	}
-	first := found[0]
+	f := found[0]
 	return Finding{Status: Warn, Reason: "BlockOnOtherInterface", Expected: "the blocks only on " + v.vlan.Name,
-		Observed: fmt.Sprintf("%s on %s", first.address, first.link),
-		Cause:    fmt.Sprintf("%s carries %s, which belongs to the public network", first.link, first.address),
-		Fixes:    fixForeignAddress(v, first)}
+		Observed: fmt.Sprintf("%s on %s", f.address, f.link), Fixes: fixForeignAddress(v, f),
+		Cause: fmt.Sprintf("%s carries %s, which belongs to the public network", f.link, f.address)}
 }
 
 // checkGatewayRoutes: the kernel must look for the gateway of a block that it has an address in on the VLAN interface.
@@ -150,18 +148,17 @@ func (v view) checkGatewayRoutes() (Finding, bool) {
 		if !asked || r.Interface == v.vlan.Name || r.Local || !v.onLink(b.Gateway) {
 			continue
 		}
-		o := Finding{Status: Fail, Reason: "GatewayRoutedElsewhere",
+		o := Finding{Status: Fail, Reason: "GatewayRoutedElsewhere", Observed: "by " + r.Interface,
 			Expected: fmt.Sprintf("gateway %s by %s", b.Gateway, v.vlan.Name),
-			Observed: "by " + r.Interface, Cause: fmt.Sprintf("the kernel looks for gateway %s on %s instead of %s",
-				b.Gateway, r.Interface, v.vlan.Name)}
+			Cause: fmt.Sprintf("the kernel looks for gateway %s on %s instead of %s", b.Gateway, r.Interface,
+				v.vlan.Name)}
 		if r.Interface == "" {
 			o.Reason = "GatewayUnroutable"
 			o.Observed = r.Error
 			o.Cause = fmt.Sprintf("the kernel has no route to gateway %s: %s", b.Gateway, r.Error)
 		}
-		o.Fixes = []Fix{{Tool: AnyTool, Commands: []string{"ip route get " + b.Gateway.String(),
-			"ip address show to " + b.CIDR.String(), "ip rule show"},
-			Note: "delete the address, route or rule that takes the block away from " + v.vlan.Name}}
+		o.Fixes = anyTool("delete the address, route or rule that takes the block away from "+v.vlan.Name,
+			"ip route get "+b.Gateway.String(), "ip address show to "+b.CIDR.String(), "ip rule show")
 		for _, i := range v.foreignAddresses() {
 			if i.link == r.Interface && i.gateway == b.Gateway {
 				o.Fixes = fixForeignAddress(v, i)
@@ -181,16 +178,13 @@ func fixHardwareAddress(name, mac string) []Fix {
 	const note = "remove the hardware address that the configuration gives the VLAN interface; it takes its uplink's " +
 		"by itself"
 	return []Fix{
-		{Tool: Netplan, Note: note + " (macaddress)",
-			Commands: []string{fmt.Sprintf("netplan set vlans.%s.macaddress=null", strings.ReplaceAll(name, ".", `\.`)),
-				"netplan apply"}},
-		{Tool: NetworkManager, Note: note,
-			Commands: []string{fmt.Sprintf(`nmcli connection modify %s 802-3-ethernet.cloned-mac-address ""`, name),
-				"nmcli connection up " + name}},
-		{Tool: Ifupdown, Note: note + " (hwaddress)", Commands: []string{"ifup --force " + name}},
-		{Tool: Networkd, Note: note + " (MACAddress)",
-			Commands: []string{"networkctl reload", "networkctl reconfigure " + name}},
-		{Tool: IPRoute2, Commands: []string{fmt.Sprintf("ip link set %s address %s", name, mac)}, Note: volatile},
+		fix(Netplan, note+" (macaddress)",
+			fmt.Sprintf("netplan set vlans.%s.macaddress=null", strings.ReplaceAll(name, ".", `\.`)), "netplan apply"),
+		fix(NetworkManager, note, fmt.Sprintf(`nmcli connection modify %s 802-3-ethernet.cloned-mac-address ""`, name),
+			"nmcli connection up "+name),
+		fix(Ifupdown, note+" (hwaddress)", "ifup --force "+name),
+		fix(Networkd, note+" (MACAddress)", "networkctl reload", "networkctl reconfigure "+name),
+		fix(IPRoute2, volatile, fmt.Sprintf("ip link set %s address %s", name, mac)),
 	}
 }
 

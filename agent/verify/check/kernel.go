@@ -268,7 +268,8 @@ func checkRiskySettings(v view) Finding {
 	promote, observed := v.effective("promote_secondaries")
 	if subnet, several := v.severalOfOneSubnet(); several && promote == 0 {
 		return Finding{Status: Warn, Reason: "SecondariesLost", Expected: "promote_secondaries=1", Observed: observed,
-			Cause: fmt.Sprintf("%s has several addresses of %s, and all are deleted with the first", v.vlan.Name, subnet),
+			Cause: fmt.Sprintf("%s has several addresses of %s, and all are deleted with the first", v.vlan.Name,
+				subnet),
 			Fixes: fixSetting(v, "promote_secondaries", 1)}
 	}
 	return ok(fmt.Sprintf("accept_local=%d, promote_secondaries=%d", local, promote))

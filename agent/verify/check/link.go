@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -114,45 +115,37 @@ const (
 
 func checkUplink(v view) Finding {
 	if v.uplink == nil {
-		want := v.Uplink
-		if want == "" {
-			want = "a bond, such as bond0"
-		}
-		return Finding{
-			Status: Fail, Reason: "UplinkMissing", Expected: want, Observed: "interfaces " + v.linkNames(),
-			Cause: "no uplink to carry the VLAN was found",
-			Fixes: []Fix{{Tool: AnyTool, Note: "set --uplink to the interface that carries the server's VLANs"}},
-		}
+		return Finding{Status: Fail, Reason: "UplinkMissing", Expected: cmp.Or(v.Uplink, "a bond, such as bond0"),
+			Observed: "interfaces " + v.linkNames(), Cause: "no uplink to carry the VLAN was found",
+			Fixes: anyTool("set --uplink to the interface that carries the server's VLANs")}
 	}
 	u := v.uplink
-	observed := u.Name + " " + u.state()
-	if !u.Up || !u.LowerUp {
-		reason := "UplinkDown"
-		cause := u.Name + " is down"
-		fixes := fixLinkUp(u.Name)
-		if u.Up {
-			reason = "UplinkNoCarrier"
-			cause = u.Name + " has no carrier"
-			fixes = fixNoCarrier(v)
-		}
-		return Finding{Status: Fail, Reason: reason, Expected: u.Name + " up with carrier", Observed: observed,
-			Cause: cause, Fixes: fixes}
+	f := Finding{Status: Fail, Expected: u.Name + " up with carrier", Observed: u.Name + " " + u.state()}
+	switch {
+	case !u.Up:
+		f.Reason = "UplinkDown"
+		f.Cause = u.Name + " is down"
+		f.Fixes = fixLinkUp(u.Name)
+	case !u.LowerUp:
+		f.Reason = "UplinkNoCarrier"
+		f.Cause = u.Name + " has no carrier"
+		f.Fixes = fixNoCarrier(v)
+	default:
+		return ok(f.Observed)
 	}
-	return ok(observed)
+	return f
 }
 
 func checkVLAN(v view) Finding {
 	id := v.Network.VLAN
-	expected := fmt.Sprintf("a VLAN interface with ID %d (802.1Q) on %s", id, v.uplink.Name)
 	fail := func(reason, observed, cause string) Finding {
-		return Finding{Status: Fail, Reason: reason, Expected: expected, Observed: observed, Cause: cause,
-			Fixes: fixVLAN(v)}
-	}
-	if v.vlan == nil {
-		return checkMissingVLAN(v, fail)
+		return Finding{Status: Fail, Reason: reason, Observed: observed, Cause: cause, Fixes: fixVLAN(v),
+			Expected: fmt.Sprintf("a VLAN interface with ID %d (802.1Q) on %s", id, v.uplink.Name)}
 	}
 	l := v.vlan
 	switch {
+	case l == nil:
+		return checkMissingVLAN(v, fail)
 	case l.VLAN == nil:
 		return fail("NotAVLANInterface", l.Name+" is of type "+l.Type, l.Name+" is not a VLAN interface")
 	case l.VLAN.ID != id:
@@ -168,8 +161,8 @@ func checkVLAN(v view) Finding {
 	case v.enslavedTo(*l) != "":
 		o := fail("VLANInterfaceEnslaved", l.Name+" is a port of "+v.enslavedTo(*l),
 			fmt.Sprintf("%s is a port of %s, which takes its packets", l.Name, v.enslavedTo(*l)))
-		o.Fixes = perTool([]string{"ip link set " + l.Name + " nomaster"}, fmt.Sprintf("remove %s from %s in the "+
-			"configuration, too", l.Name, v.enslavedTo(*l)))
+		o.Fixes = perTool([]string{"ip link set " + l.Name + " nomaster"},
+			fmt.Sprintf("remove %s from %s in the configuration, too", l.Name, v.enslavedTo(*l)))
 		return o
 	default:
 		return ok(fmt.Sprintf("%s: VLAN ID %d, %s, on %s", l.Name, l.VLAN.ID, l.VLAN.Protocol, v.uplink.Name))
@@ -210,37 +203,35 @@ func (v view) misnumbered() *Link {
 			l.Name == fmt.Sprintf("vlan%d", v.Network.VLAN) {
 			return true
 		}
-		members := 0
-		others := 0
+		member := false
 		for _, a := range v.Addresses {
-			switch {
-			case a.LinkIndex != l.Index || !a.Prefix.Addr().Is4():
-			case slices.Contains(v.Network.IPs, a.Prefix.Addr()):
-				members++
-			default:
-				others++
+			if a.LinkIndex == l.Index && a.Prefix.Addr().Is4() {
+				member = slices.Contains(v.Network.IPs, a.Prefix.Addr())
+				if !member {
+					return false
+				}
 			}
 		}
-		return members > 0 && others == 0
+		return member
 	})
 }
 
 func checkVLANUp(v view) Finding {
 	l := v.vlan
-	observed := l.Name + " " + l.state()
-	if l.Up && l.LowerUp && (l.OperState == "up" || l.OperState == "unknown") {
-		return ok(observed)
+	f := Finding{Status: Fail, Expected: l.Name + " up", Observed: l.Name + " " + l.state()}
+	switch {
+	case l.Up && l.LowerUp && (l.OperState == "up" || l.OperState == "unknown"):
+		return ok(f.Observed)
+	case l.Up:
+		f.Reason = "VLANInterfaceNoCarrier"
+		f.Cause = l.Name + " is up, but the layer below is not (" + l.OperState + ")"
+		f.Fixes = fixNoCarrier(v)
+	default:
+		f.Reason = "VLANInterfaceDown"
+		f.Cause = l.Name + " is down"
+		f.Fixes = fixLinkUp(l.Name)
 	}
-	reason := "VLANInterfaceDown"
-	cause := l.Name + " is down"
-	fixes := fixLinkUp(l.Name)
-	if l.Up {
-		reason = "VLANInterfaceNoCarrier"
-		cause = l.Name + " is up, but the layer below is not (" + l.OperState + ")"
-		fixes = fixNoCarrier(v)
-	}
-	return Finding{Status: Fail, Reason: reason, Expected: l.Name + " up", Observed: observed, Cause: cause,
-		Fixes: fixes}
+	return f
 }
 
 func checkMTU(v view) Finding {

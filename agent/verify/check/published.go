@@ -71,26 +71,20 @@ const ReasonWaiting = "WaitingForController"
 func checkPublished(v view) Finding {
 	switch {
 	case v.Unreached != "":
-		o := undetermined("APIServerNotReached", "what the controller published is not known: "+v.Unreached)
-		o.Fixes = []Fix{{Tool: AnyTool,
-			Note: "name a kubeconfig with --kubeconfig, or describe the network with --vlan, --network, --gateway " +
-				"and --address"}}
-		return o
+		return undetermined("APIServerNotReached", "what the controller published is not known: "+v.Unreached,
+			anyTool("name a kubeconfig with --kubeconfig, or describe the network with --vlan, --network, --gateway "+
+				"and --address")...)
 	case v.Unreadable != "":
-		o := undetermined("NetworkUnreadable", "the published network cannot be read: "+v.Unreadable)
-		o.Fixes = []Fix{{Tool: AnyTool, Note: "run the controller and the agent in the same version; remove the " +
-			"annotation, and the controller writes it again"}}
-		return o
+		return undetermined("NetworkUnreadable", "the published network cannot be read: "+v.Unreadable,
+			anyTool("run the controller and the agent in the same version; remove the annotation, and the controller "+
+				"writes it again")...)
 	case !v.Published:
-		o := undetermined(ReasonWaiting, "the controller has not published the public network on this Node")
-		o.Expected = "annotation " + contract.NodePublicNetworkID
-		o.Observed = "none"
-		o.Fixes = []Fix{{
-			Tool: AnyTool, Commands: []string{"kubectl --namespace kube-system get pods --output wide"},
-			Note: "check that the controller runs, that its option loadbalancer is set, and that it found the server " +
-				"of this Node",
-		}}
-		return o
+		f := undetermined(ReasonWaiting, "the controller has not published the public network on this Node",
+			anyTool("check that the controller runs, that its option loadbalancer is set, and that it found the "+
+				"server of this Node", "kubectl --namespace kube-system get pods --output wide")...)
+		f.Expected = "annotation " + contract.NodePublicNetworkID
+		f.Observed = "none"
+		return f
 	default:
 		return ok(v.name())
 	}
@@ -103,29 +97,23 @@ func checkMembership(v view) Finding {
 	case v.Network.Member:
 		return ok(fmt.Sprintf("server %s, addresses %s", v.Network.ServerID, joined(v.Network.IPs)))
 	default:
-		return Finding{
-			Status: Fail, Reason: "NotAMember",
-			Expected: "server " + v.Network.ServerID + " assigned to " + v.name(), Observed: "no assigned membership",
+		return Finding{Status: Fail, Reason: "NotAMember", Observed: "no assigned membership",
+			Expected: "server " + v.Network.ServerID + " assigned to " + v.name(),
 			Cause: fmt.Sprintf("server %s is not an assigned member of %s, so the switch does not pass its VLAN",
 				v.Network.ServerID, v.name()),
-			Fixes: []Fix{{
-				Tool: AnyTool,
-				Note: fmt.Sprintf("in phoenixNAP's portal or API (POST /servers/%s/public-networks) add the server "+
-					"to network %s with an address of its block, and wait until the assignment is complete",
-					v.Network.ServerID, v.Network.NetworkID),
-			}},
-		}
+			Fixes: anyTool(fmt.Sprintf("in phoenixNAP's portal or API (POST /servers/%s/public-networks) add the "+
+				"server to network %s with an address of its block, and wait until the assignment is complete",
+				v.Network.ServerID, v.Network.NetworkID))}
 	}
 }
 
 func checkBlocks(v view) Finding {
-	blocks := v.blocks4()
-	if len(blocks) == 0 {
-		return notApplicable("no IPv4 block is assigned to the network yet")
+	var texts []string
+	for _, b := range v.blocks4() {
+		texts = append(texts, fmt.Sprintf("%s (gateway %s)", b.CIDR, b.Gateway))
 	}
-	texts := make([]string, len(blocks))
-	for i, b := range blocks {
-		texts[i] = fmt.Sprintf("%s (gateway %s)", b.CIDR, b.Gateway)
+	if len(texts) == 0 {
+		return notApplicable("no IPv4 block is assigned to the network yet")
 	}
 	return ok(strings.Join(texts, ", "))
 }
@@ -191,10 +179,8 @@ func (v view) identifying() []netip.Addr {
 			!a.Prefix.Addr().IsGlobalUnicast() {
 			continue
 		}
-		switch l.Type {
-		case "device", "bond", "vlan":
+		if slices.Contains([]string{"device", "bond", "vlan"}, l.Type) {
 			addresses = append(addresses, a.Prefix.Addr())
-		default:
 		}
 	}
 	slices.SortFunc(addresses, netip.Addr.Compare)
@@ -213,10 +199,8 @@ func (v view) stableAddresses() []netip.Addr {
 }
 
 func fixIdentity() []Fix {
-	return []Fix{{
-		Tool: AnyTool, Commands: []string{"hostnamectl status", "cat /var/lib/cloud/data/instance-id"},
-		Note: "two machines may have joined with the same name, or the agent's kubeconfig or --node-name is another " +
-			"node's: give each machine its own name, delete the Node, and restart the kubelet so that it registers " +
-			"again",
-	}}
+	return anyTool("two machines may have joined with the same name, or the agent's kubeconfig or --node-name is "+
+		"another node's: give each machine its own name, delete the Node, and restart the kubelet so that it "+
+		"registers again",
+		"hostnamectl status", "cat /var/lib/cloud/data/instance-id")
 }

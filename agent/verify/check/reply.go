@@ -257,7 +257,7 @@ func fixServiceReplies(v view) []Fix {
 		commands = append(commands, w.ipRoute2()...)
 	}
 	return byTool(slices.Concat(fixes, fixReplyRoutes(p, ways, note), fixMarks(p, ways), []Fix{
-		networkManagerFix(p, ways, note), {Tool: IPRoute2, Note: joinedNotes(note, volatile), Commands: commands}}))
+		networkManagerFix(p, ways, note), fix(IPRoute2, joinedNotes(note, volatile), commands...)}))
 }
 
 // marks is the ruleset of nft(8). Who asks from a private address is answered by the main table, for no gateway of a
@@ -281,6 +281,7 @@ func marks(ways []replyRoute) string {
 	return b.String()
 }
 
-const marksService = "[Unit]\nDescription=Marks for replies of the phoenixNAP public network\nAfter=nftables.service\n" +
-	"[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/usr/sbin/nft -f " + marksFile +
+const marksService = "[Unit]\nDescription=Marks for replies of the phoenixNAP public " +
+	"network\nAfter=nftables.service\n[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/usr/sbin/nft " +
+	"-f " + marksFile +
 	"\n[Install]\nWantedBy=multi-user.target\n"

@@ -283,8 +283,7 @@ func TestTwoElections(t *testing.T) {
 	})
 }
 
-// TestAFailureIsNotAbsence: an API server that does not answer leaves the state unknown, and the next read corrects
-// it.
+// TestAFailureIsNotAbsence: an API server that does not answer leaves the state unknown, and the next read corrects it.
 func TestAFailureIsNotAbsence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newElection(t)
