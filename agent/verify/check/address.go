@@ -20,10 +20,8 @@ var addressChecks = []Check{
 		DependsOn: []ID{VLANUp}, evaluate: checkAddress,
 		Meaning: "The VLAN interface carries the node's own IPv4 address, with the prefix length of its block. " +
 			"Without one the kernel neither sends nor answers ARP requests correctly.",
-		Causes: []string{
-			"The address is missing, or on another interface.", "It has a wrong prefix length.",
-			"It is not the one that the membership lists.",
-		},
+		Causes: []string{"The address is missing, or on another interface.", "It has a wrong prefix length.",
+			"It is not the one that the membership lists."},
 		Remedy:  "Configure the address that the membership lists.",
 		Reasons: []string{"AddressMissing", "AddressOnWrongInterface", "WrongPrefixLength", "AddressNotRegistered"},
 	},
@@ -42,11 +40,9 @@ var addressChecks = []Check{
 		Meaning: "The kernel reaches the gateway and the machines of the blocks through the VLAN interface, and no " +
 			"other interface carries an address or a subnet of the blocks. The check fails when the gateway is " +
 			"routed through another interface, and warns otherwise.",
-		Causes: []string{
-			"The address was configured on two interfaces.",
+		Causes: []string{"The address was configured on two interfaces.",
 			"A container bridge or tunnel was given a subnet that overlaps a block.",
-			"A static route or a rule sends the block's traffic to another interface.",
-		},
+			"A static route or a rule sends the block's traffic to another interface."},
 		Remedy:  "Delete the address, route or rule, and remove it from the configuration.",
 		Reasons: []string{"GatewayRoutedElsewhere", "GatewayUnroutable", "BlockOnOtherInterface"},
 	},

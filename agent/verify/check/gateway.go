@@ -34,11 +34,9 @@ var gatewayChecks = []Check{
 		DependsOn: []ID{Membership, NodeAddress}, evaluate: checkUniqueGateway,
 		Meaning: "Exactly one machine answers for the gateway's address of each block, it is not this node, and no " +
 			"permanent neighbour entry points to another machine. A second machine attracts part of the traffic.",
-		Causes: []string{
-			"The gateway's address was configured on a server.",
+		Causes: []string{"The gateway's address was configured on a server.",
 			"A Service was given the gateway's address by hand.",
-			"The router was replaced, and a permanent neighbour entry still has the hardware address of the old one.",
-		},
+			"The router was replaced, and a permanent neighbour entry still has the hardware address of the old one."},
 		Remedy: "Find the machine by its hardware address, and remove the address from it; delete a permanent " +
 			"neighbour entry.",
 		Reasons: []string{"GatewayHeldHere", "GatewayAnsweredTwice", "GatewayPinned"},
@@ -47,8 +45,7 @@ var gatewayChecks = []Check{
 		ID: GatewayLatency, Title: "the gateway answers quickly", Severity: Warning, Wire: true,
 		DependsOn: []ID{GatewayAnswers}, evaluate: checkGatewayLatency,
 		Meaning: "The gateway answers an ARP request within 100 ms; on a healthy network it takes about 1 ms.",
-		Causes: []string{"The VLAN is flooded.", "The CPUs of this node are saturated.",
-			"The gateway is overloaded."},
+		Causes:  []string{"The VLAN is flooded.", "The CPUs of this node are saturated.", "The gateway is overloaded."},
 		Remedy:  "Check for a flood of packets on the VLAN and for busy CPUs; otherwise contact phoenixNAP support.",
 		Reasons: []string{"GatewaySlow"},
 	},

@@ -24,10 +24,8 @@ var kernelChecks = []Check{
 		Meaning: "The kernel accepts what clients send to the VLAN interface: reverse path filtering is not strict " +
 			"(`rp_filter`, the greater of `all` and the interface) or the route back leaves by it, and a route back " +
 			"exists. The check uses route look-ups and sends no traffic.",
-		Causes: []string{
-			"The distribution's default is strict filtering.", "A hardening profile set it.",
-			"The node has no default route.",
-		},
+		Causes: []string{"The distribution's default is strict filtering.", "A hardening profile set it.",
+			"The node has no default route."},
 		Remedy:  "Set `rp_filter=2`, and give the node a default route.",
 		Reasons: []string{"StrictReversePath", "NoRouteToClients", reasonUnreadable},
 	},

@@ -24,10 +24,8 @@ var linkChecks = []Check{
 		DependsOn: []ID{NetworkPublished, Identity}, evaluate: checkUplink,
 		Meaning: "The interface that carries the server's VLANs (`bond0` on a phoenixNAP server) exists, is up and " +
 			"has a carrier.",
-		Causes: []string{
-			"The bond is not configured, or down.", "No member of the bond has a link.",
-			"The uplink has an unusual name.",
-		},
+		Causes: []string{"The bond is not configured, or down.", "No member of the bond has a link.",
+			"The uplink has an unusual name."},
 		Remedy: "Bring it up; without a carrier, check the cables and the switch ports of its members. If it is not " +
 			"recognised, name it with `--uplink`.",
 		Reasons: []string{"UplinkMissing", "UplinkDown", "UplinkNoCarrier"},
@@ -37,11 +35,9 @@ var linkChecks = []Check{
 		DependsOn: []ID{NetworkPublished, UplinkUp}, evaluate: checkVLAN,
 		Meaning: "An 802.1Q interface with the network's VLAN ID sits on the uplink itself. It is found by its ID; " +
 			"its name does not matter.",
-		Causes: []string{
-			"It was never configured.", "Its ID is that of another network.",
-			"It sits on a member of the bond instead of the bond.",
-			"It tags with 802.1ad.", "It was made a port of a bridge, which takes its packets.",
-		},
+		Causes: []string{"It was never configured.", "Its ID is that of another network.",
+			"It sits on a member of the bond instead of the bond.", "It tags with 802.1ad.",
+			"It was made a port of a bridge, which takes its packets."},
 		Remedy: "Configure it with the tool that owns the machine's network; the fix shows the file. `--manage=vlan` " +
 			"lets the agent do it.",
 		Reasons: []string{"VLANInterfaceMissing", "NotAVLANInterface", "WrongVLANID", "WrongVLANProtocol",
@@ -63,11 +59,9 @@ var linkChecks = []Check{
 		Meaning: "The bond speaks LACP (802.3ad) or has one active member, all members are up, and with LACP each " +
 			"member has a partner and all are in one aggregator. This check only warns: traffic still flows with " +
 			"fewer members.",
-		Causes: []string{
-			"A cable, port or network card has failed.", "LACP is not enabled on one side.",
+		Causes: []string{"A cable, port or network card has failed.", "LACP is not enabled on one side.",
 			"The members are connected to switches that do not act as one.",
-			"The bond was configured with a mode that the switches do not expect.",
-		},
+			"The bond was configured with a mode that the switches do not expect."},
 		Remedy: "Read `/proc/net/bonding/bond0`; for a member without a carrier or a partner, contact phoenixNAP " +
 			"support.",
 		Reasons: []string{"UnexpectedBondMode", "BondDegraded", "NoLACPPartner", "MemberWithoutPartner",

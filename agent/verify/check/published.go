@@ -23,11 +23,8 @@ var publishedChecks = []Check{
 		Severity: Error, evaluate: checkPublished,
 		Meaning: "The controller has written the public network to the annotations of this Node. All other checks " +
 			"compare with it.",
-		Causes: []string{
-			"The controller does not run, or its option `loadbalancer` is not set.",
-			"The controller has not found the server of this Node.",
-			"The agent cannot reach the API server.",
-		},
+		Causes: []string{"The controller does not run, or its option `loadbalancer` is not set.",
+			"The controller has not found the server of this Node.", "The agent cannot reach the API server."},
 		Remedy: "Read the controller's log and the events of the Node. Without an API server, describe the network " +
 			"with `--vlan`, `--network`, `--gateway` and `--address`.",
 		Reasons: []string{"APIServerNotReached", "NetworkUnreadable", ReasonWaiting},
@@ -38,11 +35,9 @@ var publishedChecks = []Check{
 		Meaning: "The server ID that the machine knows (from cloud-init or its firmware, if available) is that of " +
 			"the Node, and the machine carries one of the Node's addresses. All other checks compare with what the " +
 			"controller published for that server.",
-		Causes: []string{
-			"Two machines joined the cluster with the same name, for example after a disk image was cloned.",
-			"The agent's kubeconfig or `--node-name` is that of another node.",
-			"The server was replaced, and the new one took over the name of the old one.",
-		},
+		Causes: []string{"Two machines joined the cluster with the same name, for example after a disk image was " +
+			"cloned.", "The agent's kubeconfig or `--node-name` is that of another node.",
+			"The server was replaced, and the new one took over the name of the old one."},
 		Remedy:  "Give each machine its own name, delete the Node, and restart the kubelet so that it registers again.",
 		Reasons: []string{"OtherServer", "OtherMachine"},
 	},

@@ -25,11 +25,9 @@ var routeChecks = []Check{
 		Meaning: "Every routing rule by an address of the blocks or by a mark leads to a table with routes, one by " +
 			"address to a table with a default route. The kernel deletes the routes of an interface, in every table, " +
 			"when it goes down or loses its last address, and reports nothing.",
-		Causes: []string{
-			"The interface was set down and up, and the routes were not added again.",
+		Causes: []string{"The interface was set down and up, and the routes were not added again.",
 			"systemd-networkd was restarted and removed routes that it does not know.",
-			"The rule was added without the routes.",
-		},
+			"The rule was added without the routes."},
 		Remedy: "Make the routes part of the configuration of the machine's network, or let the agent keep them with " +
 			"`--manage=return-path`.",
 		Reasons: []string{"TableEmpty", "TableWithoutDefault"},
@@ -63,10 +61,8 @@ var routeChecks = []Check{
 			"so a rule by the address of the Service does not help. The check uses route look-ups; without " +
 			"permission to read the packet filter, the agent cannot see whether connections are marked. It only " +
 			"warns, because the network's filters decide whether such replies are dropped.",
-		Causes: []string{
-			"The default route leaves by another network, and nothing marks the connections of Services.",
-			"Only a rule by source was set up.", "The table that the mark leads to was lost.",
-		},
+		Causes: []string{"The default route leaves by another network, and nothing marks the connections of Services.",
+			"Only a rule by source was set up.", "The table that the mark leads to was lost."},
 		Remedy: "Make the gateway of the public network the default gateway, or run the agent with " +
 			"`--manage=return-path`.",
 		Reasons: []string{"ServiceRepliesElsewhere"},

@@ -4,6 +4,7 @@ package kubevip
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -217,11 +218,4 @@ func (r *record) lease(name string) Lease {
 	return Lease{Name: name, State: r.state(), Holder: r.holder, Read: r.readAt, Error: r.err}
 }
 
-func latest(times ...time.Time) (last time.Time) {
-	for _, t := range times {
-		if t.After(last) {
-			last = t
-		}
-	}
-	return last
-}
+func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }

@@ -64,11 +64,9 @@ var catalogue = []check.Check{
 	{
 		ID: AddressAnswers, Title: "a node answers for the address of a Service", Severity: check.Error, Wire: true,
 		Meaning: "A machine answers ARP requests for the address of a Service on the VLAN interface.",
-		Causes: []string{
-			"kube-vip does not run on any node that is ready for the public network.",
+		Causes: []string{"kube-vip does not run on any node that is ready for the public network.",
 			"Newer versions of kube-vip announce a Service only while it has endpoints.",
-			"kube-vip is configured for another load balancer class (`lb_class_name`).",
-		},
+			"kube-vip is configured for another load balancer class (`lb_class_name`)."},
 		Remedy: "Check that kube-vip runs on a node with the label `phoenixnap.com/vlan-ready`, and that the Service " +
 			"has endpoints.",
 		Reasons: []string{ReasonNoAnswer, ReasonNotAsked},
@@ -78,11 +76,9 @@ var catalogue = []check.Check{
 		Severity: check.Error, Wire: true,
 		Meaning: "The node that holds kube-vip's lease for the Service answers for its address. kube-vip only " +
 			"watches its lease, not whether the network receives its answers.",
-		Causes: []string{
-			"The kernel of that node does not answer: `arp_ignore`, `arp_filter`, or a firewall for ARP.",
+		Causes: []string{"The kernel of that node does not answer: `arp_ignore`, `arp_filter`, or a firewall for ARP.",
 			"The address was removed from the interface by hand or by a reconfiguration of the network.",
-			"The node's VLAN is broken, but the node still reaches the API server.",
-		},
+			"The node's VLAN is broken, but the node still reaches the API server."},
 		Remedy: "Run `agent diagnose` on the holder. Restarting kube-vip there adds the address again; stopping it " +
 			"there moves the address to another node.",
 		Reasons: []string{ReasonHolderSilent},
@@ -91,10 +87,8 @@ var catalogue = []check.Check{
 		ID: NothingStale, Title: "this node carries no address that it does not announce", Severity: check.Error,
 		Meaning: "No interface of the node carries the address of a Service whose lease another node holds, or that " +
 			"no Service has any more. The kernel answers for whatever address it carries.",
-		Causes: []string{
-			"kube-vip was killed: it removes addresses only when it shuts down cleanly.",
-			"The address was added by hand.",
-		},
+		Causes: []string{"kube-vip was killed: it removes addresses only when it shuts down cleanly.",
+			"The address was added by hand."},
 		Remedy:  "Delete the address from the interface: `ip address delete <address>/32 dev <interface>`.",
 		Reasons: []string{ReasonStaleAddress},
 	},
@@ -102,11 +96,9 @@ var catalogue = []check.Check{
 		ID: SingleAnswer, Title: "only one machine answers for the address of a Service", Severity: check.Error,
 		Wire:    true,
 		Meaning: "Exactly one machine answers for the address. Two machines that answer take traffic from each other.",
-		Causes: []string{
-			"kube-vip was killed on a node and left its address behind.",
+		Causes: []string{"kube-vip was killed on a node and left its address behind.",
 			"Two elections run at the same time: kube-vip is installed twice, or with different settings of " +
-				"`svc_election`.",
-		},
+				"`svc_election`."},
 		Remedy: "Delete the address on the node that does not hold the lease; the finding PN603 of that node shows " +
 			"which node it is.",
 		Reasons: []string{ReasonDuplicate},
@@ -114,11 +106,9 @@ var catalogue = []check.Check{
 	{
 		ID: RightInterface, Title: "the VLAN interface carries the address of a Service", Severity: check.Error,
 		Meaning: "The node that holds the address of a Service has it on the VLAN interface.",
-		Causes: []string{
-			"kube-vip's interface is not set, so it uses the interface of the default route.",
+		Causes: []string{"kube-vip's interface is not set, so it uses the interface of the default route.",
 			"The annotation `kube-vip.io/serviceInterface` of the Service names another interface. kube-vip reads " +
-				"this annotation only when it starts.",
-		},
+				"this annotation only when it starts."},
 		Remedy: "Set `vip_interface` (and `vip_servicesinterface` where it is used) of kube-vip, or the annotation, " +
 			"to the VLAN interface and restart kube-vip on that node.",
 		Reasons: []string{ReasonWrongInterface},
@@ -142,15 +132,13 @@ var catalogue = []check.Check{
 		Reasons: []string{ReasonWrongNode},
 	},
 	{
-		ID: OwnMachine, Title: "a Node of the cluster answers for the address of a Service", Severity: check.Error,
-		Wire: true,
+		ID: OwnMachine, Title: "a Node of the cluster answers for the address of a Service",
+		Severity: check.Error, Wire: true,
 		Meaning: "The hardware address that answers belongs to a Node: one that an agent reported in " +
 			"`phoenixnap.com/reported-identity`.",
-		Causes: []string{
-			"Another machine in the public network was given the address by hand.",
+		Causes: []string{"Another machine in the public network was given the address by hand.",
 			"A server that was taken out of the cluster still runs and kept the address.",
-			"No agent runs on the Node that answers.",
-		},
+			"No agent runs on the Node that answers."},
 		Remedy:  "Find the server with that hardware address in phoenixNAP's portal and remove the address from it.",
 		Reasons: []string{ReasonForeignOwner},
 	},
@@ -158,12 +146,10 @@ var catalogue = []check.Check{
 		ID: LeaseAlive, Title: "kube-vip's lease for the Service is alive", Severity: check.Error, Wire: true,
 		Meaning: "kube-vip renews its lease for a Service whose address answers. Without renewal the kernel still " +
 			"answers, but no other node takes over when this node fails. The check warns if the lease does not exist.",
-		Causes: []string{
-			"kube-vip was killed or stopped on the node that answers, and runs on no other.",
+		Causes: []string{"kube-vip was killed or stopped on the node that answers, and runs on no other.",
 			"kube-vip cannot reach the API server.",
 			"kube-vip runs in another namespace than `--kube-vip-namespace` of the agent, or uses etcd for its " +
-				"elections.",
-		},
+				"elections."},
 		Remedy:  "Check that kube-vip runs on the node that answers, and read its log.",
 		Reasons: []string{ReasonLeaseExpired, ReasonLeaseMissing},
 	},
@@ -171,6 +157,5 @@ var catalogue = []check.Check{
 
 // declared returns the declaration of a check.
 func declared(id check.ID) check.Check {
-	i := slices.IndexFunc(catalogue, func(c check.Check) bool { return c.ID == id })
-	return catalogue[i]
+	return catalogue[slices.IndexFunc(catalogue, func(c check.Check) bool { return c.ID == id })]
 }

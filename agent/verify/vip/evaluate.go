@@ -89,11 +89,13 @@ func (o Observation) finding(id check.ID, status check.Status, reason, observed 
 	if title == declaration.Title {
 		title += ": "
 	}
-	return check.Finding{
-		ID: id, Title: title + subject, Status: status, Severity: declaration.Severity, Reason: reason,
-		Observed: observed,
-		Wire:     declaration.Wire, Doc: check.DocOf(id),
-	}
+	return check.Finding{ID: id, Title: title + subject, Status: status, Severity: declaration.Severity, Reason: reason,
+		Observed: observed, Wire: declaration.Wire, Doc: check.DocOf(id)}
+}
+
+// advice is a fix that is the same whatever configures the network.
+func advice(note string, commands ...string) []check.Fix {
+	return []check.Fix{{Tool: check.AnyTool, Commands: commands, Note: note}}
 }
 
 func (o Observation) stale(held []string) check.Finding {
@@ -105,16 +107,15 @@ func (o Observation) stale(held []string) check.Finding {
 	case o.Agents:
 		f.Expected = "on no interface: the agents announce addresses"
 		f.Cause = fmt.Sprintf("this node carries %s on %s, so its kernel answers in addition to the agent that "+
-			"announces it",
-			o, join(held))
+			"announces it", o, join(held))
 	default:
 		f.Expected = "on Node " + o.Lease.Holder + ", which holds the lease " + o.Lease.Name
 		f.Cause = fmt.Sprintf("this node carries %s on %s, but the lease %s is held by Node %s", o, join(held),
 			o.Lease.Name, o.Lease.Holder)
 	}
 	for _, name := range held {
-		f.Fixes = append(f.Fixes, check.Fix{Tool: check.AnyTool, Commands: []string{o.remove(name)},
-			Note: "on this node: kube-vip leaves the address behind when it is killed"})
+		f.Fixes = append(f.Fixes,
+			advice("on this node: kube-vip leaves the address behind when it is killed", o.remove(name))...)
 	}
 	return f
 }
@@ -122,10 +123,10 @@ func (o Observation) stale(held []string) check.Finding {
 func (o Observation) foreignOwner() check.Finding {
 	f := o.finding(OwnMachine, check.Fail, ReasonForeignOwner, strings.Join(o.claimants(), " and "))
 	f.Expected = "a Node of the cluster"
-	f.Cause = fmt.Sprintf("%s is answered by %s, which is not a Node of the cluster",
-		o, strings.Join(o.foreign(), " and "))
-	f.Fixes = []check.Fix{{Tool: check.AnyTool, Note: "find the server with this hardware address in phoenixNAP's " +
-		"portal and remove the address from it; if it is a Node, check that the agent runs there"}}
+	f.Cause = fmt.Sprintf("%s is answered by %s, which is not a Node of the cluster", o,
+		strings.Join(o.foreign(), " and "))
+	f.Fixes = advice("find the server with this hardware address in phoenixNAP's portal and remove the address from " +
+		"it; if it is a Node, check that the agent runs there")
 	return f
 }
 
@@ -146,7 +147,7 @@ func (o Observation) duplicate() check.Finding {
 		note = fmt.Sprintf("on the node that does not hold the lease %s, which is held by Node %s", o.Lease.Name,
 			o.Lease.Holder)
 	}
-	f.Fixes = []check.Fix{{Tool: check.AnyTool, Commands: []string{o.remove(o.Interface)}, Note: note}}
+	f.Fixes = advice(note, o.remove(o.Interface))
 	return f
 }
 
@@ -154,9 +155,10 @@ func (o Observation) wrongInterface(held []string) check.Finding {
 	f := o.finding(RightInterface, check.Fail, ReasonWrongInterface, "on "+join(held))
 	f.Expected = "on " + o.Interface
 	f.Cause = fmt.Sprintf("%s is on %s of this node instead of %s", o, join(held), o.Interface)
-	f.Fixes = []check.Fix{{Tool: check.AnyTool, Note: fmt.Sprintf(
-		"set kube-vip's vip_interface, and the annotation kube-vip.io/serviceInterface where the Service has it, to "+
-			"%s (the default is the interface of the default route) and restart kube-vip on this node", o.Interface)}}
+	f.Fixes = advice(fmt.Sprintf("set kube-vip's vip_interface, and the annotation kube-vip.io/serviceInterface where "+
+		"the Service has it, to %s (the default is the interface of the default route) and restart kube-vip on this "+
+		"node",
+		o.Interface))
 	return f
 }
 
@@ -165,9 +167,8 @@ func (o Observation) returnElsewhere() check.Finding {
 	f.Expected = "by " + o.Interface
 	f.Cause = fmt.Sprintf("this node holds %s, but would send its replies by %s instead of %s", o, o.ReturnBy,
 		o.Interface)
-	f.Fixes = []check.Fix{{Tool: check.AnyTool,
-		Note: "make the gateway of the public network the node's default gateway, or route by source and by " +
-			"connection mark (--manage=return-path does); see " + check.DocOf(check.ReturnPath)}}
+	f.Fixes = advice("make the gateway of the public network the node's default gateway, or route by source and by " +
+		"connection mark (--manage=return-path does); see " + check.DocOf(check.ReturnPath))
 	return f
 }
 
@@ -175,8 +176,7 @@ func (o Observation) wrongNode(observed string) check.Finding {
 	f := o.finding(RightNode, check.Fail, ReasonWrongNode, observed)
 	f.Expected = "Node " + o.Lease.Holder + ", which holds the lease " + o.Lease.Name
 	f.Cause = fmt.Sprintf("%s is %s, but the lease %s is held by Node %s", o, observed, o.Lease.Name, o.Lease.Holder)
-	f.Fixes = []check.Fix{{Tool: check.AnyTool, Commands: []string{o.remove(o.Interface)},
-		Note: "on the node that answers"}}
+	f.Fixes = advice("on the node that answers", o.remove(o.Interface))
 	return f
 }
 
@@ -186,8 +186,7 @@ func (o Observation) leaseDead(observed string) check.Finding {
 	if o.Lease.State == kubevip.Missing {
 		f := o.finding(LeaseAlive, check.Warn, ReasonLeaseMissing, observed+", and there is no lease "+o.Lease.Name)
 		f.Cause = fmt.Sprintf("%s is %s, but kube-vip's lease %s does not exist", o, observed, o.Lease.Name)
-		f.Fixes = []check.Fix{{Tool: check.AnyTool,
-			Note: "if kube-vip does not run in the namespace kube-system, set --kube-vip-namespace of the agent"}}
+		f.Fixes = advice("if kube-vip does not run in the namespace kube-system, set --kube-vip-namespace of the agent")
 		return f
 	}
 	f := o.finding(LeaseAlive, check.Fail, ReasonLeaseExpired,
@@ -197,8 +196,8 @@ func (o Observation) leaseDead(observed string) check.Finding {
 	if o.Lease.Holder != "" {
 		f.Cause += ", which Node " + o.Lease.Holder + " held last"
 	}
-	f.Fixes = []check.Fix{o.restart("kube-vip must run on the node that answers, or the address must go there: " +
-		o.remove(o.Interface))}
+	f.Fixes = o.restart("kube-vip must run on the node that answers, or the address must go there: " +
+		o.remove(o.Interface))
 	return f
 }
 
@@ -206,7 +205,7 @@ func (o Observation) holderSilent() check.Finding {
 	f := o.finding(HolderAnswers, check.Fail, ReasonHolderSilent, o.silence())
 	f.Expected = "a reply by Node " + o.Lease.Holder + ", which holds the lease " + o.Lease.Name
 	f.Cause = fmt.Sprintf("Node %s holds the lease %s, but does not answer for %s", o.Lease.Holder, o.Lease.Name, o)
-	f.Fixes = []check.Fix{o.restart("run agent diagnose on Node " + o.Lease.Holder)}
+	f.Fixes = o.restart("run agent diagnose on Node " + o.Lease.Holder)
 	return f
 }
 
@@ -214,8 +213,8 @@ func (o Observation) silent() check.Finding {
 	f := o.finding(AddressAnswers, check.Fail, ReasonNoAnswer, o.silence())
 	f.Expected = "a reply by the node that announces it"
 	f.Cause = fmt.Sprintf("no machine answers for %s on %s", o, o.Interface)
-	f.Fixes = []check.Fix{o.restart("kube-vip must run on a node that is ready for the public network, and the " +
-		"Service must have endpoints")}
+	f.Fixes = o.restart("kube-vip must run on a node that is ready for the public network, and the Service must have " +
+		"endpoints")
 	return f
 }
 
@@ -231,31 +230,16 @@ func (o Observation) remove(interfaceName string) string {
 	return fmt.Sprintf("ip address delete %s/32 dev %s", o.Address, interfaceName)
 }
 
-func (o Observation) restart(note string) check.Fix {
+func (o Observation) restart(note string) []check.Fix {
+	const pods = "kubectl --namespace kube-system get pods --output wide --selector app.kubernetes.io/name="
 	if o.Agents {
-		return check.Fix{
-			Tool: check.AnyTool,
-			Commands: []string{
-				"kubectl --namespace kube-system get pods --output wide --selector " +
-					"app.kubernetes.io/name=phoenixnap-agent",
-				"kubectl --namespace kube-system get configmap phoenixnap-announcer --output yaml",
-			},
-			Note: "an agent must run on a node that is ready for the public network; the ConfigMap shows which node " +
-				"must announce the address",
-		}
+		return advice("an agent must run on a node that is ready for the public network; the ConfigMap shows which "+
+			"node must announce the address", pods+"phoenixnap-agent",
+			"kubectl --namespace kube-system get configmap phoenixnap-announcer --output yaml")
 	}
-	return check.Fix{
-		Tool: check.AnyTool,
-		Commands: []string{
-			"kubectl --namespace kube-system get pods --output wide --selector app.kubernetes.io/name=kube-vip",
-			"kubectl get nodes --label-columns phoenixnap.com/vlan-ready",
-		},
-		Note: note,
-	}
+	return advice(note, pods+"kube-vip", "kubectl get nodes --label-columns phoenixnap.com/vlan-ready")
 }
 
 func join(names []string) string {
-	sorted := slices.Clone(names)
-	slices.Sort(sorted)
-	return strings.Join(slices.Compact(sorted), ", ")
+	return strings.Join(slices.Compact(slices.Sorted(slices.Values(names))), ", ")
 }

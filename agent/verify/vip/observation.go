@@ -142,10 +142,7 @@ func (v View) answers(a netip.Addr) bool {
 
 // source is the node's own address on the VLAN interface, invalid when there is none.
 func (v View) source() netip.Addr {
-	source, err := netip.ParseAddr(v.Report.Source)
-	if err != nil {
-		return netip.Addr{}
-	}
+	source, _ := netip.ParseAddr(v.Report.Source) // the zero Addr with an error
 	return source
 }
 
@@ -283,11 +280,4 @@ func (w *Watcher) name(o *Observation, s subject) {
 }
 
 // latest is the last of several times; the zero Time is before all others.
-func latest(times ...time.Time) (last time.Time) {
-	for _, t := range times {
-		if t.After(last) {
-			last = t
-		}
-	}
-	return last
-}
+func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }

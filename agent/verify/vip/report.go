@@ -1,7 +1,9 @@
 package vip
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -79,10 +81,6 @@ func mostImportant(all contract.ReportedAddresses) contract.ReportedAddresses {
 	if len(all) <= maxReported {
 		return all
 	}
-	addresses := make([]netip.Addr, 0, len(all))
-	for a := range all {
-		addresses = append(addresses, a)
-	}
 	weight := func(e contract.ReportedAddress) int {
 		switch {
 		case e.State == contract.AddressDuplicate:
@@ -95,11 +93,8 @@ func mostImportant(all contract.ReportedAddresses) contract.ReportedAddresses {
 			return 3
 		}
 	}
-	slices.SortFunc(addresses, func(a, b netip.Addr) int {
-		if c := weight(all[a]) - weight(all[b]); c != 0 {
-			return c
-		}
-		return a.Compare(b)
+	addresses := slices.SortedFunc(maps.Keys(all), func(a, b netip.Addr) int {
+		return cmp.Or(weight(all[a])-weight(all[b]), a.Compare(b))
 	})
 	kept := contract.ReportedAddresses{}
 	for _, a := range addresses[:maxReported] {
@@ -142,10 +137,7 @@ func Sum(findings []check.Finding) check.Outcome {
 			continue
 		}
 		slices.SortStableFunc(bad, func(a, b check.Finding) int {
-			if c := rank(a.ID) - rank(b.ID); c != 0 {
-				return c
-			}
-			return strings.Compare(a.Cause, b.Cause)
+			return cmp.Or(rank(a.ID)-rank(b.ID), strings.Compare(a.Cause, b.Cause))
 		})
 		return check.Outcome{Status: status, Reason: bad[0].Reason, Message: bounded(bad)}
 	}
@@ -156,10 +148,8 @@ func Sum(findings []check.Finding) check.Outcome {
 // rank orders the checks by how much a finding concerns this node: what it carries itself goes before what it only
 // receives.
 func rank(id check.ID) int {
-	return slices.Index([]check.ID{
-		NothingStale, RightInterface, ReturnByNetwork, LeaseAlive, OwnMachine, SingleAnswer, RightNode, HolderAnswers,
-		AddressAnswers,
-	}, id)
+	return slices.Index([]check.ID{NothingStale, RightInterface, ReturnByNetwork, LeaseAlive, OwnMachine, SingleAnswer,
+		RightNode, HolderAnswers, AddressAnswers}, id)
 }
 
 // bounded joins causes until the message is long enough; it has no counters, so it changes only when the causes do.
@@ -167,11 +157,11 @@ func bounded(bad []check.Finding) string {
 	var text strings.Builder
 	for i, f := range bad {
 		cause := fmt.Sprintf("%s: %s", f.ID, f.Cause)
-		if i > 0 && (i == maxCauses || text.Len()+len(cause) > maxMessage) {
-			text.WriteString("; and more")
-			break
-		}
-		if i > 0 {
+		switch {
+		case i == 0:
+		case i == maxCauses || text.Len()+len(cause) > maxMessage:
+			return text.String() + "; and more"
+		default:
 			text.WriteString("; ")
 		}
 		text.WriteString(cause)
@@ -211,14 +201,14 @@ type Transition struct {
 
 // eventOf is the reason of the event about a finding; empty where there is none to be sent.
 func eventOf(f check.Finding) string {
-	if f.Status == check.OK {
+	switch {
+	case f.Status == check.OK:
 		return EventAnnounced
+	case f.Reason == ReasonNotAsked:
+		return ""
 	}
 	switch f.ID {
 	case AddressAnswers, HolderAnswers:
-		if f.Reason == ReasonNotAsked {
-			return ""
-		}
 		return EventNotAnswered
 	case NothingStale:
 		return EventStale

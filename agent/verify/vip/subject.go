@@ -1,7 +1,9 @@
 package vip
 
 import (
+	"cmp"
 	"hash/fnv"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -38,10 +40,7 @@ func Targets(services []*corev1.Service) []Target {
 		targets = append(targets, Target{Address: addr, Service: s.Namespace + "/" + s.Name})
 	}
 	slices.SortFunc(targets, func(a, b Target) int {
-		if c := a.Address.Compare(b.Address); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Service, b.Service)
+		return cmp.Or(a.Address.Compare(b.Address), strings.Compare(a.Service, b.Service))
 	})
 	return targets
 }
@@ -93,22 +92,12 @@ func subjects(services []*corev1.Service, view View, reported contract.ReportedA
 	for _, t := range slices.Backward(Targets(services)) {
 		known[t.Address] = subject{Target: t, phase: published, service: byName[t.Service]}
 	}
-	for a := range reported {
-		if _, is := known[a]; !is && a.Is4() {
+	for _, a := range slices.AppendSeq(staleAddresses(view), maps.Keys(reported)) {
+		if _, found := known[a]; !found && a.Is4() {
 			known[a] = subject{Target: Target{Address: a}, phase: gone}
 		}
 	}
-	for _, a := range staleAddresses(view) {
-		if _, is := known[a]; !is {
-			known[a] = subject{Target: Target{Address: a}, phase: gone}
-		}
-	}
-	all := make([]subject, 0, len(known))
-	for _, s := range known {
-		all = append(all, s)
-	}
-	slices.SortFunc(all, func(a, b subject) int { return a.Address.Compare(b.Address) })
-	return all
+	return slices.SortedFunc(maps.Values(known), func(a, b subject) int { return a.Address.Compare(b.Address) })
 }
 
 // addressesOf are all IPv4 addresses of a Service, for whatever reason.
@@ -160,16 +149,15 @@ func (s subject) reported(state contract.AddressState) bool {
 		return false
 	}
 	condition := meta.FindStatusCondition(s.service.Status.Conditions, contract.ServiceConditionAnnounced)
-	if condition == nil {
+	switch {
+	case condition == nil:
 		return false
-	}
-	switch state {
-	case contract.AddressAnswered:
+	case state == contract.AddressAnswered:
 		return condition.Status == metav1.ConditionTrue || condition.Reason == contract.AnnouncedForeign
-	case contract.AddressSilent:
-		return condition.Reason == string(contract.AddressSilent) || condition.Reason == contract.AnnouncedHolderSilent
-	case contract.AddressDuplicate:
-		return condition.Reason == string(contract.AddressDuplicate) || condition.Reason == contract.AnnouncedForeign
+	case state == contract.AddressSilent:
+		return condition.Reason == string(state) || condition.Reason == contract.AnnouncedHolderSilent
+	case state == contract.AddressDuplicate:
+		return condition.Reason == string(state) || condition.Reason == contract.AnnouncedForeign
 	default:
 		return false
 	}
