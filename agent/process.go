@@ -160,7 +160,7 @@ func newVerifier(s *shared, a *announcer) ([]part, metricsserver.Sources) {
 		s.wakes.addresses.Signal)
 	owners := vip.NewMACTable(s.client.CoreV1().Nodes(), s.wakes.addresses.Signal)
 	addresses := vip.New(vip.Config{
-		Node: s.name, Prober: s.asker, Router: s.reader, Elections: elections, Owners: owners,
+		Node: s.name, Prober: s.asker, Router: s.reader, Elections: elections.Of, Owners: owners.Of,
 		View: a.view, Services: s.services.Services, Reported: s.station.ReportedBefore,
 		Interval: s.flags.announcementInterval,
 		Record:   a.tellAddresses, Report: s.station.Reported, Event: vip.Recorder(s.recorder),

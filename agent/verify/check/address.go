@@ -111,16 +111,11 @@ func checkPrefix(v view, p netip.Prefix, observed string) Finding {
 		Cause: fmt.Sprintf("%s on %s has prefix length %d, its block %s has %d", p.Addr(), v.vlan.Name, p.Bits(),
 			block.CIDR, block.CIDR.Bits()),
 		Fixes: fixAddress(v, p.Addr())}
-	if !p.Contains(block.Gateway) && !v.routed(block.Gateway) {
+	if r, _ := v.route(RouteQuestion{Destination: block.Gateway}); !p.Contains(block.Gateway) &&
+		r.Interface != v.vlan.Name {
 		o.Status = Fail
 	}
 	return o
-}
-
-// routed reports whether the kernel reaches addr by the VLAN interface.
-func (v view) routed(addr netip.Addr) bool {
-	r, asked := v.route(RouteQuestion{Destination: addr})
-	return asked && r.Interface == v.vlan.Name
 }
 
 func checkDuplicate(v view) Finding {

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -45,18 +46,6 @@ func (b bondState) down() []string {
 	return b.names(func(l Link) bool { return !l.Up || !l.LowerUp || l.Slave != nil && !l.Slave.Up })
 }
 
-// withoutPartner are the members without an LACP partner.
-func (b bondState) withoutPartner() []string {
-	return b.names(func(l Link) bool { return l.Slave != nil && l.Slave.NoPartner })
-}
-
-// outsideAggregator are the members outside the active aggregator.
-func (b bondState) outsideAggregator() []string {
-	return b.names(func(l Link) bool {
-		return l.Slave != nil && b.bond.Aggregator != 0 && l.Slave.Aggregator != b.bond.Aggregator
-	})
-}
-
 func (b bondState) String() string {
 	text := fmt.Sprintf("%s: mode %s, %d of %d members up", b.name, b.bond.Mode, len(b.members)-len(b.down()),
 		len(b.members))
@@ -81,7 +70,11 @@ func checkBond(v view) Finding {
 		return Finding{Status: Warn, Reason: reason, Expected: expected, Observed: b.String(), Cause: cause,
 			Fixes: anyTool(note, "cat /proc/net/bonding/"+b.name)}
 	}
-	down, silent, apart := b.down(), b.withoutPartner(), b.outsideAggregator()
+	down := b.down()
+	silent := b.names(func(l Link) bool { return l.Slave != nil && l.Slave.NoPartner })
+	apart := b.names(func(l Link) bool {
+		return l.Slave != nil && b.bond.Aggregator != 0 && l.Slave.Aggregator != b.bond.Aggregator
+	})
 	switch {
 	case b.bond.Mode != modeLACP && b.bond.Mode != modeActiveBackup:
 		o := warn("UnexpectedBondMode", "mode "+modeLACP,
@@ -89,27 +82,20 @@ func checkBond(v view) Finding {
 		o.Fixes = fixBondMode(b.name)
 		return o
 	case len(down) > 0 || len(b.members) == 0:
-		return warn("BondDegraded", "all members up", fmt.Sprintf("%s has lost members: %s", b.name, orNone(down)),
-			support)
+		return warn("BondDegraded", "all members up",
+			b.name+" has lost members: "+cmp.Or(strings.Join(down, ", "), "none is left"), support)
 	case b.bond.Mode == modeLACP && b.bond.PartnerMAC == "":
 		return warn("NoLACPPartner", "an LACP partner", b.name+" has no LACP partner", support)
 	case len(silent) > 0:
-		return warn("MemberWithoutPartner", "an LACP partner on every member", "no LACP partner on "+orNone(silent),
-			support)
+		return warn("MemberWithoutPartner", "an LACP partner on every member",
+			"no LACP partner on "+strings.Join(silent, ", "), support)
 	case len(apart) > 0:
 		return warn("AggregatorsDiffer", "all members in one aggregator",
-			fmt.Sprintf("%s of %s is in an aggregator of its own, so it carries nothing", orNone(apart), b.name),
+			strings.Join(apart, ", ")+" of "+b.name+" is in an aggregator of its own, so it carries nothing",
 			"the member is connected to another switch than the other members;  "+support)
 	default:
 		return ok(b.String())
 	}
-}
-
-func orNone(names []string) string {
-	if len(names) == 0 {
-		return "none is left"
-	}
-	return strings.Join(names, ", ")
 }
 
 // fixNoCarrier shows where a carrier gets lost. No command restores one: the link is up already.

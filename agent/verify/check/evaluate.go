@@ -218,14 +218,10 @@ func sortedNames(links []Link, text func(Link) (string, bool)) string {
 		}
 	}
 	slices.Sort(names)
-	switch {
-	case len(names) == 0:
-		return "none"
-	case len(names) > maxNames:
-		return strings.Join(names[:maxNames], ", ") + ", …"
-	default:
-		return strings.Join(names, ", ")
+	if len(names) > maxNames {
+		names = append(names[:maxNames], "…")
 	}
+	return cmp.Or(strings.Join(names, ", "), "none")
 }
 
 // sorted sorts values and drops those that are there twice.

@@ -119,8 +119,11 @@ func (r Report) Outcome() Outcome {
 			return v
 		}
 	}
-	return Outcome{Status: OK, Reason: ReasonReady,
-		Message: "interface " + r.Interface + r.ofServer() + " is ready for the public network"}
+	ready := "interface " + r.Interface
+	if r.Server != "" {
+		ready += " of server " + r.Server
+	}
+	return Outcome{Status: OK, Reason: ReasonReady, Message: ready + " is ready for the public network"}
 }
 
 func (r Report) worst(status Status) (Outcome, bool) {
@@ -140,13 +143,6 @@ func (r Report) worst(status Status) (Outcome, bool) {
 		v.Message += " (server " + r.Server + ")"
 	}
 	return v, len(causes) > 0
-}
-
-func (r Report) ofServer() string {
-	if r.Server == "" {
-		return ""
-	}
-	return " of server " + r.Server
 }
 
 // FirstCause is the finding to fix first: the deepest failure, else the deepest that is unknown, else the deepest

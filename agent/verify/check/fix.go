@@ -136,23 +136,19 @@ func (p plan) networkd(remove []string) []Fix {
 	if p.address.IsValid() {
 		network += fmt.Sprintf("[Network]\nAddress=%s\n", p.address)
 	}
+	uplink := eachNetworkFile(p.uplink, "",
+		fmt.Sprintf(`printf '[Network]\nVLAN=%[1]s\n' > "$f.d/90-phoenixnap-%[1]s.conf"`, p.name))
 	return []Fix{
 		{Tool: Networkd, File: networkdDirectory + "90-" + p.name + ".netdev", Content: device},
 		{Tool: Networkd, File: networkdFile(p.name), Content: network,
-			// Reload configures the uplink again by itself, for its file has changed.
-			Commands: slices.Concat(remove, []string{p.networkdUplink(), "networkctl reload"}),
+			// networkd makes a VLAN only where the link below asks for it (systemd.netdev(5), section [VLAN]). Reload
+			// configures the uplink again by itself, for its file has changed.
+			Commands: slices.Concat(remove, []string{uplink, "networkctl reload"}),
 			Note: fmt.Sprintf("the .network file of %[1]s needs the line VLAN=%[2]s in its section [Network]: the "+
 				"command adds it in a drop-in; networkd removes the addresses of %[1]s for a moment when it reads "+
 				"that; if networkctl status %[1]s lists no such file, another tool configures %[1]s", p.uplink,
 				p.name)},
 	}
-}
-
-// networkdUplink adds the VLAN to the uplink: networkd makes one only where the link below asks for it
-// (systemd.netdev(5), section [VLAN]).
-func (p plan) networkdUplink() string {
-	return eachNetworkFile(p.uplink, "",
-		fmt.Sprintf(`printf '[Network]\nVLAN=%[1]s\n' > "$f.d/90-phoenixnap-%[1]s.conf"`, p.name))
 }
 
 func (p plan) ipRoute2(remove []string) Fix {

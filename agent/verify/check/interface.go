@@ -40,7 +40,7 @@ func checkUniqueVLAN(v view) Finding {
 			text += " with the same address " + joined(shared)
 		}
 		others = append(others, text)
-		if l.Up && v.isMember(l.Parent) {
+		if p := v.LinkIndexed(l.Parent); l.Up && p != nil && p.Master == v.uplink.Index {
 			below = append(below, text)
 		}
 	}
@@ -62,12 +62,6 @@ func checkUniqueVLAN(v view) Finding {
 		Fixes: fixSecondInterface(v)}
 }
 
-// isMember reports whether a link is a port of the uplink.
-func (v view) isMember(index int) bool {
-	l := v.LinkIndexed(index)
-	return l != nil && l.Master == v.uplink.Index
-}
-
 // noGatewayHeard reports that gateways were asked, with an address of their block, and none of them was heard at all.
 func (v view) noGatewayHeard() bool {
 	asked := false
@@ -85,16 +79,13 @@ func (v view) noGatewayHeard() bool {
 func (v view) shared(other Link) []netip.Addr {
 	var shared []netip.Addr
 	for _, a := range v.Addresses {
-		if a.LinkIndex == other.Index && v.isOwn(a.Prefix.Addr()) {
+		own := func(p netip.Prefix) bool { return p.Addr() == a.Prefix.Addr() }
+		if a.LinkIndex == other.Index && slices.ContainsFunc(v.own, own) {
 			shared = append(shared, a.Prefix.Addr())
 		}
 	}
 	slices.SortFunc(shared, netip.Addr.Compare)
 	return shared
-}
-
-func (v view) isOwn(addr netip.Addr) bool {
-	return slices.ContainsFunc(v.own, func(p netip.Prefix) bool { return p.Addr() == addr })
 }
 
 // foreignAddress is an address of another interface whose subnet touches a block.
@@ -145,7 +136,8 @@ func checkOtherInterfaces(v view) Finding {
 func (v view) checkGatewayRoutes() (Finding, bool) {
 	for _, b := range v.blocks4() {
 		r, asked := v.route(RouteQuestion{Destination: b.Gateway})
-		if !asked || r.Interface == v.vlan.Name || r.Local || !v.onLink(b.Gateway) {
+		onLink := func(p netip.Prefix) bool { return p.Contains(b.Gateway) }
+		if !asked || r.Interface == v.vlan.Name || r.Local || !slices.ContainsFunc(v.own, onLink) {
 			continue
 		}
 		o := Finding{Status: Fail, Reason: "GatewayRoutedElsewhere", Observed: "by " + r.Interface,
@@ -167,11 +159,6 @@ func (v view) checkGatewayRoutes() (Finding, bool) {
 		return o, true
 	}
 	return Finding{}, false
-}
-
-// onLink reports whether an own address' subnet holds addr.
-func (v view) onLink(addr netip.Addr) bool {
-	return slices.ContainsFunc(v.own, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 func fixHardwareAddress(name, mac string) []Fix {

@@ -109,8 +109,9 @@ const (
 
 func checkUplink(v view) Finding {
 	if v.uplink == nil {
+		names := sortedNames(v.Links, func(l Link) (string, bool) { return l.Name, l.Name != "lo" })
 		return Finding{Status: Fail, Reason: "UplinkMissing", Expected: cmp.Or(v.Uplink, "a bond, such as bond0"),
-			Observed: "interfaces " + v.linkNames(), Cause: "no uplink to carry the VLAN was found",
+			Observed: "interfaces " + names, Cause: "no uplink to carry the VLAN was found",
 			Fixes: anyTool("set --uplink to the interface that carries the server's VLANs")}
 	}
 	u := v.uplink
@@ -182,7 +183,13 @@ func checkMissingVLAN(v view, fail func(reason, observed, cause string) Finding)
 		return fail("WrongVLANID", fmt.Sprintf("%s has VLAN ID %d", l.Name, l.VLAN.ID),
 			fmt.Sprintf("%s has VLAN ID %d, the network has %d", l.Name, l.VLAN.ID, id))
 	}
-	return fail("VLANInterfaceMissing", "VLAN interfaces: "+v.vlanNames(),
+	names := sortedNames(v.Links, func(l Link) (string, bool) {
+		if l.VLAN == nil {
+			return "", false
+		}
+		return fmt.Sprintf("%s (ID %d on %s)", l.Name, l.VLAN.ID, v.parentName(l)), true
+	})
+	return fail("VLANInterfaceMissing", "VLAN interfaces: "+names,
 		fmt.Sprintf("there is no VLAN interface with ID %d on %s", id, v.uplink.Name))
 }
 
@@ -252,17 +259,4 @@ func (v view) parentName(l Link) string {
 		return parent.Name
 	}
 	return "an interface of another network namespace"
-}
-
-func (v view) linkNames() string {
-	return sortedNames(v.Links, func(l Link) (string, bool) { return l.Name, l.Name != "lo" })
-}
-
-func (v view) vlanNames() string {
-	return sortedNames(v.Links, func(l Link) (string, bool) {
-		if l.VLAN == nil {
-			return "", false
-		}
-		return fmt.Sprintf("%s (ID %d on %s)", l.Name, l.VLAN.ID, v.parentName(l)), true
-	})
 }

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -115,14 +116,11 @@ func checkBlocks(v view) Finding {
 
 // joined writes values as "a, b", or "none".
 func joined[T fmt.Stringer](values []T) string {
-	if len(values) == 0 {
-		return "none"
+	var texts []string
+	for _, value := range values {
+		texts = append(texts, value.String())
 	}
-	texts := make([]string, len(values))
-	for i, value := range values {
-		texts[i] = value.String()
-	}
-	return strings.Join(texts, ", ")
+	return cmp.Or(strings.Join(texts, ", "), "none")
 }
 
 // checkIdentity checks whether this machine is the server that the Node names: all other checks compare with what the

@@ -37,7 +37,7 @@ func (v view) routedPods() []netip.Addr {
 	for _, r := range v.Tables[TableMain] {
 		l := v.LinkIndexed(r.LinkIndex)
 		if r.Destination.IsSingleIP() && !r.Gateway.IsValid() && l != nil && l.Type == "veth" &&
-			l.Index != v.uplinkIndex() {
+			l != v.uplink {
 			pods = append(pods, r.Destination.Addr())
 		}
 	}
@@ -49,7 +49,7 @@ func (v view) bridgedPods() []netip.Addr {
 	var pods []netip.Addr
 	for _, a := range v.Addresses {
 		l := v.LinkIndexed(a.LinkIndex)
-		if l == nil || l.Type != "bridge" || !l.Up || !l.LowerUp || l.Index == v.uplinkIndex() ||
+		if l == nil || l.Type != "bridge" || !l.Up || !l.LowerUp || l == v.uplink ||
 			!a.Prefix.Addr().IsPrivate() {
 			continue
 		}
@@ -58,13 +58,6 @@ func (v view) bridgedPods() []netip.Addr {
 		}
 	}
 	return pods
-}
-
-func (v view) uplinkIndex() int {
-	if v.uplink == nil {
-		return 0
-	}
-	return v.uplink.Index
 }
 
 // marks are the marks that may send a reply to the network's own table: those of the agent's own rules where it manages
@@ -111,8 +104,11 @@ func checkServiceReplies(v view) Finding {
 	for _, mark := range v.marks() {
 		_, byVLAN, asked := v.leave(clientsOf(RouteQuestion{Source: pod, Forwarded: true, Mark: mark}))
 		if asked && byVLAN {
-			return ok(fmt.Sprintf("replies of pods (%s) with the mark %#x leave by %s%s",
-				pod, mark, v.vlan.Name, v.markCaveat()))
+			text := fmt.Sprintf("replies of pods (%s) with the mark %#x leave by %s", pod, mark, v.vlan.Name)
+			if v.Mask == 0 { // a look-up cannot prove it
+				text += "; the agent cannot see whether connections of Services are marked"
+			}
+			return ok(text)
 		}
 	}
 	if v.LinkNamed("cilium_host") != nil {
@@ -123,14 +119,6 @@ func checkServiceReplies(v view) Finding {
 		Observed: fmt.Sprintf("replies of pods (%s) %s%s", pod, way, v.triedMarks()),
 		Cause:    fmt.Sprintf("replies of pods to clients of Services %s instead of leaving by %s", way, v.vlan.Name),
 		Fixes:    fixServiceReplies(v)}
-}
-
-// markCaveat is what a look-up cannot prove.
-func (v view) markCaveat() string {
-	if v.Mask != 0 {
-		return ""
-	}
-	return "; the agent cannot see whether connections of Services are marked"
 }
 
 func (v view) triedMarks() string {
@@ -169,14 +157,12 @@ type markUser struct {
 
 // markUsers of mark bits, by their documentation: kube-proxy (options of masquerade and drop), Calico (felix,
 // IptablesMarkMask), Cilium (magic marks), Tailscale and Weave Net.
-func markUsers() []markUser {
-	return []markUser{
-		{name: "kube-proxy", bits: 0xc000},
-		{name: "Calico", bits: 0xffff0000, links: []string{"cali", "vxlan.calico", "tunl0", "wireguard.cali"}},
-		{name: "Cilium", bits: 0xffff0f00, links: []string{"cilium_", "lxc"}},
-		{name: "Tailscale", bits: 0xff0000, links: []string{"tailscale"}},
-		{name: "Weave Net", bits: 0x60000, links: []string{"weave"}},
-	}
+var markUsers = []markUser{
+	{name: "kube-proxy", bits: 0xc000},
+	{name: "Calico", bits: 0xffff0000, links: []string{"cali", "vxlan.calico", "tunl0", "wireguard.cali"}},
+	{name: "Cilium", bits: 0xffff0f00, links: []string{"cilium_", "lxc"}},
+	{name: "Tailscale", bits: 0xff0000, links: []string{"tailscale"}},
+	{name: "Weave Net", bits: 0x60000, links: []string{"weave"}},
 }
 
 // MarkClash returns who else uses bits of mask: a rule that is not the agent's own, or a program that is known to.
@@ -187,7 +173,7 @@ func MarkClash(s Snapshot, mask uint32) (who string, found bool) {
 	if len(others) > 0 {
 		return "the rule " + slices.MinFunc(others, compareRules).String(), true
 	}
-	for _, u := range markUsers() {
+	for _, u := range markUsers {
 		if u.bits&mask != 0 && u.present(s) {
 			return fmt.Sprintf("%s, which uses the bits %#x", u.name, u.bits), true
 		}

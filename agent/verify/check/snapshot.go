@@ -10,9 +10,8 @@ import (
 type Snapshot struct {
 	// Hostname as the kernel knows it.
 	Hostname string
-	// Links are all network interfaces of the node's network namespace.
-	Links []Link
-	// Addresses are all addresses of those interfaces.
+	// Links are all network interfaces of the node's network namespace, Addresses all their addresses.
+	Links     []Link
 	Addresses []Address
 	// Settings are the IPv4 settings under net/ipv4/conf, by interface name and for "all". Only "all", VLAN interfaces
 	// and the links below them are read.
@@ -29,9 +28,8 @@ type Snapshot struct {
 	Tables map[int][]Route
 	// Machine is what the firmware and cloud-init report about the machine.
 	Machine Machine
-	// ARP holds the answers to the questions that Questions asked for.
-	ARP []ARPAnswer
-	// Routes holds the route look-ups that Questions asked for.
+	// ARP and Routes hold the answers to what Questions asked for.
+	ARP    []ARPAnswer
 	Routes []RouteAnswer
 	// Renderer is the tool that seems to configure the node's network; empty when none was recognised.
 	Renderer Tool
@@ -45,37 +43,29 @@ type Link struct {
 	Name  string
 	// Type is the kernel's word for the kind of link: "device", "bond", "vlan", "veth", "bridge" …
 	Type string
-	// MAC in lower case, empty when the link has none.
+	// MAC in lower case, empty when the link has none; MTU in bytes.
 	MAC string
-	// MTU in bytes.
 	MTU int
-	// Up is the administrative state (IFF_UP).
-	Up bool
-	// LowerUp reports whether the layer below has a carrier (IFF_LOWER_UP).
-	LowerUp bool
+	// Up is the administrative state (IFF_UP); LowerUp reports whether the layer below has a carrier (IFF_LOWER_UP).
+	Up, LowerUp bool
 	// OperState is the operational state of RFC 2863 in the kernel's words: "up", "down", "lower-layer-down" …
 	OperState string
-	// Parent is the index of the link below a VLAN link, 0 when there is none in this namespace.
-	Parent int
-	// Master is the index of the bond or bridge that the link is enslaved to, 0 when there is none.
-	Master int
+	// Parent is the index of the link below a VLAN link, Master that of the bond or bridge that the link is enslaved
+	// to; 0 when there is none in this namespace.
+	Parent, Master int
 	// NoARP reports that the link neither asks nor answers by ARP (IFF_NOARP).
 	NoARP bool
 	// Alias is the free text of the link (IFLA_IFALIAS); the managing agent marks its own links with it.
 	Alias string
-	// VLAN is set for a VLAN link.
-	VLAN *VLAN
-	// Bond is set for a bond.
-	Bond *Bond
-	// Slave is set for a member of a bond.
+	// VLAN is set for a VLAN link, Bond for a bond, Slave for a member of a bond.
+	VLAN  *VLAN
+	Bond  *Bond
 	Slave *Slave
 }
 
-// VLAN is what makes a link a VLAN link.
+// VLAN is what makes a link a VLAN link: an ID from 1 to 4094, and the protocol "802.1q" or "802.1ad".
 type VLAN struct {
-	// ID is the VLAN ID, 1 to 4094.
-	ID int
-	// Protocol is "802.1q" or "802.1ad".
+	ID       int
 	Protocol string
 }
 
@@ -139,30 +129,24 @@ type Route struct {
 	LinkIndex int
 	// Type in the words of ip-route(8): "unicast", "local", "blackhole", "unreachable", "prohibit", "throw" …
 	Type string
-	// Metric is the priority; the smallest wins.
-	Metric int
-	// Protocol is who made the route (RTA_PROTOCOL).
-	Protocol int
+	// Metric is the priority; the smallest wins. Protocol is who made the route (RTA_PROTOCOL).
+	Metric, Protocol int
 }
 
 // Machine is what a machine knows of itself besides its network. Empty values could not be read or do not exist.
 type Machine struct {
-	// ServerID is the phoenixNAP server ID: 24 hexadecimal digits found in one of the places below.
-	ServerID string
-	// ServerIDFrom names that place.
-	ServerIDFrom string
+	// ServerID is the phoenixNAP server ID: 24 hexadecimal digits found in the place that ServerIDFrom names.
+	ServerID, ServerIDFrom string
 	// Product, Serial and UUID are those of the firmware (DMI).
 	Product, Serial, UUID string
 	// InstanceID and LocalHostname are those of cloud-init.
 	InstanceID, LocalHostname string
 }
 
-// Address is an address of an interface.
+// Address is an address of an interface, with its prefix length.
 type Address struct {
-	// LinkIndex is the index of the interface.
 	LinkIndex int
-	// Prefix is the address with its prefix length.
-	Prefix netip.Prefix
+	Prefix    netip.Prefix
 	// Deprecated reports that the preferred lifetime is over (IFA_F_DEPRECATED): kube-vip adds its addresses so.
 	Deprecated bool
 }

@@ -99,11 +99,6 @@ type record struct {
 	paid time.Time
 }
 
-// newRecord returns a record of which nothing is known yet.
-func newRecord(now time.Time) *record {
-	return &record{evidence: now, soonest: now, every: Pause}
-}
-
 // doubt notes that something at a time casts doubt on what is known.
 func (r *record) doubt(evidence time.Time) {
 	if !evidence.After(r.evidence) {

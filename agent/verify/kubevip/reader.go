@@ -138,7 +138,7 @@ func (r *Reader) peek(key string, every time.Duration, evidence time.Time) (Leas
 	now := time.Now()
 	known := r.records[key]
 	if known == nil {
-		known = newRecord(now)
+		known = &record{evidence: now, soonest: now, every: Pause}
 		r.records[key] = known
 	}
 	before, _ := known.next()

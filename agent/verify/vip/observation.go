@@ -100,21 +100,15 @@ func (o Observation) claimants() []string {
 		all = append(all, fmt.Sprintf("this node (%s)", join(held)))
 	}
 	for _, mac := range o.MACs {
-		all = append(all, o.machine(mac))
+		switch name := o.Names[mac]; {
+		case name != "":
+			mac = fmt.Sprintf("Node %s (%s)", name, mac)
+		case slices.Contains(o.Foreign, mac):
+			mac += " (no Node)"
+		}
+		all = append(all, mac)
 	}
 	return all
-}
-
-// machine names the owner of a MAC.
-func (o Observation) machine(mac string) string {
-	switch name := o.Names[mac]; {
-	case name != "":
-		return fmt.Sprintf("Node %s (%s)", name, mac)
-	case slices.Contains(o.Foreign, mac):
-		return mac + " (no Node)"
-	default:
-		return mac
-	}
 }
 
 // View is what the watcher needs to know of the node.
@@ -238,8 +232,8 @@ func (w *Watcher) observation(view View, s subject, st *addressState, now time.T
 	if !w.needsLookup(view, s, st, o) {
 		return o
 	}
-	if w.Elections != nil && s.service != nil && view.Announcer == contract.AnnouncerKubeVIP {
-		lease := w.Elections.Of(s.service, latest(st.movedAt, changedAt))
+	if s.service != nil && view.Announcer == contract.AnnouncerKubeVIP {
+		lease := w.Elections(s.service, latest(st.movedAt, changedAt))
 		// What was read before the address moved does not show where it is now. When no machine answers, it is nowhere.
 		if lease.Read.After(st.movedAt) || len(st.held)+len(st.macs) == 0 {
 			o.Lease = lease
@@ -259,9 +253,6 @@ func (w *Watcher) needsLookup(view View, s subject, st *addressState, o Observat
 
 // name looks up the owners of the machines that claim the address.
 func (w *Watcher) name(o *Observation, s subject) {
-	if w.Owners == nil {
-		return
-	}
 	o.Names = map[string]string{}
 	likely := []string{o.Lease.Holder}
 	if s.service != nil {
@@ -269,7 +260,7 @@ func (w *Watcher) name(o *Observation, s subject) {
 	}
 	conflict := len(o.MACs) > 1 || len(o.MACs) > 0 && (len(o.held()) > 0 || o.holdsLease())
 	for _, mac := range o.MACs {
-		switch node, known := w.Owners.Of(mac, conflict, likely...); {
+		switch node, known := w.Owners(mac, conflict, likely...); {
 		case !known:
 		case node == "":
 			o.Foreign = append(o.Foreign, mac)

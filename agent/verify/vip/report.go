@@ -199,6 +199,13 @@ type Transition struct {
 	Finding check.Finding
 }
 
+// eventOfCheck has the reasons of the events about findings.
+var eventOfCheck = map[check.ID]string{
+	AddressAnswers: EventNotAnswered, HolderAnswers: EventNotAnswered, NothingStale: EventStale,
+	SingleAnswer: EventDuplicate, RightInterface: EventMisplaced, RightNode: EventMisplaced,
+	ReturnByNetwork: EventReturnPath, OwnMachine: EventForeign, LeaseAlive: EventUnguarded,
+}
+
 // eventOf is the reason of the event about a finding; empty where there is none to be sent.
 func eventOf(f check.Finding) string {
 	switch {
@@ -206,24 +213,8 @@ func eventOf(f check.Finding) string {
 		return EventAnnounced
 	case f.Reason == ReasonNotAsked:
 		return ""
-	}
-	switch f.ID {
-	case AddressAnswers, HolderAnswers:
-		return EventNotAnswered
-	case NothingStale:
-		return EventStale
-	case SingleAnswer:
-		return EventDuplicate
-	case RightInterface, RightNode:
-		return EventMisplaced
-	case ReturnByNetwork:
-		return EventReturnPath
-	case OwnMachine:
-		return EventForeign
-	case LeaseAlive:
-		return EventUnguarded
 	default:
-		return ""
+		return eventOfCheck[f.ID]
 	}
 }
 

@@ -84,7 +84,7 @@ func (s *segment) machine(n int) *machine {
 func (s *segment) node(n int) *machine {
 	m := s.machine(n)
 	m.watcher = New(Config{
-		Node: m.name, Prober: m, Router: m, Elections: m, Owners: owners{s}, View: m.view,
+		Node: m.name, Prober: m, Router: m, Elections: m.Of, Owners: owners{s}.Of, View: m.view,
 		Reported: func() (contract.ReportedAddresses, bool) { return m.before, true },
 		Services: func() ([]*corev1.Service, bool) {
 			s.mu.Lock()

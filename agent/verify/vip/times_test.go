@@ -39,7 +39,7 @@ func elect(t *testing.T, w *world, duration time.Duration) *elected {
 			continue
 		}
 		reader := kubevip.NewReader(e.client.CoordinationV1(), "kube-system", m.name, m.watcher.Wake)
-		m.watcher.Elections = reader
+		m.watcher.Elections = reader.Of
 		w.others = append(w.others, reader.Run)
 	}
 	w.others = append(w.others, e.run)

@@ -39,25 +39,16 @@ type Router interface {
 	Routes(s check.Snapshot, questions []check.RouteQuestion) []check.RouteAnswer
 }
 
-// Elections returns the state of kube-vip's elections, see kubevip.Reader.
-type Elections interface {
-	Of(service *corev1.Service, evidence time.Time) kubevip.Lease
-}
-
-// Owners finds the Node to which a hardware address belongs, see MACTable.
-type Owners interface {
-	Of(mac string, thorough bool, likely ...string) (node string, known bool)
-}
-
 // Config is what a Watcher works with.
 type Config struct {
 	// Node is the name of the node.
 	Node   string
 	Prober Prober
 	Router Router
-	// Elections and Owners may be nil: then leases and names are not known.
-	Elections Elections
-	Owners    Owners
+	// Elections returns the state of kube-vip's election for a Service, see kubevip.Reader.
+	Elections func(service *corev1.Service, evidence time.Time) kubevip.Lease
+	// Owners finds the Node to which a hardware address belongs, see MACTable.
+	Owners func(mac string, thorough bool, likely ...string) (node string, known bool)
 	// View returns the node's state; known is false before the first sample.
 	View func() (view View, known bool)
 	// Services returns the Services of the cluster; known is false before they were listed.
@@ -68,7 +59,7 @@ type Config struct {
 	// Interval is the time between samples while nothing changes.
 	Interval time.Duration
 	// Record receives the findings of each address and their summary, Report what the node reports, Event each
-	// change that this node must record; Report and Event may be nil. They must not block.
+	// change that this node must record. They must not block.
 	Record func([]check.Finding, check.Outcome)
 	Report func(contract.ReportedAddresses)
 	Event  func(Transition)
@@ -96,12 +87,6 @@ type Watcher struct {
 func New(c Config) *Watcher {
 	w := &Watcher{Config: c, wake: cmp.Or(c.Signals, loop.NewWake()), states: map[netip.Addr]*addressState{}}
 	w.scheduler = NewScheduler(w.Wake)
-	if w.Report == nil {
-		w.Report = func(contract.ReportedAddresses) {}
-	}
-	if w.Event == nil {
-		w.Event = func(Transition) {}
-	}
 	return w
 }
 
