@@ -58,8 +58,7 @@ func (b bondState) String() string {
 	return text
 }
 
-// checkBond: a bond that has lost members carries traffic, so nothing here is worse than a warning; one without a
-// carrier is the matter of checkUplink.
+// checkBond: a bond that has lost members carries traffic, so nothing here is worse than a warning.
 func checkBond(v view) Finding {
 	if v.uplink.Bond == nil {
 		return notApplicable(v.uplink.Name + " is not a bond")

@@ -17,8 +17,7 @@ func undetermined(reason, cause string, fixes ...Fix) Finding {
 	return Finding{Status: Unknown, Reason: reason, Cause: cause, Fixes: fixes}
 }
 
-// view is a snapshot seen with the expectation in mind: which link is the uplink, which the VLAN interface,
-// which addresses are the node's own.
+// view is a snapshot seen with the expectation in mind.
 type view struct {
 	Expected
 	Snapshot
@@ -28,8 +27,7 @@ type view struct {
 	own []netip.Prefix
 }
 
-// Evaluate checks a snapshot. It is a pure function of its arguments, and the order of the values in the
-// snapshot does not matter.
+// Evaluate checks a snapshot. It is a pure function, and the order of the values in the snapshot does not matter.
 func Evaluate(expected Expected, snapshot Snapshot) Report {
 	v := look(expected, snapshot)
 	report := Report{Server: expected.Network.ServerID}
@@ -141,8 +139,7 @@ func (e Expected) isGateway(addr netip.Addr) bool {
 }
 
 // sourceFor is the sender address of a request for target: the node's own address in target's block, else any of
-// its own addresses. It is never the address of a Service: a request with that sender would rewrite the ARP entry
-// of every machine for it (RFC 826).
+// its own addresses. With the address of a Service, it would rewrite the ARP entry of every machine (RFC 826).
 func (v view) sourceFor(target netip.Addr) (netip.Addr, bool) {
 	block, known := v.block(target)
 	for _, p := range v.own {
@@ -159,10 +156,8 @@ func (v view) source() (netip.Addr, bool) {
 			return p.Addr(), true
 		}
 	}
-	if len(v.own) > 0 {
-		return v.own[0].Addr(), true
-	}
-	return netip.Addr{}, false
+	p, found := first(v.own, netip.Prefix.IsValid)
+	return p.Addr(), found
 }
 
 // Question is an ARP request to put on the VLAN interface.

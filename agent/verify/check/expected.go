@@ -29,11 +29,9 @@ type Expected struct {
 	Virtual []netip.Addr
 	// NodeAddresses are the addresses of the Node's status; empty when they are not known.
 	NodeAddresses []netip.Addr
-	// PodSources are addresses of pods on this node, from which replies of Services come; empty: found among the
-	// routes.
+	// PodSources are addresses of pods on this node, from which replies come; empty: found among the routes.
 	PodSources []netip.Addr
-	// Mark and Mask select the marked replies of Services where this agent manages the return path; Mask is 0 where it
-	// does not.
+	// Mark and Mask select marked replies where this agent manages the return path; Mask is 0 where it does not.
 	Mark, Mask uint32
 	// TableBase and the VLAN ID make the number of the routing table of the public network; 0 means DefaultTableBase.
 	TableBase int
@@ -42,8 +40,7 @@ type Expected struct {
 // DefaultTableBase and the VLAN ID make the number of a routing table: the tables of two networks never meet.
 const DefaultTableBase = 1000
 
-// ExpectedOf reads what the controller published on a Node. addresses are those of the Node's status, see
-// contract.NodeIPs.
+// ExpectedOf reads what the controller published on a Node. addresses are those of its status (contract.NodeIPs).
 func ExpectedOf(annotations map[string]string, addresses []netip.Addr) Expected {
 	network, ok, err := contract.ParseNodeNetwork(annotations)
 	if err != nil {

@@ -95,8 +95,7 @@ func fixAddress(v view, ip netip.Addr) []Fix {
 	return fixes
 }
 
-// fixes writes the plan for every tool; remove are commands that must run first where nothing else removes what is
-// wrong.
+// fixes writes the plan for every tool; remove are commands that run first, to remove what is wrong.
 func (p plan) fixes(remove []string) []Fix {
 	netplan := p.netplanFile(netplanMain, fmt.Sprintf("      mtu: %d\n", internetMTU), remove...)
 	return slices.Concat([]Fix{netplan, p.networkManager(remove), p.ifupdown(remove)}, p.networkd(remove),

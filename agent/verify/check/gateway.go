@@ -150,8 +150,7 @@ func checkUniqueGateway(v view) Finding {
 			return pinnedElsewhere(v, r, macs)
 		}
 		if len(answer.MACs) > 1 {
-			// Every node of the network sees this, so no other is the better one; redundant routers may even be meant
-			// to.
+			// Every node of the network sees this, so no other is better; redundant routers may even be meant to.
 			twice = &Finding{Status: Warn, Reason: "GatewayAnsweredTwice", Observed: macs,
 				Expected: "one machine answers for " + b.Gateway.String(),
 				Cause:    fmt.Sprintf("%s answer for gateway %s", macs, b.Gateway),

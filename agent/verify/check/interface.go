@@ -116,8 +116,7 @@ func (v view) foreignAddresses() []foreignAddress {
 	return found
 }
 
-// checkOtherInterfaces: an address of a block on another interface makes the kernel look for the block's machines
-// there.
+// checkOtherInterfaces: with an address of a block on another interface the kernel looks for its machines there.
 func checkOtherInterfaces(v view) Finding {
 	if o, wrong := v.checkGatewayRoutes(); wrong {
 		return o

@@ -89,8 +89,7 @@ const reasonUnreadable = "SettingsUnreadable"
 // Settings are the settings of net/ipv4/conf/<interface> by the kernel's names, see SettingNames.
 type Settings map[string]int
 
-// SettingNames are the settings that are read of each interface (Documentation/networking/ip-sysctl.rst of the Linux
-// kernel).
+// SettingNames are the settings that are read of each interface (Documentation/networking/ip-sysctl.rst of Linux).
 func SettingNames() []string {
 	return []string{"rp_filter", "arp_ignore", "arp_announce", "arp_filter", "proxy_arp", "forwarding", "accept_local",
 		"promote_secondaries"}

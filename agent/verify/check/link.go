@@ -193,8 +193,7 @@ func checkMissingVLAN(v view, fail func(reason, observed, cause string) Finding)
 		fmt.Sprintf("there is no VLAN interface with ID %d on %s", id, v.uplink.Name))
 }
 
-// misnumbered finds the interface that was meant to be this one. One that carries further addresses has a purpose of
-// its own.
+// misnumbered finds the interface that was meant to be this one. One with further addresses has a purpose of its own.
 func (v view) misnumbered() *Link {
 	return v.link(func(l Link) bool {
 		if l.VLAN == nil {

@@ -123,8 +123,7 @@ func joined[T fmt.Stringer](values []T) string {
 	return cmp.Or(strings.Join(texts, ", "), "none")
 }
 
-// checkIdentity checks whether this machine is the server that the Node names: all other checks compare with what the
-// controller published for that server.
+// checkIdentity: all other checks compare with what the controller published for the server that the Node names.
 func checkIdentity(v view) Finding {
 	named := v.Network.ServerID
 	known := v.Machine.ServerID
@@ -152,12 +151,8 @@ func checkIdentity(v view) Finding {
 
 // carried are the Node's addresses that this machine carries, without those of Services, which move.
 func (v view) carried() []netip.Addr {
-	var carried []netip.Addr
-	for _, ip := range v.NodeAddresses {
-		if !slices.Contains(v.Virtual, ip) && len(v.Holds(ip)) > 0 {
-			carried = append(carried, ip)
-		}
-	}
+	carried := slices.DeleteFunc(slices.Clone(v.NodeAddresses),
+		func(ip netip.Addr) bool { return slices.Contains(v.Virtual, ip) || len(v.Holds(ip)) == 0 })
 	slices.SortFunc(carried, netip.Addr.Compare)
 	return carried
 }

@@ -76,9 +76,8 @@ func (v view) marks() []uint32 {
 	return marks[:min(len(marks), maxMarks)]
 }
 
-// checkServiceReplies asks how a pod's reply to a client of a Service leaves. When the kernel routes it, it still
-// carries the pod's address, so a rule by the address of the Service does not see it: the default route or a mark
-// decides.
+// checkServiceReplies asks how a pod's reply to a client of a Service leaves. The kernel routes it with the pod's
+// address, so a rule by the address of the Service does not see it: the default route or a mark decides.
 func checkServiceReplies(v view) Finding {
 	pods := v.pods()
 	if len(pods) == 0 {
@@ -166,7 +165,6 @@ var markUsers = []markUser{
 }
 
 // MarkClash returns who else uses bits of mask: a rule that is not the agent's own, or a program that is known to.
-// found is false when there is none.
 func MarkClash(s Snapshot, mask uint32) (who string, found bool) {
 	others := slices.DeleteFunc(slices.Clone(s.Rules),
 		func(r Rule) bool { return !matchesBits(r, mask) || r.Protocol == ManagedProtocol })
@@ -181,8 +179,7 @@ func MarkClash(s Snapshot, mask uint32) (who string, found bool) {
 	return "", false
 }
 
-// matchesBits reports whether a rule matches packets that carry bits of mask. One that requires all of these bits to be
-// zero does not.
+// matchesBits reports whether a rule matches packets that carry bits of mask, not one that requires them to be zero.
 func matchesBits(r Rule, mask uint32) bool {
 	return r.Mask&mask != 0 && (r.Mark&mask != 0 || r.Invert)
 }
@@ -218,8 +215,7 @@ const (
 	marksTable = "return_path"
 )
 
-// fixServiceReplies offers the ways that replies of pods can take: the default route, the agent, or what the agent
-// would do, by hand.
+// fixServiceReplies offers the default route, the agent, or what the agent would do, by hand.
 func fixServiceReplies(v view) []Fix {
 	ways := v.replyRoutes()
 	if len(ways) == 0 {

@@ -91,8 +91,7 @@ func clientsOf(q RouteQuestion) []RouteQuestion {
 }
 
 // inbound asks whether packets of clients are let in. A packet for a Service has the address of a pod when the kernel
-// routes it, and a rule by source that serves the node's own address does not serve that; so a pod's address it is,
-// where one is known.
+// routes it, and a rule by source for the node's own address does not serve that; so a known pod's address is used.
 func (v view) inbound() []RouteQuestion {
 	// Without an address on the interface the kernel refuses whatever the filter is set to.
 	target, known := v.source()
@@ -153,9 +152,8 @@ func (v view) leave(questions []RouteQuestion) (way string, byVLAN, asked bool) 
 	return strings.Join(sorted(ways), " or "), false, true
 }
 
-// checkReturnPath checks what the kernel would do with a reply from the node's own address to a client outside: it must
-// leave by the VLAN interface, or phoenixNAP's filters may drop it. It does not cover replies that kube-proxy
-// translates.
+// checkReturnPath: a reply from the node's own address to a client outside must leave by the VLAN interface, or
+// phoenixNAP's filters may drop it. It does not cover replies that kube-proxy translates.
 func checkReturnPath(v view) Finding {
 	checked := 0
 	for _, p := range v.own {
@@ -190,8 +188,7 @@ func (r RouteAnswer) filtered() bool {
 	return strings.HasPrefix(r.Error, "EINVAL") || strings.HasPrefix(r.Error, "EXDEV")
 }
 
-// accepted reports whether clients' packets pass the reverse path filter; known is false when the kernel gave no
-// answer.
+// accepted reports whether clients' packets pass the reverse path filter; known is false without an answer.
 func (v view) accepted() (refused RouteAnswer, passes, known bool) {
 	questions := v.inbound()
 	for _, q := range questions {

@@ -87,8 +87,7 @@ type Slave struct {
 	Up bool
 	// Aggregator is the ID of the aggregator that the member belongs to, 0 when the mode has none.
 	Aggregator int
-	// NoPartner reports that the member has no LACP partner: its partner's values are defaults (IEEE 802.1AX, state
-	// Defaulted).
+	// NoPartner reports that the member has no LACP partner (IEEE 802.1AX, state Defaulted).
 	NoPartner bool
 	// PermanentMAC is the hardware address that the member had before it joined, in lower case.
 	PermanentMAC string
@@ -153,8 +152,7 @@ type Address struct {
 
 // ARPAnswer is what was received after an ARP request.
 type ARPAnswer struct {
-	// Target is the address that was asked for; Source the sender address of the request (0.0.0.0 for a
-	// probe of RFC 5227).
+	// Target is the address that was asked for; Source the sender of the request (0.0.0.0 for a probe of RFC 5227).
 	Target, Source netip.Addr
 	// MACs are the hardware addresses that claimed Target, sorted, in lower case.
 	MACs []string

@@ -70,8 +70,7 @@ const (
 	scatter = time.Second
 )
 
-// defaultDuration is used if a Lease does not set its duration (kube-vip's own default up to v1.0.4 is 5 s,
-// later 15 s).
+// defaultDuration is used if a Lease sets none (kube-vip's own default up to v1.0.4 is 5 s, later 15 s).
 const defaultDuration = 15 * time.Second
 
 // record is what is remembered of a Lease between two reads. Times are those of our own clock: that of the writer is

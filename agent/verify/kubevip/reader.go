@@ -1,6 +1,7 @@
 package kubevip
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"sync"
@@ -93,9 +94,8 @@ func (r *Reader) Look(ctx context.Context, service *corev1.Service) Lease {
 	})
 }
 
-// election is that of the Service's own Lease, or the one for all Services where its own is not alive. Both kinds may
-// have left Leases behind, for kube-vip never deletes one; and both may be alive, where kube-vip runs with different
-// settings.
+// election is that of the Service's own Lease, or the one for all Services where its own is not alive. kube-vip never
+// deletes a Lease of either kind; and both may be alive, where it runs with different settings.
 func (r *Reader) election(service *corev1.Service, of func(key string, every time.Duration) Lease) Lease {
 	own := of(leaseOf(service), Pause)
 	every := Pause
@@ -119,19 +119,14 @@ func (r *Reader) election(service *corev1.Service, of func(key string, every tim
 
 // leaseOf is where the election of a Service with svc_election is: namespace and name.
 func leaseOf(service *corev1.Service) string {
-	given := service.Annotations[LeaseName]
-	switch {
-	case strings.Contains(given, "/"):
-		return given
-	case given != "":
-		return service.Namespace + "/" + given
-	default:
-		return service.Namespace + "/" + leasePrefix + service.Name
+	name := cmp.Or(service.Annotations[LeaseName], leasePrefix+service.Name)
+	if strings.Contains(name, "/") {
+		return name
 	}
+	return service.Namespace + "/" + name
 }
 
-// peek returns what is known of a Lease, and whether a read is due now or earlier than before, because what is known is
-// old or in doubt.
+// peek returns what is known of a Lease, and whether a read is due now or earlier than before.
 func (r *Reader) peek(key string, every time.Duration, evidence time.Time) (Lease, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -48,8 +48,7 @@ type addressState struct {
 	goodSince time.Time
 	// unpublishedSince is since when the Service's condition has not shown what this node would report, see assessment.
 	unpublishedSince time.Time
-	// involved reports that this node holds the address or should hold it; suspicious that the last probe showed
-	// something else than one answer.
+	// involved: this node holds the address or should hold it; suspicious: the last probe did not show one answer.
 	involved, suspicious bool
 	// held and macs are those of the last observation; movedAt is when they became so.
 	held, macs []string
@@ -204,8 +203,7 @@ func (st *addressState) take(sample result, asked, last, now time.Time) (held re
 	return held, settled
 }
 
-// recover takes a good sample. One is enough, unless the address failed so often recently that it must be healthy for
-// some time.
+// recover takes a good sample. One is enough, unless the address failed often recently: then it must stay healthy.
 func (st *addressState) recover(sample result, now time.Time) (held result, settled bool) {
 	if st.goodSince.IsZero() {
 		st.goodSince = now
@@ -287,15 +285,9 @@ func (st *addressState) account(f check.Finding, now time.Time) {
 // the node that recorded the failure does.
 func (st *addressState) toRecord(o assessment, reporting bool) (check.Finding, bool) {
 	f := o.finding
-	if !o.settled || o.service == nil || f.ID == "" ||
-		(st.hasRecorded && st.recorded.Reason == f.Reason && st.recorded.ID == f.ID) {
-		return check.Finding{}, false
-	}
-	if !o.involved && !reporting {
-		return check.Finding{}, false
-	}
-	first := !st.hasRecorded
-	if f.Status == check.OK && first && !o.entry.Held {
+	repeated := st.hasRecorded && st.recorded.Reason == f.Reason && st.recorded.ID == f.ID
+	othersTurn := !o.involved && !reporting || f.Status == check.OK && !st.hasRecorded && !o.entry.Held
+	if !o.settled || o.service == nil || f.ID == "" || repeated || othersTurn {
 		return check.Finding{}, false
 	}
 	st.recorded = f
@@ -324,8 +316,7 @@ func (st *addressState) noteLeaving(s subject, view View, said contract.AddressS
 	}
 }
 
-// lookForEnd schedules another probe for the address of a Service that leaves, until it is confirmed that no machine
-// answers.
+// lookForEnd schedules another probe for an address that leaves, until it is confirmed that no machine answers.
 func (st *addressState) lookForEnd(held result, now time.Time) {
 	if st.leftAt.IsZero() || now.Sub(st.leftAt) > leavingPeriod || held.entry.State == contract.AddressSilent {
 		return

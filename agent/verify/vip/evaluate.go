@@ -180,8 +180,7 @@ func (o Observation) wrongNode(observed string) check.Finding {
 	return f
 }
 
-// leaseDead handles an address that answers although no node holds the lease. A missing lease may be in another
-// namespace.
+// leaseDead: an address answers although no node holds the lease. A missing lease may be in another namespace.
 func (o Observation) leaseDead(observed string) check.Finding {
 	if o.Lease.State == kubevip.Missing {
 		f := o.finding(LeaseAlive, check.Warn, ReasonLeaseMissing, observed+", and there is no lease "+o.Lease.Name)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -67,8 +68,7 @@ type lookup struct {
 	thorough bool
 }
 
-// NewMACTable returns a MAC table; it starts nothing. onNews is called after something was looked up; it must not
-// block.
+// NewMACTable returns a MAC table; it starts nothing. onNews is called after a look-up; it must not block.
 func NewMACTable(nodes typedcorev1.NodeInterface, onNews func()) *MACTable {
 	return &MACTable{
 		nodes: nodes, onNews: onNews, wake: loop.NewWake(), names: map[string]named{}, wanted: map[string]lookup{},
@@ -182,13 +182,10 @@ func (t *MACTable) list(ctx context.Context, wanted map[string]lookup) error {
 				}
 			}
 		}
-		options.Continue = page.Continue
-		if len(wanted) == 0 {
-			return nil
-		}
-		if options.Continue == "" {
+		if len(wanted) == 0 || page.Continue == "" {
 			break
 		}
+		options.Continue = page.Continue
 	}
 	for mac := range wanted {
 		t.learn(mac, "")
@@ -200,13 +197,8 @@ func (t *MACTable) learn(mac, node string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, known := t.names[mac]; !known && len(t.names) >= maxNames {
-		oldest := ""
-		for m, n := range t.names {
-			if oldest == "" || n.at.Before(t.names[oldest].at) {
-				oldest = m
-			}
-		}
-		delete(t.names, oldest)
+		delete(t.names, slices.MinFunc(slices.Collect(maps.Keys(t.names)),
+			func(a, b string) int { return t.names[a].at.Compare(t.names[b].at) }))
 	}
 	t.names[mac] = named{node: node, at: time.Now()}
 }

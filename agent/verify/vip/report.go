@@ -145,8 +145,7 @@ func Sum(findings []check.Finding) check.Outcome {
 		Message: "every published address is answered by one machine"}
 }
 
-// rank orders the checks by how much a finding concerns this node: what it carries itself goes before what it only
-// receives.
+// rank orders the checks: what this node carries itself goes before what it only receives.
 func rank(id check.ID) int {
 	return slices.Index([]check.ID{NothingStale, RightInterface, ReturnByNetwork, LeaseAlive, OwnMachine, SingleAnswer,
 		RightNode, HolderAnswers, AddressAnswers}, id)

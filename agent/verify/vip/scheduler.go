@@ -156,7 +156,8 @@ func (s *schedule) claim(p arp.Heard) bool {
 	}
 	_, heard := s.heard[p.MAC]
 	if !heard && len(s.heard) >= maxClaimants {
-		delete(s.heard, s.oldest())
+		delete(s.heard, slices.MinFunc(slices.Collect(maps.Keys(s.heard)),
+			func(a, b string) int { return s.heard[a].Compare(s.heard[b]) }))
 	}
 	s.heard[p.MAC] = p.At
 	if heard || slices.Contains(s.answer.MACs, p.MAC) {
@@ -170,8 +171,7 @@ func (s *schedule) claim(p arp.Heard) bool {
 	return true
 }
 
-// announced takes what this machine sent: announcements, and replies of its kernel, which do not come from the
-// announcer.
+// announced takes what this machine sent: announcements, and replies of its kernel, which are not the announcer's.
 func (s *schedule) announced(p arp.Heard) (news bool) {
 	if p.Target != p.Address {
 		return false
@@ -180,16 +180,6 @@ func (s *schedule) announced(p arp.Heard) (news bool) {
 		s.changedAt = p.At
 	}
 	return news
-}
-
-// oldest is the machine whose last packet is the oldest.
-func (s *schedule) oldest() (mac string) {
-	for m, at := range s.heard {
-		if mac == "" || at.Before(s.heard[mac]) {
-			mac = m
-		}
-	}
-	return mac
 }
 
 // soon schedules a probe: at once where the node is involved.

@@ -51,8 +51,7 @@ type phase int
 const (
 	// published: a Service has the address and intends to keep it.
 	published phase = iota
-	// leaving: its Service is being deleted or became one of another type. It may still answer, or already be silent;
-	// both are right.
+	// leaving: its Service is being deleted or changed its type. It may answer or be silent; both are right.
 	leaving
 	// gone: no Service has it any more.
 	gone
@@ -63,8 +62,7 @@ const (
 	remembered = 15 * time.Minute
 	// withdrawalTime is how long kube-vip has to remove an address when its Service is gone.
 	withdrawalTime = 15 * time.Second
-	// spread is the time within which nodes that are not involved with an address report it, one after the other, so
-	// that most find it reported already.
+	// spread is the time within which nodes that are not involved report an address, so that most find it reported.
 	spread = 10 * time.Second
 )
 
@@ -142,8 +140,7 @@ func (s subject) named(node string) bool {
 	return s.service != nil && node != "" && strings.EqualFold(s.service.Annotations[kubevip.VIPHost], node)
 }
 
-// reported reports whether the Service's condition already shows what this node would report, because other nodes have
-// reported it.
+// reported reports whether the Service's condition already shows what this node would report.
 func (s subject) reported(state contract.AddressState) bool {
 	if s.service == nil {
 		return false
@@ -163,8 +160,7 @@ func (s subject) reported(state contract.AddressState) bool {
 	}
 }
 
-// turn is how long a node waits before it reports an address that does not involve it. It differs from node to node and
-// from address to address.
+// turn is how long a node waits before it reports an address that does not involve it: another time for each pair.
 func turn(node string, address netip.Addr) time.Duration {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(node + "/" + address.String())) // never fails

@@ -1,5 +1,4 @@
-// Package vip checks, by what is received on the wire, whether the addresses of Services are announced as they
-// should be.
+// Package vip checks, by what is received on the wire, whether addresses of Services are announced as they should be.
 package vip
 
 import (
