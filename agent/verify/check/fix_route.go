@@ -156,12 +156,10 @@ func (w replyRoute) markRule() string {
 }
 
 func (w replyRoute) networkd() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "[Route]\nGateway=%s\nGatewayOnLink=yes\nTable=%d\n", w.gateway, w.table)
-	fmt.Fprintf(&b, "[RoutingPolicyRule]\nFrom=%s\nTable=main\nSuppressPrefixLength=0\nPriority=%d\n", w.block,
-		localPriority)
-	fmt.Fprintf(&b, "[RoutingPolicyRule]\nFrom=%s\nTable=%d\nPriority=%d\n", w.block, w.table, sourcePriority)
-	return b.String()
+	return fmt.Sprintf("[Route]\nGateway=%s\nGatewayOnLink=yes\nTable=%d\n", w.gateway, w.table) +
+		fmt.Sprintf("[RoutingPolicyRule]\nFrom=%s\nTable=main\nSuppressPrefixLength=0\nPriority=%d\n", w.block,
+			localPriority) +
+		fmt.Sprintf("[RoutingPolicyRule]\nFrom=%s\nTable=%d\nPriority=%d\n", w.block, w.table, sourcePriority)
 }
 
 func (w replyRoute) networkdMark() string {

@@ -188,16 +188,6 @@ const (
 	EventReturnPath = "ReturnPathElsewhere"
 )
 
-// Transition is a change of the state of the address of a Service.
-type Transition struct {
-	// Service that has the address.
-	Service *corev1.Service
-	// Node that reports the change.
-	Node string
-	// Finding as it is now.
-	Finding check.Finding
-}
-
 // eventOfCheck has the reasons of the events about findings.
 var eventOfCheck = map[check.ID]string{
 	AddressAnswers: EventNotAnswered, HolderAnswers: EventNotAnswered, NothingStale: EventStale,
@@ -217,21 +207,21 @@ func eventOf(f check.Finding) string {
 	}
 }
 
-// Recorder returns a function that records transitions as events on the Service.
-func Recorder(events record.EventRecorder) func(Transition) {
-	return func(t Transition) {
-		reason := eventOf(t.Finding)
+// Recorder returns a function that records the finding of a node about the address of a Service as an event of it.
+func Recorder(events record.EventRecorder) func(service *corev1.Service, node string, finding check.Finding) {
+	return func(service *corev1.Service, node string, f check.Finding) {
+		reason := eventOf(f)
 		if reason == "" {
 			return
 		}
-		reference := &corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: t.Service.Namespace,
-			Name: t.Service.Name, UID: t.Service.UID}
-		if t.Finding.Status == check.OK {
+		reference := &corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: service.Namespace,
+			Name: service.Name, UID: service.UID}
+		if f.Status == check.OK {
 			events.Eventf(reference, corev1.EventTypeNormal, reason, "%s (reported by node %s)",
-				t.Finding.Title+": "+t.Finding.Observed, t.Node)
+				f.Title+": "+f.Observed, node)
 			return
 		}
 		events.Eventf(reference, corev1.EventTypeWarning, reason, "%s: %s (reported by node %s)",
-			t.Finding.ID, t.Finding.Cause, t.Node)
+			f.ID, f.Cause, node)
 	}
 }

@@ -173,18 +173,15 @@ func TestRecorder(t *testing.T) {
 		LeaseAlive: EventUnguarded,
 	} {
 		events := record.NewFakeRecorder(1)
-		Recorder(events)(Transition{Service: web, Node: "srv-a",
-			Finding: check.Finding{ID: id, Status: check.Fail, Cause: "the cause"}})
+		Recorder(events)(web, "srv-a", check.Finding{ID: id, Status: check.Fail, Cause: "the cause"})
 		if got := <-events.Events; !strings.HasPrefix(got, "Warning "+want+" "+string(id)+": the cause") ||
 			!strings.Contains(got, "srv-a") {
 			t.Errorf("%s: event %q, want %s", id, got, want)
 		}
 	}
 	events := record.NewFakeRecorder(1)
-	Recorder(events)(Transition{Service: web, Node: "srv-a",
-		Finding: check.Finding{ID: AddressAnswers, Status: check.Unknown, Reason: ReasonNotAsked}})
-	Recorder(events)(Transition{Service: web, Node: "srv-a",
-		Finding: check.Finding{ID: AddressAnswers, Status: check.OK, Title: "T", Observed: "held"}})
+	Recorder(events)(web, "srv-a", check.Finding{ID: AddressAnswers, Status: check.Unknown, Reason: ReasonNotAsked})
+	Recorder(events)(web, "srv-a", check.Finding{ID: AddressAnswers, Status: check.OK, Title: "T", Observed: "held"})
 	if got := <-events.Events; got != "Normal AddressAnnounced T: held (reported by node srv-a)" {
 		t.Errorf("event %q", got)
 	}

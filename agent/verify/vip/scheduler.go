@@ -239,68 +239,59 @@ func (s *Scheduler) Next(now time.Time) time.Time {
 	return first
 }
 
-// Ask schedules a probe of an address as soon as possible.
-func (s *Scheduler) Ask(a netip.Addr) {
+// update calls change with the schedule of an address, if it is watched.
+func (s *Scheduler) update(a netip.Addr, change func(*schedule)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h := s.addresses[a]; h != nil {
-		h.next = time.Time{}
+	if watched := s.addresses[a]; watched != nil {
+		change(watched)
 	}
+}
+
+// Ask schedules a probe of an address as soon as possible.
+func (s *Scheduler) Ask(a netip.Addr) {
+	s.update(a, func(h *schedule) { h.next = time.Time{} })
 }
 
 // Answered takes the answer to a probe that was sent at a time. What was received before does not count any more.
 func (s *Scheduler) Answered(a netip.Addr, answer arp.Answer, at time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h := s.addresses[a]
-	if h == nil {
-		return
-	}
-	h.answer = answer
-	h.askedAt = at
-	h.next = at.Add(h.pause(at))
-	maps.DeleteFunc(h.heard, func(_ string, heard time.Time) bool { return heard.Before(at) })
-}
-
-// Proven is when there was last evidence that a machine has the address: a reply to our probe, or an announcement.
-func (s *Scheduler) Proven(a netip.Addr) time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h := s.addresses[a]
-	if h == nil {
-		return time.Time{}
-	}
-	if h.answer.Replied && h.askedAt.After(h.others.last) {
-		return h.askedAt
-	}
-	return h.others.last
+	s.update(a, func(h *schedule) {
+		h.answer = answer
+		h.askedAt = at
+		h.next = at.Add(h.pause(at))
+		maps.DeleteFunc(h.heard, func(_ string, heard time.Time) bool { return heard.Before(at) })
+	})
 }
 
 // Unasked notes that the probe could not be sent.
 func (s *Scheduler) Unasked(a netip.Addr, at time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if h := s.addresses[a]; h != nil {
-		h.next = at.Add(askRetry)
-	}
+	s.update(a, func(h *schedule) { h.next = at.Add(askRetry) })
+}
+
+// Proven is when there was last evidence that a machine has the address: a reply to our probe, or an announcement.
+func (s *Scheduler) Proven(a netip.Addr) (at time.Time) {
+	s.update(a, func(h *schedule) {
+		at = h.others.last
+		if h.answer.Replied && h.askedAt.After(at) {
+			at = h.askedAt
+		}
+	})
+	return at
 }
 
 // Record notes on an observation what was received about its address. It returns when the set of machines that announce
 // it, this one included, changed last.
 func (s *Scheduler) Record(o *Observation, now time.Time) (changedAt time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h := s.addresses[o.Address]
-	if h == nil {
-		return time.Time{}
-	}
-	macs := slices.AppendSeq(slices.Clone(h.answer.MACs), maps.Keys(h.heard))
-	slices.Sort(macs)
-	o.MACs = slices.Compact(macs)
-	o.Replied = h.answer.Replied
-	o.Asked = h.askedAt
-	o.Announced = h.others.fresh(now)
-	return h.changedAt
+	s.update(o.Address, func(h *schedule) {
+		macs := slices.AppendSeq(slices.Clone(h.answer.MACs), maps.Keys(h.heard))
+		slices.Sort(macs)
+		o.MACs = slices.Compact(macs)
+		o.Replied = h.answer.Replied
+		o.Asked = h.askedAt
+		o.Announced = h.others.fresh(now)
+		changedAt = h.changedAt
+	})
+	return changedAt
 }
 
 // pause is the time until the next probe if nothing changes.

@@ -257,10 +257,10 @@ func (m *machine) report(r contract.ReportedAddresses) {
 	m.reported = maps.Clone(r)
 }
 
-func (m *machine) event(t Transition) {
+func (m *machine) event(_ *corev1.Service, _ string, f check.Finding) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.events = append(m.events, eventOf(t.Finding))
+	m.events = append(m.events, eventOf(f))
 }
 
 // change makes a change and has the nodes that it concerns notice, as kernel events do.

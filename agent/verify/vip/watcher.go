@@ -61,7 +61,7 @@ type Config struct {
 	// change that this node must record. They must not block.
 	Record func([]check.Finding, check.Outcome)
 	Report func(contract.ReportedAddresses)
-	Event  func(Transition)
+	Event  func(service *corev1.Service, node string, finding check.Finding)
 	// Signals asks for a sample soon, as Wake does; nil for one that only the Watcher knows.
 	Signals loop.Wake
 }
@@ -226,7 +226,9 @@ func (w *Watcher) ask(ctx context.Context, view View, now time.Time) bool {
 		questions[i] = arp.Question{Target: a, Source: source}
 	}
 	answers, err := w.Prober.Ask(ctx, view.Report.Interface, questions)
-	w.count(len(questions))
+	w.mu.Lock()
+	w.figures.Asked += uint64(len(questions)) //nolint:gosec // a length
+	w.mu.Unlock()
 	for i, a := range due {
 		if err != nil {
 			w.states[a].unasked = err.Error()
@@ -245,7 +247,7 @@ func (w *Watcher) publish(assessments []assessment, findings []check.Finding) {
 	for _, o := range assessments {
 		_, reporting := w.reported[o.Address]
 		if finding, changed := w.states[o.Address].toRecord(o, reporting); changed {
-			w.Event(Transition{Service: o.service, Node: w.Node, Finding: finding})
+			w.Event(o.service, w.Node, finding)
 		}
 	}
 	w.account(assessments)
@@ -289,12 +291,6 @@ func (w *Watcher) Figures() Figures {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return Figures{Asked: w.figures.Asked, Addresses: slices.Clone(w.figures.Addresses)}
-}
-
-func (w *Watcher) count(questions int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.figures.Asked += uint64(questions) //nolint:gosec // a length
 }
 
 // account notes the figures of the addresses.
