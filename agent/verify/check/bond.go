@@ -129,8 +129,7 @@ func noCarrierNote(b bondState) string {
 		"has no link, contact phoenixNAP support", b.name, strings.Join(names, ", "))
 }
 
-// fixBondMode changes the mode where it is configured. The kernel changes it only while the bond has no members, so
-// whoever works over that bond needs another way in.
+// fixBondMode: the kernel changes the mode only without members, so whoever works over the bond needs another way in.
 func fixBondMode(name string) []Fix {
 	const note = "the bond restarts: do this from the remote console, not over a connection that uses it"
 	return []Fix{

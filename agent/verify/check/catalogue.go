@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// Check is one entry of the catalogue; each group has its own file, with the functions that evaluate it. A number is
-// never reused for another check.
+// Check is one entry of the catalogue; each group has its own file. A number is never reused for another check.
 type Check struct {
 	ID       ID
 	Title    string

@@ -67,9 +67,8 @@ func look(expected Expected, snapshot Snapshot) view {
 	return v
 }
 
-// findUplink finds the link that carries the server's VLANs. phoenixNAP sets servers up with a bond whose
-// VLANs are all tagged, so: what a person named, else the bond below the VLAN interface, else the only bond or
-// one called bond0, else the link below other VLAN links.
+// findUplink finds the link that carries the server's VLANs, on a phoenixNAP server a bond: what a person named, else
+// the bond below the VLAN interface, else the only bond or one called bond0, else the link below other VLAN links.
 func findUplink(e Expected, s Snapshot) *Link {
 	if e.Uplink != "" {
 		return s.LinkNamed(e.Uplink)
@@ -108,8 +107,7 @@ func findVLAN(e Expected, s Snapshot, uplink *Link) *Link {
 	return s.link(e.isVLAN)
 }
 
-// ownAddresses leaves out the addresses of Services, which their announcer adds as a deprecated /32, and
-// the gateways': neither is ever the node's own.
+// ownAddresses leaves out gateways, and addresses of Services, which their announcer adds as a deprecated /32.
 func ownAddresses(e Expected, s Snapshot, vlan *Link) []netip.Prefix {
 	if vlan == nil {
 		return nil

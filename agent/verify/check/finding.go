@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -101,9 +102,8 @@ func (r Report) Finding(id ID) Finding {
 
 // Outcome sums up a report: can the node carry traffic of the public network?
 type Outcome struct {
-	// Status is OK, Fail or Unknown.
+	// Status is OK, Fail or Unknown; Reason is the CamelCase word of the first cause.
 	Status Status
-	// Reason is the CamelCase word of the first cause.
 	Reason string
 	// Message holds the causes; it has no counters or times, so it changes only when the causes do.
 	Message string
@@ -115,8 +115,20 @@ const ReasonReady = "Ready"
 // Outcome sums a report up. Only checks of severity Error count; a failure outweighs what is unknown.
 func (r Report) Outcome() Outcome {
 	for _, status := range []Status{Fail, Unknown} {
-		if v, found := r.worst(status); found {
-			return v
+		o := Outcome{Status: status}
+		var causes []string
+		for _, f := range r.Findings {
+			if f.Status == status && f.Severity == Error {
+				o.Reason = cmp.Or(o.Reason, f.Reason)
+				causes = append(causes, string(f.ID)+": "+f.Cause)
+			}
+		}
+		o.Message = strings.Join(causes, "; ")
+		if r.Server != "" {
+			o.Message += " (server " + r.Server + ")"
+		}
+		if len(causes) > 0 {
+			return o
 		}
 	}
 	ready := "interface " + r.Interface
@@ -126,27 +138,7 @@ func (r Report) Outcome() Outcome {
 	return Outcome{Status: OK, Reason: ReasonReady, Message: ready + " is ready for the public network"}
 }
 
-func (r Report) worst(status Status) (Outcome, bool) {
-	v := Outcome{Status: status}
-	var causes []string
-	for _, f := range r.Findings {
-		if f.Status != status || f.Severity != Error {
-			continue
-		}
-		if v.Reason == "" {
-			v.Reason = f.Reason
-		}
-		causes = append(causes, string(f.ID)+": "+f.Cause)
-	}
-	v.Message = strings.Join(causes, "; ")
-	if r.Server != "" && v.Message != "" {
-		v.Message += " (server " + r.Server + ")"
-	}
-	return v, len(causes) > 0
-}
-
-// FirstCause is the finding to fix first: the deepest failure, else the deepest that is unknown, else the deepest
-// warning. found is false when the node is healthy.
+// FirstCause is the finding to fix first: the deepest failure, else the deepest unknown, else the deepest warning.
 func (r Report) FirstCause() (cause Finding, found bool) {
 	for _, status := range []Status{Fail, Unknown, Warn} {
 		if f, found := first(r.Findings, func(f Finding) bool { return f.Status == status }); found {
@@ -156,9 +148,8 @@ func (r Report) FirstCause() (cause Finding, found bool) {
 	return Finding{}, false
 }
 
-// With returns the whole report of a node of which only the difference to this report is known: findings that are not
-// in difference are as they are here, except those that cannot be evaluated because a check that they depend on did not
-// pass.
+// With returns the whole report of a node of which only the difference to this report is known: other findings are as
+// they are here, except those that cannot be evaluated because a check that they depend on did not pass.
 func (r Report) With(difference Report) Report {
 	whole := difference
 	whole.Findings = make([]Finding, 0, len(r.Findings))

@@ -89,7 +89,6 @@ func fixAddress(v view, ip netip.Addr) []Fix {
 		case len(elsewhere) > 0 && len(fixes[i].Commands) > 0:
 			fixes[i].Note = joinedNotes(fixes[i].Note,
 				"remove "+strings.Join(elsewhere, " and ")+" where it is configured, too")
-		default:
 		}
 	}
 	return fixes
@@ -102,8 +101,7 @@ func (p plan) fixes(remove []string) []Fix {
 		[]Fix{p.ipRoute2(remove)})
 }
 
-// networkManager changes the connection where there is one of that name and adds it elsewhere: a second one of the same
-// name would be neither an error nor of any use.
+// networkManager changes the connection of that name if there is one, for a second one would be of no use.
 func (p plan) networkManager(remove []string) Fix {
 	modify := ""
 	method := "ipv4.method disabled"

@@ -17,8 +17,7 @@ const (
 // tableStep is the distance between the tables of two blocks: beyond all VLAN IDs.
 const tableStep = 4096
 
-// replyBits are the bits of the mark that the fixes use, those of the managing agent: its default and theirs never
-// stand side by side, because it reports a clash then.
+// replyBits are the bits of the mark that the fixes use: the default of the managing agent, which reports a clash.
 const replyBits = 0xf0
 
 // replyRoute is how replies of one block leave.
@@ -200,13 +199,12 @@ func fixTable(v view, table int) []Fix {
 		return anyTool(fmt.Sprintf("no block is assigned: delete the rule that leads to table %d", table))
 	}
 	name := v.vlan.Name
-	gateway := blocks[0].Gateway
-	if source, found := v.source(); found {
-		if b, known := v.block(source); known {
-			gateway = b.Gateway
-		}
+	source, _ := v.source()
+	b, known := v.block(source)
+	if !known {
+		b = blocks[0]
 	}
-	route := fmt.Sprintf("ip route replace default via %s dev %s table %d", gateway, name, table)
+	route := fmt.Sprintf("ip route replace default via %s dev %s table %d", b.Gateway, name, table)
 	return []Fix{
 		fix(Netplan, fmt.Sprintf("the route with table: %d belongs to %s in the configuration", table, name),
 			"netplan apply"),

@@ -179,8 +179,7 @@ func pinnedElsewhere(v view, r RouteAnswer, macs string) Finding {
 			"remove the permanent neighbour from the configuration, too")}
 }
 
-// checkGatewayLatency: an answer that takes long is a sign of a flooded network or an overloaded machine. Only what is
-// certain is held against the gateway.
+// checkGatewayLatency: a slow answer shows a flooded network or an overloaded machine. Only what is certain counts.
 func checkGatewayLatency(v view) Finding {
 	var answers []string
 	for _, b := range v.blocks4() {

@@ -67,7 +67,7 @@ func (v view) noGatewayHeard() bool {
 	asked := false
 	for _, b := range v.blocks4() {
 		answer, has := v.arp(b.Gateway)
-		if has && len(answer.MACs) > 0 {
+		if len(answer.MACs) > 0 {
 			return false
 		}
 		asked = asked || has && answer.Error == "" && b.CIDR.Contains(answer.Source)

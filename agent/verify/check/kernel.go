@@ -272,8 +272,7 @@ func checkRiskySettings(v view) Finding {
 	return ok(fmt.Sprintf("accept_local=%d, promote_secondaries=%d", local, promote))
 }
 
-// severalOfOneSubnet finds a subnet of which the VLAN interface has more than one address with that prefix length: all
-// but the first are secondary.
+// severalOfOneSubnet finds a subnet of several addresses of the VLAN interface: all but the first are secondary.
 func (v view) severalOfOneSubnet() (subnet netip.Prefix, found bool) {
 	count := map[netip.Prefix]int{}
 	for _, a := range v.Addresses {

@@ -172,8 +172,7 @@ func (v view) enslavedTo(l Link) string {
 	return ""
 }
 
-// checkMissingVLAN distinguishes a wrong ID from an absent interface: a VLAN interface that carries the node's address,
-// or the number in its name, was meant to be this one.
+// checkMissingVLAN distinguishes an interface with a wrong ID from one that is absent.
 func checkMissingVLAN(v view, fail func(reason, observed, cause string) Finding) Finding {
 	id := v.Network.VLAN
 	if v.Interface != "" {
@@ -193,7 +192,8 @@ func checkMissingVLAN(v view, fail func(reason, observed, cause string) Finding)
 		fmt.Sprintf("there is no VLAN interface with ID %d on %s", id, v.uplink.Name))
 }
 
-// misnumbered finds the interface that was meant to be this one. One with further addresses has a purpose of its own.
+// misnumbered finds the interface that was meant to be this one: it has the number in its name, or the node's address.
+// One with further addresses has a purpose of its own.
 func (v view) misnumbered() *Link {
 	return v.link(func(l Link) bool {
 		if l.VLAN == nil {

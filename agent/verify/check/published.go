@@ -157,8 +157,7 @@ func (v view) carried() []netip.Addr {
 	return carried
 }
 
-// identifying are the machine's addresses apart from those on the VLAN interface: a machine that has lost all of them
-// is not another machine.
+// identifying are the machine's addresses that do not move: a machine without any may still be the right one.
 func (v view) identifying() []netip.Addr {
 	var addresses []netip.Addr
 	for _, a := range v.Addresses {
@@ -175,8 +174,7 @@ func (v view) identifying() []netip.Addr {
 	return addresses[:min(len(addresses), maxNames)]
 }
 
-// stableAddresses are the Node's addresses apart from those of the public network: when one of these is lost, the
-// address is what is wrong, not the machine.
+// stableAddresses are the Node's without those of the public network, which the right machine may have lost.
 func (v view) stableAddresses() []netip.Addr {
 	stable := slices.DeleteFunc(slices.Clone(v.NodeAddresses), func(a netip.Addr) bool {
 		_, inBlock := v.block(a)

@@ -17,8 +17,7 @@ const (
 // ipvsInterface holds every service address on every node with kube-proxy in IPVS mode.
 const ipvsInterface = "kube-ipvs0"
 
-// pods are addresses from which pods of this node reply: those that were named, else those that host routes lead to,
-// else the neighbours of a container bridge.
+// pods are addresses from which pods reply: named ones, else those of host routes, else those of a container bridge.
 func (v view) pods() []netip.Addr {
 	pods := slices.Clone(v.PodSources)
 	if len(pods) == 0 {
@@ -83,15 +82,15 @@ func checkServiceReplies(v view) Finding {
 	if len(pods) == 0 {
 		return notApplicable("no pod network was found on this node")
 	}
-	pod := pods[0]
 	if o, decided := checkIPVSReplies(v); decided {
 		return o
 	}
-	for _, p := range pods {
-		if _, byVLAN, asked := v.leave(clientsOf(RouteQuestion{Source: p, Forwarded: true})); asked && !byVLAN {
-			pod = p
-			break
-		}
+	pod, found := first(pods, func(p netip.Addr) bool {
+		_, byVLAN, asked := v.leave(clientsOf(RouteQuestion{Source: p, Forwarded: true}))
+		return asked && !byVLAN
+	})
+	if !found {
+		pod = pods[0]
 	}
 	way, byVLAN, asked := v.leave(clientsOf(RouteQuestion{Source: pod, Forwarded: true}))
 	if !asked {
@@ -242,8 +241,7 @@ func fixServiceReplies(v view) []Fix {
 		networkManagerFix(p, ways, note), fix(IPRoute2, joinedNotes(note, volatile), commands...)}))
 }
 
-// marks is the ruleset of nft(8). Who asks from a private address is answered by the main table, for no gateway of a
-// public network leads there.
+// marks is the ruleset of nft(8). Private addresses are left out: no gateway of a public network leads there.
 func marks(ways []replyRoute) string {
 	var b, replies strings.Builder
 	keep := ^uint32(replyBits)

@@ -82,10 +82,10 @@ func Outside() netip.Addr { return clients[0] }
 
 // clientsOf asks the same of every client.
 func clientsOf(q RouteQuestion) []RouteQuestion {
-	questions := make([]RouteQuestion, len(clients))
-	for i, client := range clients {
-		questions[i] = q
-		questions[i].Destination = client
+	var questions []RouteQuestion
+	for _, client := range clients {
+		q.Destination = client
+		questions = append(questions, q)
 	}
 	return questions
 }
@@ -198,7 +198,6 @@ func (v view) accepted() (refused RouteAnswer, passes, known bool) {
 			return r, false, true
 		case !asked || r.Error != "":
 			return RouteAnswer{}, false, false
-		default:
 		}
 	}
 	// To the node itself the way back may be another than to pods, so this proves nothing of them.
@@ -271,7 +270,6 @@ func hasDefaultRoute(routes []Route) bool {
 			return true
 		case 1:
 			halves[r.Destination.Masked().Addr()] = true
-		default:
 		}
 	}
 	return len(halves) == 2

@@ -18,8 +18,7 @@ type Snapshot struct {
 	Settings map[string]Settings
 	// IPForward is net.ipv4.ip_forward.
 	IPForward bool
-	// IPVSReroute is net.ipv4.vs.snat_reroute: IPVS looks up the route of a reply again once it carries the address of
-	// the Service. False where IPVS is not loaded.
+	// IPVSReroute is net.ipv4.vs.snat_reroute, see checkIPVSReplies. False where IPVS is not loaded.
 	IPVSReroute bool
 	// Rules are the IPv4 routing rules.
 	Rules []Rule
@@ -50,8 +49,7 @@ type Link struct {
 	Up, LowerUp bool
 	// OperState is the operational state of RFC 2863 in the kernel's words: "up", "down", "lower-layer-down" …
 	OperState string
-	// Parent is the index of the link below a VLAN link, Master that of the bond or bridge that the link is enslaved
-	// to; 0 when there is none in this namespace.
+	// Parent is the index of the link below a VLAN link, Master that of its bond or bridge; 0 when there is none here.
 	Parent, Master int
 	// NoARP reports that the link neither asks nor answers by ARP (IFF_NOARP).
 	NoARP bool
@@ -158,8 +156,7 @@ type ARPAnswer struct {
 	MACs []string
 	// Replied reports whether at least one claim was a reply to the request.
 	Replied bool
-	// RTT is the round trip of the first reply, Within the longest that it can have been: more than RTT where it is not
-	// known which of several requests was replied to.
+	// RTT is the round trip of the first reply, Within the longest that it can have been if requests were repeated.
 	RTT, Within time.Duration
 	// Error is why the request could not be sent; empty when it was.
 	Error string

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // Names that kube-vip gives (pkg/manager and pkg/kubevip of v0.9, pkg/services of v1.0).
@@ -68,10 +70,9 @@ const (
 	margin = time.Second
 	// scatter spreads the reads of many agents that notice the same thing.
 	scatter = time.Second
+	// defaultDuration is used if a Lease sets none (kube-vip's own default up to v1.0.4 is 5 s, later 15 s).
+	defaultDuration = 15 * time.Second
 )
-
-// defaultDuration is used if a Lease sets none (kube-vip's own default up to v1.0.4 is 5 s, later 15 s).
-const defaultDuration = 15 * time.Second
 
 // record is what is remembered of a Lease between two reads. Times are those of our own clock: that of the writer is
 // only compared with itself, or with ours where the writer runs on this node.
@@ -91,8 +92,7 @@ type record struct {
 
 	// every is the time between reads while nothing requires more.
 	every time.Duration
-	// evidence is when something last cast doubt on what is known; soonest is when to read because of it, and firstAt
-	// the first read since.
+	// evidence is when something last cast doubt on what is known, soonest when to read then, firstAt the first read.
 	evidence, soonest, firstAt time.Time
 	// paid is the budget of early reads: each costs a Pause, and at most burst of them are saved.
 	paid time.Time
@@ -159,19 +159,15 @@ func (r *record) observe(lease *coordinationv1.Lease, node string, now time.Time
 	next.readAt = now
 	next.err = ""
 	next.missing = lease == nil
-	next.holder = ""
-	next.renewed = time.Time{}
-	next.duration = defaultDuration
+	var spec coordinationv1.LeaseSpec
 	if lease != nil {
-		if s := lease.Spec.LeaseDurationSeconds; s != nil && *s > 0 {
-			next.duration = time.Duration(*s) * time.Second
-		}
-		if h := lease.Spec.HolderIdentity; h != nil {
-			next.holder = strings.ToLower(*h)
-		}
-		if t := lease.Spec.RenewTime; t != nil {
-			next.renewed = t.Time
-		}
+		spec = lease.Spec
+	}
+	next.holder = strings.ToLower(ptr.Deref(spec.HolderIdentity, ""))
+	next.renewed = ptr.Deref(spec.RenewTime, metav1.MicroTime{}).Time
+	next.duration = defaultDuration
+	if seconds := ptr.Deref(spec.LeaseDurationSeconds, 0); seconds > 0 {
+		next.duration = time.Duration(seconds) * time.Second
 	}
 	next.own = node != "" && next.holder == node
 	if !r.known || r.missing != next.missing || r.holder != next.holder || !r.renewed.Equal(next.renewed) {

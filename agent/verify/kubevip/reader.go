@@ -40,8 +40,7 @@ type Reader struct {
 }
 
 // NewReader returns a reader; it starts nothing. namespace is where kube-vip runs: its Lease for all Services is there.
-// node is the name of this node, whose clock is ours; it may be empty. onRead is called after Run has read Leases; it
-// must not block, and may be nil.
+// node, whose clock is ours, may be empty. onRead is called after Run has read Leases; it must not block; may be nil.
 func NewReader(leases coordinationclient.LeasesGetter, namespace, node string, onRead func()) *Reader {
 	if onRead == nil {
 		onRead = func() {}
@@ -197,14 +196,10 @@ func (r *Reader) fetch(ctx context.Context, key string) {
 	}
 }
 
-// LookTwice is Look for a person who waits: if one read does not show whether the Lease is renewed, it reads again
-// after a time, regardless of Pause.
+// LookTwice is Look for a person who waits: if one read does not show the state, it reads again after a time.
 func (r *Reader) LookTwice(ctx context.Context, service *corev1.Service, after time.Duration) Lease {
 	lease := r.Look(ctx, service)
-	if lease.State != "" || lease.Error != "" {
-		return lease
-	}
-	if !loop.Sleep(ctx, after) {
+	if lease.State != "" || lease.Error != "" || !loop.Sleep(ctx, after) {
 		return lease
 	}
 	r.mu.Lock()

@@ -11,8 +11,7 @@ import (
 )
 
 const (
-	// badSamples is how many samples in a row it takes to confirm that an address is not announced as it should be: a
-	// takeover leaves it silent for a moment.
+	// badSamples is how many samples in a row confirm a failure: a takeover leaves an address silent for a moment.
 	badSamples = 2
 	// confirm is the time between the two samples if they probe the wire; confirmKernel if only the kernel is read.
 	confirm       = 2 * time.Second
@@ -63,9 +62,8 @@ type addressState struct {
 	goneAt, leftAt time.Time
 	// unasked is why the last probe could not be sent.
 	unasked string
-	// recorded is the finding of the last event; hasRecorded reports that there was one.
-	recorded    check.Finding
-	hasRecorded bool
+	// recorded is the finding of the last event; its ID is empty before the first.
+	recorded check.Finding
 	// holdsLease reports that this node held the lease when it was last read.
 	holdsLease bool
 
@@ -79,7 +77,6 @@ func resume(entry contract.ReportedAddress) *addressState {
 	st := &addressState{}
 	if entry.State == contract.AddressAnswered {
 		st.recorded = check.Finding{ID: AddressAnswers, Reason: ReasonAnswered}
-		st.hasRecorded = true
 	}
 	return st
 }
@@ -265,8 +262,9 @@ func bad(b result) bool {
 
 func unconfirmed(b result) result {
 	if b.finding.ID != "" {
-		b.finding.Status, b.finding.Reason, b.finding.Cause = check.Unknown, ReasonConfirming, "not confirmed yet: "+
-			b.finding.Cause
+		b.finding.Status = check.Unknown
+		b.finding.Reason = ReasonConfirming
+		b.finding.Cause = "not confirmed yet: " + b.finding.Cause
 	}
 	return b
 }
@@ -285,13 +283,12 @@ func (st *addressState) account(f check.Finding, now time.Time) {
 // the node that recorded the failure does.
 func (st *addressState) toRecord(o assessment, reporting bool) (check.Finding, bool) {
 	f := o.finding
-	repeated := st.hasRecorded && st.recorded.Reason == f.Reason && st.recorded.ID == f.ID
-	othersTurn := !o.involved && !reporting || f.Status == check.OK && !st.hasRecorded && !o.entry.Held
+	repeated := st.recorded.Reason == f.Reason && st.recorded.ID == f.ID
+	othersTurn := !o.involved && !reporting || f.Status == check.OK && st.recorded.ID == "" && !o.entry.Held
 	if !o.settled || o.service == nil || f.ID == "" || repeated || othersTurn {
 		return check.Finding{}, false
 	}
 	st.recorded = f
-	st.hasRecorded = true
 	return f, true
 }
 

@@ -56,8 +56,7 @@ const (
 	ReasonConfirming = "Confirming"
 )
 
-// Catalogue declares the checks of an address of a Service. Package check has those of the node; Evaluate
-// evaluates these, one finding for each address.
+// Catalogue declares the checks of an address of a Service; Evaluate returns one finding for each address.
 func Catalogue() []check.Check { return slices.Clone(catalogue) }
 
 var catalogue = []check.Check{

@@ -62,14 +62,12 @@ func (o Observation) answered() check.Finding {
 // a consequence, skipped because of its cause. broken is false if the node can send probes.
 func Unasked(report check.Report, targets []Target) (findings []check.Finding, broken bool) {
 	address := report.Finding(check.NodeAddress)
-	because := address.Because
-	switch address.Status {
-	case check.OK, check.Warn:
+	if address.Status == check.OK || address.Status == check.Warn {
 		return nil, false
-	case check.Fail, check.Unknown:
+	}
+	because := address.Because
+	if address.Status == check.Fail || address.Status == check.Unknown {
 		because = "because of " + string(check.NodeAddress)
-	case check.Skip:
-	default:
 	}
 	for _, t := range targets {
 		f := Observation{Target: t}.finding(AddressAnswers, check.Skip, "", "")

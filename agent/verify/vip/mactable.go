@@ -176,7 +176,7 @@ func (t *MACTable) list(ctx context.Context, wanted map[string]lookup) error {
 		}
 		for i := range page.Items {
 			for _, mac := range macsOf(&page.Items[i]) {
-				if _, is := wanted[mac]; is {
+				if _, found := wanted[mac]; found {
 					t.learn(mac, page.Items[i].Name)
 					delete(wanted, mac)
 				}

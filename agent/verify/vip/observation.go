@@ -46,8 +46,7 @@ type Observation struct {
 	LeaseAwaited bool
 	// Gone reports that no Service has the address any more.
 	Gone bool
-	// ReturnBy is the interface by which this node would send a reply from the address; looked up only where the
-	// address is held, else empty.
+	// ReturnBy is the interface by which this node would send a reply from the address; empty where it is not held.
 	ReturnBy string
 	// Error is why the request could not be sent; empty when it was.
 	Error string

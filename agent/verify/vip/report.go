@@ -69,14 +69,14 @@ func report(before contract.ReportedAddresses, assessments []assessment, node st
 // due reports whether it is the turn of a node that is not involved to report the address. An answer must be newer than
 // the last report of the others: the machine that answered may have just gone.
 func (o assessment) due(node string, now time.Time) bool {
-	if o.phase != published || o.unpublishedSince.IsZero() || !o.atOnce &&
-		now.Sub(o.unpublishedSince) < turn(node, o.Address) {
+	waits := !o.atOnce && now.Sub(o.unpublishedSince) < turn(node, o.Address)
+	if o.phase != published || o.unpublishedSince.IsZero() || waits {
 		return false
 	}
 	return o.entry.State == contract.AddressSilent || o.proven.After(o.unpublishedSince)
 }
 
-// mostImportant keeps as many entries as may be reported: what this node holds, then conflicts, then the rest.
+// mostImportant keeps as many entries as may be reported: conflicts, then what this node holds, then the rest.
 func mostImportant(all contract.ReportedAddresses) contract.ReportedAddresses {
 	if len(all) <= maxReported {
 		return all
@@ -124,8 +124,7 @@ const (
 	maxMessage = 1000 // bytes
 )
 
-// Sum combines the findings of all addresses: a failure outweighs what is unknown. The reason is that of the finding
-// that is closest to its cause, see rank.
+// Sum combines the findings of all addresses: a failure outweighs what is unknown. The reason is that of the best rank.
 func Sum(findings []check.Finding) check.Outcome {
 	if len(findings) == 0 {
 		return check.Outcome{Status: check.OK, Reason: ReasonNothingAnnounced,
@@ -133,13 +132,12 @@ func Sum(findings []check.Finding) check.Outcome {
 	}
 	for _, status := range []check.Status{check.Fail, check.Unknown} {
 		bad := slices.DeleteFunc(slices.Clone(findings), func(f check.Finding) bool { return f.Status != status })
-		if len(bad) == 0 {
-			continue
+		if len(bad) > 0 {
+			slices.SortStableFunc(bad, func(a, b check.Finding) int {
+				return cmp.Or(rank(a.ID)-rank(b.ID), strings.Compare(a.Cause, b.Cause))
+			})
+			return check.Outcome{Status: status, Reason: bad[0].Reason, Message: bounded(bad)}
 		}
-		slices.SortStableFunc(bad, func(a, b check.Finding) int {
-			return cmp.Or(rank(a.ID)-rank(b.ID), strings.Compare(a.Cause, b.Cause))
-		})
-		return check.Outcome{Status: status, Reason: bad[0].Reason, Message: bounded(bad)}
 	}
 	return check.Outcome{Status: check.OK, Reason: ReasonAnswered,
 		Message: "every published address is answered by one machine"}

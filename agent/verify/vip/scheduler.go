@@ -41,7 +41,7 @@ const (
 // change at once, and the others within 3 s. An address that is not announced periodically, for which only the kernel
 // answers, is probed by every node: addresses × nodes/45.
 type Scheduler struct {
-	// toRecord is called when something is heard that calls for a question.
+	// news is called when something is heard that calls for a question.
 	news func()
 
 	mu        sync.Mutex
@@ -110,11 +110,11 @@ func (s *Scheduler) Watch(involved map[netip.Addr]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.addresses, func(a netip.Addr, _ *schedule) bool { _, watched := involved[a]; return !watched })
-	for a, is := range involved {
+	for a, here := range involved {
 		if s.addresses[a] == nil {
 			s.addresses[a] = &schedule{heard: map[string]time.Time{}}
 		}
-		s.addresses[a].involved = is
+		s.addresses[a].involved = here
 	}
 }
 
@@ -132,8 +132,7 @@ func (s *Scheduler) Hear(h arp.Heard) {
 }
 
 // postpone delays our probe, because another node sends one. It does so only while the address is healthy as far as is
-// known: one machine replied and still announces the address. A probe by that machine itself proves nothing about its
-// own answers.
+// known: one machine replied and still announces it. A probe by that machine itself proves nothing about its answers.
 func (s *schedule) postpone(prober string, now time.Time) {
 	if s == nil || s.due(now) || !s.answer.Replied || len(s.answer.MACs) != 1 || s.answer.MACs[0] == prober ||
 		!s.others.fresh(now) {
@@ -149,8 +148,14 @@ func (s *schedule) claim(p arp.Heard) bool {
 	switch {
 	case s == nil:
 		return false
+	case p.Own && p.Target != p.Address: // a reply of this machine's kernel, which is not an announcement
+		return false
 	case p.Own:
-		return s.announced(p)
+		resumed := s.own.note(p.At)
+		if resumed {
+			s.changedAt = p.At
+		}
+		return resumed
 	case s.others.note(p.At):
 		s.changedAt = p.At
 	}
@@ -169,17 +174,6 @@ func (s *schedule) claim(p arp.Heard) bool {
 	s.changedAt = p.At
 	s.soon(p.At)
 	return true
-}
-
-// announced takes what this machine sent: announcements, and replies of its kernel, which are not the announcer's.
-func (s *schedule) announced(p arp.Heard) (news bool) {
-	if p.Target != p.Address {
-		return false
-	}
-	if news = s.own.note(p.At); news {
-		s.changedAt = p.At
-	}
-	return news
 }
 
 // soon schedules a probe: at once where the node is involved.
@@ -279,8 +273,7 @@ func (s *Scheduler) Proven(a netip.Addr) (at time.Time) {
 	return at
 }
 
-// Record notes on an observation what was received about its address. It returns when the set of machines that announce
-// it, this one included, changed last.
+// Record notes on an observation what was received, and returns when the set of announcing machines changed last.
 func (s *Scheduler) Record(o *Observation, now time.Time) (changedAt time.Time) {
 	s.update(o.Address, func(h *schedule) {
 		macs := slices.AppendSeq(slices.Clone(h.answer.MACs), maps.Keys(h.heard))

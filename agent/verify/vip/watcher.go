@@ -40,8 +40,7 @@ type Router interface {
 
 // Config is what a Watcher works with.
 type Config struct {
-	// Node is the name of the node.
-	Node   string
+	Node   string // its name
 	Prober Prober
 	Router Router
 	// Elections returns the state of kube-vip's election for a Service, see kubevip.Reader.
@@ -52,8 +51,7 @@ type Config struct {
 	View func() (view View, known bool)
 	// Services returns the Services of the cluster; known is false before they were listed.
 	Services func() (services []*corev1.Service, known bool)
-	// Reported returns what this agent reported on the Node, so that a new agent continues where the last one ended;
-	// known is false before the Node was seen. It may be nil.
+	// Reported returns what the last agent reported on the Node; known is false before the Node was seen. May be nil.
 	Reported func() (reported contract.ReportedAddresses, known bool)
 	// Interval is the time between samples while nothing changes.
 	Interval time.Duration
