@@ -23,6 +23,9 @@ import (
 // defaultTimeout bounds each request, unless --request-timeout is set.
 const defaultTimeout = 30 * time.Second
 
+// allCommands are the commands of the plugin.
+const allCommands = "status, blocks, diagnose node <name> or diagnose vip <address>"
+
 // usageError is an error in the command line.
 type usageError struct{ error }
 
@@ -49,7 +52,7 @@ func newCommand(lookUp func(string) (string, bool), now func() time.Time) *cobra
 		Version:       version.Get().GitVersion,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          noArguments,
+		Args:          noArguments(allCommands),
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
@@ -58,12 +61,14 @@ func newCommand(lookUp func(string) (string, bool), now func() time.Time) *cobra
 	return command
 }
 
-func noArguments(_ *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usageError{fmt.Errorf(
-			"unknown argument %q: use status, blocks, diagnose node <name> or diagnose vip <address>", args[0])}
+// noArguments rejects arguments; commands are what to use instead.
+func noArguments(commands string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usageError{fmt.Errorf("unknown argument %q: use %s", args[0], commands)}
+		}
+		return nil
 	}
-	return nil
 }
 
 func (p *plugin) add(flags *pflag.FlagSet) {
@@ -99,7 +104,7 @@ func (p *plugin) newStatusCommand() *cobra.Command {
 		Long: "Shows nodes with their servers, Services with their addresses, IP blocks with their use, and " +
 			"problems.\n\nExit codes: 0 everything was shown, 1 something could not be read, 2 wrong usage.",
 		Example: "  kubectl pnap status\n  kubectl pnap status -o json | jq '.services[] | select(.healthy | not)'",
-		Args:    noArguments,
+		Args:    noArguments(allCommands),
 		RunE:    func(c *cobra.Command, _ []string) error { return p.show(c, overview.PrintStatus) },
 	}
 }
@@ -112,7 +117,7 @@ func (p *plugin) newBlocksCommand() *cobra.Command {
 			"The command changes nothing.",
 		Example: "  kubectl pnap blocks\n  kubectl pnap blocks -o json | jq -r '.blocks[] | select(.standing == " +
 			"\"orphan\") | .id'",
-		Args: noArguments,
+		Args: noArguments(allCommands),
 		RunE: func(c *cobra.Command, _ []string) error { return p.show(c, overview.PrintBlocks) },
 	}
 }

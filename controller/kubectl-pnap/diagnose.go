@@ -30,12 +30,7 @@ func (p *plugin) newDiagnoseCommand() *cobra.Command {
 			"pod. The command changes nothing.\n\n" +
 			"The exit code is that of the agent: 0 healthy, 1 a check failed, 2 wrong usage, " +
 			"3 something could not be determined.",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("unknown argument %q: use node <name> or vip <address>", args[0])}
-			}
-			return nil
-		},
+		Args: noArguments("node <name> or vip <address>"),
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	flags := command.PersistentFlags()

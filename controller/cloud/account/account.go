@@ -76,8 +76,11 @@ func New(config Config) *Account {
 	if config.OnNetwork == nil {
 		config.OnNetwork = func(plan.Network) {}
 	}
-	a := &Account{lookups: newLookups(config.Cloud, config.Now), config: config, change: make(chan struct{}, 1),
-		networks: map[string]*reading[plan.Network]{}}
+	a := &Account{
+		lookups: &lookups{api: config.Cloud, now: config.Now, blocks: map[string]result[shown]{},
+			tags: map[string]result[map[string]string]{}},
+		config: config, change: make(chan struct{}, 1), networks: map[string]*reading[plan.Network]{},
+	}
 	a.listing = newReading(config, objectBlocks, a.list)
 	return a
 }

@@ -36,11 +36,6 @@ type shown struct {
 	found bool
 }
 
-func newLookups(api Cloud, now func() time.Time) *lookups {
-	return &lookups{api: api, now: now, blocks: map[string]result[shown]{},
-		tags: map[string]result[map[string]string]{}}
-}
-
 // look returns the known result for a key, or reads it.
 func look[T any](l *lookups, results map[string]result[T], key string, after time.Time,
 	read func() (T, error)) (T, error) {

@@ -17,21 +17,16 @@ type reading[T any] struct {
 	changes int // the number of calls of expire
 	last    *outcome[T]
 	failure *outcome[T]
-	flight  *flight[T]
+	flight  *outcome[T] // of the request in progress
 }
 
-// outcome is the result of one request.
+// outcome is the result of one request. The value and the error are set before done is closed.
 type outcome[T any] struct {
 	value            T
 	err              error
 	askedAt, endedAt time.Time // when the request was sent, and when it was answered
 	changes          int       // the count of changes when it was sent
-}
-
-// flight is a request in progress. Its outcome is set before done is closed.
-type flight[T any] struct {
-	done    chan struct{}
-	outcome *outcome[T]
+	done             chan struct{}
 }
 
 func newReading[T any](config Config, object string,
@@ -57,8 +52,8 @@ func (r *reading[T]) get(ctx context.Context, after time.Time) (T, error) {
 		case <-ctx.Done():
 			return none, ctx.Err()
 		case <-current.done:
-			if current.outcome.err != nil {
-				return none, current.outcome.err
+			if current.err != nil {
+				return none, current.err
 			}
 			// A request that was already in progress may have been sent too early: check again.
 		}
@@ -66,7 +61,7 @@ func (r *reading[T]) get(ctx context.Context, after time.Time) (T, error) {
 }
 
 // look returns a usable outcome, or the request to wait for.
-func (r *reading[T]) look(ctx context.Context, after time.Time) (*outcome[T], *flight[T]) {
+func (r *reading[T]) look(ctx context.Context, after time.Time) (known, current *outcome[T]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.failure != nil && r.config.Now().Sub(r.failure.endedAt) < failureWindow {
@@ -86,18 +81,17 @@ func (r *reading[T]) serves(o *outcome[T], after time.Time) bool {
 }
 
 // start sends a request. It serves all waiting callers, so it does not end because the first of them gives up.
-func (r *reading[T]) start(ctx context.Context) *flight[T] {
-	current := &flight[T]{done: make(chan struct{})}
-	sent := &outcome[T]{askedAt: r.config.Now(), changes: r.changes}
+func (r *reading[T]) start(ctx context.Context) *outcome[T] {
+	sent := &outcome[T]{askedAt: r.config.Now(), changes: r.changes, done: make(chan struct{})}
 	detached := context.WithoutCancel(ctx)
 	go func() {
 		sent.value, sent.err = r.read(detached, sent.askedAt)
-		r.land(current, sent)
+		r.land(sent)
 	}()
-	return current
+	return sent
 }
 
-func (r *reading[T]) land(current *flight[T], o *outcome[T]) {
+func (r *reading[T]) land(o *outcome[T]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	o.endedAt = r.config.Now()
@@ -110,8 +104,7 @@ func (r *reading[T]) land(current *flight[T], o *outcome[T]) {
 		r.last = o
 		r.failure = nil
 	}
-	current.outcome = o
-	close(current.done)
+	close(o.done)
 }
 
 // expire makes the results of all earlier requests too old.

@@ -160,12 +160,13 @@ func operations(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	var all []string
+	operation := regexp.MustCompile(`withOperation\(ctx, "([^"]+)"\)`)
 	for _, file := range files {
 		raw, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, found := range regexp.MustCompile(`withOperation\(ctx, "([^"]+)"\)`).FindAllStringSubmatch(string(raw), -1) {
+		for _, found := range operation.FindAllStringSubmatch(string(raw), -1) {
 			all = append(all, found[1])
 		}
 	}
