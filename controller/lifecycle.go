@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -13,9 +14,11 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/app"
 	appconfig "k8s.io/cloud-provider/app/config"
 	"k8s.io/component-base/metrics/prometheus/slis"
 	genericcontrollermanager "k8s.io/controller-manager/app"
+	"k8s.io/controller-manager/controller"
 	controllerhealthz "k8s.io/controller-manager/pkg/healthz"
 	"k8s.io/klog/v2"
 
@@ -34,8 +37,7 @@ const (
 // lifecycle is the end of the process, in order: no more changes, answers to those under way, the end of every
 // controller, and only then the Lease. The framework would end with the Lease held and changes under way.
 type lifecycle struct {
-	// ctx ends when the controllers have to.
-	ctx        context.Context
+	ctx        context.Context // ctx ends when the controllers have to
 	stop       context.CancelFunc
 	leadership *leader.Leadership
 	// direct reaches the Kubernetes API past the leadership; nil before the framework has built its clients.
@@ -205,4 +207,69 @@ func (l *lifecycle) serve(completed *appconfig.CompletedConfig, checks ...health
 	_, _, err := serving.Serve(genericcontrollermanager.BuildHandlerChain(base, &completed.Authorization,
 		&completed.Authentication), 0, l.ctx.Done())
 	return err
+}
+
+// shutdownTimeout is how long the process waits for its loops when it ends. Nothing is lost after it: every
+// loop can be killed at any moment.
+const shutdownTimeout = 5 * time.Second
+
+// loop runs until its context ends, and then returns nil.
+type loop interface {
+	Run(ctx context.Context) error
+}
+
+// loops runs our loops until the process is stopped or loses the election.
+type loops struct {
+	ctx     context.Context // the life of the process, of which the framework passes on only a channel
+	running sync.WaitGroup
+}
+
+func newLoops(ctx context.Context) *loops { return &loops{ctx: ctx} }
+
+// start runs one loop until ctx, which bind has made, ends.
+func (l *loops) start(ctx context.Context, each loop) {
+	l.running.Go(func() {
+		if err := each.Run(ctx); err != nil {
+			klog.FromContext(ctx).Error(err, "A loop of the controller ended")
+		}
+	})
+}
+
+// bind makes the framework's controllers, too, end with the process and not only with the leadership.
+func (l *loops) bind(all map[string]app.ControllerInitFuncConstructor) map[string]app.ControllerInitFuncConstructor {
+	bound := make(map[string]app.ControllerInitFuncConstructor, len(all))
+	for name, each := range all {
+		bound[name] = app.ControllerInitFuncConstructor{
+			InitContext: each.InitContext,
+			Constructor: func(init app.ControllerInitContext, completed *appconfig.CompletedConfig,
+				cloud cloudprovider.Interface) app.InitFunc {
+				start := each.Constructor(init, completed, cloud)
+				return func(ctx context.Context,
+					framework genericcontrollermanager.ControllerContext) (controller.Interface, bool, error) {
+					return start(l.bound(ctx), framework)
+				}
+			},
+		}
+	}
+	return bound
+}
+
+// bound returns a context that ends with ctx and with the process.
+func (l *loops) bound(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	context.AfterFunc(l.ctx, cancel) // the second of two contexts that end it
+	return ctx
+}
+
+// wait returns when all loops have ended, but at the latest after that time.
+func (l *loops) wait() {
+	done := make(chan struct{})
+	go func() {
+		l.running.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(shutdownTimeout):
+	}
 }

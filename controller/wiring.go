@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -37,8 +38,9 @@ type allMetrics struct {
 	services   *service.Metrics
 }
 
-func newMetrics() allMetrics {
-	return allMetrics{
+// registerMetrics exposes them under /metrics, beside those of the framework.
+func registerMetrics() (allMetrics, error) {
+	a := allMetrics{
 		account:    account.NewMetrics(),
 		api:        pnap.NewMetrics(),
 		balancer:   reconcile.NewMetrics(),
@@ -48,20 +50,15 @@ func newMetrics() allMetrics {
 		orphans:    orphans.NewMetrics(),
 		services:   service.NewMetrics(),
 	}
-}
-
-// register exposes them under /metrics, beside those of the framework.
-func (a allMetrics) register() error {
+	err := legacyregistry.CustomRegister(a.conditions)
 	for _, each := range slices.Concat(a.account.All(), a.api.All(), a.balancer.All(), a.instances.All(),
 		a.membership.All(), a.orphans.All(), a.services.All()) {
-		if err := legacyregistry.Register(each); err != nil {
-			return fmt.Errorf("register metrics: %w", err)
-		}
+		err = errors.Join(err, legacyregistry.Register(each))
 	}
-	if err := legacyregistry.CustomRegister(a.conditions); err != nil {
-		return fmt.Errorf("register metrics: %w", err)
+	if err != nil {
+		return a, fmt.Errorf("register metrics: %w", err)
 	}
-	return nil
+	return a, nil
 }
 
 // connection is what needs no Kubernetes client: the phoenixNAP API, and what the controller knows of the account.
@@ -77,8 +74,8 @@ type connection struct {
 
 // connect asks nothing of the API yet.
 func connect(leadership *leader.Leadership, loaded *config.Config) (*connection, error) {
-	metrics := newMetrics()
-	if err := metrics.register(); err != nil {
+	metrics, err := registerMetrics()
+	if err != nil {
 		return nil, err
 	}
 	api, err := pnap.New(pnap.Config{

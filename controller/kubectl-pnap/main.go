@@ -4,16 +4,25 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/exec"
+	"k8s.io/component-base/version"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/kubectl-pnap/overview"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
@@ -47,4 +56,136 @@ func exitCode(w io.Writer, err error) int {
 		return exitUsage
 	}
 	return exitFailed
+}
+
+// defaultTimeout bounds each request, unless --request-timeout is set.
+const defaultTimeout = 30 * time.Second
+
+// allCommands are the commands of the plugin.
+const allCommands = "status, blocks, diagnose node <name> or diagnose vip <address>"
+
+// usageError is an error in the command line.
+type usageError struct{ error }
+
+// errUnreadable ends a command that could not show everything.
+var errUnreadable = errors.New("some objects could not be read, see above")
+
+// plugin is what the commands have in common.
+type plugin struct {
+	kubeconfig string
+	overrides  clientcmd.ConfigOverrides
+	output     string
+	lookUp     func(string) (string, bool)
+	now        func() time.Time
+}
+
+func newCommand(lookUp func(string) (string, bool), now func() time.Time) *cobra.Command {
+	p := &plugin{lookUp: lookUp, now: now}
+	command := &cobra.Command{
+		Use:   "kubectl-pnap",
+		Short: "Shows what the phoenixNAP cloud provider does in this cluster",
+		Long: "Shows what the phoenixNAP cloud provider does in this cluster, " +
+			"with your own permissions and without phoenixNAP credentials.",
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl pnap"},
+		Version:       version.Get().GitVersion,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          noArguments(allCommands),
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	p.add(command.PersistentFlags())
+	command.AddCommand(p.newStatusCommand(), p.newBlocksCommand(), p.newDiagnoseCommand())
+	return command
+}
+
+// noArguments rejects arguments; commands are what to use instead.
+func noArguments(commands string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usageError{fmt.Errorf("unknown argument %q: use %s", args[0], commands)}
+		}
+		return nil
+	}
+}
+
+func (p *plugin) add(flags *pflag.FlagSet) {
+	flags.StringVar(&p.kubeconfig, "kubeconfig", "",
+		"path to the kubeconfig file; if empty, $KUBECONFIG or ~/.kube/config is used, as by kubectl")
+	clientcmd.BindOverrideFlags(&p.overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
+	flags.StringVarP(&p.output, "output", "o", "text", "output format: text or json")
+}
+
+// connect returns the configuration and the client for the API server.
+func (p *plugin) connect() (*rest.Config, kubernetes.Interface, error) {
+	if !slices.Contains([]string{"text", "json"}, p.output) {
+		return nil, nil, usageError{fmt.Errorf("--output %q: must be text or json", p.output)}
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = p.kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &p.overrides).ClientConfig()
+	if err != nil {
+		return nil, nil, fmt.Errorf("find the API server: %w; set --kubeconfig", err)
+	}
+	if config.Timeout == 0 {
+		config.Timeout = defaultTimeout
+	}
+	config.UserAgent = "kubectl-pnap/" + version.Get().GitVersion
+	client, err := kubernetes.NewForConfig(config)
+	return config, client, err
+}
+
+func (p *plugin) newStatusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Shows nodes with their servers, Services with their addresses, and IP blocks",
+		Long: "Shows nodes with their servers, Services with their addresses, IP blocks with their use, and " +
+			"problems.\n\nExit codes: 0 everything was shown, 1 something could not be read, 2 wrong usage.",
+		Example: "  kubectl pnap status\n  kubectl pnap status -o json | jq '.services[] | select(.healthy | not)'",
+		Args:    noArguments(allCommands),
+		RunE:    func(c *cobra.Command, _ []string) error { return p.show(c, overview.PrintStatus) },
+	}
+}
+
+func (p *plugin) newBlocksCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "blocks",
+		Short: "Shows the IP blocks of this cluster, their free addresses, and which blocks can be released",
+		Long: "Shows the IP blocks of this cluster, their free addresses, and which blocks can be released. " +
+			"The command changes nothing.",
+		Example: "  kubectl pnap blocks\n  kubectl pnap blocks -o json | jq -r '.blocks[] | select(.standing == " +
+			"\"orphan\") | .id'",
+		Args: noArguments(allCommands),
+		RunE: func(c *cobra.Command, _ []string) error { return p.show(c, overview.PrintBlocks) },
+	}
+}
+
+// overview reads the cluster.
+func (p *plugin) overview(ctx context.Context) (overview.Overview, error) {
+	_, kube, err := p.connect()
+	if err != nil {
+		return overview.Overview{}, err
+	}
+	facts, err := read(ctx, kube, p.now)
+	return overview.Make(facts), err
+}
+
+// show reads the cluster and prints it, as JSON or with the given function.
+func (p *plugin) show(c *cobra.Command, printText func(io.Writer, text.Style, overview.Overview) error) error {
+	o, err := p.overview(c.Context())
+	if err != nil {
+		return err
+	}
+	out := c.OutOrStdout()
+	if p.output == "json" {
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		err = encoder.Encode(o)
+	} else {
+		err = printText(out, overview.StyleFor(out, p.lookUp), o)
+	}
+	if err == nil && len(o.Unreadable) > 0 {
+		err = errUnreadable
+	}
+	return err
 }

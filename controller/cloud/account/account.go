@@ -81,7 +81,7 @@ func New(config Config) *Account {
 			tags: map[string]result[map[string]string]{}},
 		config: config, change: make(chan struct{}, 1), networks: map[string]*reading[plan.Network]{},
 	}
-	a.listing = newReading(config, objectBlocks, a.list)
+	a.listing = newReading(config, "ip-blocks", a.list)
 	return a
 }
 
@@ -118,7 +118,7 @@ func (a *Account) network(id string) *reading[plan.Network] {
 	if known, ok := a.networks[id]; ok {
 		return known
 	}
-	r := newReading(a.config, objectNetwork, func(ctx context.Context, _ time.Time) (plan.Network, error) {
+	r := newReading(a.config, "public-network", func(ctx context.Context, _ time.Time) (plan.Network, error) {
 		network, err := a.config.Cloud.Network(ctx, id)
 		if err == nil {
 			a.config.OnNetwork(network)
@@ -150,12 +150,6 @@ func (a *Account) Lock(ctx context.Context) (done func(), err error) {
 		return nil, fmt.Errorf("wait for another change of the account: %w", ctx.Err())
 	}
 }
-
-// Values of the label "object".
-const (
-	objectBlocks  = "ip-blocks"
-	objectNetwork = "public-network"
-)
 
 // Metrics are the metrics of an Account. They count only once they are registered.
 type Metrics struct {

@@ -83,13 +83,6 @@ const (
 	codeDryRun = "dry-run"
 )
 
-// Values of the label "reason" of throttled requests.
-const (
-	throttledRetryAfter = "retry-after"
-	throttledBackoff    = "backoff"
-	throttledBudget     = "budget"
-)
-
 // Metrics are the client's metrics. They count only once they are registered.
 type Metrics struct {
 	requests  *metrics.CounterVec

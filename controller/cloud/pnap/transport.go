@@ -107,7 +107,7 @@ func (t *transport) admit(request *http.Request) (string, error) {
 		return "", err
 	}
 	if !t.budget.Allow() {
-		t.Metrics.throttle(throttledBudget)
+		t.Metrics.throttle("budget")
 		if err := t.budget.Wait(ctx); err != nil {
 			return "", &unsentError{error: fmt.Errorf("the request rate limit is exceeded: %w", err)}
 		}
@@ -125,11 +125,11 @@ func (t *transport) admit(request *http.Request) (string, error) {
 
 func (t *transport) heldBack(request *http.Request) error {
 	if pause := t.hold.remaining(); pause > 0 {
-		t.Metrics.throttle(throttledRetryAfter)
+		t.Metrics.throttle("retry-after")
 		return &unsentError{errors.New("the API required a pause"), pause}
 	}
 	if pause, why := t.backoff.remaining(keyOf(request)); pause > 0 {
-		t.Metrics.throttle(throttledBackoff)
+		t.Metrics.throttle("backoff")
 		return &unsentError{errors.New("the same request has just failed (" + why + ")"), pause}
 	}
 	return nil

@@ -139,10 +139,9 @@ type Node struct {
 	ServerID string `json:"serverID,omitempty"`
 	Location string `json:"location,omitempty"`
 	// Member reports whether the server is a member of the public network.
-	Member bool `json:"member"`
-	VLAN   int  `json:"vlan,omitempty"`
-	// Addresses are those of the membership.
-	Addresses []netip.Addr `json:"addresses,omitempty"`
+	Member    bool         `json:"member"`
+	VLAN      int          `json:"vlan,omitempty"`
+	Addresses []netip.Addr `json:"addresses,omitempty"` // those of the membership
 	// Announces reports whether the node may announce addresses (label phoenixnap.com/vlan-ready).
 	Announces bool `json:"announces"`
 	// VLANReady and AnnouncementHealthy are the conditions that the agent reports.

@@ -20,21 +20,17 @@ import (
 type Service struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Address is the public address; empty until the Service has one.
-	Address string `json:"address,omitempty"`
+	Address   string `json:"address,omitempty"` // the public address; empty until the Service has one
 	// Block is its block in CIDR notation, BlockID the block's ID in the API where the controller reports it.
 	Block   string `json:"block,omitempty"`
 	BlockID string `json:"blockID,omitempty"`
 	// On are the Nodes that answer for the address, as the agents report; more than one is a fault.
-	On []string `json:"on,omitempty"`
-	// Healthy is whether the address is published and answered.
-	Healthy bool `json:"healthy"`
+	On      []string `json:"on,omitempty"`
+	Healthy bool     `json:"healthy"` // whether the address is published and answered
 	// State is the reason of the first condition that does not hold; Answered when all hold.
-	State string `json:"state"`
-	// Since is when that began.
-	Since *time.Time `json:"since,omitempty"`
-	// Going is when its deletion was requested.
-	Going            *time.Time `json:"going,omitempty"`
+	State            string     `json:"state"`
+	Since            *time.Time `json:"since,omitempty"` // when that began
+	Going            *time.Time `json:"going,omitempty"` // when its deletion was requested
 	BlockAssigned    Condition  `json:"blockAssigned"`
 	AddressPublished Condition  `json:"addressPublished"`
 	Announced        Condition  `json:"announced"`
