@@ -105,8 +105,7 @@ func connect(leadership *leader.Leadership, loaded *config.Config) (*connection,
 	}, nil
 }
 
-// wiring is the provider, and all that the loops are built of. The framework hands it, as the provider, to the
-// constructor of each controller.
+// wiring is the provider, which the framework passes to each controller, and all that the loops are built of.
 type wiring struct {
 	*connection
 	*provider.Cloud
@@ -114,8 +113,7 @@ type wiring struct {
 	ledgers   *allocation.Store
 }
 
-// newWiring guards the clients of the framework, serves, and builds the provider; the framework calls it on every
-// replica, before the election.
+// newWiring guards the framework's clients, serves, and builds the provider, on every replica, before the election.
 func newWiring(lifecycle *lifecycle, c *connection, completed *appconfig.CompletedConfig) *wiring {
 	err := lifecycle.guard(completed, c.config.DryRun)
 	if err == nil {

@@ -40,13 +40,11 @@ type Config struct {
 	BaseURL     string // the root of the phoenixNAP API
 	TokenURL    string // the OAuth2 token endpoint
 
-	LoadBalancer     LoadBalancer // the announcer and the public network; zero means no load balancers
-	NodeIPBlock      string       // the block from which nodes get their addresses; empty if the user brought none
-	NodeAddress      string       // NodeAddressBlock or NodeAddressNone
-	ManageMembership bool         // join servers to the public network, and remove those servers again
-	// Allocation is how Services without an annotation get their address: contract.AllocationDedicated or
-	// contract.AllocationShared.
-	Allocation           string
+	LoadBalancer         LoadBalancer  // the announcer and the public network; zero means no load balancers
+	NodeIPBlock          string        // the block from which nodes get their addresses; empty if the user brought none
+	NodeAddress          string        // NodeAddressBlock or NodeAddressNone
+	ManageMembership     bool          // join servers to the public network, and remove those servers again
+	Allocation           string        // of Services without an annotation: contract.AllocationDedicated or -Shared
 	BlockSize            string        // the prefix length of new blocks with its slash: "/28", "/29" or "/30"
 	OwnBlocks            []string      // IDs of blocks that Services may request although the cluster did not buy them
 	MaxIPBlocks          int           // the maximum number of blocks to buy; 0 means as many as the network can have
@@ -149,8 +147,7 @@ func (p *parser) parse() *Config {
 	return config
 }
 
-// defaultTokenURL returns the official realm for the official API; any other base URL is assumed to serve the token
-// endpoint too.
+// defaultTokenURL returns the official realm for the official API; other base URLs are assumed to serve tokens, too.
 func defaultTokenURL(base string) string {
 	u, err := url.Parse(base)
 	if err != nil || base == pnap.DefaultBaseURL {

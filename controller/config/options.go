@@ -119,8 +119,7 @@ func Options() []Option {
 	}
 }
 
-// AddFlags registers the options that have a flag with set. Secrets have no flag: a command line is visible to everyone
-// on the machine.
+// AddFlags registers the options that have a flag with set. Secrets have none: everyone can read a command line.
 func AddFlags(set *pflag.FlagSet) {
 	for _, o := range Options() {
 		help := o.Usage + " Default: " + o.Default + "."
@@ -240,8 +239,7 @@ func number(lowest, highest int, problem string) func(string) (int, error) {
 	}
 }
 
-// parseLoadBalancer parses kube-vip://<network-id> or agent://<network-id>; it accepts a third slash, as in older
-// documentation.
+// parseLoadBalancer parses kube-vip://<network-id> or agent://<network-id>, also with a third slash, as in old pages.
 func parseLoadBalancer(raw string) (LoadBalancer, error) {
 	const want = "want kube-vip://<network-id> or agent://<network-id>"
 	scheme, rest, found := strings.Cut(raw, "://")

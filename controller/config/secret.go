@@ -99,8 +99,7 @@ type credentials struct {
 	id, secret string
 }
 
-// get returns the client ID and secret; it reads the file only when the file was replaced, or its time or size has
-// changed.
+// get returns the client ID and secret; it reads the file only when it was replaced, or its time or size has changed.
 func (c *credentials) get() (id, secret string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

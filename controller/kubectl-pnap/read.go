@@ -17,8 +17,7 @@ import (
 // leaseName is the Lease of the controller, in kube-system.
 const leaseName = "phoenixnap-cloud-controller-manager"
 
-// read reads the cluster. It leaves out what the user may not read and lists it in Facts.Unreadable; any other failure
-// is an error.
+// read reads the cluster. What the user may not read is listed in Facts.Unreadable; any other failure is an error.
 func read(ctx context.Context, kube kubernetes.Interface, now func() time.Time) (overview.Facts, error) {
 	r := reader{ctx: ctx, kube: kube}
 	for _, part := range []struct {
@@ -47,8 +46,7 @@ func read(ctx context.Context, kube kubernetes.Interface, now func() time.Time) 
 // everywhere stands for all namespaces.
 const everywhere = "*"
 
-// missing describes which permission is missing, what for, and how to check it. The namespace is empty for a
-// cluster-scoped resource.
+// missing describes which permission is missing, what for, and how to check it; namespace "" means cluster-scoped.
 func missing(verb, resource, namespace, consequence string) string {
 	where := " in namespace " + namespace
 	flag := " --namespace " + namespace

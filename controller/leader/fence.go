@@ -39,8 +39,7 @@ type Election struct {
 	Lost func(holder string)
 }
 
-// Elect makes MayChange reject changes while another replica may be the leader. Without it, as without leader election,
-// MayChange allows all changes.
+// Elect makes MayChange reject changes while another replica may be the leader; without it, MayChange allows them all.
 func (l *Leadership) Elect(election Election) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -154,8 +153,7 @@ func (l *Leadership) noteHolder(key types.NamespacedName, holder string) {
 	end(holder)
 }
 
-// leaseKey returns the Lease of a path that ends with /namespaces/<namespace>/leases/<name>; ok is false for other
-// paths.
+// leaseKey returns the Lease of a path that ends with /namespaces/<namespace>/leases/<name>; false for other paths.
 func leaseKey(path string) (types.NamespacedName, bool) {
 	_, rest, found := strings.Cut(path, "/apis/coordination.k8s.io/v1/namespaces/")
 	parts := strings.Split(rest, "/")

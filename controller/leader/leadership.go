@@ -93,8 +93,7 @@ func (l *Leadership) WrapKube(base http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// writeLease forwards a request that writes a Lease. A request that cannot be parsed is forwarded too, but does not
-// count as a renewal.
+// writeLease forwards a request that writes a Lease. One that cannot be parsed does not count as a renewal.
 func (l *Leadership) writeLease(base http.RoundTripper, request *http.Request) (*http.Response, error) {
 	key, ours := l.remember(request)
 	sent := clocks()
@@ -284,8 +283,7 @@ func (g *gate) drain(ctx context.Context) error {
 	}
 }
 
-// pass sends the request if the gate is open. The request ends with the answer, without its body: by then the server
-// has made the change.
+// pass sends the request if the gate is open. It ends with the head of the answer: by then the change is made.
 func (g *gate) pass(base http.RoundTripper, request *http.Request) (*http.Response, error) {
 	if !g.enter() {
 		if request.Body != nil {

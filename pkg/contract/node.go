@@ -215,8 +215,7 @@ type ReportedAddress struct {
 	Since time.Time `json:"since"`
 }
 
-// ReportedAddresses is one agent's report on the addresses that it watches; the value of the annotation
-// NodeReportedAddresses.
+// ReportedAddresses is one agent's report on the addresses that it watches, the value of NodeReportedAddresses.
 type ReportedAddresses map[netip.Addr]ReportedAddress
 
 // Encode returns the value of the annotation NodeReportedAddresses; empty when there is nothing to report.

@@ -1,5 +1,4 @@
-// Package text formats text for a terminal: colors, ticks or ASCII, and width. It also makes untrusted text safe for a
-// terminal.
+// Package text formats text for a terminal: colors, ticks or ASCII, width. It also makes untrusted text safe for it.
 package text
 
 import (
@@ -142,8 +141,7 @@ func cleanLine(r rune) rune {
 	return clean(r)
 }
 
-// Cleaner makes a stream of text safe for a terminal as Clean does, but keeps line feeds and tabs. It must be used by
-// one goroutine only.
+// Cleaner makes a stream of text safe as Clean does, but keeps line feeds and tabs. It is for one goroutine only.
 type Cleaner struct {
 	to    io.Writer
 	begun []byte // the beginning of a character whose end has not been written yet
@@ -164,8 +162,7 @@ func (c *Cleaner) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close writes the rest of an incomplete character. It returns errors of the underlying writer, which it does not
-// close.
+// Close writes the rest of an incomplete character. Its errors are those of the writer, which it does not close.
 func (c *Cleaner) Close() error {
 	rest := c.begun
 	c.begun = nil

@@ -1,5 +1,4 @@
-// Package account caches the blocks and networks of the phoenixNAP account for all callers, and has the lock for
-// changes of the account.
+// Package account caches the blocks and networks of the phoenixNAP account, and has the lock for its changes.
 package account
 
 import (
@@ -17,8 +16,7 @@ import (
 const (
 	// DefaultWindow is how old an answer may be when it is used again.
 	DefaultWindow = 30 * time.Second
-	// failureWindow is how long a failure is reused, so that there is no request for every Service while the API is
-	// unavailable.
+	// failureWindow is how long a failure is reused: no request for every Service while the API is unavailable.
 	failureWindow = 3 * time.Second
 )
 
@@ -85,8 +83,7 @@ func New(config Config) *Account {
 	return a
 }
 
-// list requests all blocks: one list serves all owners, and the API does not document whether it combines several tags
-// with "and".
+// list requests all blocks: one list serves all owners, and how the API combines several tags is not documented.
 func (a *Account) list(ctx context.Context, askedAt time.Time) (Listing, error) {
 	blocks, err := a.config.Cloud.Blocks(ctx, nil)
 	return Listing{Blocks: blocks, AskedAt: askedAt}, err
@@ -140,8 +137,7 @@ func (a *Account) Invalidate() {
 	}
 }
 
-// Lock waits until no other change of the account is in progress. The caller reads, decides and changes before it calls
-// done.
+// Lock waits until no other change of the account is in progress. Call done after reading, deciding and changing.
 func (a *Account) Lock(ctx context.Context) (done func(), err error) {
 	select {
 	case a.change <- struct{}{}:

@@ -73,8 +73,7 @@ func (o object) addresses(key string) []netip.Addr {
 	return all
 }
 
-// expandRange parses "a" and "a - b", both ends included, as in the API's property "ips". Any other text yields
-// nothing.
+// expandRange parses "a" and "a - b", both ends included, as in the API's property "ips"; nil for any other text.
 func expandRange(text string) []netip.Addr {
 	from, to, isRange := strings.Cut(text, " - ")
 	first, err := netip.ParseAddr(strings.TrimSpace(from))
@@ -219,8 +218,7 @@ func IsDryRun(err error) bool {
 	return ok && e.dryRun()
 }
 
-// IsUnanswered reports whether the request was sent and its outcome is unknown: no answer, 5xx, or an answer without a
-// clear result.
+// IsUnanswered reports whether the request was sent and its outcome is unknown: no, a 5xx or an unclear answer.
 func IsUnanswered(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && !e.dryRun() && !IsRefused(err)

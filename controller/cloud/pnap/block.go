@@ -48,8 +48,7 @@ func (c *Client) Block(ctx context.Context, id string) (plan.Block, error) {
 	return get(ctx, c, id, decodeBlock, c.blocks.IPBlocksAPI.IpBlocksIpBlockIdGet(ctx, id).Execute)
 }
 
-// BuyBlock buys a block. It costs money and is not idempotent: after an error for which IsUnanswered
-// holds, the block may exist.
+// BuyBlock buys a block. It costs money and is not idempotent: after an error with IsUnanswered, the block may exist.
 func (c *Client) BuyBlock(ctx context.Context, wanted BlockRequest) (plan.Block, error) {
 	ctx = withOperation(ctx, "buy IP block")
 	name := wanted.Size + " in " + wanted.Location
@@ -149,8 +148,7 @@ func (c *Client) Network(ctx context.Context, id string) (plan.Network, error) {
 	return get(ctx, c, id, decodeNetwork, c.networks.PublicNetworksAPI.PublicNetworksNetworkIdGet(ctx, id).Execute)
 }
 
-// AssignBlock assigns an unassigned block to a public network. The API answers before it is done: the block's status
-// shows the progress.
+// AssignBlock assigns a block to a public network. The API answers before it is done: the status shows the progress.
 func (c *Client) AssignBlock(ctx context.Context, networkID, blockID string) error {
 	ctx = withOperation(ctx, "assign IP block")
 	call := c.networks.PublicNetworksAPI.PublicNetworksNetworkIdIpBlocksPost(ctx, networkID).
@@ -231,8 +229,7 @@ func (c *Client) createTag(ctx context.Context, name string) error {
 	return err
 }
 
-// forgetTagsAfter forgets which tags exist when a request with tags was rejected as invalid: another client may have
-// deleted one.
+// forgetTagsAfter forgets which tags exist when tags were rejected as invalid: another client may have deleted one.
 func (c *Client) forgetTagsAfter(err error) {
 	if statusOf(err) == http.StatusBadRequest {
 		c.tagNames.clear()

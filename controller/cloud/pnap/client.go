@@ -1,5 +1,4 @@
-// Package pnap is the client of the phoenixNAP Bare Metal Cloud API, and the only package that uses its SDK, tokens and
-// answers.
+// Package pnap is the client of the phoenixNAP Bare Metal Cloud API, and the only package that uses its SDK and tokens.
 package pnap
 
 import (

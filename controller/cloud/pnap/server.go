@@ -79,8 +79,7 @@ func (c *Client) JoinNetwork(ctx context.Context, serverID, networkID string, ip
 	return send(ctx, c, serverID+" to public network "+networkID, call.Execute)
 }
 
-// LeaveNetwork removes a server from a public network. Its VLAN closes at once; the membership is removed some time
-// later.
+// LeaveNetwork removes a server from a public network. Its VLAN closes at once, the membership some time later.
 func (c *Client) LeaveNetwork(ctx context.Context, serverID, networkID string) error {
 	ctx = withOperation(ctx, "take server")
 	call := c.servers.ServersAPI.ServersServerIdPublicNetworksDelete(ctx, serverID, networkID)

@@ -16,8 +16,7 @@ import (
 const (
 	// refreshMargin is how long before its end a token is replaced.
 	refreshMargin = 30 * time.Second
-	// assumedLifetime applies to a token whose answer contains no lifetime. Those of phoenixNAP are valid for 15
-	// minutes.
+	// assumedLifetime applies to an answer without a lifetime. Tokens of phoenixNAP are valid for 15 minutes.
 	assumedLifetime = 5 * time.Minute
 	// tokenKey identifies the token request in backoff.
 	tokenKey = "token"

@@ -20,8 +20,7 @@ const maxBody = 64 << 20
 // returns it for a request that it did not send.
 var ErrUnsent = errors.New("the request was not sent")
 
-// unsentError is why a request was not sent. Its text does not contain the length of the pause, so that repeated texts
-// are equal.
+// unsentError is why a request was not sent. Its text does not contain the pause: repeated ones are equal.
 type unsentError struct {
 	error
 	retryAfter time.Duration
@@ -242,8 +241,7 @@ func baseTransport() http.RoundTripper {
 func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // fencedTransport calls the fence before it sends a change. Changes have separate connections, which call the fence
-// again before every write: a connection may have to be established first, and the process can be suspended for any
-// time in the meantime.
+// again before every write: in the meantime, as while they were established, the process can be suspended for any time.
 type fencedTransport struct {
 	fence          func() error
 	reads, changes http.RoundTripper

@@ -19,8 +19,7 @@ func New(instances cloudprovider.InstancesV2) *Cloud { return &Cloud{instances: 
 // framework, which starts and stops them.
 func (*Cloud) Initialize(cloudprovider.ControllerClientBuilder, <-chan struct{}) {}
 
-// LoadBalancer implements cloudprovider.Interface. The provider has its own Service controller instead of the
-// framework's.
+// LoadBalancer implements cloudprovider.Interface. The provider has its own Service controller.
 func (*Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return nil, false }
 
 // InstancesV2 implements cloudprovider.Interface.

@@ -27,8 +27,7 @@ type Block struct {
 	Created  *time.Time `json:"created,omitempty"`
 	// Unused is the time since when the block is unused, as far as the controller has observed.
 	Unused *time.Time `json:"unused,omitempty"`
-	// Used, Resting (in quarantine) and Free count its addresses. A dedicated block has no free addresses: they belong
-	// to its Service.
+	// Used, Resting (in quarantine) and Free count its addresses. All those of a dedicated block belong to its Service.
 	Used    int `json:"used"`
 	Resting int `json:"resting"`
 	Free    int `json:"free"`
@@ -46,8 +45,7 @@ func (b Block) Releasable() bool {
 	}
 }
 
-// blocksOf joins the controller's report with the ledgers. A block that only a ledger knows is included: the report may
-// be older, or missing.
+// blocksOf joins the controller's report with the ledgers, from which it adds blocks: the report may be old or missing.
 func blocksOf(f Facts) []Block {
 	blocks := []Block{}
 	ledgers := map[string]plan.Ledger{}
@@ -110,8 +108,7 @@ func reported(r contract.ReportedBlock, f Facts) Block {
 	return b
 }
 
-// purpose describes what a block is for. A tag cannot contain a "/", and a long tag is cut, so it first searches for
-// the Service with that tag.
+// purpose describes what a block is for. A tag has no "/", and a long one is cut, so it searches for a Service first.
 func purpose(r contract.ReportedBlock, services []corev1.Service) string {
 	switch r.Purpose {
 	case contract.PurposeService:

@@ -89,8 +89,7 @@ func (s sheet) paragraph(prose string) string {
 	return strings.Join(text.Wrap(prose, s.width()-len(gap)), "\n"+gap) + "\n"
 }
 
-// staleReport is the age from which the controller's report on the account counts as old: it reports every five
-// minutes.
+// staleReport is the age from which the controller's report, which it writes every five minutes, counts as old.
 const staleReport = 15 * time.Minute
 
 // PrintStatus writes the state of the controller, nodes, Services and blocks, and the problems in full sentences.
