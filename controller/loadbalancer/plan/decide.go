@@ -232,8 +232,7 @@ func (o Observed) bought() int {
 	return count
 }
 
-// reserved counts the blocks of others that are bought and not yet in the network: each will need a
-// place in it.
+// reserved counts the blocks of others that are bought and not yet in the network: each will need a place in it.
 func (o Observed) reserved() int {
 	network := o.Networks[o.NetworkID]
 	reserved := 0
@@ -257,9 +256,8 @@ func (o Observed) needsPlace(block Block) bool {
 	})
 }
 
-// UpToDate reports whether only the Service itself must be written, so that cached state is
-// enough. Changes of the account, and conclusions that something is missing, need a live
-// read.
+// UpToDate reports whether only the Service itself must be written, so that cached state is enough. Changes of the
+// account, and conclusions that something is missing, need a live read.
 func (p ServicePlan) UpToDate(o Observed) bool {
 	if o.HasForeignFields() || len(p.Save) > 0 || p.Tags != nil || len(p.Surplus) > 0 {
 		return false
@@ -269,8 +267,7 @@ func (p ServicePlan) UpToDate(o Observed) bool {
 		return true
 	case Wait:
 		return slices.Contains([]Reason{
-			BlockCreating, BlockAssigning, BlockUnassigning, NetworkChanging,
-			AddressResting,
+			BlockCreating, BlockAssigning, BlockUnassigning, NetworkChanging, AddressResting,
 		}, p.Step.Reason)
 	case Refuse:
 		return slices.Contains([]Reason{

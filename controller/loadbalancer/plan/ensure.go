@@ -8,9 +8,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// Ensure decides the next step towards exactly one block that is assigned to the configured network.
-// Blocks too many are given back only after the kept one is assigned, see Duplicates, unless they take
-// its place in a full network.
+// Ensure decides the next step towards exactly one block that is assigned to the configured network. Blocks too many
+// are given back only after the kept one is assigned, see Duplicates, unless they take its place in a full network.
 func Ensure(o Owner, w Wish, v View) Step {
 	if refusal, unproven := Unproven(v); unproven {
 		return refusal

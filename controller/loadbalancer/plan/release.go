@@ -125,9 +125,8 @@ func unassign(b Block, v View) Step {
 	return Step{Action: Unassign, Reason: UnassignmentDue, Block: b, Network: id}
 }
 
-// networkOf returns the ID of the network that holds the block: what the block says, else the network
-// that lists it, else the configured one. The API does not always name the resource of a block whose
-// assignment failed.
+// networkOf returns the ID of the network that holds the block: what the block says, else the network that lists it,
+// else the configured one. The API does not always name the resource of a block whose assignment failed.
 func (v View) networkOf(b Block) string {
 	if b.ResourceID != "" {
 		return b.ResourceID

@@ -138,8 +138,7 @@ func (o Observed) hadAddress(address netip.Addr) bool {
 	return slices.ContainsFunc(o.Owned(o.Owner), func(i Sighting) bool { return i.Block.CIDR.Contains(address) })
 }
 
-// lastAddress is the address of the Service, in our annotation or in its status; the zero Addr when it
-// has none.
+// lastAddress is the address of the Service, in our annotation or in its status; the zero Addr when it has none.
 func lastAddress(service *corev1.Service) netip.Addr {
 	if address := ClaimedAddress(service); address.IsValid() {
 		return address

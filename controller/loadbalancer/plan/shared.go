@@ -81,10 +81,9 @@ func (o Observed) placeWish() PlaceWish {
 // unavailable reports whether an address is in use in ways that no ledger knows: by a member of the network, or
 // by another Service that was given it before its ledger was lost.
 //
-// The claim of a Service is an annotation, and its author may write any. It counts where a ledger confirms it,
-// as that of a block which is gone may, whose addresses were sold again; and where it gains nothing: the
-// Service is served and has no address, in a ledger or a block of its own, so that it could have asked for
-// this one and would get it.
+// The claim of a Service is an annotation, and its author may write any. It counts where a ledger confirms it, as that
+// of a block which is gone may, whose addresses were sold again; and where it gains nothing: the Service is served and
+// has no address, in a ledger or a block of its own, so that it could have asked for this one and would get it.
 func (o Observed) unavailable(address netip.Addr) bool {
 	return o.Networks[o.NetworkID].holds(address) || slices.ContainsFunc(o.Services, func(other *corev1.Service) bool {
 		return other.UID != o.Service.UID && contract.WrittenForThis(other) && ClaimedAddress(other) == address &&

@@ -53,8 +53,7 @@ var _ Cloud = (*pnap.Client)(nil)
 // Record is where the intent to buy for one owner is written down: an annotation of a Service, or of a
 // ConfigMap (see NewConfigMap). It stands for the version of the object on which the purchase was decided.
 type Record interface {
-	// Load reads the recorded purchase afresh; nil when there is none. A record that cannot be understood
-	// is an error.
+	// Load reads the recorded purchase afresh; nil when there is none. A record that cannot be understood is an error.
 	Load(ctx context.Context) (*contract.Purchase, error)
 	// Save replaces the recorded purchase by compare-and-swap; nil removes it. ErrOutdated when the
 	// object is not the version any more that was read, loaded or saved last.
@@ -81,8 +80,7 @@ func (o Order) size() plan.Size { return cmp.Or(o.Size, DefaultSize) }
 
 func (o Order) subject() string { return cmp.Or(o.Subject, o.Owner.String()) }
 
-// description shows in the portal whose block it is; the API allows 250 characters. It ends
-// with the nonce.
+// description shows in the portal whose block it is; the API allows 250 characters. It ends with the nonce.
 func (o Order) description(nonce string) string {
 	const most = 250
 	whose := fmt.Sprintf("Kubernetes cluster %s, %s", o.Owner.Cluster, o.Owner)
@@ -125,11 +123,10 @@ func New(config Config) *Buyer {
 // Buy buys a block. The intent is recorded first, by compare-and-swap, so that whoever comes after a
 // crash knows that a block may exist which no list shows yet.
 //
-// Errors: *Pause when trying again later is enough, also when the outcome of the purchase is not known; *Refused when
-// a person must act; ErrOutdated (wrapped) when the record changed, so that the decision must be made
-// again; a dry run passes through (pnap.IsDryRun) and leaves no intent behind; everything else is a
-// failure of a look-up or of the record before anything was bought, or the API's wish for a pause
-// (pnap.Error with RetryAfter).
+// Errors: *Pause when trying again later is enough, also when the outcome of the purchase is not known; *Refused when a
+// person must act; ErrOutdated (wrapped) when the record changed, so that the decision must be made again; a dry run
+// passes through (pnap.IsDryRun) and leaves no intent behind; everything else is a failure of a look-up or of the
+// record before anything was bought, or the API's wish for a pause (pnap.Error with RetryAfter).
 func (b *Buyer) Buy(ctx context.Context, order Order, record Record) (plan.Block, error) {
 	if err := b.backingOff(order); err != nil {
 		return plan.Block{}, err

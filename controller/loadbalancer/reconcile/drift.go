@@ -205,8 +205,9 @@ func (b *Balancer) sweepLedgers(ctx context.Context, o plan.Observed) error {
 }
 
 // sweepBrought gives up a brought block that is not used any more. Its ledger goes when no address rests.
-func (b *Balancer) sweepBrought(ctx context.Context, o plan.Observed, l plan.Ledger, sighting plan.Sighting) (bool,
-	error) {
+func (b *Balancer) sweepBrought(
+	ctx context.Context, o plan.Observed, l plan.Ledger, sighting plan.Sighting,
+) (bool, error) {
 	rested := l.Spent(nil, o.Now)
 	if sighting.Hidden || o.Named(l.BlockID) {
 		return false, nil

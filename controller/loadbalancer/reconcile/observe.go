@@ -25,8 +25,7 @@ import (
 type depth struct {
 	// after is the time since which the account must have been read; zero for whatever is cached.
 	after time.Time
-	// live asks for blocks by ID, the tags' own index and live ledgers: nothing is bought, deleted or
-	// given without.
+	// live asks for blocks by ID, the tags' own index and live ledgers: nothing is bought, deleted or given without.
 	live bool
 }
 
@@ -271,9 +270,10 @@ func (c *ledgerCopy) save(ctx context.Context, changed ...plan.Ledger) error {
 
 // remove deletes the ledgers of blocks that are gone or given up.
 func (c *ledgerCopy) remove(ctx context.Context, obsolete ...plan.Ledger) error {
-	defer c.forget()
 	for _, l := range obsolete {
-		if err := c.store.Delete(ctx, l); err != nil {
+		err := c.store.Delete(ctx, l)
+		c.forget()
+		if err != nil {
 			return err
 		}
 	}

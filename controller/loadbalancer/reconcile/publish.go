@@ -21,8 +21,9 @@ import (
 
 // publish makes the address of an assigned block known: first to the announcer, by one patch of the Service,
 // then to users, by the status, once a node can carry the traffic.
-func (b *Balancer) publish(ctx context.Context, o plan.Observed, p plan.ServicePlan) (*corev1.LoadBalancerStatus,
-	error) {
+func (b *Balancer) publish(
+	ctx context.Context, o plan.Observed, p plan.ServicePlan,
+) (*corev1.LoadBalancerStatus, error) {
 	changes := publication(o, p.Step)
 	service, err := b.patchService(ctx, o.Service, changes)
 	if err != nil {
@@ -188,8 +189,9 @@ func isBadRequest(err error) bool {
 }
 
 // markUnassigned corrects the annotation of a published Service whose block is not assigned any more.
-func (b *Balancer) markUnassigned(ctx context.Context, service *corev1.Service, step plan.Step) (*corev1.Service,
-	error) {
+func (b *Balancer) markUnassigned(
+	ctx context.Context, service *corev1.Service, step plan.Step,
+) (*corev1.Service, error) {
 	if service.Annotations[contract.ServiceIPBlockAssigned] != "true" || step.Block.ID == "" ||
 		step.Block.Status == plan.Assigned {
 		return service, nil

@@ -134,19 +134,18 @@ func (b *Balancer) applyRelease(ctx context.Context, o plan.Observed, p plan.Rel
 // conclude says what the release waits for, or clears up after it.
 func (b *Balancer) conclude(ctx context.Context, known, live *corev1.Service, p plan.ReleasePlan,
 	acted plan.Reason) error {
-	step := p.Next()
-	switch {
-	case acted != "":
-		b.note(ctx, live, acted, words(acted))
-		return b.retry(known, acted)
-	case step.Action == plan.Done:
-		return b.clear(ctx, live)
-	case step.Action == plan.Refuse:
-		klog.FromContext(ctx).V(2).Info("Release refused", "service", klog.KObj(known), "reason", step.Reason)
-		return b.recordRefusal(ctx, known, live, step)
-	default:
-		reason := b.backoffs.reasonFor(step)
-		b.note(ctx, live, reason, words(reason))
-		return b.retry(known, reason)
+	if acted == "" {
+		step := p.Next()
+		switch step.Action {
+		case plan.Done:
+			return b.clear(ctx, live)
+		case plan.Refuse:
+			klog.FromContext(ctx).V(2).Info("Release refused", "service", klog.KObj(known), "reason", step.Reason)
+			return b.recordRefusal(ctx, known, live, step)
+		default:
+			acted = b.backoffs.reasonFor(step)
+		}
 	}
+	b.note(ctx, live, acted, words(acted))
+	return b.retry(known, acted)
 }
