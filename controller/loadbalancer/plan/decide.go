@@ -56,7 +56,7 @@ func Decide(o Observed) ServicePlan {
 		return wanted
 	}
 	o.Desired, o.Problem = o.Desired.withoutOptionalRequests(), nil
-	kept := decideAs(o, o.allocation(o.Options.OwnBlocks))
+	kept := decideAs(o, o.allocation())
 	if kept.Step.Action == Refuse || kept.Step.Action == Buy {
 		return wanted
 	}
@@ -69,18 +69,18 @@ func decideWanted(o Observed) ServicePlan {
 	if o.Problem != nil {
 		return refusedPlan(AnnotationsRefused, "%s", oneLine(o.Problem))
 	}
-	is := o.allocation(o.Options.OwnBlocks)
-	if moved, detail := o.moved(is); moved {
+	kind := o.allocation()
+	if moved, detail := o.moved(kind); moved {
 		return refusedPlan(AllocationMismatch, "%s", detail)
 	}
-	return decideAs(o, is)
+	return decideAs(o, kind)
 }
 
-func decideAs(o Observed, is allocationKind) ServicePlan {
+func decideAs(o Observed, kind allocationKind) ServicePlan {
 	if refusal, unproven := Unproven(o.View); unproven {
 		return ServicePlan{Step: refusal}
 	}
-	switch is {
+	switch kind {
 	case shared:
 		return decideShared(o)
 	case brought:
@@ -97,7 +97,7 @@ func (d Desired) withoutOptionalRequests() Desired {
 
 // allocation returns where the address of the Service comes from: from where it is published, else from
 // where something is already that the user does not object to, else from where it was asked for.
-func (o Observed) allocation(ownBlocks []string) allocationKind {
+func (o Observed) allocation() allocationKind {
 	asked := dedicated
 	switch {
 	case o.Desired.BlockID != "":
@@ -113,7 +113,7 @@ func (o Observed) allocation(ownBlocks []string) allocationKind {
 		func(i Sighting) bool { return i.Block.CIDR.Contains(published) }):
 		return dedicated
 	case holds && (held == published || !o.Desired.namesAllocation()):
-		return o.ledgerKind(ledger, ownBlocks)
+		return o.ledgerKind(ledger)
 	case len(owned) > 0 && !o.Desired.namesAllocation():
 		return dedicated
 	default:
@@ -124,9 +124,9 @@ func (o Observed) allocation(ownBlocks []string) allocationKind {
 // namesAllocation reports whether the Service itself says where its address is to come from.
 func (d Desired) namesAllocation() bool { return d.BlockID != "" || d.AllocationDemanded }
 
-func (o Observed) ledgerKind(l Ledger, ownBlocks []string) allocationKind {
+func (o Observed) ledgerKind(l Ledger) allocationKind {
 	sighting, seen := o.Sighting(l.BlockID)
-	if seen && !o.Pool().Owns(sighting.Block) && Brought(sighting.Block, o.Owner.Cluster, ownBlocks) {
+	if seen && !o.Pool().Owns(sighting.Block) && Brought(sighting.Block, o.Owner.Cluster, o.Options.OwnBlocks) {
 		return brought
 	}
 	if !seen && l.BlockID == o.Desired.BlockID {
@@ -136,7 +136,7 @@ func (o Observed) ledgerKind(l Ledger, ownBlocks []string) allocationKind {
 }
 
 // moved reports whether the Service asks for an address from elsewhere than where its published one is.
-func (o Observed) moved(is allocationKind) (moved bool, detail string) {
+func (o Observed) moved(kind allocationKind) (moved bool, detail string) {
 	published := o.Published()
 	if !published.IsValid() {
 		return false, ""
@@ -144,17 +144,17 @@ func (o Observed) moved(is allocationKind) (moved bool, detail string) {
 	const remedy = "; that cannot be changed in place: take the change back, or delete the Service and create it again"
 	ledger, held, holds := o.held()
 	switch {
-	case is != brought && o.Desired.BlockID != "":
-		return true, fmt.Sprintf("the Service has address %s of %s and not of IP block %s"+remedy, published, is,
+	case kind != brought && o.Desired.BlockID != "":
+		return true, fmt.Sprintf("the Service has address %s of %s and not of IP block %s"+remedy, published, kind,
 			o.Desired.BlockID)
-	case is == brought && o.Desired.BlockID != ledger.BlockID && holds && held == published:
+	case kind == brought && o.Desired.BlockID != ledger.BlockID && holds && held == published:
 		return true,
 			fmt.Sprintf("the Service has address %s of IP block %s, which annotation %s does not name any more"+remedy,
 				published, ledger.BlockID, contract.ServiceIPBlockID)
-	case is == dedicated && o.Desired.AllocationDemanded && o.Desired.Shared, is == shared &&
+	case kind == dedicated && o.Desired.AllocationDemanded && o.Desired.Shared, kind == shared &&
 		o.Desired.AllocationDemanded && !o.Desired.Shared:
 		return true, fmt.Sprintf("the Service has address %s of %s, and annotation %s asks for another kind"+remedy,
-			published, is, contract.ServiceIPAllocation)
+			published, kind, contract.ServiceIPAllocation)
 	default:
 		return false, ""
 	}

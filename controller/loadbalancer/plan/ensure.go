@@ -55,9 +55,9 @@ func Retag(o Owner, w Wish, v View, retain bool) (block Block, tags map[string]s
 	return Block{}, nil, false
 }
 
-// ranked orders several blocks of one Service, the one to keep first: the one that holds the published address, else the
-// requested one, else one that was retained, else the one that is furthest on its way, else the one with
-// the lowest ID.
+// ranked orders several blocks of one Service, the one to keep first: the one that holds the published address, else
+// the requested one, else one that was retained, else the one that is furthest on its way, else the one with the
+// lowest ID.
 func ranked(owned []Sighting, w Wish, networkID string) []Sighting {
 	slices.SortStableFunc(owned, func(a, b Sighting) int {
 		return cmp.Compare(keepRank(a, w, networkID), keepRank(b, w, networkID))

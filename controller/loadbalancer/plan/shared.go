@@ -75,7 +75,8 @@ func (o Observed) PoolWish() Wish {
 // placeWish is what the Service is to get of the pool or of a brought block.
 func (o Observed) placeWish() PlaceWish {
 	silent := func(a netip.Addr) bool { return Silent(o.Nodes, a) }
-	return PlaceWish{Wish: o.Wish(), Ask: Ask{Silent: silent, Barred: o.unavailable, Now: o.Now}, NetworkID: o.NetworkID}
+	ask := Ask{Silent: silent, Barred: o.unavailable, Now: o.Now}
+	return PlaceWish{Wish: o.Wish(), Ask: ask, NetworkID: o.NetworkID}
 }
 
 // unavailable reports whether an address is in use in ways that no ledger knows: by a member of the network, or

@@ -178,11 +178,13 @@ func TestAnnouncedBy(t *testing.T) {
 			Options: plan.Options{Announcer: step.announcer}}, address)
 		service.Annotations = map[string]string{}
 		for name, value := range wanted {
-			if text, is := value.(string); is {
+			if text, ok := value.(string); ok {
 				service.Annotations[name] = text
 			}
 		}
-		if by, since := service.Annotations[contract.ServiceAnnouncedBy], service.Annotations[contract.ServiceAnnouncedSince]; by != step.name || since != step.since {
+		by := service.Annotations[contract.ServiceAnnouncedBy]
+		since := service.Annotations[contract.ServiceAnnouncedSince]
+		if by != step.name || since != step.since {
 			t.Errorf("step %d: announced by %q since %q, want %q since %q", i, by, since, step.name, step.since)
 		}
 		if len(wanted) != 2 {

@@ -82,7 +82,7 @@ func tagsOf(block map[string]any) map[string]string {
 	tags := map[string]string{}
 	assigned, _ := block["tags"].([]any)
 	for _, one := range assigned {
-		if tag, is := one.(map[string]any); is {
+		if tag, ok := one.(map[string]any); ok {
 			tags[fmt.Sprint(tag["name"])] = fmt.Sprint(tag["value"])
 		}
 	}

@@ -59,7 +59,7 @@ func (b *Balancer) observeToRelease(ctx context.Context, known *corev1.Service, 
 	if err != nil {
 		return plan.Observed{}, err
 	}
-	// Nothing that can be written into a Service may keep it from being deleted: tags find the block without the record.
+	// Nothing that is written into a Service may keep it from being deleted: tags find the block without the record.
 	if o.Purchase, err = plan.RecordedPurchase(known); err != nil {
 		klog.FromContext(ctx).Info("Ignoring the record of a purchase", "service", klog.KObj(known), "err", err)
 	}
@@ -86,8 +86,8 @@ func (b *Balancer) beginObservation(ctx context.Context, service *corev1.Service
 		return plan.Observed{}, err
 	}
 	o := plan.Observed{
-		Service: service, Owner: plan.OwnerOf(service, cluster), Holder: plan.HolderOf(service), Options: b.config.Options,
-		View: plan.View{NetworkID: b.config.NetworkID, Now: b.config.Now()},
+		Service: service, Owner: plan.OwnerOf(service, cluster), Holder: plan.HolderOf(service),
+		Options: b.config.Options, View: plan.View{NetworkID: b.config.NetworkID, Now: b.config.Now()},
 	}
 	o.RestingSince, o.LeavingSince = b.pace.history(service.UID, o.Now)
 	o.Desired, o.Problem = plan.ReadDesired(service, o.Options)

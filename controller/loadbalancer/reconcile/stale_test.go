@@ -32,8 +32,9 @@ func (w *world) passes(during time.Duration) {
 	}
 }
 
-// TestStaleAddressIsReported: an address of the pool that was given back and still answers is reported once, on the Service
-// if it exists, else on the Node that answers; it is not given to others meanwhile, and at once when it is silent.
+// TestStaleAddressIsReported: an address of the pool that was given back and still answers is reported once, on the
+// Service if it exists, else on the Node that answers; it is not given to others meanwhile, and at once when it is
+// silent.
 func TestStaleAddressIsReported(t *testing.T) {
 	const forgotten = "the Service went without its finalizer"
 	for how, leave := range map[string]func(*world){
