@@ -28,8 +28,7 @@ type mirror struct {
 	endpoints []discoveryv1.Endpoint
 }
 
-// mirrors returns a mirror for each IPv4 slice of the API servers that has a port, ordered by name. Addresses that an
-// EndpointSlice must not contain are omitted; a mirror may be empty.
+// mirrors returns a mirror for each IPv4 slice of the API servers that has a port, by name; one may be empty.
 func mirrors(source []discoveryv1.EndpointSlice) []mirror {
 	var mirrored []mirror
 	for _, slice := range source {
@@ -61,8 +60,7 @@ func apiPort(ports []discoveryv1.EndpointPort) (number int32, found bool) {
 	return number, found
 }
 
-// routable returns the endpoints with the addresses that the API allows in an EndpointSlice, ordered by address. Node
-// and zone are omitted: for the Service all API servers are equal.
+// routable returns the endpoints with addresses that an EndpointSlice may contain, by address, without node and zone.
 func routable(endpoints []discoveryv1.Endpoint) []discoveryv1.Endpoint {
 	kept := make([]discoveryv1.Endpoint, 0, len(endpoints))
 	for _, endpoint := range endpoints {

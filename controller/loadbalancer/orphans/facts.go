@@ -29,8 +29,7 @@ const (
 	leftover blockState = "leftover"
 	// empty: it belongs to a pool or the nodes, and none of its addresses is in use.
 	empty blockState = "empty"
-	// unclear: it was bought for this cluster, but its tags do not name a purpose, or a recorded purchase contradicts
-	// them. It is never released.
+	// unclear: its tags do not name a purpose, or a recorded purchase contradicts them. It is never released.
 	unclear blockState = "unclear"
 )
 
@@ -100,8 +99,7 @@ func (f facts) byPurpose(b plan.Block) blockState {
 	}
 }
 
-// excuseOne chooses the block of the nodes that is kept even while none of its addresses is in use, as package
-// membership chooses it. Every other one is paid for without need.
+// excuseOne chooses the block of the nodes that is kept even while unused, as package membership chooses it.
 func (c *Collector) excuseOne(f *facts, ours []plan.Block) {
 	if !c.config.NodesKept {
 		return

@@ -41,8 +41,7 @@ type Balancer interface {
 	// Ensure takes the next step to a published address. A status is written if it differs, even with an error.
 	// *api.RetryError means to wait and call again; *plan.Refusal that a user must act; any other error is retried.
 	Ensure(ctx context.Context, service *corev1.Service) (*corev1.LoadBalancerStatus, error)
-	// Release takes the next step to a Service without anything of ours. nil means that nothing is left;
-	// *api.RetryError to wait and call again.
+	// Release takes the next step to a Service without anything of ours. nil means that nothing is left.
 	Release(ctx context.Context, service *corev1.Service) error
 	// Drifted returns the Services whose block is not where it should be.
 	Drifted(ctx context.Context) ([]types.NamespacedName, error)

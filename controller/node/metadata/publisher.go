@@ -1,5 +1,4 @@
-// Package metadata maintains the Nodes' annotations and labels that describe the public network to agents and
-// announcers.
+// Package metadata maintains the Nodes' annotations and labels that describe the public network.
 package metadata
 
 import (
@@ -215,8 +214,7 @@ func (p *NetworkPublisher) sync(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// refresh reads the network, from the shared cache if that is within the window, but always again after withheld
-// blocks.
+// refresh reads the network, from the shared cache within the window; after withheld blocks it always reads again.
 func (p *NetworkPublisher) refresh(ctx context.Context) error {
 	if p.config.NetworkID == "" {
 		return nil
