@@ -3,13 +3,17 @@
 package returnpath
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
+	"github.com/google/nftables/xt"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -98,3 +102,173 @@ func writeRuleset(r ruleset) error {
 	}
 	return nil
 }
+
+// Modes of the target CONNMARK (include/uapi/linux/netfilter/xt_connmark.h).
+const (
+	connmarkSet     = 0
+	connmarkRestore = 2
+)
+
+// allBits represent an unknown value.
+const allBits = ^uint32(0)
+
+// marked are the bits that a rule may set in the mark of packets or connections; bits that were there before do not
+// count.
+func marked(exprs []expr.Any) uint32 {
+	var bits uint32
+	registers := map[uint32]uint32{}
+	for _, e := range exprs {
+		switch e := e.(type) {
+		case *expr.Immediate:
+			registers[e.Register] = number(e.Data)
+		case *expr.Bitwise:
+			registers[e.DestRegister] = registers[e.SourceRegister]&number(e.Mask) | number(e.Xor)
+		case *expr.Meta:
+			if e.Key == expr.MetaKeyMARK && e.SourceRegister {
+				bits |= registers[e.Register]
+			} else if !e.SourceRegister {
+				registers[e.Register] = 0
+			}
+		case *expr.Ct:
+			// The library does not report whether a connection's mark is read or set; a register of 0 means set.
+			if e.Key == expr.CtKeyMARK && e.Register != 0 {
+				registers[e.Register] = allBits
+			}
+		case *expr.Target:
+			bits |= markedByTarget(e)
+		}
+	}
+	return bits
+}
+
+// markedByTarget reads the targets of iptables: MARK (struct xt_mark_tginfo2) and CONNMARK (struct
+// xt_connmark_tginfo1).
+func markedByTarget(t *expr.Target) uint32 {
+	info, ok := t.Info.(*xt.Unknown)
+	if !ok {
+		return 0
+	}
+	word := func(n int) uint32 {
+		if len(*info) < 4*n+4 {
+			return 0
+		}
+		return binary.NativeEndian.Uint32((*info)[4*n:])
+	}
+	switch {
+	case t.Name == "MARK":
+		return word(0)
+	case t.Name == "CONNMARK" && word(3)&0xff == connmarkSet:
+		return word(0)
+	case t.Name == "CONNMARK" && word(3)&0xff == connmarkRestore:
+		return word(1) & word(2)
+	default:
+		return 0
+	}
+}
+
+// number reads a register's value in the byte order of the machine; wider values are no marks.
+func number(data []byte) uint32 {
+	if len(data) != 4 {
+		return 0
+	}
+	return binary.NativeEndian.Uint32(data)
+}
+
+// readMarker searches the rules of nftables, including those of iptables-nft, for one that uses the bits, and returns
+// its chain. Chains of kube-proxy are skipped: there may be thousands, and its bits are known. Unreadable chains are
+// skipped, too: the search proves nothing.
+func readMarker(bits Bits) (string, error) {
+	conn, err := nftables.New()
+	if err != nil {
+		return "", fmt.Errorf("open nftables: %w", err)
+	}
+	chains, err := conn.ListChains()
+	if err != nil {
+		return "", fmt.Errorf("list the chains of nftables: %w", err)
+	}
+	for _, c := range chains {
+		if c.Table.Name == nftTable && c.Table.Family == nftables.TableFamilyIPv4 ||
+			c.Table.Name == "kube-proxy" || strings.HasPrefix(c.Name, "KUBE-") {
+			continue
+		}
+		rules, err := conn.GetRules(c.Table, c)
+		if err != nil {
+			continue
+		}
+		for _, r := range rules {
+			if marked(r.Exprs)&uint32(bits) != 0 {
+				return fmt.Sprintf("a rule of the chain %s in the nftables table %s", c.Name, c.Table.Name), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// receiveBuffer is the requested size of the event socket's buffer, in bytes: kube-proxy replaces hundreds of rules
+// at once.
+const receiveBuffer = 1 << 20
+
+// genericHeader is the length of struct nfgenmsg, which starts every message of nftables.
+const genericHeader = 4
+
+// nameOfTable is the attribute that names the table in messages about tables, chains, rules and sets alike
+// (include/uapi/linux/netfilter/nf_tables.h).
+const nameOfTable = 1
+
+// WatchTable calls changed whenever the agent's nftables table changes, and whenever events were lost, until ctx
+// ends. It needs CAP_NET_ADMIN.
+func WatchTable(ctx context.Context, changed func()) error {
+	socket, err := nl.Subscribe(unix.NETLINK_NETFILTER, unix.NFNLGRP_NFTABLES)
+	if err != nil {
+		return fmt.Errorf("subscribe to changes of nftables: %w", err)
+	}
+	stop := context.AfterFunc(ctx, socket.Close)
+	defer func() {
+		if stop() {
+			socket.Close()
+		}
+	}()
+	if err := socket.SetReceiveBufferSize(receiveBuffer, true); err != nil {
+		return fmt.Errorf("subscribe to changes of nftables: %w", err)
+	}
+	for {
+		messages, _, err := socket.Receive()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, unix.ENOBUFS):
+			changed()
+			continue
+		case err != nil:
+			return fmt.Errorf("receive changes of nftables: %w", err)
+		default:
+		}
+		for _, m := range messages {
+			if concerns(m.Header.Type, m.Data) {
+				changed()
+				break
+			}
+		}
+	}
+}
+
+// concerns reports whether a message of nftables is about the agent's table.
+func concerns(kind uint16, data []byte) bool {
+	if kind>>8 != unix.NFNL_SUBSYS_NFTABLES || len(data) < genericHeader || data[0] != unix.NFPROTO_IPV4 {
+		return false
+	}
+	for rest := data[genericHeader:]; len(rest) >= unix.SizeofRtAttr; {
+		length := int(binary.NativeEndian.Uint16(rest))
+		if length < unix.SizeofRtAttr || length > len(rest) {
+			return false
+		}
+		if kind := binary.NativeEndian.Uint16(rest[2:]); kind&nl.NLA_TYPE_MASK == nameOfTable {
+			return strings.TrimRight(string(rest[unix.SizeofRtAttr:length]), "\x00") == nftTable
+		}
+		rest = rest[min(aligned(length), len(rest)):]
+	}
+	return false
+}
+
+// aligned is the distance to the next attribute (NLMSG_ALIGN of netlink(3)).
+func aligned(length int) int { return (length + unix.NLA_ALIGNTO - 1) &^ (unix.NLA_ALIGNTO - 1) }

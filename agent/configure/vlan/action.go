@@ -2,12 +2,73 @@ package vlan
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/ownership"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
 )
+
+// Observed is what the node has.
+type Observed struct {
+	Links []Link
+	// Addresses are the IPv4 addresses.
+	Addresses []check.Address
+}
+
+// Link is a network interface with what the agent noted on it.
+type Link struct {
+	check.Link
+	// Ours reports whether the agent made or adopted the link; Record holds which, and what it did.
+	Ours   bool
+	Record ownership.Record
+	// Unreadable is why the record cannot be read. Such a link is not touched.
+	Unreadable string
+	// Settings are read of VLAN links; nil where the interface has no IPv4.
+	Settings ownership.Settings
+}
+
+func (s Observed) find(match func(Link) bool) *Link {
+	if at := slices.IndexFunc(s.Links, match); at >= 0 {
+		return &s.Links[at]
+	}
+	return nil
+}
+
+func (s Observed) named(name string) *Link {
+	return s.find(func(l Link) bool { return l.Name == name })
+}
+
+func (s Observed) indexed(index int) *Link {
+	return s.find(func(l Link) bool { return l.Index == index })
+}
+
+// on returns the addresses of a link.
+func (s Observed) on(index int) []check.Address {
+	var found []check.Address
+	for _, a := range s.Addresses {
+		if a.LinkIndex == index {
+			found = append(found, a)
+		}
+	}
+	return found
+}
+
+func (s Observed) has(index int, prefix netip.Prefix) bool {
+	return slices.ContainsFunc(s.on(index), func(a check.Address) bool { return a.Prefix == prefix })
+}
+
+// snapshot is the input that the checks need to find the uplink.
+func (s Observed) snapshot() check.Snapshot {
+	snapshot := check.Snapshot{Addresses: s.Addresses}
+	for _, l := range s.Links {
+		snapshot.Links = append(snapshot.Links, l.Link)
+	}
+	return snapshot
+}
 
 // Kernel reads and changes the node's network. A change that is already in effect is not an error.
 type Kernel interface {
@@ -194,3 +255,32 @@ func (a deleteAddress) do(_ context.Context, r *run) error {
 	return r.kernel.DeleteAddress(r.index(a.on), a.prefix)
 }
 func (a deleteAddress) String() string { return fmt.Sprintf("removed %s from %s", a.prefix, a.name) }
+
+// Cleanup undoes everything that the agent did to links: it deletes those that it made and restores those that it
+// adopted. No Reconciler may run meanwhile. A second call finds nothing to do. done describes what was done.
+func Cleanup(ctx context.Context, kernel Kernel) (done []string, err error) {
+	seen, err := kernel.Look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, l := range seen.Links {
+		if l.Unreadable != "" {
+			errs = append(errs, errors.New(l.Unreadable))
+		}
+		if !l.Ours {
+			continue
+		}
+		r := &run{kernel: kernel}
+		for _, a := range release(l, seen) {
+			if err := a.do(ctx, r); err != nil {
+				errs = append(errs, fmt.Errorf("clean up %s: %w", l.Name, err))
+				break
+			}
+			if text := texts([]action{a}); text != "" {
+				done = append(done, text)
+			}
+		}
+	}
+	return done, errors.Join(errs...)
+}

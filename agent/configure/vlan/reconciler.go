@@ -254,3 +254,118 @@ func texts(actions []action) string {
 	}
 	return strings.Join(parts, ", ")
 }
+
+// Reasons of the events on the Node about the managed VLAN interface.
+const (
+	// ReasonConfigured (Normal): the interface was made, or adopted and completed.
+	ReasonConfigured = "VLANConfigured"
+	// ReasonRepaired (Normal): what had been changed or lost was restored.
+	ReasonRepaired = "VLANRepaired"
+	// ReasonReleased (Normal): what the agent had made was removed.
+	ReasonReleased = "VLANReleased"
+	// ReasonNotConfigured (Warning): something prevents the agent from configuring the interface.
+	ReasonNotConfigured = "VLANNotConfigured"
+	// ReasonDisputed (Warning): another program keeps undoing what the agent does.
+	ReasonDisputed = "VLANDisputed"
+)
+
+// Event is an event to record on the Node.
+type Event struct {
+	Warning         bool
+	Reason, Message string
+}
+
+func (note) silent()   {}
+func (forget) silent() {}
+
+// recordActions records what was done.
+func (k *Reconciler) recordActions(ctx context.Context, w want, before Observed, done []action) {
+	text := texts(done)
+	if text == "" {
+		return
+	}
+	reason := ReasonConfigured
+	target := w.target(before)
+	switch {
+	case w.ID == 0:
+		reason = ReasonReleased
+	case target != nil && target.Ours:
+		reason = ReasonRepaired
+	}
+	k.record(ctx, Event{Reason: reason, Message: text})
+}
+
+// report keeps the status, and records a new problem.
+func (k *Reconciler) report(ctx context.Context, status Status, reason string) {
+	k.mu.Lock()
+	isNew := status.Problem != "" && status.Problem != k.status.Problem
+	k.status = status
+	k.mu.Unlock()
+	if isNew {
+		k.record(ctx, Event{Warning: true, Reason: reason, Message: status.Problem})
+	}
+}
+
+func (k *Reconciler) record(ctx context.Context, e Event) {
+	klog.FromContext(ctx).Info("The VLAN interface is managed",
+		"warning", e.Warning, "reason", e.Reason, "message", e.Message)
+	if k.Record != nil {
+		k.Record(e)
+	}
+}
+
+const (
+	// settleTime is how long another uplink must stay before it is used: while a bond is rebuilt, some other
+	// interface may look like the uplink.
+	settleTime = 10 * time.Second
+	// budgetSize is how often something may be changed within budgetWindow.
+	budgetSize   = 30
+	budgetWindow = time.Minute
+)
+
+// uplinkDebounce is the uplink in use, and another one that was found instead.
+type uplinkDebounce struct {
+	current, other string
+	since          time.Time
+}
+
+// wait returns how long to wait until the uplink name may be used.
+func (m *uplinkDebounce) wait(name string, now time.Time) time.Duration {
+	switch {
+	case name == m.current || m.current == "":
+		m.current = name
+		m.other = ""
+		return 0
+	case name == "":
+		return 0
+	case name != m.other:
+		m.other = name
+		m.since = now
+	}
+	if wait := settleTime - now.Sub(m.since); wait > 0 {
+		return wait
+	}
+	m.current = name
+	m.other = ""
+	return 0
+}
+
+// budget bounds how often the agent changes things in a minute, because another program may undo each change at once.
+type budget struct {
+	spent []time.Time
+}
+
+// spend takes one from the budget when there is something to do, or returns how long to wait.
+func (b *budget) spend(something bool, now time.Time) time.Duration {
+	if !something {
+		return 0
+	}
+	for len(b.spent) > 0 && now.Sub(b.spent[0]) >= budgetWindow {
+		b.spent = b.spent[1:]
+	}
+	if len(b.spent) >= budgetSize {
+		return budgetWindow - now.Sub(b.spent[0])
+	}
+	b.spent = append(b.spent, now)
+	return 0
+}

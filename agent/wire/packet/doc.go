@@ -1,2 +1,0 @@
-// Package packet sends and receives Ethernet frames of one type on one interface, many with one system call.
-package packet
