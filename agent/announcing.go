@@ -16,7 +16,6 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/eligibility"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/heartbeat"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/localhealth"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/speaker"
@@ -116,14 +115,14 @@ func seedOf(name string) uint64 {
 // announcedNetwork is the network on which the agents announce, empty while others do. It is called often, so it is
 // separate from what takes a look at the kernel.
 func (s *shared) announcedNetwork() string {
-	known := eligibility.State{}
+	known := speaker.Inputs{}
 	known.View, known.Sampled = s.station.View()
 	return known.Network()
 }
 
 // situation is what is known of node and cluster.
-func (s *shared) situation(localReady func(port int32) bool) eligibility.State {
-	known := eligibility.State{Node: s.node.Node(), LocalReady: localReady}
+func (s *shared) situation(localReady func(port int32) bool) speaker.Inputs {
+	known := speaker.Inputs{Node: s.node.Node(), LocalReady: localReady}
 	known.View, known.Sampled = s.station.View()
 	known.Services, known.Listed = s.services.Services()
 	if link, err := packet.Look(known.View.Report.Interface); err == nil {
@@ -138,7 +137,7 @@ func (s *shared) localPorts() []int32 {
 		return nil
 	}
 	services, _ := s.services.Services()
-	return eligibility.LocalPorts(services)
+	return speaker.LocalPorts(services)
 }
 
 // nodeAddresses are those of the Node's status.

@@ -327,7 +327,7 @@ func (s *session) record(ctx context.Context, e election.Event) {
 	case election.MemberFailed, election.MemberLeft, election.MemberJoined, election.ViewRebuilt:
 		log.Info("The view of the announcers changed", "event", e.Kind, "node", e.Node, "view", number)
 	}
-	s.Record(Event{Event: e, Number: number})
+	s.Record(e)
 }
 
 const (

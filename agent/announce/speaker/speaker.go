@@ -72,19 +72,12 @@ type Config struct {
 	// Off reports whether a Node is certainly off. An error means that this is unknown.
 	Off func(ctx context.Context, node string) (bool, error)
 	// Record receives events; it must not block. It may be nil.
-	Record func(Event)
+	Record func(election.Event)
 	// Clock returns the time of the election; see boottime.Now.
 	Clock func() time.Duration
 	// Signals says that Network or Facts may return something else now, as Changed does; nil for one that only the
 	// Speaker knows.
 	Signals loop.Wake
-}
-
-// Event is an event of the election.
-type Event struct {
-	election.Event
-	// Number is that of the view.
-	Number uint64
 }
 
 // Speaker announces the addresses that the nodes agree on.
@@ -120,7 +113,7 @@ type State struct {
 // New returns a Speaker; it starts nothing.
 func New(c Config) *Speaker {
 	if c.Record == nil {
-		c.Record = func(Event) {}
+		c.Record = func(election.Event) {}
 	}
 	return &Speaker{Config: c, wake: cmp.Or(c.Signals, loop.NewWake()),
 		past: heartbeat.Counters{Heard: map[heartbeat.Drop]uint64{}}}

@@ -156,7 +156,7 @@ func start(t *testing.T, keys string, change ...func(*harness, *Config)) *harnes
 		},
 		AskGateway: func(context.Context) bool { return true },
 		Off:        func(context.Context, string) (bool, error) { return false, nil },
-		Record: func(e Event) {
+		Record: func(e election.Event) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.events = append(s.events, e.Kind)

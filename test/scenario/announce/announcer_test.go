@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/events"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/speaker"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
@@ -266,7 +266,7 @@ func (r *rig) twice(addresses []netip.Addr) {
 	r.signal(elsewhere, syscall.SIGTERM)
 	r.ended(elsewhere)
 	r.agents[elsewhere] = r.agentAs(elsewhere, holder, keyFlag)
-	r.told(events.EventTwice, "Node", holder)
+	r.told(speaker.EventTwice, "Node", holder)
 	for range 8 {
 		r.single(addresses[0])
 	}

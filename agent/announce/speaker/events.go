@@ -1,5 +1,6 @@
-// Package events decides which events of the announcer are recorded on Services and on Nodes.
-package events
+//go:build linux
+
+package speaker
 
 import (
 	"fmt"
@@ -62,8 +63,8 @@ type Recorder struct {
 	recorded map[bool]int // by whether it was on a Service
 }
 
-// New returns the Recorder of the node of that name.
-func New(node string) *Recorder { return &Recorder{node: node, recorded: map[bool]int{}} }
+// NewRecorder returns the Recorder of the node of that name.
+func NewRecorder(node string) *Recorder { return &Recorder{node: node, recorded: map[bool]int{}} }
 
 // Of returns what to record for an event; ok is false when nothing is recorded.
 func (r *Recorder) Of(e election.Event, now time.Time) (n Notice, ok bool) {
@@ -80,17 +81,11 @@ func (r *Recorder) Of(e election.Event, now time.Time) (n Notice, ok bool) {
 		most = mostOnServices
 	}
 	r.recorded[onService]++
-	switch {
-	case r.recorded[onService] <= most:
-		return n, true
-	case onService && r.recorded[onService] == most+1:
-		return onNode(corev1.EventTypeNormal, EventMany, fmt.Sprintf(
-				"Took over more than %d addresses within a minute; phoenixnap-agent diagnose vip lists all of them",
-				most)),
-			true
-	default:
-		return Notice{}, false
+	if onService && r.recorded[onService] == most+1 {
+		return onNode(corev1.EventTypeNormal, EventMany,
+			"Took over more than %d addresses within a minute; phoenixnap-agent diagnose vip lists all of them", most), true
 	}
+	return n, r.recorded[onService] <= most
 }
 
 // noticeOf returns what to record for an event. An address that no other node had before is reported by the vip
@@ -98,21 +93,19 @@ func (r *Recorder) Of(e election.Event, now time.Time) (n Notice, ok bool) {
 func noticeOf(node string, e election.Event) (n Notice, ok bool) {
 	switch e.Kind {
 	case election.BecameOwner:
-		if e.Node == "" || e.Node == node {
-			return Notice{}, false
+		if e.Node != "" && e.Node != node {
+			n = Notice{e.Address, corev1.EventTypeNormal, EventTakenOver,
+				fmt.Sprintf("Node %s answers for %s in place of Node %s", node, e.Address, e.Node)}
 		}
-		n = onService(e.Address, corev1.EventTypeNormal, EventTakenOver,
-			fmt.Sprintf("Node %s answers for %s in place of Node %s", node, e.Address, e.Node))
 	case election.MemberFailed:
-		n = onNode(corev1.EventTypeWarning, EventUnheard, fmt.Sprintf(
+		n = onNode(corev1.EventTypeWarning, EventUnheard,
 			"A majority of the nodes no longer receives heartbeats of the agent of Node %s on the public network: "+
-				"its addresses go to other nodes", e.Node))
+				"its addresses go to other nodes", e.Node)
 	case election.MemberJoined:
-		n = onNode(corev1.EventTypeNormal, EventJoined,
-			fmt.Sprintf("Node %s takes part in announcing addresses", e.Node))
+		n = onNode(corev1.EventTypeNormal, EventJoined, "Node %s takes part in announcing addresses", e.Node)
 	case election.MemberLeft:
 		n = onNode(corev1.EventTypeNormal, EventLeft,
-			fmt.Sprintf("Node %s handed over its addresses and no longer takes part in announcing addresses", e.Node))
+			"Node %s handed over its addresses and no longer takes part in announcing addresses", e.Node)
 	case election.LeaseLost:
 		n = onNode(corev1.EventTypeWarning, EventUnsupported,
 			"Answers for no address: no majority of the nodes that announce addresses "+
@@ -121,16 +114,11 @@ func noticeOf(node string, e election.Event) (n Notice, ok bool) {
 		n = onNode(corev1.EventTypeWarning, EventTwice,
 			"Two agents use the name of this Node, on two machines or one: "+
 				"the one that started first answers for no address. Stop one of them")
-	case election.LostOwnership, election.ViewRebuilt:
-		return Notice{}, false
+	default:
 	}
 	return n, n.Reason != ""
 }
 
-func onService(a netip.Addr, kind, reason, message string) Notice {
-	return Notice{Address: a, Type: kind, Reason: reason, Message: message}
-}
-
-func onNode(kind, reason, message string) Notice {
-	return Notice{Type: kind, Reason: reason, Message: message}
+func onNode(kind, reason, format string, args ...any) Notice {
+	return Notice{Type: kind, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }

@@ -1,7 +1,8 @@
-package events
+//go:build linux
+
+package speaker
 
 import (
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -11,10 +12,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
 )
 
-var (
-	address = netip.MustParseAddr("203.0.113.3")
-	start   = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-)
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // TestNotices checks what is recorded for each event, where, and which node it names.
 func TestNotices(t *testing.T) {
@@ -43,7 +41,7 @@ func TestNotices(t *testing.T) {
 			Notice{Type: corev1.EventTypeWarning, Reason: EventTwice}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, ok := New("a").Of(test.event, start)
+			got, ok := NewRecorder("a").Of(test.event, noon)
 			if ok != (test.want != Notice{}) {
 				t.Fatalf("recorded %t: %+v", ok, got)
 			}
@@ -65,9 +63,9 @@ func TestNotices(t *testing.T) {
 // TestLimit: a node that takes over hundreds of addresses records some of them, and once that there are more; events
 // about nodes are still recorded. After a minute it records again.
 func TestLimit(t *testing.T) {
-	recorder := New("a")
+	recorder := NewRecorder("a")
 	for round := range 3 {
-		now := start.Add(time.Duration(round) * window)
+		now := noon.Add(time.Duration(round) * window)
 		reasons := map[string]int{}
 		for i := range 500 {
 			n, ok := recorder.Of(election.Event{Kind: election.BecameOwner, Address: address, Node: "b"},

@@ -1,6 +1,6 @@
-// Package eligibility decides whether a node can announce addresses of Services, and which addresses must be
-// announced.
-package eligibility
+//go:build linux
+
+package speaker
 
 import (
 	"net/netip"
@@ -13,8 +13,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// State is what is known about the node and the cluster.
-type State struct {
+// Inputs is what is known about the node and the cluster.
+type Inputs struct {
 	// Node is the Node, nil while it is unknown.
 	Node *corev1.Node
 	// View is that of the last sample; Sampled is false before there was one.
@@ -31,43 +31,43 @@ type State struct {
 
 // Network is the ID of the public network on which the agents announce; empty while they do not, or while that is
 // unknown.
-func (s State) Network() string {
-	if !s.Sampled || s.View.Announcer != contract.AnnouncerAgent || s.View.Expected.Unreadable != "" {
+func (in Inputs) Network() string {
+	if !in.Sampled || in.View.Announcer != contract.AnnouncerAgent || in.View.Expected.Unreadable != "" {
 		return ""
 	}
-	return s.View.Expected.Network.NetworkID
+	return in.View.Expected.Network.NetworkID
 }
 
 // Facts are the input of the election.
-func (s State) Facts() election.Facts {
-	able := s.Sampled && s.View.Ready && s.Network() != "" && s.Node != nil
-	source, err := netip.ParseAddr(s.View.Report.Source)
-	willing := s.Node != nil && Eligible(s.Node)
+func (in Inputs) Facts() election.Facts {
+	able := in.Sampled && in.View.Ready && in.Network() != "" && in.Node != nil
+	_, err := netip.ParseAddr(in.View.Report.Source)
+	willing := in.Node != nil && eligible(in.Node)
 	return election.Facts{
-		Link: s.Link, Candidate: able && willing, Witness: able && !willing,
-		HasGateway: err == nil && source.IsValid() && len(s.View.Expected.Network.Blocks) > 0,
-		Known:      s.Listed && s.Sampled, Wanted: s.wanted(),
+		Link: in.Link, Candidate: able && willing, Witness: able && !willing,
+		HasGateway: err == nil && len(in.View.Expected.Network.Blocks) > 0,
+		Known:      in.Listed && in.Sampled, Wanted: in.wanted(),
 	}
 }
 
-// Eligible reports whether a Node may carry the traffic of load balancers: it is not being deleted, it is not
+// eligible reports whether a Node may carry the traffic of load balancers: it is not being deleted, it is not
 // excluded from load balancers, and it has no request to hand over its addresses.
-func Eligible(node *corev1.Node) bool {
+func eligible(node *corev1.Node) bool {
 	return !contract.ExcludedFromLoadBalancers(node) && node.DeletionTimestamp == nil &&
 		node.Annotations[contract.NodeHandOver] != contract.TagTrue
 }
 
 // wanted returns the addresses that must be announced; false where this node cannot serve one.
-func (s State) wanted() map[netip.Addr]bool {
+func (in Inputs) wanted() map[netip.Addr]bool {
 	wanted := map[netip.Addr]bool{}
-	for _, service := range s.Services {
+	for _, service := range in.Services {
 		address, ok := Address(service)
-		if !ok || !s.announceable(address) {
+		if !ok || !in.announceable(address) {
 			continue
 		}
 		served := true
 		if port := localPort(service); port != 0 {
-			served = s.LocalReady(port)
+			served = in.LocalReady(port)
 		}
 		// Of two Services with one address, either is enough.
 		wanted[address] = wanted[address] || served
@@ -78,19 +78,18 @@ func (s State) wanted() map[netip.Addr]bool {
 // Address returns the address of a Service that must be announced: the controller wrote it for exactly this Service,
 // and its block is assigned.
 func Address(service *corev1.Service) (address netip.Addr, ok bool) {
-	a := service.Annotations
 	if service.Spec.Type != corev1.ServiceTypeLoadBalancer || service.DeletionTimestamp != nil ||
-		a[contract.ServiceIPBlockAssigned] != contract.TagTrue || a[contract.ServiceIPOwner] != string(service.UID) {
+		service.Annotations[contract.ServiceIPBlockAssigned] != contract.TagTrue || !contract.WrittenForThis(service) {
 		return netip.Addr{}, false
 	}
-	address, err := netip.ParseAddr(a[contract.ServiceIPAddress])
+	address, err := netip.ParseAddr(service.Annotations[contract.ServiceIPAddress])
 	return address, err == nil && address.Is4()
 }
 
 // announceable reports whether an address may be that of a Service: permission to write annotations of Services must
 // not be enough to announce the address of the gateway or of a machine.
-func (s State) announceable(a netip.Addr) bool {
-	network := s.View.Expected.Network
+func (in Inputs) announceable(a netip.Addr) bool {
+	network := in.View.Expected.Network
 	if slices.Contains(network.IPs, a) {
 		return false
 	}

@@ -1,4 +1,6 @@
-package eligibility
+//go:build linux
+
+package speaker
 
 import (
 	"net/netip"
@@ -16,12 +18,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-const network = "60473c2509268bc77fd06d29"
-
-var (
-	address = netip.MustParseAddr("203.0.113.3")
-	compare = cmpopts.EquateComparable(netip.Addr{})
-)
+var compare = cmpopts.EquateComparable(netip.Addr{})
 
 // web is a Service whose address must be announced.
 func web(change ...func(*corev1.Service)) *corev1.Service {
@@ -44,8 +41,8 @@ func annotated(key, value string) func(*corev1.Service) {
 }
 
 // healthy is a node that can announce.
-func healthy(change ...func(*State)) State {
-	s := State{
+func healthy(change ...func(*Inputs)) Inputs {
+	s := Inputs{
 		Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", Labels: map[string]string{},
 			Annotations: map[string]string{}}},
 		View: vip.View{
@@ -76,29 +73,29 @@ func TestFacts(t *testing.T) {
 		f.Witness = true
 	})
 	for name, tc := range map[string]struct {
-		change func(*State)
+		change func(*Inputs)
 		want   election.Facts
 	}{
-		"healthy": {func(*State) {}, good},
-		"its VLAN is not ready": {func(s *State) { s.View.Ready = false },
+		"healthy": {func(*Inputs) {}, good},
+		"its VLAN is not ready": {func(s *Inputs) { s.View.Ready = false },
 			with(func(f *election.Facts) { f.Candidate = false })},
-		"not known": {func(s *State) { s.Node = nil }, with(func(f *election.Facts) { f.Candidate = false })},
-		"not sampled": {func(s *State) { s.Sampled = false }, with(func(f *election.Facts) {
+		"not known": {func(s *Inputs) { s.Node = nil }, with(func(f *election.Facts) { f.Candidate = false })},
+		"not sampled": {func(s *Inputs) { s.Sampled = false }, with(func(f *election.Facts) {
 			f.Candidate = false
 			f.Known = false
 		})},
-		"excluded":             {func(s *State) { s.Node.Labels[corev1.LabelNodeExcludeBalancers] = "" }, witness},
-		"about to be serviced": {func(s *State) { s.Node.Annotations[contract.NodeHandOver] = "true" }, witness},
-		"cordoned":             {func(s *State) { s.Node.Spec.Unschedulable = true }, good},
-		"being deleted":        {func(s *State) { s.Node.DeletionTimestamp = &metav1.Time{} }, witness},
-		"kube-vip announces": {func(s *State) { s.View.Announcer = contract.AnnouncerKubeVIP },
+		"excluded":             {func(s *Inputs) { s.Node.Labels[corev1.LabelNodeExcludeBalancers] = "" }, witness},
+		"about to be serviced": {func(s *Inputs) { s.Node.Annotations[contract.NodeHandOver] = "true" }, witness},
+		"cordoned":             {func(s *Inputs) { s.Node.Spec.Unschedulable = true }, good},
+		"being deleted":        {func(s *Inputs) { s.Node.DeletionTimestamp = &metav1.Time{} }, witness},
+		"kube-vip announces": {func(s *Inputs) { s.View.Announcer = contract.AnnouncerKubeVIP },
 			with(func(f *election.Facts) { f.Candidate = false })},
-		"without an address": {func(s *State) { s.View.Report.Source = "" },
+		"without an address": {func(s *Inputs) { s.View.Report.Source = "" },
 			with(func(f *election.Facts) { f.HasGateway = false })},
-		"no block yet": {func(s *State) { s.View.Expected.Network.Blocks = nil },
+		"no block yet": {func(s *Inputs) { s.View.Expected.Network.Blocks = nil },
 			with(func(f *election.Facts) { f.HasGateway = false })},
-		"no carrier":       {func(s *State) { s.Link = false }, with(func(f *election.Facts) { f.Link = false })},
-		"Services unknown": {func(s *State) { s.Listed = false }, with(func(f *election.Facts) { f.Known = false })},
+		"no carrier":       {func(s *Inputs) { s.Link = false }, with(func(f *election.Facts) { f.Link = false })},
+		"Services unknown": {func(s *Inputs) { s.Listed = false }, with(func(f *election.Facts) { f.Known = false })},
 	} {
 		if diff := cmp.Diff(tc.want, healthy(tc.change).Facts(), compare); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -108,14 +105,14 @@ func TestFacts(t *testing.T) {
 
 func TestNetwork(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change func(*State)
+		change func(*Inputs)
 		want   string
 	}{
-		"agents announce":    {func(*State) {}, network},
-		"kube-vip announces": {func(s *State) { s.View.Announcer = contract.AnnouncerKubeVIP }, ""},
-		"not this node":      {func(s *State) { s.View.Announcer = contract.AnnouncerNone }, ""},
-		"not sampled":        {func(s *State) { s.Sampled = false }, ""},
-		"unreadable":         {func(s *State) { s.View.Expected.Unreadable = "annotation x" }, ""},
+		"agents announce":    {func(*Inputs) {}, network},
+		"kube-vip announces": {func(s *Inputs) { s.View.Announcer = contract.AnnouncerKubeVIP }, ""},
+		"not this node":      {func(s *Inputs) { s.View.Announcer = contract.AnnouncerNone }, ""},
+		"not sampled":        {func(s *Inputs) { s.Sampled = false }, ""},
+		"unreadable":         {func(s *Inputs) { s.View.Expected.Unreadable = "annotation x" }, ""},
 	} {
 		if got := healthy(tc.change).Network(); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
@@ -164,7 +161,7 @@ func TestWanted(t *testing.T) {
 		"local, without":          {[]*corev1.Service{web(local(30002))}, no},
 		"two with one address":    {[]*corev1.Service{web(local(30002)), web()}, yes},
 	} {
-		s := healthy(func(s *State) {
+		s := healthy(func(s *Inputs) {
 			s.Services = tc.services
 			s.LocalReady = func(port int32) bool { return port == 30001 }
 		})
