@@ -25,7 +25,6 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/vip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/boottime"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/packet"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/responder"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
@@ -91,7 +90,7 @@ func newAnnouncer(s *shared, views store.ConfigMaps) (*announcer, []part) {
 		Responder:  answering,
 		Network:    s.announcedNetwork,
 		Facts:      func() election.Facts { return s.situation(local.Ready).Facts() },
-		AskGateway: s.askGateway, Off: s.off, Record: newTeller(s).tell, Clock: boottime.Now,
+		AskGateway: s.askGateway, Off: s.off, Record: newTeller(s).tell, Clock: responder.Now,
 		Signals: s.wakes.announcer,
 	})
 	return &announcer{shared: s, responder: answering, herald: herald}, []part{local, herald}
@@ -202,7 +201,7 @@ func (s *shared) off(ctx context.Context, name string) (bool, error) {
 // answers are the addresses that this node answers for at the moment, sorted.
 func (a *announcer) answers() []netip.Addr {
 	state := a.herald.State()
-	if boottime.Now() >= state.Until {
+	if responder.Now() >= state.Until {
 		return nil
 	}
 	return state.Addresses

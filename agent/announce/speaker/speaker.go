@@ -73,7 +73,7 @@ type Config struct {
 	Off func(ctx context.Context, node string) (bool, error)
 	// Record receives events; it must not block. It may be nil.
 	Record func(election.Event)
-	// Clock returns the time of the election; see boottime.Now.
+	// Clock returns the time of the election; see responder.Now.
 	Clock func() time.Duration
 	// Signals says that Network or Facts may return something else now, as Changed does; nil for one that only the
 	// Speaker knows.

@@ -13,7 +13,6 @@ import (
 	"github.com/mdlayher/arp"
 	"github.com/mdlayher/ethernet"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/boottime"
 )
 
 var (
@@ -191,7 +190,7 @@ func FuzzAnswer(f *testing.F) {
 
 // TestAnswerAllocatesNothing holds for every result: a flood causes no garbage.
 func TestAnswerAllocatesNothing(t *testing.T) {
-	table := NewTable(boottime.Now()+time.Hour, held)
+	table := NewTable(Now()+time.Hour, held)
 	frames := [][]byte{
 		request(t), request(t)[:20], packetOf(t, ownMAC, arp.OperationReply, requesterMAC, requester, ownMAC, held),
 		packetOf(t, broadcast, arp.OperationRequest, requesterMAC, requester, MAC{}, other),
@@ -199,7 +198,7 @@ func TestAnswerAllocatesNothing(t *testing.T) {
 	var out frame
 	if n := testing.AllocsPerRun(1000, func() {
 		for _, f := range frames {
-			answer(f, ownMAC, table, boottime.Now(), &out)
+			answer(f, ownMAC, table, Now(), &out)
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations, want none", n)
@@ -212,12 +211,12 @@ func BenchmarkAnswer(b *testing.B) {
 	for i := range addresses {
 		addresses[i] = netip.AddrFrom4([4]byte{203, 0, byte(113 + i/256), byte(i)})
 	}
-	table := NewTable(boottime.Now()+time.Hour, addresses...)
+	table := NewTable(Now()+time.Hour, addresses...)
 	in := request(b)
 	var out frame
 	b.ReportAllocs()
 	for b.Loop() {
-		if answer(in, ownMAC, table, boottime.Now(), &out) != Answered {
+		if answer(in, ownMAC, table, Now(), &out) != Answered {
 			b.Fatal("no answer")
 		}
 	}

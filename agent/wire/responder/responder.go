@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/boottime"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/packet"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
@@ -75,6 +74,16 @@ func New(c Config) *Responder {
 		r.Look = packet.Look
 	}
 	return r
+}
+
+// Now returns the time since the machine was started (CLOCK_BOOTTIME, clock_gettime(2)). Unlike the monotonic clock,
+// which Go's timers use, it counts the time that the machine slept; unlike the wall clock it is never set.
+func Now() time.Duration {
+	var now unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) != nil {
+		return 0 // every kernel since 2.6.39 has it
+	}
+	return time.Duration(now.Nano())
 }
 
 // Grant replaces the table. It applies from the next packet on; new addresses are announced at once. It does not
@@ -158,7 +167,7 @@ func (r *Responder) answerAll(p *packet.Port) error {
 func (r *Responder) decide(in, out *packet.Batch, own MAC) {
 	out.Reset()
 	held := r.table.Load()
-	now := boottime.Now()
+	now := Now()
 	var f frame
 	for i := range in.Len() {
 		result := answer(in.Received(i), own, held, now, &f)
@@ -235,7 +244,7 @@ func (r *Responder) announce(p *packet.Port, out *packet.Batch, addresses []neti
 	held := r.table.Load()
 	out.Reset()
 	for _, a := range addresses {
-		if !held.Holds(a, boottime.Now()) {
+		if !held.Holds(a, Now()) {
 			continue
 		}
 		var request, reply frame

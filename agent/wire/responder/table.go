@@ -16,7 +16,7 @@ type Table struct {
 	until     time.Duration
 }
 
-// NewTable returns a table that is valid until a time of boottime.Now: a process that was stopped, on a machine that
+// NewTable returns a table that is valid until a time of Now: a process that was stopped, on a machine that
 // slept or whose wall clock was set, does not use it for longer. Addresses other than IPv4 are left out.
 func NewTable(until time.Duration, addresses ...netip.Addr) *Table {
 	t := &Table{until: until}
@@ -64,7 +64,7 @@ func (t *Table) has(a netip.Addr) bool {
 // valid reports whether the table has not expired.
 func (t *Table) valid(now time.Duration) bool { return t != nil && now < t.until }
 
-// Holds reports whether this node may answer for an address at a time of boottime.Now.
+// Holds reports whether this node may answer for an address at a time of Now.
 func (t *Table) Holds(a netip.Addr, now time.Duration) bool { return t.has(a) && t.valid(now) }
 
 // repeats are the pauses after which an announcement is repeated, counted from the first. A switch port or a bond that

@@ -20,7 +20,6 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/store"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/netstate"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/boottime"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/packet"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/responder"
 )
@@ -77,7 +76,7 @@ func RunNode(ctx context.Context, args []string) error {
 		Facts:      facts,
 		AskGateway: func(ctx context.Context) bool { return askGateway(ctx, own) },
 		Off:        func(context.Context, string) (bool, error) { return false, nil },
-		Clock:      boottime.Now,
+		Clock:      responder.Now,
 	})
 	return h.Run(ctx)
 }

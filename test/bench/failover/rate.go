@@ -17,7 +17,6 @@ import (
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/boottime"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/packet"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/responder"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/space"
@@ -40,7 +39,7 @@ const (
 // RunResponder answers for the address of the Service until ctx ends.
 func RunResponder(ctx context.Context) error {
 	r := responder.New(responder.Config{Interface: func() string { return publicLink }})
-	r.Grant(responder.NewTable(boottime.Now()+time.Hour, virtual))
+	r.Grant(responder.NewTable(responder.Now()+time.Hour, virtual))
 	return r.Run(ctx)
 }
 

@@ -24,7 +24,6 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/heartbeat"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/boottime"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/packet"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/responder"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
@@ -182,7 +181,7 @@ func (a *asker) hear(enough int, within time.Duration, is func(arp.Packet) bool)
 func (a *asker) drain() { a.answers(1<<20, 300*time.Millisecond) }
 
 func table(good time.Duration) *responder.Table {
-	return responder.NewTable(boottime.Now()+good, virtual)
+	return responder.NewTable(responder.Now()+good, virtual)
 }
 
 // TestResponder: an address that no interface has is announced at once, and requests and probes for it are answered
@@ -203,7 +202,7 @@ func TestResponder(t *testing.T) {
 		}
 	}
 	for what, held := range map[string]*responder.Table{"expired": table(-time.Second),
-		"given up": responder.NewTable(boottime.Now() + time.Hour), "never held": nil} {
+		"given up": responder.NewTable(responder.Now() + time.Hour), "never held": nil} {
 		r.Grant(held)
 		a.drain()
 		a.send(a.request(gatewayIP, virtual))

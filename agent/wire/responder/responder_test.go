@@ -1,6 +1,6 @@
 //go:build linux
 
-package boottime
+package responder
 
 import (
 	"testing"
