@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/ownership"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/netstate"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
@@ -29,8 +30,6 @@ const (
 	retryAfter = 2 * time.Second
 	// debounce gathers the burst of events that one change of the network makes.
 	debounce = 200 * time.Millisecond
-	// watchPause is the pause before a broken subscription to the kernel's events is renewed.
-	watchPause = time.Second
 	// markerAge is how long a search for other programs that use our mark bits is valid: it reads all rules of
 	// nftables.
 	markerAge = 10 * time.Minute
@@ -155,42 +154,19 @@ func (k *Reconciler) Status() Status {
 func (k *Reconciler) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, watch := range k.config.Watches {
-		group.Go(func() error { return k.follow(ctx, watch) })
+		group.Go(func() error { return netstate.Follow(ctx, watch, k.Wake) })
 	}
-	group.Go(func() error { return k.loop(ctx) })
+	group.Go(func() error { return k.wake.Run(ctx, debounce, k.once) })
 	return group.Wait()
 }
 
-// follow keeps a subscription to the kernel's events, and requests a reconciliation when it had to be renewed.
-func (k *Reconciler) follow(ctx context.Context, watch func(context.Context, func()) error) error {
-	for {
-		if err := watch(ctx, k.Wake); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Failed to watch the kernel's events for the return path")
-		}
-		if !loop.Sleep(ctx, watchPause) {
-			return nil
-		}
-		k.Wake()
+// once reconciles and returns when to do so again.
+func (k *Reconciler) once(ctx context.Context) time.Duration {
+	if err := k.Reconcile(ctx); err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Failed to reconcile the return path")
+		return retryAfter
 	}
-}
-
-func (k *Reconciler) loop(ctx context.Context) error {
-	for {
-		next := interval
-		if err := k.Reconcile(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Failed to reconcile the return path")
-			next = retryAfter
-		}
-		switch k.wake.Wait(ctx, next) {
-		case loop.Ended:
-			return nil
-		case loop.Due:
-		case loop.Woken:
-			if !k.wake.Debounce(ctx, debounce) {
-				return nil
-			}
-		}
-	}
+	return interval
 }
 
 // Reconcile reads the state once and makes what is missing. While nothing is published, it changes nothing.

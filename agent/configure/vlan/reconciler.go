@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/klog/v2"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/netstate"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
@@ -22,8 +23,6 @@ const (
 	Grace = 5 * time.Minute
 	// debounce gathers the events that one change makes.
 	debounce = 100 * time.Millisecond
-	// watchPause is the pause before a broken subscription to the kernel's events is renewed.
-	watchPause = time.Second
 	// firstRetry, doubled up to Interval, is the pause after a failure.
 	firstRetry = time.Second
 )
@@ -92,36 +91,9 @@ func (k *Reconciler) Status() Status {
 // Run keeps the interface until ctx ends. It leaves everything in place then.
 func (k *Reconciler) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return k.follow(ctx) })
-	group.Go(func() error { return k.loop(ctx) })
+	group.Go(func() error { return netstate.Follow(ctx, k.Watch, k.Wake) })
+	group.Go(func() error { return k.wake.Run(ctx, debounce, k.once) })
 	return group.Wait()
-}
-
-// follow keeps the subscription to the kernel's events.
-func (k *Reconciler) follow(ctx context.Context) error {
-	for {
-		if err := k.Watch(ctx, k.Wake); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Failed to watch the kernel's network events")
-		}
-		if !loop.Sleep(ctx, watchPause) {
-			return nil
-		}
-		k.Wake()
-	}
-}
-
-func (k *Reconciler) loop(ctx context.Context) error {
-	for {
-		switch k.wake.Wait(ctx, k.once(ctx)) {
-		case loop.Ended:
-			return nil
-		case loop.Due:
-		case loop.Woken:
-			if !k.wake.Debounce(ctx, debounce) {
-				return nil
-			}
-		}
-	}
 }
 
 // once reconciles and returns when to do so again.

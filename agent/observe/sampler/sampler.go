@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/klog/v2"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/netstate"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
@@ -23,8 +24,6 @@ const (
 	// wireAge is how long ARP answers are used for samples caused by events: on a busy node the gateway need not be
 	// probed for each of them.
 	wireAge = 5 * time.Second
-	// watchPause is the pause before a broken subscription to the kernel's events is renewed.
-	watchPause = time.Second
 )
 
 // Sample is the current state of the node.
@@ -72,22 +71,9 @@ func (m *Sampler) Changed() { m.wake.Signal() }
 // Run takes samples until ctx ends.
 func (m *Sampler) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return m.follow(ctx) })
+	group.Go(func() error { return netstate.Follow(ctx, m.Watch, m.Changed) })
 	group.Go(func() error { return m.loop(ctx) })
 	return group.Wait()
-}
-
-// follow keeps the subscription to the kernel's events, and requests a sample when it had to be renewed.
-func (m *Sampler) follow(ctx context.Context) error {
-	for {
-		if err := m.Watch(ctx, m.Changed); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Failed to watch the kernel's network events")
-		}
-		if !loop.Sleep(ctx, watchPause) {
-			return nil
-		}
-		m.Changed()
-	}
 }
 
 func (m *Sampler) loop(ctx context.Context) error {
