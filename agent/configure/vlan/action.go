@@ -1,6 +1,7 @@
 package vlan
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,27 +39,17 @@ func (s Observed) find(match func(Link) bool) *Link {
 	return nil
 }
 
-func (s Observed) named(name string) *Link {
-	return s.find(func(l Link) bool { return l.Name == name })
-}
-
 func (s Observed) indexed(index int) *Link {
 	return s.find(func(l Link) bool { return l.Index == index })
 }
 
-// on returns the addresses of a link.
-func (s Observed) on(index int) []check.Address {
-	var found []check.Address
-	for _, a := range s.Addresses {
-		if a.LinkIndex == index {
-			found = append(found, a)
-		}
-	}
-	return found
+// anyOn reports whether an address of a link matches.
+func (s Observed) anyOn(index int, match func(check.Address) bool) bool {
+	return slices.ContainsFunc(s.Addresses, func(a check.Address) bool { return a.LinkIndex == index && match(a) })
 }
 
 func (s Observed) has(index int, prefix netip.Prefix) bool {
-	return slices.ContainsFunc(s.on(index), func(a check.Address) bool { return a.Prefix == prefix })
+	return s.anyOn(index, func(a check.Address) bool { return a.Prefix == prefix })
 }
 
 // snapshot is the input that the checks need to find the uplink.
@@ -94,12 +85,6 @@ type Prober interface {
 	Ask(ctx context.Context, interfaceName string, questions []arp.Question) ([]arp.Answer, error)
 }
 
-// action is one step of a plan.
-type action interface {
-	do(ctx context.Context, r *run) error
-	String() string
-}
-
 // run executes a plan.
 type run struct {
 	kernel Kernel
@@ -108,153 +93,94 @@ type run struct {
 	made int
 }
 
-// on returns the link of an action; the index is 0 for the one that the plan makes.
-type on struct {
-	index int
-	name  string
+// action is one step of a plan.
+type action struct {
+	text string
+	// silent actions only keep the record of the link.
+	silent bool
+	do     func(ctx context.Context, r *run) error
 }
 
-func (r *run) index(o on) int {
-	if o.index == 0 {
-		return r.made
-	}
-	return o.index
+func (a action) String() string { return a.text }
+
+// action returns an action on the link; its index is 0 when the plan makes it.
+func (l Link) action(text string, do func(k Kernel, index int) error) action {
+	return action{text: text, do: func(_ context.Context, r *run) error {
+		return do(r.kernel, cmp.Or(l.Index, r.made))
+	}}
 }
 
-type makeLink struct {
-	name            string
-	parent, id, mtu int
+// update changes the record of the link.
+func (l Link) update(text string, change func(*ownership.Record)) action {
+	a := l.action(text, func(k Kernel, index int) error { return k.Note(index, change) })
+	a.silent = true
+	return a
 }
 
-func (a makeLink) do(_ context.Context, r *run) (err error) {
-	r.made, err = r.kernel.Make(a.name, a.parent, a.id, a.mtu)
-	return err
+func (l Link) setSettings(settings ownership.Settings) action {
+	return l.action(fmt.Sprintf("set %s of %s", settings, l.Name), func(k Kernel, index int) error {
+		return k.SetSettings(index, settings)
+	})
 }
 
-func (a makeLink) String() string { return fmt.Sprintf("created %s with VLAN ID %d", a.name, a.id) }
-
-type deleteLink struct{ on }
-
-func (a deleteLink) do(_ context.Context, r *run) error { return r.kernel.Delete(a.index) }
-func (a deleteLink) String() string                     { return "deleted " + a.name }
-
-// note records what is about to be changed.
-type note struct {
-	on
-	made, down bool
-	before     ownership.Settings
-	addresses  []netip.Prefix
+func (l Link) setUp(text string, up bool) action {
+	return l.action(text+" "+l.Name, func(k Kernel, index int) error { return k.SetUp(index, up) })
 }
 
-func (a note) do(_ context.Context, r *run) error {
-	return r.kernel.Note(r.index(a.on), func(record *ownership.Record) {
-		record.Made = a.made
-		record.Down = record.Down || a.down
-		record.Changes(a.before)
-		for _, p := range a.addresses {
-			if !record.Owns(p) {
-				record.Addresses = append(record.Addresses, p)
+func (l Link) deleteAddress(prefix netip.Prefix) action {
+	return l.action(fmt.Sprintf("removed %s from %s", prefix, l.Name), func(k Kernel, index int) error {
+		return k.DeleteAddress(index, prefix)
+	})
+}
+
+// addAddress probes first (RFC 5227, section 2.1.1, in one short round): two machines with one address harm both.
+func (l Link) addAddress(prefix netip.Prefix) action {
+	a := l.action(fmt.Sprintf("added %s to %s", prefix, l.Name), func(k Kernel, index int) error {
+		return k.AddAddress(index, prefix)
+	})
+	add := a.do
+	a.do = func(ctx context.Context, r *run) error {
+		if r.prober != nil && !prefix.Addr().IsLinkLocalUnicast() {
+			answers, err := r.prober.Ask(ctx, l.Name, []arp.Question{{Target: prefix.Addr(),
+				Source: netip.IPv4Unspecified()}})
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			// A failed probe, for example without a carrier, is no reason to leave a node without its address.
+			if err == nil && len(answers) == 1 && len(answers[0].MACs) > 0 {
+				return fmt.Errorf("%s was not added to %s: the machine with the hardware address %s answers for it; "+
+					"compare the servers' addresses in the network", prefix.Addr(), l.Name, answers[0].MACs[0])
 			}
 		}
-	})
-}
-
-func (a note) String() string { return "recorded on " + a.name + " what changes" }
-
-// forget removes from the record what was undone.
-type forget struct {
-	on
-	addresses []netip.Prefix
-	all       bool
-}
-
-func (a forget) do(_ context.Context, r *run) error {
-	return r.kernel.Note(r.index(a.on), func(record *ownership.Record) {
-		if a.all {
-			*record = ownership.Record{Alias: record.Alias}
-			return
-		}
-		record.Forget(a.addresses)
-	})
-}
-
-func (a forget) String() string { return "recorded on " + a.name + " what was undone" }
-
-type setSettings struct {
-	on
-	settings ownership.Settings
-}
-
-func (a setSettings) do(_ context.Context, r *run) error {
-	return r.kernel.SetSettings(r.index(a.on), a.settings)
-}
-func (a setSettings) String() string { return fmt.Sprintf("set %s of %s", a.settings, a.name) }
-
-type setUp struct {
-	on
-	up bool
-}
-
-func (a setUp) do(_ context.Context, r *run) error { return r.kernel.SetUp(r.index(a.on), a.up) }
-func (a setUp) String() string {
-	if a.up {
-		return "brought up " + a.name
+		return add(ctx, r)
 	}
-	return "took down " + a.name
+	return a
 }
 
-type setMTU struct {
-	on
-	mtu int
-}
-
-func (a setMTU) do(_ context.Context, r *run) error { return r.kernel.SetMTU(r.index(a.on), a.mtu) }
-func (a setMTU) String() string                     { return fmt.Sprintf("set MTU %d of %s", a.mtu, a.name) }
-
-type setMAC struct {
-	on
-	mac string
-}
-
-func (a setMAC) do(_ context.Context, r *run) error { return r.kernel.SetMAC(r.index(a.on), a.mac) }
-func (a setMAC) String() string {
-	return "set the hardware address of " + a.name + " to that of its uplink"
-}
-
-type addAddress struct {
-	on
-	prefix netip.Prefix
-}
-
-// do probes first (RFC 5227, section 2.1.1, in one short round): two machines with one address harm both.
-func (a addAddress) do(ctx context.Context, r *run) error {
-	if r.prober != nil && !a.prefix.Addr().IsLinkLocalUnicast() {
-		answers, err := r.prober.Ask(ctx, a.name, []arp.Question{{Target: a.prefix.Addr(),
-			Source: netip.IPv4Unspecified()}})
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		// A failed probe, for example without a carrier, is no reason to leave a node without its address.
-		if err == nil && len(answers) == 1 && len(answers[0].MACs) > 0 {
-			return fmt.Errorf("%s was not added to %s: the machine with the hardware address %s answers for it; "+
-				"compare the servers' addresses in the network",
-				a.prefix.Addr(), a.name, answers[0].MACs[0])
+// release undoes what was done to a link.
+func release(l Link, s Observed) []action {
+	if l.Unreadable != "" {
+		return nil
+	}
+	if l.Record.Made {
+		return []action{l.action("deleted "+l.Name, Kernel.Delete)}
+	}
+	var actions []action
+	for _, p := range l.Record.Addresses {
+		if s.has(l.Index, p) {
+			actions = append(actions, l.deleteAddress(p))
 		}
 	}
-	return r.kernel.AddAddress(r.index(a.on), a.prefix)
+	if back := l.Settings.Missing(l.Record.Before); len(back) > 0 {
+		actions = append(actions, l.setSettings(back))
+	}
+	if l.Record.Down && l.Up {
+		actions = append(actions, l.setUp("took down", false))
+	}
+	return append(actions, l.update("recorded on "+l.Name+" what was undone", func(record *ownership.Record) {
+		*record = ownership.Record{Alias: record.Alias}
+	}))
 }
-
-func (a addAddress) String() string { return fmt.Sprintf("added %s to %s", a.prefix, a.name) }
-
-type deleteAddress struct {
-	on
-	prefix netip.Prefix
-}
-
-func (a deleteAddress) do(_ context.Context, r *run) error {
-	return r.kernel.DeleteAddress(r.index(a.on), a.prefix)
-}
-func (a deleteAddress) String() string { return fmt.Sprintf("removed %s from %s", a.prefix, a.name) }
 
 // Cleanup undoes everything that the agent did to links: it deletes those that it made and restores those that it
 // adopted. No Reconciler may run meanwhile. A second call finds nothing to do. done describes what was done.
@@ -271,14 +197,13 @@ func Cleanup(ctx context.Context, kernel Kernel) (done []string, err error) {
 		if !l.Ours {
 			continue
 		}
-		r := &run{kernel: kernel}
 		for _, a := range release(l, seen) {
-			if err := a.do(ctx, r); err != nil {
+			if err := a.do(ctx, &run{kernel: kernel}); err != nil {
 				errs = append(errs, fmt.Errorf("clean up %s: %w", l.Name, err))
 				break
 			}
-			if text := texts([]action{a}); text != "" {
-				done = append(done, text)
+			if !a.silent {
+				done = append(done, a.text)
 			}
 		}
 	}

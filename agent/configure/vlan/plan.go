@@ -3,6 +3,7 @@
 package vlan
 
 import (
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"net/netip"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/ownership"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
 const (
@@ -29,7 +31,7 @@ type want struct {
 	// Name is that of the interface when it must be made; Fixed is set when no other name is accepted.
 	Name  string
 	Fixed bool
-	// Addresses with their prefix lengths.
+
 	Addresses []netip.Prefix
 	// Fallback is an address for an interface without any other: the kernel neither sends nor answers ARP requests
 	// properly on an interface without an address.
@@ -41,34 +43,25 @@ type want struct {
 }
 
 // wanted returns what the node, whose uplink has that index and name, must have.
-func wanted(e check.Expected, uplink check.Link) want {
-	w := want{ID: e.Network.VLAN, Uplink: uplink.Index, Name: e.Interface, Fixed: e.Interface != "", Virtual: e.Virtual}
+func wanted(e check.Expected, uplink check.Link) *want {
+	w := &want{ID: e.Network.VLAN, Uplink: uplink.Index, Name: e.Interface, Fixed: e.Interface != "", Virtual: e.Virtual}
 	if w.Name == "" {
 		w.Name = nameFor(uplink.Name, w.ID)
 	}
 	for i, ip := range e.Network.IPs {
-		if !ip.Is4() || slices.Contains(e.Network.IPs[:i], ip) {
-			continue
-		}
-		if bits, known := prefixLength(e, ip); known {
-			w.Addresses = append(w.Addresses, netip.PrefixFrom(ip, bits))
-		} else {
+		at := slices.IndexFunc(e.Network.Blocks, func(b contract.NetworkBlock) bool { return b.CIDR.Contains(ip) })
+		switch {
+		case !ip.Is4() || slices.Contains(e.Network.IPs[:i], ip):
+		case at < 0:
 			w.NoBlock = append(w.NoBlock, ip)
+		default:
+			w.Addresses = append(w.Addresses, netip.PrefixFrom(ip, e.Network.Blocks[at].CIDR.Bits()))
 		}
 	}
 	if len(w.Addresses) == 0 {
 		w.Fallback = netip.PrefixFrom(LinkLocal(e.Network.ServerID), 32)
 	}
 	return w
-}
-
-func prefixLength(e check.Expected, ip netip.Addr) (bits int, known bool) {
-	for _, b := range e.Network.Blocks {
-		if b.CIDR.Contains(ip) {
-			return b.CIDR.Bits(), true
-		}
-	}
-	return 0, false
 }
 
 // nameFor is the customary name of a VLAN interface, if it is short enough.
@@ -80,23 +73,20 @@ func nameFor(uplink string, id int) string {
 }
 
 // LinkLocal is the address that the VLAN interface of a server without an address of its own carries, with prefix
-// length 32 and scope link. It lies in 169.254.1.0 to 169.254.254.255 (RFC 3927, section 2.1) and follows from the
-// server's ID.
+// length 32 and scope link: one of 169.254.1.0 to 169.254.254.255 (RFC 3927, section 2.1) that follows from the ID.
 func LinkLocal(serverID string) netip.Addr {
 	sum := sha256.Sum256([]byte(serverID))
 	return netip.AddrFrom4([4]byte{169, 254, 1 + sum[0]%254, sum[1]})
 }
 
-// settingsFor are the settings that an interface with these settings must have. arp_ignore may be 1, as kube-proxy's
-// strictARP sets it.
+// settingsFor are the settings that an interface with these settings must have. kube-proxy's strictARP sets arp_ignore.
 func settingsFor(has ownership.Settings) ownership.Settings {
 	settings := ownership.Settings{
-		ownership.RPFilter: 2, ownership.ARPIgnore: has[ownership.ARPIgnore], ownership.ARPFilter: 0,
-		ownership.ARPAnnounce: 2,
-		ownership.ProxyARP:    0, ownership.AcceptLocal: 0, ownership.PromoteSecondaries: 1,
+		ownership.RPFilter: 2, ownership.ARPIgnore: 1, ownership.ARPFilter: 0, ownership.ARPAnnounce: 2,
+		ownership.ProxyARP: 0, ownership.AcceptLocal: 0, ownership.PromoteSecondaries: 1,
 	}
-	if settings[ownership.ARPIgnore] > 1 || settings[ownership.ARPIgnore] < 0 {
-		settings[ownership.ARPIgnore] = 1
+	if has[ownership.ARPIgnore] == 0 {
+		settings[ownership.ARPIgnore] = 0
 	}
 	return settings
 }
@@ -117,8 +107,8 @@ func plan(w want, s Observed) (actions []action, problems []string) {
 		if problems = w.blockedReasons(s); len(problems) > 0 {
 			return actions, problems
 		}
-		made := w.planned(s)
-		target, actions = &made, append(actions, makeLink{name: w.Name, parent: w.Uplink, id: w.ID, mtu: made.MTU})
+		target = w.planned(s)
+		actions = append(actions, w.make(target.MTU))
 	}
 	switch {
 	case target.Unreadable != "":
@@ -141,13 +131,18 @@ func (w want) target(s Observed) *Link {
 	})
 }
 
+// make makes the interface.
+func (w want) make(mtu int) action {
+	return action{text: fmt.Sprintf("created %s with VLAN ID %d", w.Name, w.ID),
+		do: func(_ context.Context, r *run) (err error) {
+			r.made, err = r.kernel.Make(w.Name, w.Uplink, w.ID, mtu)
+			return err
+		}}
+}
+
 // planned is the interface as it will be when it is made.
-func (w want) planned(s Observed) Link {
-	l := Link{
-		Link:   check.Link{Name: w.Name, MTU: w.mtu(s), Parent: w.Uplink},
-		Ours:   true,
-		Record: ownership.Record{Made: true},
-	}
+func (w want) planned(s Observed) *Link {
+	l := &Link{Link: check.Link{Name: w.Name, MTU: w.mtu(s)}, Ours: true, Record: ownership.Record{Made: true}}
 	if parent := s.indexed(w.Uplink); parent != nil {
 		l.MAC = parent.MAC
 	}
@@ -171,65 +166,59 @@ func (w want) blockedReasons(s Observed) []string {
 		}
 		switch {
 		case l.Name == w.Name:
-			problems = append(problems,
-				fmt.Sprintf("%s exists and is not a VLAN interface with ID %d on the uplink: delete or fix it", l.Name,
-					w.ID))
+			problems = append(problems, fmt.Sprintf(
+				"%s exists and is not a VLAN interface with ID %d on the uplink: delete or fix it", l.Name, w.ID))
 		case l.VLAN != nil && l.VLAN.ID == w.ID && l.Parent == w.Uplink:
 			problems = append(problems, fmt.Sprintf(
 				"%s already has the VLAN ID %d on the uplink, with another name or protocol: rename or delete it",
 				l.Name, w.ID))
-		case l.VLAN != nil && l.VLAN.ID == w.ID && s.enslaved(l.Parent, w.Uplink):
+		case l.VLAN != nil && l.VLAN.ID == w.ID && s.find(member(l.Parent, w.Uplink)) != nil:
 			problems = append(problems,
 				fmt.Sprintf("%s takes the frames of VLAN %d from a member of the uplink: delete it", l.Name, w.ID))
 		}
 	}
 	for _, p := range w.Addresses {
-		if holder := w.otherHolder(p.Addr(), 0, s); holder != "" {
-			problems = append(problems, occupied(p.Addr(), holder))
+		if problem := occupied(p.Addr(), 0, s); problem != "" {
+			problems = append(problems, problem)
 		}
 	}
 	return problems
 }
 
-func (s Observed) enslaved(index, master int) bool {
-	l := s.indexed(index)
-	return l != nil && l.Master == master
+func member(index, master int) func(Link) bool {
+	return func(l Link) bool { return l.Index == index && l.Master == master }
 }
 
-// otherHolder returns an interface other than index to which a person gave ip.
-func (w want) otherHolder(ip netip.Addr, index int, s Observed) string {
+// occupied returns the problem that a person gave ip to an interface other than index; empty when there is none.
+func occupied(ip netip.Addr, index int, s Observed) string {
 	for _, a := range s.Addresses {
 		l := s.indexed(a.LinkIndex)
-		if a.Prefix.Addr() != ip || l == nil || l.Index == index || l.Ours &&
-			(l.Record.Made || l.Record.Owns(a.Prefix)) {
-			continue
+		if a.Prefix.Addr() == ip && l != nil && l.Index != index &&
+			!(l.Ours && (l.Record.Made || l.Record.Owns(a.Prefix))) {
+			return fmt.Sprintf("%s is on %s: remove it there", ip, l.Name)
 		}
-		return l.Name
 	}
 	return ""
-}
-
-func occupied(ip netip.Addr, holder string) string {
-	return fmt.Sprintf("%s is on %s: remove it there", ip, holder)
 }
 
 // keep corrects an interface: the record first notes what will be changed, then it is changed, then the record drops
 // what is no longer there.
 func (w want) keep(l Link, s Observed) (actions []action, problems []string) {
 	add, problems := w.missing(l, s)
-	drop := w.surplus(l, s)
-	if a := w.firstRecord(l, s, add); a != nil {
-		actions = append(actions, *a)
-	}
-	actions = append(actions, w.repairLink(l, s)...)
+	actions = append(w.firstRecord(l, s, add), w.repairLink(l, s)...)
 	for _, p := range add {
-		actions = append(actions, addAddress{on{l.Index, l.Name}, p})
+		actions = append(actions, l.addAddress(p))
 	}
-	for _, p := range drop {
-		actions = append(actions, deleteAddress{on{l.Index, l.Name}, p})
+	stale := w.stale(l)
+	for _, p := range stale {
+		if s.has(l.Index, p) {
+			actions = append(actions, l.deleteAddress(p))
+		}
 	}
-	if stale := w.stale(l); len(stale) > 0 {
-		actions = append(actions, forget{on: on{l.Index, l.Name}, addresses: stale})
+	if len(stale) > 0 {
+		actions = append(actions, l.update("recorded on "+l.Name+" what was undone", func(record *ownership.Record) {
+			record.Forget(stale)
+		}))
 	}
 	return actions, problems
 }
@@ -240,10 +229,10 @@ func (w want) missing(l Link, s Observed) (add []netip.Prefix, problems []string
 		problems = append(problems, fmt.Sprintf("%s is in no block that is assigned to the network", ip))
 	}
 	for _, p := range w.Addresses {
-		switch holder := w.otherHolder(p.Addr(), l.Index, s); {
+		switch problem := occupied(p.Addr(), l.Index, s); {
 		case s.has(l.Index, p):
-		case holder != "":
-			problems = append(problems, occupied(p.Addr(), holder))
+		case problem != "":
+			problems = append(problems, problem)
 		case w.otherLength(p, l, s):
 			problems = append(problems,
 				fmt.Sprintf("%s is on %s with a prefix length other than %d: fix it", p.Addr(), l.Name, p.Bits()))
@@ -259,7 +248,7 @@ func (w want) missing(l Link, s Observed) (add []netip.Prefix, problems []string
 
 // otherLength reports whether a person gave the interface the same address with another prefix length.
 func (w want) otherLength(p netip.Prefix, l Link, s Observed) bool {
-	return slices.ContainsFunc(s.on(l.Index), func(a check.Address) bool {
+	return s.anyOn(l.Index, func(a check.Address) bool {
 		return a.Prefix.Addr() == p.Addr() && a.Prefix != p && !l.Record.Made && !l.Record.Owns(a.Prefix)
 	})
 }
@@ -267,21 +256,10 @@ func (w want) otherLength(p netip.Prefix, l Link, s Observed) bool {
 // addressed reports whether the interface has a permanent address. Addresses of Services come and go.
 func (w want) addressed(l Link, s Observed) bool {
 	stale := w.stale(l)
-	return slices.ContainsFunc(s.on(l.Index), func(a check.Address) bool {
+	return s.anyOn(l.Index, func(a check.Address) bool {
 		virtual := slices.Contains(w.Virtual, a.Prefix.Addr()) || a.Deprecated && a.Prefix.IsSingleIP()
 		return !virtual && !slices.Contains(stale, a.Prefix)
 	})
-}
-
-// surplus are addresses of the agent that are no longer wanted.
-func (w want) surplus(l Link, s Observed) []netip.Prefix {
-	var drop []netip.Prefix
-	for _, p := range w.stale(l) {
-		if s.has(l.Index, p) {
-			drop = append(drop, p)
-		}
-	}
-	return drop
 }
 
 // stale are recorded addresses that are no longer wanted. While blocks are unknown, existing addresses stay.
@@ -296,34 +274,32 @@ func (w want) stale(l Link) []netip.Prefix {
 	return stale
 }
 
-// firstRecord returns the action that records what is about to be changed, nil when that is recorded already.
-func (w want) firstRecord(l Link, s Observed, add []netip.Prefix) *note {
-	n := note{on: on{l.Index, l.Name}, made: l.Record.Made}
-	for _, p := range add {
-		if !l.Record.Owns(p) {
-			n.addresses = append(n.addresses, p)
-		}
-	}
+// firstRecord records what is about to be changed, unless that is recorded already.
+func (w want) firstRecord(l Link, s Observed, add []netip.Prefix) []action {
+	notRecorded := func(p netip.Prefix) bool { return !l.Record.Owns(p) }
+	down := !l.Record.Made && w.needsUp(l, s) && !l.Record.Down
+	before := ownership.Settings{}
 	if !l.Record.Made {
-		n.before = l.before()
-		n.down = w.needsUp(l, s) && !l.Record.Down
+		for key := range l.Settings.Missing(settingsFor(l.Settings)) {
+			if _, noted := l.Record.Before[key]; !noted {
+				before[key] = l.Settings[key]
+			}
+		}
 	}
 	born := l.Record.Made && l.Alias == ""
-	if len(n.addresses) == 0 && len(n.before) == 0 && !n.down && !born {
+	if !slices.ContainsFunc(add, notRecorded) && len(before) == 0 && !down && !born {
 		return nil
 	}
-	return &n
-}
-
-// before are the present values of settings that will be changed and are not recorded yet.
-func (l Link) before() ownership.Settings {
-	before := ownership.Settings{}
-	for key := range l.Settings.Missing(settingsFor(l.Settings)) {
-		if _, noted := l.Record.Before[key]; !noted {
-			before[key] = l.Settings[key]
+	return []action{l.update("recorded on "+l.Name+" what changes", func(record *ownership.Record) {
+		record.Made = l.Record.Made
+		record.Down = record.Down || down
+		record.Changes(before)
+		for _, p := range add {
+			if !record.Owns(p) {
+				record.Addresses = append(record.Addresses, p)
+			}
 		}
-	}
-	return before
+	})}
 }
 
 // needsUp reports whether the interface must be brought up, and can be: the kernel refuses while the uplink is down.
@@ -337,40 +313,19 @@ func (w want) needsUp(l Link, s Observed) bool {
 func (w want) repairLink(l Link, s Observed) []action {
 	var actions []action
 	if mtu := w.mtu(s); l.Record.Made && l.MTU != mtu {
-		actions = append(actions, setMTU{on{l.Index, l.Name}, mtu})
+		actions = append(actions, l.action(fmt.Sprintf("set MTU %d of %s", mtu, l.Name),
+			func(k Kernel, index int) error { return k.SetMTU(index, mtu) }))
 	}
 	parent := s.indexed(w.Uplink)
 	if l.Record.Made && parent != nil && parent.MAC != "" && !strings.EqualFold(l.MAC, parent.MAC) {
-		actions = append(actions, setMAC{on{l.Index, l.Name}, parent.MAC})
+		actions = append(actions, l.action("set the hardware address of "+l.Name+" to that of its uplink",
+			func(k Kernel, index int) error { return k.SetMAC(index, parent.MAC) }))
 	}
 	if missing := l.Settings.Missing(settingsFor(l.Settings)); len(missing) > 0 {
-		actions = append(actions, setSettings{on{l.Index, l.Name}, missing})
+		actions = append(actions, l.setSettings(missing))
 	}
 	if w.needsUp(l, s) {
-		actions = append(actions, setUp{on{l.Index, l.Name}, true})
+		actions = append(actions, l.setUp("brought up", true))
 	}
 	return actions
-}
-
-// release undoes what was done to a link.
-func release(l Link, s Observed) []action {
-	if l.Unreadable != "" {
-		return nil
-	}
-	if l.Record.Made {
-		return []action{deleteLink{on{l.Index, l.Name}}}
-	}
-	var actions []action
-	for _, p := range l.Record.Addresses {
-		if s.has(l.Index, p) {
-			actions = append(actions, deleteAddress{on{l.Index, l.Name}, p})
-		}
-	}
-	if back := l.Settings.Missing(l.Record.Before); len(back) > 0 {
-		actions = append(actions, setSettings{on{l.Index, l.Name}, back})
-	}
-	if l.Record.Down && l.Up {
-		actions = append(actions, setUp{on{l.Index, l.Name}, false})
-	}
-	return append(actions, forget{on: on{l.Index, l.Name}, all: true})
 }

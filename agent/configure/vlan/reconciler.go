@@ -99,18 +99,15 @@ func (k *Reconciler) Run(ctx context.Context) error {
 // once reconciles and returns when to do so again.
 func (k *Reconciler) once(ctx context.Context) time.Duration {
 	due, err := k.look(ctx)
-	switch {
-	case err != nil:
-		due = loop.Backoff(firstRetry, Interval, k.failures)
+	if err != nil {
 		k.failures++
-		return due
-	case due > 0:
-		k.failures = 0
-		return min(due, Interval)
-	default:
-		k.failures = 0
-		return Interval
+		return loop.Backoff(firstRetry, Interval, k.failures-1)
 	}
+	k.failures = 0
+	if due > 0 {
+		return min(due, Interval)
+	}
+	return Interval
 }
 
 // look reads the node and does what is needed. A positive due is when to look again at the latest.
@@ -120,22 +117,22 @@ func (k *Reconciler) look(ctx context.Context) (due time.Duration, err error) {
 		k.report(ctx, Status{Problem: err.Error()}, ReasonNotConfigured)
 		return 0, err
 	}
-	d := k.decide(seen, time.Now())
-	if !d.act {
-		if d.blockedReason != "" {
-			k.report(ctx, Status{Problem: d.blockedReason}, ReasonNotConfigured)
+	w, due, blocked := k.decide(seen, time.Now())
+	if w == nil {
+		if blocked != "" {
+			k.report(ctx, Status{Problem: blocked}, ReasonNotConfigured)
 		}
-		return d.due, nil
+		return due, nil
 	}
-	status := statusOf(d.want, seen)
-	actions, problems := plan(d.want, seen)
+	status := statusOf(*w, seen)
+	actions, problems := plan(*w, seen)
 	if wait := k.spending.spend(len(actions) > 0, time.Now()); wait > 0 {
 		status.Problem = "another program keeps undoing what the agent does: " + texts(actions)
 		k.report(ctx, status, ReasonDisputed)
 		return wait, nil
 	}
 	done, err := k.apply(ctx, actions)
-	k.recordActions(ctx, d.want, seen, done)
+	k.recordActions(ctx, *w, seen, done)
 	if err != nil {
 		problems = append(problems, err.Error())
 	}
@@ -156,50 +153,38 @@ func statusOf(w want, seen Observed) Status {
 	}
 }
 
-// decision is the result of a look.
-type decision struct {
-	// act reports whether the node must match want; otherwise nothing may be changed.
-	act  bool
-	want want
-	// due is when to decide again at the latest, 0 when only a change requires that.
-	due time.Duration
-	// blockedReason is why nothing may be done.
-	blockedReason string
-}
-
-func (k *Reconciler) decide(seen Observed, now time.Time) decision {
+// decide returns what the node must have. When w is nil, nothing may be changed, because of a blocked reason or until
+// due, or until something changes.
+func (k *Reconciler) decide(seen Observed, now time.Time) (w *want, due time.Duration, blocked string) {
 	e := k.Expected()
-	blocked := k.BlockedReason()
+	blocked = k.BlockedReason()
 	switch {
 	case e.Unreadable != "":
-		return decision{blockedReason: e.Unreadable}
+		return nil, 0, e.Unreadable
 	case !e.Published:
 		// Missing annotations mean nothing for the network.
-		return decision{}
+		return nil, 0, ""
 	case blocked != "":
-		return decision{blockedReason: blocked}
+		return nil, 0, blocked
 	case !e.Network.Member:
-		wait := k.cleanUp(now)
-		return decision{act: wait == 0, due: wait}
+		if k.absent.IsZero() {
+			k.absent = now
+		}
+		if due = Grace - now.Sub(k.absent); due > 0 {
+			return nil, due, ""
+		}
+		return &want{}, 0, ""
 	}
 	k.absent = time.Time{}
 	name := check.Evaluate(e, seen.snapshot()).Uplink
-	if wait := k.uplink.wait(name, now); wait > 0 {
-		return decision{due: wait}
+	if due = k.uplink.wait(name, now); due > 0 {
+		return nil, due, ""
 	}
-	uplink := seen.named(name)
+	uplink := seen.find(func(l Link) bool { return l.Name == name })
 	if uplink == nil {
-		return decision{blockedReason: "no uplink to carry the VLAN was found: name it with --uplink"}
+		return nil, 0, "no uplink to carry the VLAN was found: name it with --uplink"
 	}
-	return decision{act: true, want: wanted(e, uplink.Link)}
-}
-
-// cleanUp returns how long everything must stay after the membership ended, 0 when that time is over.
-func (k *Reconciler) cleanUp(now time.Time) time.Duration {
-	if k.absent.IsZero() {
-		k.absent = now
-	}
-	return max(0, Grace-now.Sub(k.absent))
+	return wanted(e, uplink.Link), 0, ""
 }
 
 func (k *Reconciler) apply(ctx context.Context, actions []action) (done []action, err error) {
@@ -208,7 +193,7 @@ func (k *Reconciler) apply(ctx context.Context, actions []action) (done []action
 		if ctx.Err() != nil {
 			return done, ctx.Err()
 		}
-		klog.FromContext(ctx).V(2).Info("Managing the VLAN interface", "step", a.String())
+		klog.FromContext(ctx).V(2).Info("Managing the VLAN interface", "step", a.text)
 		if err := a.do(ctx, r); err != nil {
 			return done, err
 		}
@@ -220,8 +205,8 @@ func (k *Reconciler) apply(ctx context.Context, actions []action) (done []action
 func texts(actions []action) string {
 	var parts []string
 	for _, a := range actions {
-		if _, silent := a.(interface{ silent() }); !silent {
-			parts = append(parts, a.String())
+		if !a.silent {
+			parts = append(parts, a.text)
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -246,9 +231,6 @@ type Event struct {
 	Warning         bool
 	Reason, Message string
 }
-
-func (note) silent()   {}
-func (forget) silent() {}
 
 // recordActions records what was done.
 func (k *Reconciler) recordActions(ctx context.Context, w want, before Observed, done []action) {
@@ -303,19 +285,17 @@ type uplinkDebounce struct {
 
 // wait returns how long to wait until the uplink name may be used.
 func (m *uplinkDebounce) wait(name string, now time.Time) time.Duration {
-	switch {
-	case name == m.current || m.current == "":
-		m.current = name
-		m.other = ""
-		return 0
-	case name == "":
-		return 0
-	case name != m.other:
-		m.other = name
-		m.since = now
-	}
-	if wait := settleTime - now.Sub(m.since); wait > 0 {
-		return wait
+	if name != m.current && m.current != "" {
+		if name == "" {
+			return 0
+		}
+		if name != m.other {
+			m.other = name
+			m.since = now
+		}
+		if wait := settleTime - now.Sub(m.since); wait > 0 {
+			return wait
+		}
 	}
 	m.current = name
 	m.other = ""
@@ -323,9 +303,7 @@ func (m *uplinkDebounce) wait(name string, now time.Time) time.Duration {
 }
 
 // budget bounds how often the agent changes things in a minute, because another program may undo each change at once.
-type budget struct {
-	spent []time.Time
-}
+type budget struct{ spent []time.Time }
 
 // spend takes one from the budget when there is something to do, or returns how long to wait.
 func (b *budget) spend(something bool, now time.Time) time.Duration {
