@@ -9,114 +9,77 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/ownership"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/netstate"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
-)
-
-const (
-	// maxDumps bounds the attempts at a dump that a change interrupted; its result may lack entries.
-	maxDumps = 5
-	// dumpPause lets the change that interrupted a listing finish.
-	dumpPause = 10 * time.Millisecond
 )
 
 // machine is the running kernel, in the network namespace of the process.
-type machine struct {
-	journal    *ownership.Journal
-	sysctlRoot string
-}
+type machine struct{ journal *ownership.Journal }
 
 // observe reads the state of the kernel.
 func (m machine) observe(ctx context.Context, e check.Expected) (observed, error) {
 	var o observed
-	links, err := dump(ctx, netlink.LinkList)
+	links, err := netstate.Links(ctx)
 	if err != nil {
-		return observed{}, fmt.Errorf("list network interfaces: %w", err)
+		return observed{}, err
 	}
 	for _, l := range links {
-		o.links = append(o.links, l.Attrs().Name)
+		o.links = append(o.links, l.Name)
 	}
 	if o.link, err = m.find(links, e); err != nil {
 		return observed{}, err
 	}
-	rules, err := dump(ctx, func() ([]netlink.Rule, error) { return netlink.RuleList(netlink.FAMILY_V4) })
+	rules, err := netstate.Dump(ctx, func() ([]netlink.Rule, error) { return netlink.RuleList(netlink.FAMILY_V4) })
 	if err != nil {
 		return observed{}, fmt.Errorf("list routing rules: %w", err)
 	}
 	for _, r := range rules {
 		o.rules = append(o.rules, ruleOf(r))
 	}
-	if o.routes, err = dump(ctx, readRoutes); err != nil {
+	if o.routes, err = netstate.Dump(ctx, readRoutes); err != nil {
 		return observed{}, fmt.Errorf("list routes: %w", err)
 	}
 	o.ruleset, err = readRuleset()
 	return o, err
 }
 
-// marker finds out which other program uses the bits.
-func (m machine) marker(bits Bits) (string, error) { return readMarker(bits) }
-
-// dump repeats a dump that was interrupted.
-func dump[T any](ctx context.Context, list func() ([]T, error)) ([]T, error) {
-	var values []T
-	var err error
-	for range maxDumps {
-		if values, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
-			return values, err
-		}
-		if !loop.Sleep(ctx, dumpPause) {
-			return nil, ctx.Err()
-		}
-	}
-	return nil, err
-}
-
 // find returns the VLAN interface, nil when there is none: the configured one, otherwise one with the VLAN ID of the
 // network, above a link that is no member of a bond.
-func (m machine) find(links []netlink.Link, e check.Expected) (*link, error) {
-	var found netlink.Link
-	for _, l := range links {
-		if matches(links, l, e) && (found == nil || l.Attrs().Name < found.Attrs().Name) {
-			found = l
+func (m machine) find(links []netstate.Link, e check.Expected) (*link, error) {
+	var found *netstate.Link
+	for i, l := range links {
+		if matches(links, l, e) && (found == nil || l.Name < found.Name) {
+			found = &links[i]
 		}
 	}
 	if found == nil {
 		return nil, nil
 	}
-	a := found.Attrs()
-	strict, err := m.strict(a.Index)
+	strict, err := m.strict(found.Index)
 	switch {
 	case ownership.Gone(err):
 		return nil, nil
 	case err != nil:
 		return nil, err
 	}
-	return &link{index: a.Index, name: a.Name, up: a.RawFlags&unix.IFF_UP != 0, strict: strict}, nil
+	return &link{index: found.Index, name: found.Name, up: found.Up, strict: strict}, nil
 }
 
-func matches(links []netlink.Link, l netlink.Link, e check.Expected) bool {
-	if e.Interface != "" {
-		return l.Attrs().Name == e.Interface
+func matches(links []netstate.Link, l netstate.Link, e check.Expected) bool {
+	if e.Interface != "" || l.VLAN == nil {
+		return e.Interface != "" && l.Name == e.Interface
 	}
-	v, ok := l.(*netlink.Vlan)
-	if !ok || v.VlanId != e.Network.VLAN {
-		return false
-	}
-	for _, below := range links {
-		if below.Attrs().Index == v.ParentIndex && v.NetNsID < 0 {
-			return below.Attrs().MasterIndex == 0 && (e.Uplink == "" || e.Uplink == below.Attrs().Name)
-		}
-	}
-	return false
+	return l.VLAN.ID == e.Network.VLAN && slices.ContainsFunc(links, func(below netstate.Link) bool {
+		return below.Index == l.Parent && below.Master == 0 && (e.Uplink == "" || e.Uplink == below.Name)
+	})
 }
 
 // strict reports whether the reverse path filter of an interface is strict: the greater of its own value and that of
@@ -126,7 +89,7 @@ func (m machine) strict(index int) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	path := filepath.Join(m.sysctlRoot, "net/ipv4/conf/all/rp_filter")
+	const path = "/proc/sys/net/ipv4/conf/all/rp_filter"
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return false, fmt.Errorf("read rp_filter: %w", err)
@@ -139,17 +102,17 @@ func (m machine) strict(index int) (bool, error) {
 }
 
 func ruleOf(r netlink.Rule) kernelRule {
-	s := kernelRule{rule: rule{priority: r.Priority, source: prefixOf(r.Src), mark: r.Mark, table: r.Table,
-		noDefault: r.SuppressPrefixlen == 0},
-		protocol: int(r.Protocol), raw: r}
+	s := kernelRule{
+		rule: rule{priority: r.Priority, source: prefixOf(r.Src), mark: r.Mark, table: r.Table,
+			noDefault: r.SuppressPrefixlen == 0},
+		protocol: int(r.Protocol), raw: r,
+	}
 	if r.Mask != nil {
 		s.mask = *r.Mask
 	}
 	s.other = r.Dst != nil || r.IifName != "" || r.OifName != "" || r.Tos != 0 || r.Invert || r.TunID != 0 ||
-		r.Goto >= 0 ||
-		r.Dport != nil || r.Sport != nil || r.IPProto != 0 || r.UIDRange != nil || r.SuppressIfgroup >= 0 ||
-		r.SuppressPrefixlen > 0 ||
-		r.Flow >= 0
+		r.Goto >= 0 || r.Dport != nil || r.Sport != nil || r.IPProto != 0 || r.UIDRange != nil || r.Flow >= 0 ||
+		r.SuppressIfgroup >= 0 || r.SuppressPrefixlen > 0
 	return s
 }
 
@@ -256,13 +219,28 @@ func (m machine) DeleteRoute(r kernelRoute) error {
 	return nil
 }
 
-// SetRuleset implements kernel.
-func (m machine) SetRuleset(r ruleset) error { return writeRuleset(r) }
-
 // Loosen implements kernel.
 func (m machine) Loosen(l link) error {
 	if _, err := m.journal.Keep(l.index, ownership.Settings{ownership.RPFilter: looseFilter}); err != nil {
 		return fmt.Errorf("make the reverse path filter of %s loose: %w", l.name, err)
 	}
 	return nil
+}
+
+// restoreFilters gives the reverse path filters that the agent made loose their previous values.
+func (m machine) restoreFilters(ctx context.Context) error {
+	links, err := netstate.Links(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, l := range links {
+		if _, recorded, _ := ownership.ParseRecord(l.Alias); !recorded {
+			continue
+		}
+		if err := m.journal.Restore(l.Index, ownership.RPFilter); err != nil && !ownership.Gone(err) {
+			errs = append(errs, fmt.Errorf("restore the reverse path filter of %s: %w", l.Name, err))
+		}
+	}
+	return errors.Join(errs...)
 }

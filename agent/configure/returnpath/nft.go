@@ -74,8 +74,8 @@ func readChain(conn *nftables.Conn, table *nftables.Table, name string) ([]strin
 	return lines, nil
 }
 
-// writeRuleset replaces the agent's table in one transaction: no packet sees half of it.
-func writeRuleset(r ruleset) error {
+// SetRuleset implements kernel, in one transaction: no packet sees half of the table.
+func (machine) SetRuleset(r ruleset) error {
 	conn, err := nftables.New()
 	if err != nil {
 		return fmt.Errorf("open nftables: %w", err)
@@ -174,10 +174,10 @@ func number(data []byte) uint32 {
 	return binary.NativeEndian.Uint32(data)
 }
 
-// readMarker searches the rules of nftables, including those of iptables-nft, for one that uses the bits, and returns
+// marker searches the rules of nftables, including those of iptables-nft, for one that uses the bits, and returns
 // its chain. Chains of kube-proxy are skipped: there may be thousands, and its bits are known. Unreadable chains are
 // skipped, too: the search proves nothing.
-func readMarker(bits Bits) (string, error) {
+func (machine) marker(bits Bits) (string, error) {
 	conn, err := nftables.New()
 	if err != nil {
 		return "", fmt.Errorf("open nftables: %w", err)

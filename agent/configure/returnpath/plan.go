@@ -36,73 +36,38 @@ type action struct {
 // plan computes the changes that lead from the observed to the wanted state, in an order in which replies that have a
 // route keep it: new routes exist before anything points to them, and old ones go last.
 func plan(o observed, w wanted) []action {
-	actions := slices.Concat(planLoose(o, w), planNewRoutes(o, w), planNewRules(o, w))
-	return slices.Concat(actions, planRuleset(o, w), planOldRules(o, w), planOldRoutes(o, w))
-}
-
-func planLoose(o observed, w wanted) []action {
-	if !w.loose || !o.link.strict {
-		return nil
-	}
-	l := *o.link
-	return []action{{"set rp_filter=2 on " + l.name, func(k kernel) error { return k.Loosen(l) }}}
-}
-
-func planNewRoutes(o observed, w wanted) []action {
 	var actions []action
+	add := func(text string, do func(kernel) error) { actions = append(actions, action{text, do}) }
+	if w.loose && o.link.strict {
+		add("set rp_filter=2 on "+o.link.name, func(k kernel) error { return k.Loosen(*o.link) })
+	}
 	for _, r := range w.routes {
-		if slices.ContainsFunc(o.routes, func(s kernelRoute) bool { return s.ours() && !s.other && s.route == r }) {
-			continue
+		if !slices.ContainsFunc(o.routes, func(s kernelRoute) bool { return s.ours() && !s.other && s.route == r }) {
+			add("ip route replace "+r.String(), func(k kernel) error { return k.SetRoute(r) })
 		}
-		actions = append(actions, action{"ip route replace " + r.String(),
-			func(k kernel) error { return k.SetRoute(r) }})
 	}
-	return actions
-}
-
-func planNewRules(o observed, w wanted) []action {
-	var actions []action
 	for _, r := range w.rules {
-		if slices.ContainsFunc(o.rules, func(s kernelRule) bool { return s.ours() && !s.other && s.rule == r }) {
-			continue
+		if !slices.ContainsFunc(o.rules, func(s kernelRule) bool { return s.ours() && !s.other && s.rule == r }) {
+			add("ip rule add "+r.String(), func(k kernel) error { return k.AddRule(r) })
 		}
-		actions = append(actions, action{"ip rule add " + r.String(), func(k kernel) error { return k.AddRule(r) }})
 	}
-	return actions
-}
-
-func planRuleset(o observed, w wanted) []action {
-	if w.ruleset == nil || slices.Equal(o.ruleset, w.ruleset.lines()) {
-		return nil
+	if w.ruleset != nil && !slices.Equal(o.ruleset, w.ruleset.lines()) {
+		verb := "replace"
+		if w.ruleset.empty() {
+			verb = "delete"
+		}
+		add(verb+" nftables table ip "+nftTable, func(k kernel) error { return k.SetRuleset(*w.ruleset) })
 	}
-	text := "replace nftables table ip " + nftTable
-	if w.ruleset.empty() {
-		text = "delete nftables table ip " + nftTable
-	}
-	return []action{{text, func(k kernel) error { return k.SetRuleset(*w.ruleset) }}}
-}
-
-func planOldRules(o observed, w wanted) []action {
-	var actions []action
 	for _, s := range o.rules {
-		if !s.ours() || !s.other && slices.Contains(w.rules, s.rule) {
-			continue
+		if s.ours() && (s.other || !slices.Contains(w.rules, s.rule)) {
+			add("ip rule delete "+s.String(), func(k kernel) error { return k.DeleteRule(s) })
 		}
-		actions = append(actions, action{"ip rule delete " + s.String(),
-			func(k kernel) error { return k.DeleteRule(s) }})
 	}
-	return actions
-}
-
-// planOldRoutes deletes the agent's routes that are not wanted, unless a new route has already replaced them.
-func planOldRoutes(o observed, w wanted) []action {
-	var actions []action
 	for _, s := range o.routes {
-		if !s.ours() || slices.ContainsFunc(w.routes, func(r route) bool { return r.place() == s.place() }) {
-			continue
+		// A new route at the same place has already replaced an old one.
+		if s.ours() && !slices.ContainsFunc(w.routes, func(r route) bool { return r.place() == s.place() }) {
+			add("ip route delete "+s.String(), func(k kernel) error { return k.DeleteRoute(s) })
 		}
-		actions = append(actions, action{"ip route delete " + s.String(),
-			func(k kernel) error { return k.DeleteRoute(s) }})
 	}
 	return actions
 }

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/klog/v2"
 
@@ -93,9 +92,7 @@ type Config struct {
 	Watches []func(ctx context.Context, changed func()) error
 	// Record receives changes of state; it must not block. Nil discards them.
 	Record func(Notice)
-	// SysctlRoot is the directory of the kernel's settings; empty means /proc/sys.
-	SysctlRoot string
-	// Signals asks for a look soon, as Wake does; nil for one that only the Keeper knows.
+	// Signals asks for a look soon, as Wake does; nil for one that only the Reconciler knows.
 	Signals loop.Wake
 }
 
@@ -124,20 +121,14 @@ func New(config Config) *Reconciler {
 	if config.Journal == nil {
 		config.Journal = &ownership.Journal{}
 	}
-	if config.Bits == 0 {
-		config.Bits = DefaultBits
-	}
-	if config.SysctlRoot == "" {
-		config.SysctlRoot = "/proc/sys"
-	}
+	config.Bits = cmp.Or(config.Bits, DefaultBits)
 	if config.BlockedReason == nil {
 		config.BlockedReason = func() string { return "" }
 	}
 	if config.Record == nil {
 		config.Record = func(Notice) {}
 	}
-	return &Reconciler{config: config, machine: machine{config.Journal, config.SysctlRoot},
-		wake: cmp.Or(config.Signals, loop.NewWake())}
+	return &Reconciler{config: config, machine: machine{config.Journal}, wake: cmp.Or(config.Signals, loop.NewWake())}
 }
 
 // Wake requests a reconciliation soon, because the expected state may have changed.
@@ -177,7 +168,7 @@ func (k *Reconciler) Reconcile(ctx context.Context) error {
 		return nil
 	}
 	if why := k.config.BlockedReason(); why != "" {
-		k.blocked(why)
+		k.stopped(why, false) // others report it
 		return nil
 	}
 	o, err := k.machine.observe(ctx, e)
@@ -186,7 +177,8 @@ func (k *Reconciler) Reconcile(ctx context.Context) error {
 	}
 	o.marker = k.marker(ctx)
 	if problem := clash(o, k.config.Bits); problem != "" {
-		k.clashed(problem)
+		k.stopped(problem, true)
+		k.record(Notice{Warning: true, Reason: ReasonMarkClash, Message: "the return path is not managed: " + problem})
 		return nil
 	}
 	done, err := k.act(ctx, plan(o, t.want(o)))
@@ -243,32 +235,18 @@ func (k *Reconciler) Cleanup(ctx context.Context) error {
 // failed records what could not be done and returns it.
 func (k *Reconciler) failed(err error) error {
 	problem := strings.ReplaceAll(err.Error(), "\n", "; ")
-	k.mu.Lock()
-	k.status.Managing = false
-	k.status.Problem = problem
-	k.status.Clash = false
-	k.mu.Unlock()
+	k.stopped(problem, false)
 	k.record(Notice{Warning: true, Reason: ReasonFailed, Message: "the return path cannot be configured: " + problem})
 	return err
 }
 
-// blocked records that nothing is done for a reason that others report.
-func (k *Reconciler) blocked(why string) {
+// stopped keeps why nothing is managed; clash reports whether that is another program's use of the mark bits.
+func (k *Reconciler) stopped(problem string, clash bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.status.Managing = false
-	k.status.Problem = why
-	k.status.Clash = false
-}
-
-// clashed records that nothing is done because of another program.
-func (k *Reconciler) clashed(problem string) {
-	k.mu.Lock()
-	k.status.Managing = false
 	k.status.Problem = problem
-	k.status.Clash = true
-	k.mu.Unlock()
-	k.record(Notice{Warning: true, Reason: ReasonMarkClash, Message: "the return path is not managed: " + problem})
+	k.status.Clash = clash
 }
 
 // succeeded records that the kernel is in the wanted state, after the changes that were made.
@@ -277,14 +255,10 @@ func (k *Reconciler) succeeded(t target, o observed, done []string) {
 	for _, b := range t.blocks {
 		status.Blocks = append(status.Blocks, b.CIDR.Masked())
 	}
-	switch {
-	case o.link == nil:
+	if o.link == nil {
 		status.Problem = "there is no VLAN interface"
-	case !o.link.up:
-		status.Interface = o.link.name
+	} else if status.Interface = o.link.name; !o.link.up {
 		status.Problem = o.link.name + " is down"
-	default:
-		status.Interface = o.link.name
 	}
 	k.mu.Lock()
 	status.Repairs = k.status.Repairs
@@ -297,10 +271,6 @@ func (k *Reconciler) succeeded(t target, o observed, done []string) {
 	}
 	k.status = status
 	k.mu.Unlock()
-	if notice.Reason == "" {
-		k.forget()
-		return
-	}
 	k.record(notice)
 }
 
@@ -319,8 +289,12 @@ func noticeFor(s Status, same bool, done []string) Notice {
 			Message: "the return path was changed by another program and is repaired: " + summary(done),
 		}
 	default:
-		return Notice{Reason: ReasonManaged, Message: fmt.Sprintf("replies from %s leave by %s", list(s.Blocks),
-			s.Interface)}
+		blocks := make([]string, len(s.Blocks))
+		for i, b := range s.Blocks {
+			blocks[i] = b.String()
+		}
+		return Notice{Reason: ReasonManaged,
+			Message: fmt.Sprintf("replies from %s leave by %s", strings.Join(blocks, ", "), s.Interface)}
 	}
 }
 
@@ -332,46 +306,14 @@ func summary(done []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(done[:maxReported], ", "), len(done)-maxReported)
 }
 
-func list(blocks []netip.Prefix) string {
-	texts := make([]string, len(blocks))
-	for i, b := range blocks {
-		texts[i] = b.String()
-	}
-	return strings.Join(texts, ", ")
-}
-
-// record passes a notice on, unless it equals the previous one.
+// record passes a notice on, unless it equals the previous one. One without a reason is not passed on: it makes a
+// failure that comes back after a while be recorded again.
 func (k *Reconciler) record(n Notice) {
 	k.mu.Lock()
 	same := k.lastNotice == n
 	k.lastNotice = n
 	k.mu.Unlock()
-	if !same {
+	if !same && n.Reason != "" {
 		k.config.Record(n)
 	}
-}
-
-// forget makes a failure that comes back after a while be recorded again.
-func (k *Reconciler) forget() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.lastNotice = Notice{}
-}
-
-// restoreFilters gives the reverse path filters that the agent made loose their previous values.
-func (m machine) restoreFilters(ctx context.Context) error {
-	links, err := dump(ctx, netlink.LinkList)
-	if err != nil {
-		return fmt.Errorf("list network interfaces: %w", err)
-	}
-	var errs []error
-	for _, l := range links {
-		if _, recorded, _ := ownership.ParseRecord(l.Attrs().Alias); !recorded {
-			continue
-		}
-		if err := m.journal.Restore(l.Attrs().Index, ownership.RPFilter); err != nil && !ownership.Gone(err) {
-			errs = append(errs, fmt.Errorf("restore the reverse path filter of %s: %w", l.Attrs().Name, err))
-		}
-	}
-	return errors.Join(errs...)
 }

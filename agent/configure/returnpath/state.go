@@ -154,13 +154,9 @@ func (r route) String() string {
 }
 
 // place is what two routes cannot share.
-type place struct {
-	table       int
-	destination netip.Prefix
-	metric      int
+func (r route) place() route {
+	return route{table: r.table, destination: r.destination, metric: r.metric}
 }
-
-func (r route) place() place { return place{r.table, r.destination, r.metric} }
 
 // kernelRoute is a route outside the tables of every machine (local, main, default).
 type kernelRoute struct {

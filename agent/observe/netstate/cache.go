@@ -93,10 +93,10 @@ func refreshBonds(links []check.Link) ([]check.Link, error) {
 }
 
 func readTables(ctx context.Context) (t tables, err error) {
-	if t.links, err = dump(ctx, listLinks); err != nil {
+	if t.links, err = Dump(ctx, listLinks); err != nil {
 		return t, fmt.Errorf("list network interfaces: %w", err)
 	}
-	addresses, err := dump(ctx, func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
+	addresses, err := Dump(ctx, func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
 		return t, fmt.Errorf("list addresses: %w", err)
 	}

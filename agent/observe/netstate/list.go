@@ -19,7 +19,7 @@ type Link struct {
 
 // Links lists the network interfaces of the calling process's namespace.
 func Links(ctx context.Context) ([]Link, error) {
-	links, err := dump(ctx, netlink.LinkList)
+	links, err := Dump(ctx, netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list network interfaces: %w", err)
 	}
@@ -32,7 +32,7 @@ func Links(ctx context.Context) ([]Link, error) {
 
 // Addresses lists the IPv4 addresses of the calling process's namespace.
 func Addresses(ctx context.Context) ([]check.Address, error) {
-	addresses, err := dump(ctx, func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_V4) })
+	addresses, err := Dump(ctx, func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_V4) })
 	if err != nil {
 		return nil, fmt.Errorf("list addresses: %w", err)
 	}

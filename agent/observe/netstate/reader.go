@@ -58,8 +58,8 @@ func (r *Reader) Read(ctx context.Context) (check.Snapshot, error) {
 	return s, nil
 }
 
-// dump repeats a dump that was interrupted, because its result may lack entries.
-func dump[T any](ctx context.Context, list func() ([]T, error)) ([]T, error) {
+// Dump repeats a dump that was interrupted, because its result may lack entries.
+func Dump[T any](ctx context.Context, list func() ([]T, error)) ([]T, error) {
 	var values []T
 	var err error
 	for range maxDumps {

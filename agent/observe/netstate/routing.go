@@ -27,7 +27,7 @@ const (
 // readRouting reads the rules and the tables that they reference.
 func readRouting(ctx context.Context, links []check.Link) (rules []check.Rule, routes map[int][]check.Route,
 	err error) {
-	listed, err := dump(ctx, func() ([]netlink.Rule, error) { return netlink.RuleList(netlink.FAMILY_V4) })
+	listed, err := Dump(ctx, func() ([]netlink.Rule, error) { return netlink.RuleList(netlink.FAMILY_V4) })
 	if err != nil {
 		return nil, nil, fmt.Errorf("list routing rules: %w", err)
 	}
