@@ -9,9 +9,6 @@ import (
 	"time"
 )
 
-// ViewKey is the key of the view in the ConfigMap of a network.
-const ViewKey = "view.json"
-
 // View holds which node answers for which address of one public network.
 type View struct {
 	// Number increases by one with every change.

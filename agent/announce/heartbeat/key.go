@@ -76,8 +76,7 @@ func (r *Ring) find(id keyID) *key {
 // Secret.
 const keyEvery = 10 * time.Second
 
-// ErrNoKey means that there is no key yet.
-var ErrNoKey = errors.New("there is no key to sign heartbeats with")
+var errNoKey = errors.New("there is no key to sign heartbeats with")
 
 // KeyFile reads keys from a file that may appear later, and change.
 type KeyFile struct {
@@ -91,7 +90,7 @@ type KeyFile struct {
 }
 
 // NewKeyFile returns the keys in a file; it reads nothing yet. The path may be empty: then there is never a key.
-func NewKeyFile(path string) *KeyFile { return &KeyFile{path: path, err: ErrNoKey} }
+func NewKeyFile(path string) *KeyFile { return &KeyFile{path: path, err: errNoKey} }
 
 // Err returns why there is no key to use; nil when there is one. A file that has become unreadable keeps the keys
 // that were read.
@@ -113,7 +112,7 @@ func (k *KeyFile) refresh() {
 	k.readAt = time.Now()
 	raw, err := os.ReadFile(k.path)
 	if errors.Is(err, os.ErrNotExist) {
-		k.err = fmt.Errorf("%w: %s does not exist", ErrNoKey, k.path)
+		k.err = fmt.Errorf("%w: %s does not exist", errNoKey, k.path)
 		return
 	}
 	if err == nil {

@@ -18,7 +18,6 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/packet"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
@@ -31,9 +30,6 @@ const (
 	reopenPause = 100 * time.Millisecond
 	checkEvery  = time.Second
 )
-
-// ErrNoInterface means that there is no interface to send on.
-var ErrNoInterface = errors.New("there is no VLAN interface to send heartbeats on")
 
 // Config configures a Transport.
 type Config struct {
@@ -99,19 +95,10 @@ func (l *Transport) Counters() Counters {
 
 // Run receives until ctx ends. It waits for a missing interface and opens one again that was created again.
 func (l *Transport) Run(ctx context.Context) error {
-	reported := ""
 	r := newReceiver(l)
-	for ctx.Err() == nil {
-		if name := l.Interface(); name != "" {
-			err := l.listen(ctx, name, r)
-			if text := fmt.Sprint(err); err != nil && ctx.Err() == nil && text != reported {
-				// An interface that is missing for long is logged once.
-				klog.FromContext(ctx).Info("Failed to receive heartbeats, retrying", "interface", name, "reason", text)
-				reported = text
-			}
-		}
-		loop.Sleep(ctx, reopenPause)
-	}
+	packet.KeepOpen(ctx, l.Interface, reopenPause, "receive heartbeats", func(ctx context.Context, name string) error {
+		return l.listen(ctx, name, r)
+	})
 	return nil
 }
 
@@ -164,7 +151,7 @@ func (l *Transport) Send(h *election.Heartbeat) error {
 		return err
 	}
 	if l.port == nil {
-		return ErrNoInterface
+		return errors.New("there is no VLAN interface to send heartbeats on")
 	}
 	l.body = appendBody(l.body[:0], h)
 	from := addressOf(l.port.MAC, l.Source())

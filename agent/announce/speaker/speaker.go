@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"sync"
 	"time"
@@ -129,20 +130,6 @@ func (h *Speaker) State() State {
 	return h.state
 }
 
-// Answers reports whether this node answers for an address now.
-func (h *Speaker) Answers(a netip.Addr) bool {
-	s := h.State()
-	if h.Clock() >= s.Until {
-		return false
-	}
-	for _, each := range s.Addresses {
-		if each == a {
-			return true
-		}
-	}
-	return false
-}
-
 // Heartbeats returns what was sent and received since the Speaker was made.
 func (h *Speaker) Heartbeats() heartbeat.Counters {
 	h.mu.Lock()
@@ -151,10 +138,7 @@ func (h *Speaker) Heartbeats() heartbeat.Counters {
 }
 
 func (h *Speaker) sum() heartbeat.Counters {
-	total := heartbeat.Counters{Sent: h.past.Sent, Heard: map[heartbeat.Drop]uint64{}}
-	for drop, n := range h.past.Heard {
-		total.Heard[drop] = n
-	}
+	total := heartbeat.Counters{Sent: h.past.Sent, Heard: maps.Clone(h.past.Heard)}
 	if h.transport == nil {
 		return total
 	}

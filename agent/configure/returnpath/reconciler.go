@@ -70,8 +70,6 @@ type Status struct {
 	Blocks []netip.Prefix
 	// Problem is why it is not; empty when it is.
 	Problem string
-	// Clash reports whether Problem is another program's use of the mark bits.
-	Clash bool
 	// Repairs counts how often something that had been made was changed by others and restored.
 	Repairs int
 }
@@ -168,7 +166,7 @@ func (k *Reconciler) Reconcile(ctx context.Context) error {
 		return nil
 	}
 	if why := k.config.BlockedReason(); why != "" {
-		k.stopped(why, false) // others report it
+		k.stopped(why) // others report it
 		return nil
 	}
 	o, err := k.machine.observe(ctx, e)
@@ -177,7 +175,7 @@ func (k *Reconciler) Reconcile(ctx context.Context) error {
 	}
 	o.marker = k.marker(ctx)
 	if problem := clash(o, k.config.Bits); problem != "" {
-		k.stopped(problem, true)
+		k.stopped(problem)
 		k.record(Notice{Warning: true, Reason: ReasonMarkClash, Message: "the return path is not managed: " + problem})
 		return nil
 	}
@@ -235,18 +233,17 @@ func (k *Reconciler) Cleanup(ctx context.Context) error {
 // failed records what could not be done and returns it.
 func (k *Reconciler) failed(err error) error {
 	problem := strings.ReplaceAll(err.Error(), "\n", "; ")
-	k.stopped(problem, false)
+	k.stopped(problem)
 	k.record(Notice{Warning: true, Reason: ReasonFailed, Message: "the return path cannot be configured: " + problem})
 	return err
 }
 
-// stopped keeps why nothing is managed; clash reports whether that is another program's use of the mark bits.
-func (k *Reconciler) stopped(problem string, clash bool) {
+// stopped keeps why nothing is managed.
+func (k *Reconciler) stopped(problem string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.status.Managing = false
 	k.status.Problem = problem
-	k.status.Clash = clash
 }
 
 // succeeded records that the kernel is in the wanted state, after the changes that were made.

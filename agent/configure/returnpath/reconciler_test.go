@@ -174,8 +174,8 @@ func TestChangesNothing(t *testing.T) {
 		b.reconcile(t)
 		b.reconcile(t)
 		b.mustRecord(t, tc.record...)
-		if s := b.Status(); s.Managing || s.Clash != tc.clash || len(b.kernel.rules) != rules ||
-			b.kernel.ruleset != nil || !b.kernel.link.strict {
+		if s := b.Status(); s.Managing || strings.Contains(s.Problem, "mark bits") != tc.clash ||
+			len(b.kernel.rules) != rules || b.kernel.ruleset != nil || !b.kernel.link.strict {
 			t.Errorf("%s: status %+v, and something was changed", name, s)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/packet"
 )
 
 const (
@@ -62,19 +62,7 @@ func (l *Listener) Counters() Counters {
 
 // Run listens until ctx ends. It waits for a missing interface and opens one again that was created again.
 func (l *Listener) Run(ctx context.Context) error {
-	reported := ""
-	for ctx.Err() == nil {
-		name := l.Interface()
-		if name != "" {
-			err := l.listen(ctx, name)
-			if text := fmt.Sprint(err); err != nil && ctx.Err() == nil && text != reported {
-				// An interface that is missing for long is logged once.
-				klog.FromContext(ctx).Info("Failed to listen to ARP, retrying", "interface", name, "reason", text)
-				reported = text
-			}
-		}
-		loop.Sleep(ctx, reopenPause)
-	}
+	packet.KeepOpen(ctx, l.Interface, reopenPause, "listen to ARP", l.listen)
 	return nil
 }
 
@@ -167,49 +155,24 @@ func (s *socket) Close() error { return unix.Close(s.fd) }
 
 // openAll opens a socket that receives all ARP packets of an interface. A socket only for the ARP protocol would not
 // receive what this machine sends (net/core/dev.c, dev_queue_xmit_nit: outgoing packets go to sockets for all
-// protocols), so this one is for all protocols and the kernel filters.
+// protocols), so this one is for all protocols and the kernel filters. While the listener sleeps, the kernel keeps as
+// many packets as net.core.rmem_max allows without the capability NET_ADMIN.
 func openAll(interfaceName string) (Wire, *net.Interface, error) {
 	link, err := interfaceNamed(interfaceName)
 	if err != nil {
 		return nil, nil, fmt.Errorf("find interface %s: %w", interfaceName, err)
 	}
-	filter, err := onlyARP()
+	fd, err := packet.Socket(interfaceName, link.Index, unix.SOCK_DGRAM, unix.ETH_P_ALL, onlyARP, receiveBuffer)
 	if err != nil {
 		return nil, nil, err
-	}
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, fmt.Errorf("open a packet socket (takes the capability NET_RAW): %w", err)
-	}
-	// Before the bind the socket receives nothing, so nothing arrives unfiltered. While the listener sleeps, the
-	// kernel keeps as many packets as net.core.rmem_max allows without the capability NET_ADMIN.
-	err = errors.Join(
-		unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, filter),
-		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer),
-		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: bigEndian(unix.ETH_P_ALL), Ifindex: link.Index}),
-	)
-	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("bind a packet socket to %s: %w", interfaceName, err), unix.Close(fd))
 	}
 	return &socket{fd: fd}, link, nil
 }
 
-func bigEndian(v uint16) uint16 { return v<<8 | v>>8 }
-
 // onlyARP is a filter (classic BPF) that lets frames of type ARP through, cut to what a packet and its padding have.
-func onlyARP() (*unix.SockFprog, error) {
-	raw, err := bpf.Assemble([]bpf.Instruction{
-		bpf.LoadExtension{Num: bpf.ExtProto},
-		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(ethernet.EtherTypeARP), SkipTrue: 1},
-		bpf.RetConstant{Val: packetLimit},
-		bpf.RetConstant{Val: 0},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("filter for ARP: %w", err)
-	}
-	program := make([]unix.SockFilter, len(raw))
-	for i, instruction := range raw {
-		program[i] = unix.SockFilter{Code: instruction.Op, Jt: instruction.Jt, Jf: instruction.Jf, K: instruction.K}
-	}
-	return &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}, nil //nolint:gosec // four instructions
+var onlyARP = []bpf.Instruction{
+	bpf.LoadExtension{Num: bpf.ExtProto},
+	bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(ethernet.EtherTypeARP), SkipTrue: 1},
+	bpf.RetConstant{Val: packetLimit},
+	bpf.RetConstant{Val: 0},
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/net/bpf"
 )
 
 // tap is the receiving side of a socket.
@@ -139,8 +140,8 @@ func TestListenerFollowsTheName(t *testing.T) {
 }
 
 func TestFilterAssembles(t *testing.T) {
-	program, err := onlyARP()
-	if err != nil || program.Len != 4 {
+	program, err := bpf.Assemble(onlyARP)
+	if err != nil || len(program) != 4 {
 		t.Errorf("the filter is %+v, %v", program, err)
 	}
 }

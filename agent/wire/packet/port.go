@@ -4,6 +4,7 @@
 package packet
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +16,9 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 // Link is the state of an interface when it was read.
@@ -80,22 +84,9 @@ func Open(name string, etherType uint16, filter []bpf.Instruction, buffer int) (
 	if err != nil {
 		return nil, err
 	}
-	program, err := assemble(filter)
+	fd, err := Socket(name, link.Index, unix.SOCK_RAW, etherType, filter, buffer)
 	if err != nil {
 		return nil, err
-	}
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return nil, fmt.Errorf("open a packet socket (takes the capability NET_RAW): %w", err)
-	}
-	// Before the bind the socket receives nothing, so nothing arrives unfiltered.
-	err = errors.Join(
-		unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, program),
-		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, buffer),
-		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: bigEndian(etherType), Ifindex: link.Index}),
-	)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("bind a packet socket to %s: %w", name, err), unix.Close(fd))
 	}
 	p := &Port{Link: link, file: os.NewFile(uintptr(fd), "packet socket on "+name)}
 	if p.raw, err = p.file.SyscallConn(); err != nil {
@@ -104,20 +95,50 @@ func Open(name string, etherType uint16, filter []bpf.Instruction, buffer int) (
 	return p, nil
 }
 
-func assemble(filter []bpf.Instruction) (*unix.SockFprog, error) {
+// Socket opens a socket of a kind, unix.SOCK_RAW or unix.SOCK_DGRAM, on the interface with that name and index, that
+// never waits; the rest is as for Open.
+func Socket(name string, index, kind int, etherType uint16, filter []bpf.Instruction, buffer int) (fd int, err error) {
 	raw, err := bpf.Assemble(filter)
 	if err != nil {
-		return nil, fmt.Errorf("assemble a packet filter: %w", err)
+		return 0, fmt.Errorf("assemble a packet filter: %w", err)
 	}
 	program := make([]unix.SockFilter, len(raw))
 	for i, instruction := range raw {
 		program[i] = unix.SockFilter{Code: instruction.Op, Jt: instruction.Jt, Jf: instruction.Jf, K: instruction.K}
 	}
-	return &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]},
-		nil //nolint:gosec // a filter has a few instructions
+	fd, err = unix.Socket(unix.AF_PACKET, kind|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return 0, fmt.Errorf("open a packet socket (takes the capability NET_RAW): %w", err)
+	}
+	// Before the bind the socket receives nothing, so nothing arrives unfiltered.
+	err = errors.Join(
+		unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{
+			Len: uint16(len(program)), Filter: &program[0]}), //nolint:gosec // a filter has a few instructions
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, buffer),
+		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: etherType<<8 | etherType>>8, Ifindex: index}),
+	)
+	if err != nil {
+		return 0, errors.Join(fmt.Errorf("bind a packet socket to %s: %w", name, err), unix.Close(fd))
+	}
+	return fd, nil
 }
 
-func bigEndian(v uint16) uint16 { return v<<8 | v>>8 }
+// KeepOpen calls serve with the name of the interface until ctx ends, each time after a pause when serve has ended. It
+// waits while there is no interface. A reason why serve failed is logged once.
+func KeepOpen(ctx context.Context, interfaceName func() string, pause time.Duration, task string,
+	serve func(ctx context.Context, interfaceName string) error) {
+	reported := ""
+	for ctx.Err() == nil {
+		if name := interfaceName(); name != "" {
+			err := serve(ctx, name)
+			if text := fmt.Sprint(err); err != nil && ctx.Err() == nil && text != reported {
+				klog.FromContext(ctx).Info("Failed to "+task+", retrying", "interface", name, "reason", text)
+				reported = text
+			}
+		}
+		loop.Sleep(ctx, pause)
+	}
+}
 
 // Close closes the socket; a Receive that waits returns os.ErrClosed.
 func (p *Port) Close() error {
@@ -125,8 +146,15 @@ func (p *Port) Close() error {
 	return p.file.Close()
 }
 
-// failed wraps an error of the socket: the runtime has no exported error for a socket that was closed meanwhile.
-func (p *Port) failed(what string, err error) error {
+// wrap returns the error of a use of the socket, if any: the runtime has no exported one for a socket that was closed
+// meanwhile.
+func (p *Port) wrap(what string, err error, b *Batch) error {
+	if err == nil {
+		err = b.failure
+	}
+	if err == nil {
+		return nil
+	}
 	if p.closed.Load() {
 		err = os.ErrClosed
 	}
@@ -139,14 +167,7 @@ func (p *Port) SetReadDeadline(t time.Time) error { return p.file.SetReadDeadlin
 // Receive waits for at least one frame and fills the batch with those that have arrived. It allocates nothing.
 func (p *Port) Receive(b *Batch) error {
 	b.failure = nil
-	err := p.raw.Read(b.receive)
-	if err == nil {
-		err = b.failure
-	}
-	if err != nil {
-		return p.failed("receive", err)
-	}
-	return nil
+	return p.wrap("receive", p.raw.Read(b.receive), b)
 }
 
 // Send sends the frames of a batch. Frames for which the interface has no room are lost, as they would be on the
@@ -157,14 +178,7 @@ func (p *Port) Send(b *Batch) error {
 	if b.count == 0 {
 		return nil
 	}
-	err := p.raw.Write(b.send)
-	if err == nil {
-		err = b.failure
-	}
-	if err != nil {
-		return p.failed("send", err)
-	}
-	return nil
+	return p.wrap("send", p.raw.Write(b.send), b)
 }
 
 // Batch holds received frames or frames to send. It belongs to one goroutine.
@@ -260,10 +274,4 @@ func (b *Batch) call(trap, fd uintptr, messages []unix.Mmsghdr) (int, unix.Errno
 	n, _, errno := unix.Syscall6(trap, fd, uintptr(unsafe.Pointer(&messages[0])), uintptr(len(messages)),
 		unix.MSG_DONTWAIT, 0, 0)
 	return int(n), errno
-}
-
-// IsLinkDown reports whether the interface is down or gone. A socket reports that once; it continues when the
-// interface comes up, unless that was created again.
-func IsLinkDown(err error) bool {
-	return errors.Is(err, unix.ENETDOWN) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO)
 }

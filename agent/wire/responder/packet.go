@@ -66,12 +66,8 @@ const (
 
 // String is the label of the result in metrics.
 func (v Result) String() string {
-	names := [results]string{"answered", "malformed", "not_request", "not_for_us", "own", "claim", "not_held",
-		"expired"}
-	if int(v) >= len(names) {
-		return "unknown"
-	}
-	return names[v]
+	return [results]string{"answered", "malformed", "not_request", "not_for_us", "own", "claim", "not_held",
+		"expired"}[v]
 }
 
 // answer decides on a received frame and writes the reply to out. It allocates nothing and keeps nothing of in.
@@ -80,16 +76,19 @@ func answer(in []byte, own MAC, held *Table, now time.Duration, out *frame) Resu
 		return result
 	}
 	target := netip.AddrFrom4([4]byte(in[atTargetProtocol : atTargetProtocol+4]))
+	requesterAddress := [4]byte(in[atSenderProtocol : atSenderProtocol+4])
 	switch {
 	case !held.has(target):
 		return NotHeld
-	case [4]byte(in[atSenderProtocol:atSenderProtocol+4]) == target.As4():
+	case requesterAddress == target.As4():
 		return Claim
 	case !held.valid(now):
 		return Expired
 	}
+	// Like the kernel's, the answer goes to the sender hardware address of the packet, which with a virtual router
+	// (RFC 5798) differs from that of the frame.
 	requester := MAC(in[atSenderHardware : atSenderHardware+6])
-	reply(out, own, target, requester, [4]byte(in[atSenderProtocol:atSenderProtocol+4]))
+	write(out, operationReply, requester, own, target.As4(), requester, requesterAddress)
 	return Answered
 }
 
@@ -119,40 +118,20 @@ func classify(in []byte, own MAC) Result {
 	}
 }
 
-// reply writes the answer to a request. Like the kernel's it goes to the sender hardware address of the packet, which
-// with a virtual router (RFC 5798) differs from that of the frame.
-func reply(out *frame, own MAC, address netip.Addr, requester MAC, requesterAddress [4]byte) {
-	header(out, requester, own, operationReply)
-	claimed := address.As4()
-	copy(out[atSenderHardware:], own[:])
-	copy(out[atSenderProtocol:], claimed[:])
-	copy(out[atTargetHardware:], requester[:])
-	copy(out[atTargetProtocol:], requesterAddress[:])
-}
-
 // announceRequest writes an announcement (RFC 5227, section 2.3): a request for one's own address, which every
 // neighbour that knows the address accepts.
 func announceRequest(out *frame, own MAC, address netip.Addr) {
-	header(out, broadcast, own, operationRequest)
-	claimed := address.As4()
-	copy(out[atSenderHardware:], own[:])
-	copy(out[atSenderProtocol:], claimed[:])
-	copy(out[atTargetHardware:], make([]byte, 6))
-	copy(out[atTargetProtocol:], claimed[:])
+	write(out, operationRequest, broadcast, own, address.As4(), MAC{}, address.As4())
 }
 
 // announceReply writes an announcement as a reply. Its target hardware address is the sender's: Linux handles one
 // with any other as a usual reply, which it ignores within a second (locktime) of the last update.
 func announceReply(out *frame, own MAC, address netip.Addr) {
-	header(out, broadcast, own, operationReply)
-	claimed := address.As4()
-	copy(out[atSenderHardware:], own[:])
-	copy(out[atSenderProtocol:], claimed[:])
-	copy(out[atTargetHardware:], own[:])
-	copy(out[atTargetProtocol:], claimed[:])
+	write(out, operationReply, broadcast, own, address.As4(), own, address.As4())
 }
 
-func header(out *frame, destination, own MAC, operation uint16) {
+// write writes a frame by which own claims an address.
+func write(out *frame, operation uint16, destination, own MAC, address [4]byte, target MAC, targetAddress [4]byte) {
 	be := binary.BigEndian
 	copy(out[atDestination:], destination[:])
 	copy(out[atSource:], own[:])
@@ -161,4 +140,8 @@ func header(out *frame, destination, own MAC, operation uint16) {
 	be.PutUint16(out[atProtocol:], etherTypeIPv4)
 	be.PutUint16(out[atLengths:], lengthsOfIPv4)
 	be.PutUint16(out[atOperation:], operation)
+	copy(out[atSenderHardware:], own[:])
+	copy(out[atSenderProtocol:], address[:])
+	copy(out[atTargetHardware:], target[:])
+	copy(out[atTargetProtocol:], targetAddress[:])
 }

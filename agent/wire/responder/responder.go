@@ -112,25 +112,10 @@ func (r *Responder) Run(ctx context.Context) error {
 		group.Go(func() error { return r.Watch(ctx, r.changed.Signal) })
 	}
 	group.Go(func() error {
-		r.keepOpen(ctx)
+		packet.KeepOpen(ctx, r.Interface, reopenPause, "answer ARP requests", r.serve)
 		return nil
 	})
 	return group.Wait()
-}
-
-func (r *Responder) keepOpen(ctx context.Context) {
-	reported := ""
-	for ctx.Err() == nil {
-		if name := r.Interface(); name != "" {
-			err := r.serve(ctx, name)
-			if text := fmt.Sprint(err); err != nil && ctx.Err() == nil && text != reported {
-				// An interface that is missing for long is logged once.
-				klog.FromContext(ctx).Info("Failed to answer ARP requests, retrying", "interface", name, "reason", text)
-				reported = text
-			}
-		}
-		loop.Sleep(ctx, reopenPause)
-	}
 }
 
 // serve uses one socket until the interface changes or ctx ends.
