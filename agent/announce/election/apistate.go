@@ -151,8 +151,7 @@ func (c *Election) handleWrote(w Wrote) {
 	}
 }
 
-// confirmWrite records the events of the requested change when a view shows that it was made, and drops them when
-// another change was made instead.
+// confirmWrite records the events of the requested change when a view shows that it, and no other, was made.
 func (c *Election) confirmWrite(v *View) {
 	p := c.api.written
 	if p == nil || v.Number < p.view.Number {
@@ -171,8 +170,7 @@ func (c *Election) fail() {
 	c.urgent = c.urgent || c.api.failures == 1
 }
 
-// request requests what is due from the API server: a read when something newer is known to exist, otherwise the
-// decided change.
+// request requests a read when something newer is known to exist, otherwise the decided change.
 func (c *Election) request(out *Output) {
 	if c.api.inFlight || !c.facts.Link {
 		return

@@ -46,21 +46,18 @@ func (f Flags) Has(some Flags) bool { return f&some == some }
 const (
 	// Unheard: the node was not heard for the suspect timeout.
 	Unheard uint32 = 0
-	// Refused: the node is heard, but reports that it does not hear us; it was not acknowledged for the suspect
-	// timeout.
+	// Refused: the node is heard, but has not acknowledged us for the suspect timeout.
 	Refused uint32 = 1
 )
 
 // Ack is what a node reports about another one.
 type Ack struct {
 	Node ID
-	// Sequence holds the lower bits of the sequence number of the newest heartbeat received from it, or is Unheard or
-	// Refused.
+	// Sequence holds the lower bits of the number of the newest heartbeat received, or is Unheard or Refused.
 	Sequence uint32
 }
 
-// MaxListed bounds the addresses in each list of a heartbeat. The rest follows in later heartbeats: the absence of
-// an address means nothing.
+// MaxListed bounds the lists of addresses in a heartbeat. The rest follows later: absence of an address means nothing.
 const MaxListed = 48
 
 // Heartbeat is what a node reports about itself ten times a second. Receivers may keep it; it never changes.
@@ -69,8 +66,7 @@ type Heartbeat struct {
 	Node string
 	// Boot distinguishes the runs of an agent: a later one has a greater number. Sequence counts its heartbeats.
 	Boot, Sequence uint64
-	// Number is that of the view that the node works with, zero when it has none; Seen is the highest number of a
-	// view that it knows to exist.
+	// Number is that of the view in use, zero for none; Seen is the highest number known to exist.
 	Number, Seen uint64
 	Flags        Flags
 	// Acks are what it reports about others, sorted by ID; nodes that it cannot assess yet are not listed.

@@ -12,8 +12,7 @@ const never = time.Duration(-1 << 62)
 type peer struct {
 	id   ID
 	name string
-	// last is its newest heartbeat, at is when it was received, since is when the current run of heartbeats without a
-	// gap began.
+	// last is its newest heartbeat, received at; since is when the current run of heartbeats without a gap began.
 	last      *Heartbeat
 	at, since time.Duration
 	// supportedAt is when it was last heard and did not refuse us; it is acknowledged only then.
@@ -24,8 +23,7 @@ type peer struct {
 	seen uint64
 	// ackedAt is when we sent our newest heartbeat that it acknowledged and that counts.
 	ackedAt time.Duration
-	// suspectCount is how many nodes its newest heartbeat does not support; silent is set while this node does not
-	// support it.
+	// suspectCount is how many nodes its newest heartbeat does not support; silent: this node does not support it.
 	suspectCount int
 	silent       bool
 	// behindSince is since when it works with an older view than ours.

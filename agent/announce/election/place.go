@@ -80,8 +80,7 @@ func (c *Election) fits(other *peer, a netip.Addr) bool {
 	return !found || other.last.fits(i)
 }
 
-// choose returns the candidate with the fewest addresses that can take an address, and counts it; empty when there is
-// none.
+// choose returns the candidate with the fewest addresses that can take one, and counts it; empty for none.
 func (p *placer) choose(a netip.Addr) string {
 	var best *candidate
 	subject := a.String()
@@ -137,8 +136,7 @@ func (c *Election) needsPlacement() (misplaced, fresh bool) {
 	return false, fresh
 }
 
-// misplaced reports whether an address has no owner, or one that is heard and cannot serve it. An owner that is not
-// heard is handled by a removal.
+// misplaced reports whether an address has no owner, or a heard one that cannot serve it; a silent one is removed.
 func (c *Election) misplaced(a netip.Addr, owner Owner, unable map[string]bool) bool {
 	if owner.Node == "" {
 		return true

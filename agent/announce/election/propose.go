@@ -62,8 +62,7 @@ func (c *Election) rebuilding() []change {
 	}}}
 }
 
-// catchingUp is for a view whose number is lower than one that was seen, of an object that was deleted since: it gets
-// a higher number.
+// catchingUp is for a view, of an object deleted since, with a lower number than was seen: it gets a higher one.
 func (c *Election) catchingUp() []change {
 	if c.view == nil || c.api.staleReads < c.rules.maxStaleReads {
 		return nil
@@ -105,10 +104,9 @@ func (c *Election) removable(m string) bool {
 	return !c.rules.quorum || c.quorum(id, c.members, 0, true) >= c.rules.blocking(len(c.members))
 }
 
-// quorumLost reports whether a member cannot find a majority, neither by the view nor by the one before the members
-// changed, although a majority is not yet known to have seen the change: the member removed then, if alive, must
-// report so, too. Otherwise a node that fails just after another one was removed would leave a view whose members can
-// never agree.
+// quorumLost reports whether a member cannot find a majority by the view nor, although no majority is known to have
+// seen the change of the members, by the one before: the member removed then, if alive, must report so, too. Otherwise
+// a node that fails just after another one was removed would leave members that can never agree.
 func (c *Election) quorumLost(id ID) bool {
 	return c.view.Removed != "" && c.blocked(id, c.view.Changed)
 }
@@ -126,8 +124,7 @@ func (c *Election) removal(m string, why EventKind) *proposal {
 	return c.propose(next, Event{Kind: why, Node: m})
 }
 
-// leavingMember returns a member that leaves, or a witness that is not needed, and owns nothing; empty when there is
-// none.
+// leavingMember returns a member that owns nothing and leaves, or is an unneeded witness; empty when there is none.
 func (c *Election) leavingMember() string {
 	if len(c.members) < 2 || c.stable() < c.view.Changed {
 		return ""
@@ -162,14 +159,12 @@ func (c *Election) witnesses() int {
 	return n
 }
 
-// surplusWitness reports whether there is a witness too many: one helps where the number of others is even, more
-// never do.
+// surplusWitness reports whether there is a witness too many: one helps beside an even number, more never do.
 func (c *Election) surplusWitness(witnesses int) bool {
 	return witnesses > 1 || witnesses == 1 && (len(c.members)-1)%2 == 1
 }
 
-// joiningMember returns a node to add to the members: it hears a majority of them, and they hear it. It is empty when
-// there is none.
+// joiningMember returns a node to add: it hears a majority of the members, and they hear it; empty for none.
 func (c *Election) joiningMember() string {
 	if len(c.members) >= c.rules.maxMembers || c.rules.establishedJoin && c.acknowledged() < c.view.Changed {
 		return ""

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// rules are the numbers and switches on which the safety of an Election rests. Tests break them one by one to prove
-// that each is needed.
+// rules are the numbers and switches on which safety rests. Tests break each to prove that it is needed.
 type rules struct {
 	// interval is the time between two heartbeats; jitter takes off up to a tenth of it.
 	interval time.Duration
@@ -15,13 +14,11 @@ type rules struct {
 	// lease is how long an acknowledged heartbeat is valid, from when it was sent. It is shorter than suspectTimeout
 	// by more than the clocks of two machines drift apart meanwhile.
 	lease time.Duration
-	// step is the time that each further deputy waits longer after a member failed, relaxed that for what is not
-	// urgent.
+	// step is how much longer each further deputy waits after a member failed, relaxed when nothing is urgent.
 	step, relaxed time.Duration
 	// drop is how long an address must be unwanted before it is removed.
 	drop time.Duration
-	// holdDown is how long a node that was not ready takes no address that another node can take; it doubles up to
-	// holdDownMax.
+	// holdDown, doubled up to holdDownMax, is how long a node that was not ready takes only what no other can.
 	holdDown, holdDownMax time.Duration
 	// cold is how long no node that knows the view may have been heard before a view is made from nothing.
 	cold time.Duration
@@ -33,8 +30,7 @@ type rules struct {
 	joinerGrace time.Duration
 	// maxMembers is the maximum number of members of a view.
 	maxMembers int
-	// maxStaleReads is how often a view is read that is older than a number reported as seen, before it gets a higher
-	// number.
+	// maxStaleReads is how often a view older than one reported as seen is read before it gets a higher number.
 	maxStaleReads int
 
 	majority, blocking func(members int) int
@@ -222,8 +218,7 @@ func (c *Election) proven(h *ownership) bool {
 	return len(h.predecessors) > 0
 }
 
-// stopped reports whether a predecessor is known not to answer for an address by any view older than the one that
-// gave the address to this node.
+// stopped reports whether a predecessor is known not to answer by a view older than the one that named this node.
 func (c *Election) stopped(name string, h *ownership) bool {
 	id := IDOf(name)
 	if c.off(id) {

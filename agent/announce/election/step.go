@@ -17,8 +17,7 @@ type Tick struct{}
 // Heard is an authenticated heartbeat of this cluster, including one of another agent with the same name.
 type Heard struct{ *Heartbeat }
 
-// Read is the view that was read: the answer to Output.Read, or an event of a watch. It must not come from a cache
-// when it answers Output.Read.
+// Read is the view that was read, never from a cache when it answers Output.Read, or an event of a watch.
 type Read struct {
 	// Err is why it could not be read. The rest is then empty.
 	Err error

@@ -15,8 +15,7 @@ type View struct {
 	Number uint64 `json:"number"`
 	// Members are the Nodes that count for a majority, sorted.
 	Members []string `json:"members"`
-	// Changed is the number of the view in which the members last changed; Removed or Joined is the Node that left or
-	// joined.
+	// Changed is the number of the view in which the Node Removed left, or Joined joined, the members.
 	Changed uint64 `json:"changed"`
 	Removed string `json:"removed,omitempty"`
 	Joined  string `json:"joined,omitempty"`

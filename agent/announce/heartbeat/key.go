@@ -72,8 +72,7 @@ func (r *Ring) find(id keyID) *key {
 	return nil
 }
 
-// keyEvery is how often a key file is read again. The kubelet takes about a minute to update the file of a changed
-// Secret.
+// keyEvery is the time between reads of a key file. The kubelet takes about a minute to update one.
 const keyEvery = 10 * time.Second
 
 var errNoKey = errors.New("there is no key to sign heartbeats with")
@@ -92,8 +91,7 @@ type KeyFile struct {
 // NewKeyFile returns the keys in a file; it reads nothing yet. The path may be empty: then there is never a key.
 func NewKeyFile(path string) *KeyFile { return &KeyFile{path: path, err: errNoKey} }
 
-// Err returns why there is no key to use; nil when there is one. A file that has become unreadable keeps the keys
-// that were read.
+// Err returns why there is no key to use; nil when there is one, even if the file has become unreadable.
 func (k *KeyFile) Err() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -218,8 +218,7 @@ func parsePart(payload []byte, ring *Ring, names *interner) (part, Drop) {
 	return p, Taken
 }
 
-// Port is the UDP port of heartbeats, which IANA has not assigned. The number is that of the EtherType for local
-// experiments (IEEE 802, 0x88b5).
+// Port is the UDP port of heartbeats, unassigned by IANA; as an EtherType, 0x88b5 is for experiments (IEEE 802).
 const Port = 0x88b5
 
 // The headers of a frame: Ethernet (IEEE 802.3), IPv4 without options (RFC 791), UDP (RFC 768).
@@ -236,8 +235,7 @@ const (
 	timeToLive    = 1 // it does not leave the VLAN
 )
 
-// address is the source of a frame: the hardware address of the interface and the node's own address there, 0.0.0.0
-// when it has none.
+// address is the source of a frame: the hardware address of the interface and its IP, 0.0.0.0 when there is none.
 type address struct {
 	mac [6]byte
 	ip  [4]byte
@@ -301,8 +299,7 @@ func sum(b []byte, start uint32) uint16 {
 	return uint16(total)
 }
 
-// payloadOf returns the payload of a frame that is addressed as a heartbeat. Its checksums are not checked: the
-// signature proves more.
+// payloadOf returns the payload of a frame addressed as a heartbeat. The signature proves more than checksums.
 func payloadOf(frame []byte) (payload []byte, ok bool) {
 	be := binary.BigEndian
 	if len(frame) < headersLength || be.Uint16(frame[12:]) != etherTypeIPv4 {

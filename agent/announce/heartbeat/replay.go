@@ -75,8 +75,7 @@ type record struct {
 	parts   [][]byte
 }
 
-// admit takes a part. body is that of the heartbeat that the part completes, or nil. The part's body may be reused
-// afterwards.
+// admit takes a part, whose body may be reused, and returns the body of the heartbeat that it completes, or nil.
 func (g *replayWindow) admit(p part, now time.Time) (body []byte, drop Drop) {
 	last := g.last[p.node]
 	switch {
@@ -102,8 +101,7 @@ func (g *replayWindow) admit(p part, now time.Time) (body []byte, drop Drop) {
 	return body, Taken
 }
 
-// assemble keeps a part and returns the body when all parts are there. Parts of another heartbeat are dropped: the
-// newest counts.
+// assemble keeps a part and returns the body when all are there. Only parts of the newest heartbeat are kept.
 func (r *record) assemble(p part) []byte {
 	if r.pending != p.sequence || len(r.parts) != p.parts {
 		if p.sequence < r.pending && r.parts != nil {

@@ -43,11 +43,9 @@ type Config struct {
 	// Source returns the node's own address on it; invalid where it has none.
 	Source func() netip.Addr
 	Keys   *KeyFile
-	// Receive is called with each valid heartbeat of others, including another agent with the name of this Node; it
-	// must not block.
+	// Receive is called with each valid heartbeat of others, also of an agent of our name; it must not block.
 	Receive func(*election.Heartbeat)
-	// Open opens the interface and Look reads its state. New sets them; a test in another network namespace replaces
-	// them.
+	// Open opens the interface, Look reads its state. A test in another network namespace sets them.
 	Open func(interfaceName string) (*packet.Port, error)
 	Look func(interfaceName string) (packet.Link, error)
 }

@@ -25,8 +25,7 @@ const (
 	timeout = 400 * time.Millisecond
 	// idle is the pause when there is nothing to probe, unless wake signals.
 	idle = 30 * time.Second
-	// maxFailures is how many probes in a row may fail before the endpoints count as gone: kube-proxy may be
-	// restarting.
+	// maxFailures is how many probes in a row may fail, as when kube-proxy restarts, before endpoints count as gone.
 	maxFailures = 10
 )
 
@@ -57,8 +56,7 @@ func New(wake loop.Wake, ports func() []int32, addresses func() []netip.Addr, ch
 	}
 }
 
-// Ready reports whether the node has a ready endpoint of the Service with that port. Before the first answer it has
-// none.
+// Ready reports whether the node has a ready endpoint of the Service with that port; false before the first answer.
 func (p *Prober) Ready(port int32) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

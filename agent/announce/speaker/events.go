@@ -88,8 +88,7 @@ func (r *Recorder) Of(e election.Event, now time.Time) (n Notice, ok bool) {
 	return n, r.recorded[onService] <= most
 }
 
-// noticeOf returns what to record for an event. An address that no other node had before is reported by the vip
-// check.
+// noticeOf returns what to record for an event. The vip check reports an address that no other node had before.
 func noticeOf(node string, e election.Event) (n Notice, ok bool) {
 	switch e.Kind {
 	case election.BecameOwner:

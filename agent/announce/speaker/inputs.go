@@ -29,8 +29,7 @@ type Inputs struct {
 	LocalReady func(port int32) bool
 }
 
-// Network is the ID of the public network on which the agents announce; empty while they do not, or while that is
-// unknown.
+// Network is the ID of the public network on which the agents announce; empty when they do not or it is unknown.
 func (in Inputs) Network() string {
 	if !in.Sampled || in.View.Announcer != contract.AnnouncerAgent || in.View.Expected.Unreadable != "" {
 		return ""
@@ -75,8 +74,7 @@ func (in Inputs) wanted() map[netip.Addr]bool {
 	return wanted
 }
 
-// Address returns the address of a Service that must be announced: the controller wrote it for exactly this Service,
-// and its block is assigned.
+// Address returns the address of a Service that must be announced: written for this Service, and its block assigned.
 func Address(service *corev1.Service) (address netip.Addr, ok bool) {
 	if service.Spec.Type != corev1.ServiceTypeLoadBalancer || service.DeletionTimestamp != nil ||
 		service.Annotations[contract.ServiceIPBlockAssigned] != contract.TagTrue || !contract.WrittenForThis(service) {

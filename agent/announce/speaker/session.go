@@ -21,8 +21,7 @@ import (
 const (
 	// inbox is how many inputs may wait; a hundred nodes send that many heartbeats in half a second.
 	inbox = 512
-	// firstTimeout bounds a request to the API server. After one without an answer it doubles up to maxTimeout: the
-	// server may be slow and not gone.
+	// firstTimeout bounds a request to the API server; each one without an answer doubles it, up to maxTimeout.
 	firstTimeout = 400 * time.Millisecond
 	maxTimeout   = 3200 * time.Millisecond
 	// gatewayTimeout bounds a probe of the gateway.
@@ -148,8 +147,7 @@ func (s *session) checkFacts(ctx context.Context, before election.Output) electi
 	return s.step(ctx, facts)
 }
 
-// facts returns the current facts. A node that cannot sign its heartbeats is no candidate: the others would count it
-// as silent.
+// facts returns the current facts. A node that cannot sign heartbeats is no candidate: the others hear nothing.
 func (s *session) facts() election.Facts {
 	f := s.Facts()
 	f.Leaving = s.leaving
@@ -165,8 +163,7 @@ func (s *session) facts() election.Facts {
 	return f
 }
 
-// step steps the election and does what it requests. The addresses that the node answers for change first, so that
-// its heartbeats are true.
+// step steps the election and does what it requests, the grant first, so that the heartbeats are true.
 func (s *session) step(ctx context.Context, in election.Input) election.Output {
 	if facts, ok := in.(election.Facts); ok {
 		s.lastFacts = facts

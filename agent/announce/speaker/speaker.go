@@ -25,8 +25,7 @@ import (
 )
 
 const (
-	// handOverTimeout is how long an agent that stops waits for its addresses to be taken over. It is within the 30 s
-	// that the kubelet gives a pod.
+	// handOverTimeout bounds the hand-over of addresses at the end, within the 30 s that the kubelet gives a pod.
 	handOverTimeout = 5 * time.Second
 	// retryAfter is the pause before a Speaker that failed tries again.
 	retryAfter = 500 * time.Millisecond
@@ -63,8 +62,7 @@ type Config struct {
 	Transport heartbeat.Config
 	// Responder answers on the wire.
 	Responder Responder
-	// Network returns the ID of the public network whose addresses the agents announce; empty while they do not, or
-	// while that is unknown.
+	// Network returns the ID of the network on which the agents announce; empty when they do not or it is unknown.
 	Network func() string
 	// Facts returns the current facts about node and cluster; the Speaker sets Leaving and Gone.
 	Facts func() election.Facts
@@ -76,8 +74,7 @@ type Config struct {
 	Record func(election.Event)
 	// Clock returns the time of the election; see responder.Now.
 	Clock func() time.Duration
-	// Signals says that Network or Facts may return something else now, as Changed does; nil for one that only the
-	// Speaker knows.
+	// Signals says that Network or Facts may have changed, as Changed does; nil for one that only the Speaker knows.
 	Signals loop.Wake
 }
 

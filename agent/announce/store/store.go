@@ -1,5 +1,4 @@
-// Package store keeps the shared view of the announcers, which node announces which address, in one API object that
-// is changed by compare-and-swap.
+// Package store keeps the announcers' view, which node announces what, in one API object, by compare-and-swap.
 package store
 
 import (
@@ -21,8 +20,7 @@ import (
 )
 
 const (
-	// watchAgain is the pause before a watch that ended is opened again, watchFor how long the API server keeps one
-	// open.
+	// watchAgain is the pause after the end of a watch, watchFor how long the API server keeps one open.
 	watchAgain = time.Second
 	watchFor   = 5 * time.Minute
 )
@@ -57,9 +55,8 @@ func New(objects ConfigMaps, network string) *Store {
 	return &Store{objects: objects, network: network}
 }
 
-// ClientConfig configures the client that is used only for the view: with HTTP/1.1, so that a request without an
-// answer ends its connection and the next one takes another, maybe to another API server; and without waiting behind
-// other requests.
+// ClientConfig configures the client that is used only for the view: HTTP/1.1, so that after a request without answer
+// the next one takes another connection, maybe to another API server; and no waiting behind other requests.
 func ClientConfig(base *rest.Config) *rest.Config {
 	config := rest.CopyConfig(base)
 	config.NextProtos = []string{"http/1.1"}
@@ -110,8 +107,7 @@ func (s *Store) Write(ctx context.Context, d Document) (Document, error) {
 	}
 }
 
-// Watch calls changed with each state of the view that the API server reports, until ctx ends. A state may be missed
-// or late: to be certain, read.
+// Watch calls changed with the states of the view until ctx ends. One may be missed or late: to be certain, read.
 func (s *Store) Watch(ctx context.Context, changed func(Document)) error {
 	for ctx.Err() == nil {
 		err := s.follow(ctx, changed)

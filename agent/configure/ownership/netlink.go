@@ -70,8 +70,7 @@ func parseSettings(raw []byte) (Settings, error) {
 	return values, nil
 }
 
-// WriteSettings changes IPv4 settings of the link with that index over netlink: it needs CAP_NET_ADMIN, and /proc/sys
-// may be read-only.
+// WriteSettings changes IPv4 settings of a link over netlink: that takes CAP_NET_ADMIN, and /proc/sys may be read-only.
 func WriteSettings(index int, values Settings) error {
 	specification := nl.NewRtAttr(unix.IFLA_AF_SPEC, nil)
 	conf := specification.AddRtAttr(unix.AF_INET, nil).AddRtAttr(inetConf, nil)
@@ -119,8 +118,7 @@ func Gone(err error) bool {
 		errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT)
 }
 
-// Journal writes the records of links. All reconcilers of a process share one, because a record has several writers.
-// The zero value is ready to use.
+// Journal writes the records of links. All reconcilers of a process share one: a record has several writers.
 type Journal struct {
 	mu sync.Mutex
 }
@@ -156,8 +154,7 @@ func (j *Journal) Update(index int, change func(*Record)) error {
 	return setAlias(index, wanted, record.Made && group == BirthGroup)
 }
 
-// Keep enforces settings of a link, and records their previous values unless the agent made the link. It reports
-// whether anything changed.
+// Keep enforces settings of a link and reports whether any changed. It records those before of a link it did not make.
 func (j *Journal) Keep(index int, wanted Settings) (changed bool, err error) {
 	has, err := ReadSettings(index)
 	if err != nil {

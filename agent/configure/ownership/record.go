@@ -21,9 +21,8 @@ const Protocol = 173
 // maxAlias is the longest alias that the kernel takes, in bytes (IFALIASZ less the final zero).
 const maxAlias = 255
 
-// BirthGroup is the group (IFLA_GROUP) in which the agent makes a link: no kernel accepts an alias in the request
-// that makes a link, and a link that is found in this group after a crash is the agent's. It leaves the group with
-// its first record.
+// BirthGroup is the group (IFLA_GROUP) in which the agent makes a link, and which marks it as the agent's until its
+// first record: no kernel accepts an alias in the request that makes a link.
 const BirthGroup = 173
 
 // Record is what the agent did to a link. It is stored in the link's alias, so it is deleted with the link, survives

@@ -112,8 +112,7 @@ const (
 // allBits represent an unknown value.
 const allBits = ^uint32(0)
 
-// marked are the bits that a rule may set in the mark of packets or connections; bits that were there before do not
-// count.
+// marked are the bits that a rule may set in the mark of packets or connections, without those of earlier rules.
 func marked(exprs []expr.Any) uint32 {
 	var bits uint32
 	registers := map[uint32]uint32{}
@@ -141,8 +140,7 @@ func marked(exprs []expr.Any) uint32 {
 	return bits
 }
 
-// markedByTarget reads the targets of iptables: MARK (struct xt_mark_tginfo2) and CONNMARK (struct
-// xt_connmark_tginfo1).
+// markedByTarget reads the targets MARK (struct xt_mark_tginfo2) and CONNMARK (struct xt_connmark_tginfo1) of iptables.
 func markedByTarget(t *expr.Target) uint32 {
 	info, ok := t.Info.(*xt.Unknown)
 	if !ok {
@@ -204,8 +202,7 @@ func (machine) marker(bits Bits) (string, error) {
 	return "", nil
 }
 
-// receiveBuffer is the requested size of the event socket's buffer, in bytes: kube-proxy replaces hundreds of rules
-// at once.
+// receiveBuffer is the requested size of the buffer, in bytes: kube-proxy replaces hundreds of rules at once.
 const receiveBuffer = 1 << 20
 
 // genericHeader is the length of struct nfgenmsg, which starts every message of nftables.

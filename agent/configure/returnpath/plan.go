@@ -1,8 +1,7 @@
 //go:build linux
 
-// Package returnpath makes replies of the public network leave by its VLAN interface, each by the gateway of the
-// block that the client asked: connection marks in an nftables table of its own, routing rules, and one routing table
-// per gateway.
+// Package returnpath makes replies of the public network leave by its VLAN interface and the gateway of the block that
+// the client asked: connection marks in an nftables table, routing rules, and one routing table per gateway.
 package returnpath
 
 import (
@@ -80,8 +79,7 @@ type target struct {
 	blocks []contract.NetworkBlock
 }
 
-// targetOf reads what the controller published. known is false while nothing is published, or what is cannot be read:
-// then everything stays unchanged.
+// targetOf reads what the controller published. Nothing may change while known is false: it is missing or unreadable.
 func targetOf(e check.Expected, bits Bits) (t target, known bool) {
 	if !e.Published || e.Unreadable != "" || e.Unreached != "" {
 		return target{}, false
@@ -167,8 +165,7 @@ type wanted struct {
 	routes []route
 	// ruleset is the agent's nftables table; nil keeps it, because the name of the VLAN interface is unknown.
 	ruleset *ruleset
-	// loose reports whether the reverse path filter of the VLAN interface must accept packets whose source the
-	// default route does not reach.
+	// loose: the reverse path filter of the VLAN interface must accept sources that the default route does not reach.
 	loose bool
 }
 

@@ -29,8 +29,7 @@ const (
 	retryAfter = 2 * time.Second
 	// debounce gathers the burst of events that one change of the network makes.
 	debounce = 200 * time.Millisecond
-	// markerAge is how long a search for other programs that use our mark bits is valid: it reads all rules of
-	// nftables.
+	// markerAge is how long a search for programs that use our mark bits is valid: it reads all rules of nftables.
 	markerAge = 10 * time.Minute
 	// looseFilter is the rp_filter that only checks whether the source is reachable at all (RFC 3704).
 	looseFilter = 2
@@ -187,8 +186,7 @@ func (k *Reconciler) Reconcile(ctx context.Context) error {
 	return nil
 }
 
-// marker returns which other program marks with our bits, searched for periodically. A failed search is not an
-// obstacle.
+// marker returns which other program marks with our bits, searched for periodically; a failed search is no obstacle.
 func (k *Reconciler) marker(ctx context.Context) string {
 	if time.Since(k.markersCheckedAt) < markerAge {
 		return ""

@@ -85,8 +85,7 @@ func (c chain) header() string {
 	return fmt.Sprintf("chain %s type %s hook %d priority %d", c.name, c.kind, *c.hook, *c.priority)
 }
 
-// line formats expressions as the kernel reports them: it does not return the source register of an expression that
-// sets a value of a connection.
+// line formats expressions as the kernel reports them: without the source register that sets a value of a connection.
 func line(exprs []expr.Any) string {
 	parts := make([]string, len(exprs))
 	for i, e := range exprs {

@@ -13,8 +13,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 )
 
-// Bits are the bits of packet mark and connection mark that distinguish the gateways. With n bits, 2^n-1 gateways
-// have a value of their own.
+// Bits are the bits of packet and connection mark that distinguish gateways; n bits have values for 2^n-1 of them.
 type Bits uint32
 
 // DefaultBits do not collide with kube-proxy (0xc000), Calico (0xffff0000), Cilium (0x0f00 and above 16; its low byte
@@ -49,8 +48,7 @@ func (b Bits) String() string { return fmt.Sprintf("%#x", uint32(b)) }
 // Count is how many gateways have a value of their own.
 func (b Bits) Count() int { return 1<<bits.OnesCount32(uint32(b)) - 1 }
 
-// Value is the packet mark of the gateway with that index, from 0 to Count()-1: index+1, spread over the bits of the
-// mask.
+// Value is the packet mark of the gateway with an index from 0 to Count()-1: index+1, spread over the bits of the mask.
 func (b Bits) Value(index int) uint32 {
 	var value uint32
 	number := uint32(index + 1) //nolint:gosec // a small index
@@ -63,8 +61,7 @@ func (b Bits) Value(index int) uint32 {
 	return value
 }
 
-// Priorities of the agent's routing rules, before the main table's (32766) and behind those of network plugins
-// (Cilium: 9 to 100).
+// Priorities of the agent's rules, before the main table's (32766), behind network plugins' (Cilium: 9 to 100).
 const (
 	// markPriority sends marked replies to the table of their gateway.
 	markPriority = 1055
@@ -175,8 +172,7 @@ type link struct {
 	name  string
 	// up is the administrative state: a link that is down takes no routes.
 	up bool
-	// strict reports whether the reverse path filter drops packets whose source the default route does not reach
-	// (rp_filter 1, RFC 3704).
+	// strict: its filter drops packets whose source the default route does not reach (rp_filter 1, RFC 3704).
 	strict bool
 }
 
@@ -194,8 +190,7 @@ type observed struct {
 	marker string
 }
 
-// clash returns an error text when another program uses the bits, by the same rule as the finding PN504; otherwise
-// empty.
+// clash returns an error text when another program uses the bits, by the rule of the finding PN504, else nothing.
 func clash(o observed, bits Bits) string {
 	s := check.Snapshot{}
 	for _, name := range o.links {

@@ -201,8 +201,7 @@ func occupied(ip netip.Addr, index int, s Observed) string {
 	return ""
 }
 
-// keep corrects an interface: the record first notes what will be changed, then it is changed, then the record drops
-// what is no longer there.
+// keep corrects an interface: first the record notes what will change, last it drops what is no longer there.
 func (w want) keep(l Link, s Observed) (actions []action, problems []string) {
 	add, problems := w.missing(l, s)
 	actions = append(w.firstRecord(l, s, add), w.repairLink(l, s)...)

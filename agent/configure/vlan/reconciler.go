@@ -18,8 +18,7 @@ import (
 const (
 	// Interval is the time between two reconciliations without an event.
 	Interval = 30 * time.Second
-	// Grace is how long the interface outlives the server's membership: a short error of the API must not take a node
-	// off the network.
+	// Grace is how long the interface outlives the membership: a short error of the API must not take it away.
 	Grace = 5 * time.Minute
 	// debounce gathers the events that one change makes.
 	debounce = 100 * time.Millisecond
@@ -153,8 +152,7 @@ func statusOf(w want, seen Observed) Status {
 	}
 }
 
-// decide returns what the node must have. When w is nil, nothing may be changed, because of a blocked reason or until
-// due, or until something changes.
+// decide returns what the node must have, or nil, until due or for a blocked reason, when nothing may be changed.
 func (k *Reconciler) decide(seen Observed, now time.Time) (w *want, due time.Duration, blocked string) {
 	e := k.Expected()
 	blocked = k.BlockedReason()

@@ -32,8 +32,7 @@ const (
 
 // Wire is the source of packets.
 type Wire interface {
-	// Drain passes on the packets that have arrived, up to a limit, and does not wait for more. A packet is valid
-	// during the call.
+	// Drain passes on the packets that have arrived, up to a limit; one is valid during the call. It does not wait.
 	Drain(limit int, take func(payload []byte)) error
 	Close() error
 }

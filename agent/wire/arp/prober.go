@@ -1,5 +1,4 @@
-// Package arp probes by ARP which machine holds an address and listens to announcements, on sockets bound to one
-// interface.
+// Package arp probes by ARP which machine holds an address and listens to announcements, on one interface.
 package arp
 
 import (
@@ -29,8 +28,7 @@ type Announcement struct {
 	MAC     string
 	// Reply is set for a reply; a request claims the sender's address, too (RFC 5227, section 2.1.1).
 	Reply bool
-	// Target is the address that a request asks for, or the receiver of a reply. For a gratuitous packet it is
-	// Address.
+	// Target is what a request asks for, or the receiver of a reply. For a gratuitous packet it is Address.
 	Target netip.Addr
 }
 
@@ -84,8 +82,7 @@ func unicast(mac net.HardwareAddr) bool {
 	return !zero && mac[0]&1 == 0
 }
 
-// request encodes a broadcast request for target; a source of 0.0.0.0 makes it a probe. The target hardware address
-// is zero, as RFC 5227 requires.
+// request encodes a broadcast request; a source of 0.0.0.0 makes it a probe. RFC 5227 requires no target MAC.
 func request(mac net.HardwareAddr, source, target netip.Addr) ([]byte, error) {
 	p, err := arp.NewPacket(arp.OperationRequest, mac, source, make(net.HardwareAddr, macLength), target)
 	if err != nil {
@@ -105,8 +102,7 @@ type Heard struct {
 
 // Counters count packets since the Listener was made.
 type Counters struct {
-	// Heard are those that other machines sent, Sent those of this machine: the kernel's and kube-vip's as well as
-	// ours.
+	// Heard are those of other machines, Sent those of this one: the kernel's and kube-vip's as well as ours.
 	Heard, Sent uint64
 	// Dropped are those that claim nothing: malformed, or not about IPv4 addresses. Probes (RFC 5227) are among them.
 	Dropped uint64
@@ -144,8 +140,7 @@ type Prober struct {
 	Listen func(interfaceName string) (net.PacketConn, net.HardwareAddr, error)
 }
 
-// NewProber returns a Prober with the timing of the agent: three rounds, 300 ms apart. A duplicate holder has the
-// same time to answer.
+// NewProber returns a Prober with the timing of the agent: three rounds, 300 ms apart.
 func NewProber() *Prober {
 	return &Prober{Rounds: 3, Interval: 300 * time.Millisecond, Listen: listen}
 }
@@ -332,9 +327,8 @@ func (s *session) note(claim Announcement, now time.Time) {
 	}
 }
 
-// complete reports whether another round would send nothing. Probes expect no reply, so they are not waited for twice
-// when everything else has replied: three rounds of a probe only matter on a lossy wire, where the next sample probes
-// again.
+// complete reports whether another round would send nothing. Probes, which expect no reply, are not repeated when all
+// else has replied: their rounds only matter on a lossy wire, where the next sample probes again.
 func (s *session) complete() bool {
 	for i, q := range s.questions {
 		if !s.answers[i].Replied && !q.Source.IsUnspecified() {

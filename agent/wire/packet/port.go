@@ -28,8 +28,7 @@ type Link struct {
 	MAC   [6]byte
 	// Up reports whether it is set up and has carrier.
 	Up bool
-	// Path identifies the way by which frames leave: it changes when the link below, its carrier or the active member
-	// of a bond does.
+	// Path identifies the way of frames: the link below, its carrier and the active member of a bond.
 	Path string
 }
 
@@ -76,9 +75,8 @@ type Port struct {
 	closed atomic.Bool
 }
 
-// Open opens an interface for frames of one type (host byte order, such as unix.ETH_P_ARP) that the filter accepts.
-// It needs the capability NET_RAW. buffer is the requested size of the receive buffer, in bytes; the limit of
-// net.core.rmem_max applies.
+// Open opens an interface for frames of one type (host byte order, such as unix.ETH_P_ARP) that the filter accepts, with
+// a buffer of some bytes, up to net.core.rmem_max. It takes the capability NET_RAW.
 func Open(name string, etherType uint16, filter []bpf.Instruction, buffer int) (*Port, error) {
 	link, err := Look(name)
 	if err != nil {
@@ -146,8 +144,7 @@ func (p *Port) Close() error {
 	return p.file.Close()
 }
 
-// wrap returns the error of a use of the socket, if any: the runtime has no exported one for a socket that was closed
-// meanwhile.
+// wrap returns the error of a use of the socket: the runtime exports none for a socket that was closed meanwhile.
 func (p *Port) wrap(what string, err error, b *Batch) error {
 	if err == nil {
 		err = b.failure
@@ -170,8 +167,7 @@ func (p *Port) Receive(b *Batch) error {
 	return p.wrap("receive", p.raw.Read(b.receive), b)
 }
 
-// Send sends the frames of a batch. Frames for which the interface has no room are lost, as they would be on the
-// wire.
+// Send sends the frames of a batch. Those for which the interface has no room are lost, as on the wire.
 func (p *Port) Send(b *Batch) error {
 	b.failure = nil
 	b.sent = 0
@@ -251,8 +247,7 @@ func (b *Batch) receiveFrom(fd uintptr) bool {
 	return true
 }
 
-// sendTo is called by the runtime when there may be room to write; it never waits, because a late frame would be
-// wrong.
+// sendTo is called by the runtime when there may be room to write. It never waits: a late frame would be wrong.
 func (b *Batch) sendTo(fd uintptr) bool {
 	for b.sent < b.count {
 		n, errno := b.call(unix.SYS_SENDMMSG, fd, b.messages[b.sent:b.count])

@@ -22,8 +22,7 @@ import (
 const (
 	// batch is how many frames are read from and written to the kernel with one system call.
 	batch = 64
-	// receiveBuffer is the requested size of the socket's buffer, in bytes: for requests that wait while the process
-	// does not run.
+	// receiveBuffer is the requested size of the buffer, in bytes, for requests while the process does not run.
 	receiveBuffer = 1 << 20
 	// reopenPause is the pause before an interface that could not be used is tried again, checkEvery the time between
 	// two checks of it when the kernel reports no change.
@@ -37,8 +36,7 @@ type Config struct {
 	Interface func() string
 	// Watch calls changed when a network interface may have changed, until ctx ends; see netstate.Watch.
 	Watch func(ctx context.Context, changed func()) error
-	// Open opens the interface and Look reads its state. New sets them; a test in another network namespace replaces
-	// them.
+	// Open opens the interface, Look reads its state. A test in another network namespace sets them.
 	Open func(interfaceName string) (*packet.Port, error)
 	Look func(interfaceName string) (packet.Link, error)
 	// Seed seeds the jitter of announcements; nodes should have different ones.
@@ -47,8 +45,7 @@ type Config struct {
 
 // Counters count since the Responder was made.
 type Counters struct {
-	// Frames are the received frames by result. Those that the kernel filters out, such as replies, are not among
-	// them.
+	// Frames are the received frames by result, without those that the kernel filters out, such as replies.
 	Frames map[Result]uint64
 	// Announced are the addresses that were announced; each announcement is a request and a reply.
 	Announced uint64
@@ -86,8 +83,7 @@ func Now() time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// Grant replaces the table. It applies from the next packet on; new addresses are announced at once. It does not
-// block.
+// Grant replaces the table from the next packet on; new addresses are announced at once. It does not block.
 func (r *Responder) Grant(t *Table) {
 	before := r.table.Swap(t)
 	if !slices.Equal(before.Addresses(), t.Addresses()) {

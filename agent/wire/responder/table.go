@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// Table is the addresses that this node may answer for, and until when. It never changes: a change makes a new table.
-// The zero value holds nothing.
+// Table is the addresses that this node may answer for, and until when. It never changes. The zero value is empty.
 type Table struct {
 	addresses []netip.Addr
 	until     time.Duration
@@ -51,8 +50,7 @@ func (t *Table) Prolonged(until time.Duration) *Table {
 	return &Table{addresses: t.Addresses(), until: until}
 }
 
-// has reports whether an address is in the table. It allocates nothing; a search of five hundred takes nine
-// comparisons.
+// has reports whether an address is in the table. It allocates nothing.
 func (t *Table) has(a netip.Addr) bool {
 	if t == nil {
 		return false
