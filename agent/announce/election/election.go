@@ -168,9 +168,7 @@ func (c *Election) setFacts(f Facts) {
 	c.changed = true
 }
 
-func (c *Election) record(kind EventKind, node string) { c.recordAddress(kind, netip.Addr{}, node) }
-
-func (c *Election) recordAddress(kind EventKind, address netip.Addr, node string) {
+func (c *Election) record(kind EventKind, address netip.Addr, node string) {
 	c.events = append(c.events, Event{Kind: kind, Address: address, Node: node})
 }
 

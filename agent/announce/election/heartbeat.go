@@ -193,12 +193,8 @@ func (c *Election) acks() []Ack {
 			all = append(all, Ack{id, Unheard})
 		}
 	}
-	sortAcks(all)
-	return all
-}
-
-func sortAcks(all []Ack) {
 	slices.SortFunc(all, func(a, b Ack) int { return cmp.Compare(a.Node, b.Node) })
+	return all
 }
 
 // wantedAndReleased returns the addresses that this node waits for, and those that others wait for.

@@ -13,8 +13,7 @@ var mutations = map[string]func(r *rules){
 	"the lease outlasts the suspect timeout": func(r *rules) { r.lease = 500 * time.Millisecond },
 	"half of the members are a majority": func(r *rules) {
 		r.majority = func(n int) int {
-			return max(1,
-				n/2)
+			return max(1, n/2)
 		}
 	},
 	"one member is a majority":                       func(r *rules) { r.majority = func(int) int { return 1 } },

@@ -83,7 +83,7 @@ func (c *Election) drain(h *ownership, owner Owner, lease time.Duration) {
 		return
 	}
 	if owner.Node == "" || owner.Node == c.Node || h.fenced || lease <= c.now {
-		c.recordAddress(LostOwnership, h.address, owner.Node)
+		c.record(LostOwnership, h.address, owner.Node)
 		return
 	}
 	if !c.rules.boundedDraining {
@@ -104,11 +104,11 @@ func (c *Election) yieldTo(h *Heartbeat) {
 		}
 		if _, kept := c.draining[a]; kept {
 			delete(c.draining, a)
-			c.recordAddress(LostOwnership, a, h.Node)
+			c.record(LostOwnership, a, h.Node)
 		}
 		if own := c.owned[a]; newer && own != nil && !own.fenced {
 			if own.answering {
-				c.recordAddress(LostOwnership, a, h.Node)
+				c.record(LostOwnership, a, h.Node)
 			}
 			own.fenced = true
 			own.answering = false
@@ -126,7 +126,7 @@ func (c *Election) takeOver() {
 	for a, k := range c.draining {
 		if k.until <= c.now {
 			delete(c.draining, a)
-			c.recordAddress(LostOwnership, a, k.successor)
+			c.record(LostOwnership, a, k.successor)
 			c.stale = true
 			c.urgent = true
 		}
@@ -146,19 +146,13 @@ func (c *Election) takeOver() {
 		h.answering = true
 		c.stale = true
 		c.urgent = true
-		c.recordAddress(BecameOwner, h.address, predecessor(h.predecessors))
+		predecessor := ""
+		if n := len(h.predecessors); n > 0 {
+			predecessor = h.predecessors[n-1]
+		}
+		c.record(BecameOwner, h.address, predecessor)
 	}
 }
-
-func predecessor(before []string) string {
-	if len(before) == 0 {
-		return ""
-	}
-	return before[len(before)-1]
-}
-
-// answers reports whether this node answers for any address while its lease is valid.
-func (c *Election) answers() bool { return len(c.answered) > 0 }
 
 // grant returns the addresses for which the node answers.
 func (c *Election) grant() Grant {

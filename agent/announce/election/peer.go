@@ -1,6 +1,7 @@
 package election
 
 import (
+	"net/netip"
 	"slices"
 	"time"
 )
@@ -49,7 +50,9 @@ func (c *Election) handleHeartbeat(h *Heartbeat) {
 	case c.now-p.at >= c.rules.suspectTimeout:
 		p.since = c.now
 	}
-	c.compareState(p, h)
+	if p.last == nil || p.last.Flags != h.Flags || p.last.Number != h.Number || !slices.Equal(p.last.Unfit, h.Unfit) {
+		c.changed = true
+	}
 	p.last = h
 	p.at = c.now
 	p.seen = max(p.seen, h.Seen, h.Number)
@@ -68,13 +71,6 @@ func (c *Election) handleHeartbeat(h *Heartbeat) {
 	c.countAck(p)
 	c.updateBehind(p)
 	c.yieldTo(h)
-}
-
-// compareState requests a check of what must change when the heartbeat reports a new state.
-func (c *Election) compareState(p *peer, h *Heartbeat) {
-	if p.last == nil || p.last.Flags != h.Flags || p.last.Number != h.Number || !slices.Equal(p.last.Unfit, h.Unfit) {
-		c.changed = true
-	}
 }
 
 // countAck uses the acknowledgement in a node's newest heartbeat, if it counts.
@@ -111,7 +107,7 @@ func (c *Election) handleDuplicate(h *Heartbeat) {
 		return
 	}
 	if c.now-c.duplicateAt >= c.rules.suspectTimeout {
-		c.record(DuplicateMember, "")
+		c.record(DuplicateMember, netip.Addr{}, "")
 	}
 	c.duplicateAt = c.now
 }

@@ -64,9 +64,6 @@ func (c *Election) behind(p *peer) bool {
 	return p.behindSince != never && c.now-p.behindSince >= c.rules.behind
 }
 
-// fits reports whether a candidate can serve an address.
-func (p *placer) fits(k *candidate, a netip.Addr) bool { return p.election.fits(k.peer, a) }
-
 // fits reports whether a node (nil: this one) can serve an address, as far as is known.
 func (c *Election) fits(other *peer, a netip.Addr) bool {
 	if other == nil {
@@ -85,7 +82,7 @@ func (p *placer) choose(a netip.Addr) string {
 	var best *candidate
 	subject := a.String()
 	for _, k := range p.candidates {
-		if p.fits(k, a) && (best == nil || p.better(k, best, subject)) {
+		if p.election.fits(k.peer, a) && (best == nil || p.better(k, best, subject)) {
 			best = k
 		}
 	}

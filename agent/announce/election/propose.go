@@ -172,7 +172,7 @@ func (c *Election) joiningMember() string {
 	best := ""
 	for id, p := range c.peers {
 		if c.view.has(p.name) || !c.acknowledges(p) || p.last.Flags.Has(Leaving) || p.last.Number == 0 ||
-			c.collides(id) {
+			id == c.id || slices.Contains(c.members, id) { // or another name with the ID of a member
 			continue
 		}
 		if p.last.Flags.Has(Witness) && (c.witnesses() > 0 || len(c.members)%2 == 1 || len(c.view.Members) < 2) {
@@ -214,9 +214,6 @@ func (c *Election) awaitsJoiners() bool {
 	}
 	return false
 }
-
-// collides reports whether the ID of a node is that of a member.
-func (c *Election) collides(id ID) bool { return id == c.id || slices.Contains(c.members, id) }
 
 func (c *Election) addition(m string) *proposal {
 	next := c.view.next()

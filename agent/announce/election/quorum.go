@@ -1,6 +1,7 @@
 package election
 
 import (
+	"net/netip"
 	"slices"
 	"time"
 )
@@ -100,8 +101,8 @@ func (c *Election) renew() {
 		c.leaseLost = false
 	} else if !c.leaseLost {
 		c.leaseLost = true
-		if len(c.owned) > 0 && c.answers() {
-			c.record(LeaseLost, "")
+		if len(c.owned) > 0 && len(c.answered) > 0 {
+			c.record(LeaseLost, netip.Addr{}, "")
 		}
 	}
 }

@@ -1,13 +1,14 @@
 package election
 
 import (
+	"cmp"
 	"fmt"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
-
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
 )
 
 // TestScale counts the writes to the API server with many nodes and 500 addresses: 20 nodes in every run, 100 in a
@@ -70,7 +71,7 @@ func BenchmarkStep(b *testing.B) {
 	for i := range nodes {
 		acks = append(acks, Ack{IDOf(v.Members[i]), 7})
 	}
-	sortAcks(acks)
+	slices.SortFunc(acks, func(a, b Ack) int { return cmp.Compare(a.Node, b.Node) })
 	c.Step(0, Facts{Link: true, Candidate: true})
 	c.Step(0, Read{Found: true, View: v, Version: "1", Asked: true})
 	now := time.Duration(0)

@@ -7,6 +7,7 @@
 package heartbeat
 
 import (
+	"crypto/hmac"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
@@ -201,7 +202,7 @@ func parsePart(payload []byte, ring *Ring, names *interner) (part, Drop) {
 	if signer == nil {
 		return part{}, OtherKey
 	}
-	if !equal(signer.tag(signed), tag) {
+	if !hmac.Equal(signer.tag(signed), tag) {
 		return part{}, Forged
 	}
 	size := int(signed[atNameSize])

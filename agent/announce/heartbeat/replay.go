@@ -1,7 +1,6 @@
 package heartbeat
 
 import (
-	"crypto/subtle"
 	"time"
 )
 
@@ -43,8 +42,6 @@ const (
 	// maxNames bounds the names that are kept. Only a sender with the key can fill it.
 	maxNames = 4096
 )
-
-func equal(a, b []byte) bool { return subtle.ConstantTimeCompare(a, b) == 1 }
 
 // interner keeps one string for each name.
 type interner struct{ names map[string]string }

@@ -82,8 +82,9 @@ func (r *Recorder) Of(e election.Event, now time.Time) (n Notice, ok bool) {
 	}
 	r.recorded[onService]++
 	if onService && r.recorded[onService] == most+1 {
-		return onNode(corev1.EventTypeNormal, EventMany,
-			"Took over more than %d addresses within a minute; phoenixnap-agent diagnose vip lists all of them", most), true
+		n = onNode(corev1.EventTypeNormal, EventMany,
+			"Took over more than %d addresses within a minute; phoenixnap-agent diagnose vip lists all of them", most)
+		return n, true
 	}
 	return n, r.recorded[onService] <= most
 }

@@ -55,7 +55,7 @@ func New(objects ConfigMaps, network string) *Store {
 	return &Store{objects: objects, network: network}
 }
 
-// ClientConfig configures the client that is used only for the view: HTTP/1.1, so that after a request without answer
+// ClientConfig configures the client that is used only for the view: HTTP/1.1, so that after an unanswered request
 // the next one takes another connection, maybe to another API server; and no waiting behind other requests.
 func ClientConfig(base *rest.Config) *rest.Config {
 	config := rest.CopyConfig(base)

@@ -178,31 +178,19 @@ func (j *Journal) Keep(index int, wanted Settings) (changed bool, err error) {
 	return true, WriteSettings(index, missing)
 }
 
-// Restore gives settings of a link the values in its record, and removes them from the record.
-func (j *Journal) Restore(index int, settings ...Setting) error {
+// Restore gives a setting of a link the value in its record, and removes it from the record.
+func (j *Journal) Restore(index int, setting Setting) error {
 	link, err := netlink.LinkByIndex(index)
 	if err != nil {
 		return fmt.Errorf("read the record of interface %d: %w", index, err)
 	}
 	record, has, err := ParseRecord(link.Attrs().Alias)
-	if err != nil || !has {
+	value, noted := record.Before[setting]
+	if err != nil || !has || !noted {
 		return err
 	}
-	before := Settings{}
-	for _, s := range settings {
-		if value, noted := record.Before[s]; noted {
-			before[s] = value
-		}
-	}
-	if len(before) == 0 {
-		return nil
-	}
-	if err := WriteSettings(index, before); err != nil {
+	if err := WriteSettings(index, Settings{setting: value}); err != nil {
 		return err
 	}
-	return j.Update(index, func(r *Record) {
-		for s := range before {
-			delete(r.Before, s)
-		}
-	})
+	return j.Update(index, func(r *Record) { delete(r.Before, setting) })
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/google/nftables"
-	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 )
@@ -167,7 +166,7 @@ func (t target) replied(gateways []gateway) []statement {
 func (t target) connection(op expr.CmpOp, value uint32) []expr.Any {
 	return []expr.Any{
 		&expr.Ct{Key: expr.CtKeyMARK, Register: 1}, bitwise(uint32(t.bits), 0),
-		&expr.Cmp{Op: op, Register: 1, Data: binaryutil.NativeEndian.PutUint32(value)},
+		&expr.Cmp{Op: op, Register: 1, Data: word(value)},
 	}
 }
 
@@ -182,7 +181,7 @@ func interfaceIs(name string) []expr.Any {
 func stateNew() []expr.Any {
 	return []expr.Any{
 		&expr.Ct{Key: expr.CtKeySTATE, Register: 1}, bitwise(expr.CtStateBitNEW, 0),
-		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(0)},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: word(0)},
 	}
 }
 
@@ -199,8 +198,10 @@ func headerIn(offset uint32, network netip.Prefix) []expr.Any {
 // bitwise computes register and mask xor value, in the byte order of the machine.
 func bitwise(mask, xor uint32) expr.Any {
 	return &expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4,
-		Mask: binary.NativeEndian.AppendUint32(nil, mask), Xor: binary.NativeEndian.AppendUint32(nil, xor)}
+		Mask: word(mask), Xor: word(xor)}
 }
+
+func word(value uint32) []byte { return binary.NativeEndian.AppendUint32(nil, value) }
 
 func jump(name string) []expr.Any {
 	return []expr.Any{&expr.Verdict{Kind: expr.VerdictJump, Chain: name}}

@@ -233,8 +233,7 @@ func (m *model) DeleteAddress(index int, prefix netip.Prefix) error {
 		return err
 	}
 	m.addresses = slices.DeleteFunc(m.addresses, func(a check.Address) bool {
-		return a.LinkIndex == index &&
-			a.Prefix == prefix
+		return a.LinkIndex == index && a.Prefix == prefix
 	})
 	return nil
 }

@@ -3,6 +3,7 @@
 package vlan
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -44,10 +45,8 @@ type want struct {
 
 // wanted returns what the node, whose uplink has that index and name, must have.
 func wanted(e check.Expected, uplink check.Link) *want {
-	w := &want{ID: e.Network.VLAN, Uplink: uplink.Index, Name: e.Interface, Fixed: e.Interface != "", Virtual: e.Virtual}
-	if w.Name == "" {
-		w.Name = nameFor(uplink.Name, w.ID)
-	}
+	w := &want{ID: e.Network.VLAN, Uplink: uplink.Index, Fixed: e.Interface != "", Virtual: e.Virtual}
+	w.Name = cmp.Or(e.Interface, nameFor(uplink.Name, w.ID))
 	for i, ip := range e.Network.IPs {
 		at := slices.IndexFunc(e.Network.Blocks, func(b contract.NetworkBlock) bool { return b.CIDR.Contains(ip) })
 		switch {

@@ -210,8 +210,7 @@ func TestObstacles(t *testing.T) {
 		on   []netip.Prefix
 		want string
 	}{
-		"name taken": {vlan("bond0.100", 1, 101), nil,
-			"bond0.100 exists and is not a VLAN interface with ID 100"},
+		"name taken":     {vlan("bond0.100", 1, 101), nil, "bond0.100 exists and is not a VLAN interface with ID 100"},
 		"on a member":    {vlan("eno1.100", 2, 100), nil, "eno1.100 takes the frames of VLAN 100"},
 		"address in use": {vlan("bond0.101", 1, 101), []netip.Prefix{address}, "192.0.2.2 is on bond0.101"},
 		"another length": {vlan("bond0.100", 1, 100), []netip.Prefix{netip.MustParsePrefix("192.0.2.2/24")},

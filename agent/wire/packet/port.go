@@ -75,8 +75,8 @@ type Port struct {
 	closed atomic.Bool
 }
 
-// Open opens an interface for frames of one type (host byte order, such as unix.ETH_P_ARP) that the filter accepts, with
-// a buffer of some bytes, up to net.core.rmem_max. It takes the capability NET_RAW.
+// Open opens an interface for frames of one type (host byte order, such as unix.ETH_P_ARP) that the filter accepts. It
+// takes the capability NET_RAW. buffer is that of the socket in bytes, up to net.core.rmem_max.
 func Open(name string, etherType uint16, filter []bpf.Instruction, buffer int) (*Port, error) {
 	link, err := Look(name)
 	if err != nil {
