@@ -80,9 +80,9 @@ func newAnnouncer(s *shared, views store.ConfigMaps) (*announcer, []part) {
 	answering := responder.New(responder.Config{Interface: s.station.VLANInterface, Seed: seedOf(s.name),
 		Watch: s.watchLinks})
 	herald := speaker.New(speaker.Config{
-		Node:     s.name,
-		NewCore:  func(c election.Config) speaker.Election { return election.New(c) },
-		NewStore: func(networkID string) speaker.Store { return store.New(views, networkID) },
+		Node:        s.name,
+		NewElection: func(c election.Config) speaker.Election { return election.New(c) },
+		NewStore:    func(networkID string) speaker.Store { return store.New(views, networkID) },
 		Transport: heartbeat.Config{
 			Interface: s.station.VLANInterface, Source: s.ownAddress,
 			Keys: heartbeat.NewKeyFile(s.flags.announce.keyFile), Interval: s.flags.announce.interval,
@@ -231,9 +231,9 @@ func (a *announcer) figures() metricsserver.Announcer {
 	beats := a.herald.Heartbeats()
 	packets := a.responder.Counters()
 	figures := metricsserver.Announcer{
-		Running: state.Running, Addresses: a.answers(), Took: state.Took, Gave: state.Gave,
+		Running: state.Running, Addresses: a.answers(), Took: state.BecameOwner, Gave: state.LostOwnership,
 		APIFailures: state.APIFailures,
-		Sent:        beats.Sent, Announced: packets.Announced, Heard: map[string]uint64{"no_room": state.Lost},
+		Sent:        beats.Sent(), Announced: packets.Announced, Heard: map[string]uint64{"no_room": state.Lost},
 		Requests: map[string]uint64{},
 	}
 	if state.View != nil {
@@ -244,7 +244,7 @@ func (a *announcer) figures() metricsserver.Announcer {
 			figures.Since[address] = state.View.Owners[address].Since
 		}
 	}
-	for drop, n := range beats.Heard {
+	for drop, n := range beats.Received() {
 		figures.Heard[drop.String()] = n
 	}
 	for verdict, n := range packets.Frames {

@@ -3,12 +3,13 @@ package election
 import (
 	"cmp"
 	"fmt"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
 )
 
 // TestScale counts the writes to the API server with many nodes and 500 addresses: 20 nodes in every run, 100 in a

@@ -81,10 +81,10 @@ var errNoKey = errors.New("there is no key to sign heartbeats with")
 type KeyFile struct {
 	path string
 
-	mu      sync.Mutex
-	readAt  time.Time
+	mu     sync.Mutex
+	readAt time.Time
+	// content is that of the file when it last held keys, err why it holds none.
 	content string
-	version int
 	err     error
 }
 
@@ -93,60 +93,54 @@ func NewKeyFile(path string) *KeyFile { return &KeyFile{path: path, err: errNoKe
 
 // Err returns why there is no key to use; nil when there is one, even if the file has become unreadable.
 func (k *KeyFile) Err() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.refresh()
-	if k.version > 0 {
-		return nil
-	}
-	return k.err
+	_, err := k.newest()
+	return err
 }
 
-// refresh reads the file when the last read is older than keyEvery.
-func (k *KeyFile) refresh() {
-	if k.path == "" || time.Since(k.readAt) < keyEvery {
-		return
+// newest returns the newest content with keys. It reads the file when the last read is older than keyEvery.
+func (k *KeyFile) newest() (string, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.path != "" && time.Since(k.readAt) >= keyEvery {
+		k.readAt = time.Now()
+		k.err = k.read()
 	}
-	k.readAt = time.Now()
+	if k.content != "" {
+		return k.content, nil
+	}
+	return "", k.err
+}
+
+func (k *KeyFile) read() error {
 	raw, err := os.ReadFile(k.path)
 	if errors.Is(err, os.ErrNotExist) {
-		k.err = fmt.Errorf("%w: %s does not exist", errNoKey, k.path)
-		return
+		return fmt.Errorf("%w: %s does not exist", errNoKey, k.path)
 	}
 	if err == nil {
 		_, err = ParseKeys(string(raw))
 	}
 	if err != nil {
-		k.err = fmt.Errorf("key file %s: %w", k.path, err)
-		return
+		return fmt.Errorf("key file %s: %w", k.path, err)
 	}
-	if string(raw) != k.content || k.version == 0 {
-		k.content = string(raw)
-		k.version++
-	}
+	k.content = string(raw)
+	return nil
 }
 
 // keySource is the ring of the newest keys for one goroutine.
 type keySource struct {
 	file    *KeyFile
-	version int
+	content string
 	ring    *Ring
 }
 
-func (u *keySource) newest() (*Ring, error) {
-	u.file.mu.Lock()
-	defer u.file.mu.Unlock()
-	u.file.refresh()
-	if u.file.version == 0 {
-		return nil, u.file.err
+func (s *keySource) newest() (*Ring, error) {
+	content, err := s.file.newest()
+	if err != nil || content == s.content {
+		return s.ring, err
 	}
-	if u.version != u.file.version {
-		ring, err := ParseKeys(u.file.content)
-		if err != nil {
-			return nil, fmt.Errorf("key file %s: %w", u.file.path, err)
-		}
-		u.ring = ring
-		u.version = u.file.version
+	if s.ring, err = ParseKeys(content); err != nil {
+		return nil, fmt.Errorf("key file %s: %w", s.file.path, err)
 	}
-	return u.ring, nil
+	s.content = content
+	return s.ring, nil
 }

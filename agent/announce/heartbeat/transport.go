@@ -43,6 +43,7 @@ type Config struct {
 	// Source returns the node's own address on it; invalid where it has none.
 	Source func() netip.Addr
 	Keys   *KeyFile
+	Counts *Counts
 	// Receive is called with each valid heartbeat of others, also of an agent of our name; it must not block.
 	Receive func(*election.Heartbeat)
 	// Open opens the interface, Look reads its state. A test in another network namespace sets them.
@@ -50,18 +51,27 @@ type Config struct {
 	Look func(interfaceName string) (packet.Link, error)
 }
 
-// Counters count since the Transport was made.
-type Counters struct {
-	// Sent are the frames that were sent, Heard those that were received, by result.
-	Sent  uint64
-	Heard map[Drop]uint64
+// Counts counts frames. Several Transports may share one, one after the other.
+type Counts struct {
+	sent     atomic.Uint64
+	received [drops]atomic.Uint64
+}
+
+// Sent is the number of frames that were sent.
+func (c *Counts) Sent() uint64 { return c.sent.Load() }
+
+// Received are the frames that were received, by result.
+func (c *Counts) Received() map[Drop]uint64 {
+	all := map[Drop]uint64{}
+	for i := range c.received {
+		all[Drop(i)] = c.received[i].Load()
+	}
+	return all
 }
 
 // Transport sends heartbeats to the other agents and receives theirs.
 type Transport struct {
 	Config
-	sent  atomic.Uint64
-	heard [drops]atomic.Uint64
 
 	mu          sync.Mutex // guards the following fields, which send
 	port        *packet.Port
@@ -76,19 +86,13 @@ func New(c Config) *Transport {
 	if l.Open == nil {
 		l.Open = Open
 	}
+	if l.Counts == nil {
+		l.Counts = &Counts{}
+	}
 	if l.Look == nil {
 		l.Look = packet.Look
 	}
 	return l
-}
-
-// Counters returns what was counted so far.
-func (l *Transport) Counters() Counters {
-	c := Counters{Sent: l.sent.Load(), Heard: map[Drop]uint64{}}
-	for i := range l.heard {
-		c.Heard[Drop(i)] = l.heard[i].Load()
-	}
-	return c
 }
 
 // Run receives until ctx ends. It waits for a missing interface and opens one again that was created again.
@@ -167,7 +171,7 @@ func (l *Transport) Send(h *election.Heartbeat) error {
 		l.frame = next.appendFrame(l.frame[:0], ring, from)
 		l.out.Add(l.frame)
 	}
-	l.sent.Add(uint64(parts))
+	l.Counts.sent.Add(uint64(parts))
 	return l.port.Send(l.out)
 }
 
@@ -205,7 +209,7 @@ func (e *receiver) receive(p *packet.Port, until time.Time) error {
 		now := time.Now()
 		for i := range e.in.Len() {
 			h, drop := e.take(e.in.Received(i), now)
-			e.transport.heard[drop].Add(1)
+			e.transport.Counts.received[drop].Add(1)
 			if h != nil {
 				e.transport.Receive(h)
 			}

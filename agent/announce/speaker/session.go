@@ -304,12 +304,10 @@ func (s *session) record(ctx context.Context, e election.Event) {
 		}
 		switch e.Kind {
 		case election.BecameOwner:
-			state.Took++
+			state.BecameOwner++
 		case election.LostOwnership:
-			state.Gave++
-		case election.LeaseLost, election.MemberFailed, election.MemberLeft, election.MemberJoined,
-			election.ViewRebuilt,
-			election.DuplicateMember:
+			state.LostOwnership++
+		default:
 		}
 	})
 	switch e.Kind {

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"sync"
 	"time"
@@ -55,9 +54,9 @@ type Responder interface {
 type Config struct {
 	// Node is the name of the Node.
 	Node string
-	// NewCore makes the election of a session, NewStore the store of a network's view.
-	NewCore  func(election.Config) Election
-	NewStore func(networkID string) Store
+	// NewElection makes the election of a session, NewStore the store of a network's view.
+	NewElection func(election.Config) Election
+	NewStore    func(networkID string) Store
 	// Transport configures how heartbeats are sent, and how often; the Speaker sets Node, Boot and Receive.
 	Transport heartbeat.Config
 	// Responder answers on the wire.
@@ -83,10 +82,8 @@ type Speaker struct {
 	Config
 	wake loop.Wake
 
-	mu        sync.Mutex
-	state     State
-	transport *heartbeat.Transport
-	past      heartbeat.Counters // of earlier transports
+	mu    sync.Mutex
+	state State
 }
 
 // State is the state of a Speaker.
@@ -100,8 +97,8 @@ type State struct {
 	// Addresses are those that this node answers for, sorted, until Until. They must not be changed.
 	Addresses []netip.Addr
 	Until     time.Duration
-	// Took and Gave count addresses that this node started and stopped answering for.
-	Took, Gave uint64
+	// BecameOwner and LostOwnership count addresses that this node started and stopped answering for.
+	BecameOwner, LostOwnership uint64
 	// APIFailures counts requests for the view that failed.
 	APIFailures uint64
 	// Lost counts heartbeats that arrived faster than they could be handled.
@@ -113,8 +110,10 @@ func New(c Config) *Speaker {
 	if c.Record == nil {
 		c.Record = func(election.Event) {}
 	}
-	return &Speaker{Config: c, wake: cmp.Or(c.Signals, loop.NewWake()),
-		past: heartbeat.Counters{Heard: map[heartbeat.Drop]uint64{}}}
+	if c.Transport.Counts == nil {
+		c.Transport.Counts = &heartbeat.Counts{}
+	}
+	return &Speaker{Config: c, wake: cmp.Or(c.Signals, loop.NewWake())}
 }
 
 // Changed signals that Network or Facts may return something else now. It does not block.
@@ -127,25 +126,8 @@ func (h *Speaker) State() State {
 	return h.state
 }
 
-// Heartbeats returns what was sent and received since the Speaker was made.
-func (h *Speaker) Heartbeats() heartbeat.Counters {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.sum()
-}
-
-func (h *Speaker) sum() heartbeat.Counters {
-	total := heartbeat.Counters{Sent: h.past.Sent, Heard: maps.Clone(h.past.Heard)}
-	if h.transport == nil {
-		return total
-	}
-	now := h.transport.Counters()
-	total.Sent += now.Sent
-	for drop, n := range now.Heard {
-		total.Heard[drop] += n
-	}
-	return total
-}
+// Heartbeats counts the frames of heartbeats since the Speaker was made.
+func (h *Speaker) Heartbeats() *heartbeat.Counts { return h.Transport.Counts }
 
 func (h *Speaker) note(change func(*State)) {
 	h.mu.Lock()
@@ -191,11 +173,11 @@ func (h *Speaker) session(ctx context.Context, network string) error {
 	transport.Receive = s.receive
 	s.transport = heartbeat.New(transport)
 	s.store = h.NewStore(network)
-	s.election = h.NewCore(election.Config{
+	s.election = h.NewElection(election.Config{
 		Node: h.Node, Boot: boot, First: uint64(started.Unix()), Seed: boot, //nolint:gosec // after 1970
 		Interval: transport.Interval,
 	})
-	h.start(s.transport)
+	h.note(func(state *State) { state.Running = true })
 	defer h.stop()
 	klog.FromContext(ctx).Info("Announcing addresses of Services", "network", network)
 
@@ -216,22 +198,13 @@ func (h *Speaker) session(ctx context.Context, network string) error {
 	return nil
 }
 
-func (h *Speaker) start(line *heartbeat.Transport) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.transport = line
-	h.state.Running = true
-}
-
 // stop withdraws all grants: the node answers for nothing between two sessions.
 func (h *Speaker) stop() {
 	h.Responder.Grant(nil)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.past = h.sum()
-	h.transport = nil
-	h.state.Running = false
-	h.state.View = nil
-	h.state.Addresses = nil
-	h.state.Until = 0
+	h.note(func(state *State) {
+		state.Running = false
+		state.View = nil
+		state.Addresses = nil
+		state.Until = 0
+	})
 }

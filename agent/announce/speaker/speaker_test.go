@@ -135,9 +135,9 @@ func start(t *testing.T, keys string, change ...func(*harness, *Config)) *harnes
 	}
 	s.facts = election.Facts{Link: true, Candidate: true, Known: true, Wanted: map[netip.Addr]bool{address: true}}
 	c := Config{
-		Node:     "node-a",
-		NewCore:  func(c election.Config) Election { return election.New(c) },
-		NewStore: func(id string) Store { return s.stores[id] },
+		Node:        "node-a",
+		NewElection: func(c election.Config) Election { return election.New(c) },
+		NewStore:    func(id string) Store { return s.stores[id] },
 		Transport: heartbeat.Config{
 			Interface: func() string { return "none" }, Source: func() netip.Addr { return netip.Addr{} },
 			Keys: heartbeat.NewKeyFile(keys),
@@ -196,7 +196,7 @@ func TestSingleNode(t *testing.T) {
 		}
 		state := s.State()
 		if !state.Running || state.Problem != "" || state.View == nil || state.View.Owners[address].Node != "node-a" ||
-			state.Took != 1 {
+			state.BecameOwner != 1 {
 			t.Errorf("its state is %+v", state)
 		}
 		stored, err := s.stores[network].Read(t.Context())
@@ -208,7 +208,7 @@ func TestSingleNode(t *testing.T) {
 		}
 		s.set(func() { s.facts.Wanted = map[netip.Addr]bool{} })
 		wait(5 * time.Second)
-		if got := s.answering(); len(got) > 0 || s.answers(address) || s.State().Gave != 1 {
+		if got := s.answering(); len(got) > 0 || s.answers(address) || s.State().LostOwnership != 1 {
 			t.Errorf("it answers for %s, which is no longer wanted; %+v", got, s.State())
 		}
 	})
@@ -297,7 +297,7 @@ func TestLaterAgent(t *testing.T) {
 		var there atomic.Bool
 		var boots []uint64
 		s := start(t, keys, func(_ *harness, c *Config) {
-			c.NewCore = func(c election.Config) Election {
+			c.NewElection = func(c election.Config) Election {
 				boots = append(boots, c.Boot)
 				return &duplicated{Election: election.New(c), config: c, by: there.Load}
 			}

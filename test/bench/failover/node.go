@@ -58,8 +58,8 @@ func RunNode(ctx context.Context, args []string) error {
 	public := func() string { return publicLink }
 	var h *speaker.Speaker
 	h = speaker.New(speaker.Config{
-		Node:    *name,
-		NewCore: func(c election.Config) speaker.Election { return election.New(c) },
+		Node:        *name,
+		NewElection: func(c election.Config) speaker.Election { return election.New(c) },
 		NewStore: func(network string) speaker.Store {
 			return store.New(client.CoreV1().ConfigMaps(metav1.NamespaceSystem), network)
 		},

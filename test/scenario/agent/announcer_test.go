@@ -332,11 +332,11 @@ func TestHeartbeats(t *testing.T) {
 				break
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("%s is not heard within 10 s (%v); counted %v", name, err, listener.Counters())
+				t.Fatalf("%s is not heard within 10 s (%v); counted %v", name, err, listener.Counts.Received())
 			}
 		}
 	}
-	if counted := listener.Counters().Heard; counted[heartbeat.OtherKey] == 0 ||
+	if counted := listener.Counts.Received(); counted[heartbeat.OtherKey] == 0 ||
 		counted[heartbeat.Forged]+counted[heartbeat.Malformed] > 0 {
 		t.Errorf("counted %v, want frames of another key and none that is broken", counted)
 	}
