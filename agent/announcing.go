@@ -228,7 +228,7 @@ func (a *announcer) tellAddresses(findings []check.Finding, verdict check.Outcom
 // figures are what metrics say of the announcer.
 func (a *announcer) figures() metricsserver.Announcer {
 	state := a.herald.State()
-	beats := a.herald.Heartbeats()
+	beats := a.herald.Transport.Counts
 	packets := a.responder.Counters()
 	figures := metricsserver.Announcer{
 		Running: state.Running, Addresses: a.answers(), Took: state.BecameOwner, Gave: state.LostOwnership,

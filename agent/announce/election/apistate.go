@@ -34,27 +34,37 @@ type apiState struct {
 	written *proposal
 }
 
+// failures counts failures; earlier ones are forgotten after a long time without any.
+type failures struct {
+	count int
+	at    time.Duration
+}
+
+func (f *failures) add(now time.Duration, r rules) {
+	if now-f.at > 4*r.holdDownMax {
+		f.count = 0
+	}
+	f.count++
+	f.at = now
+}
+
 // holdDown keeps a node from taking addresses soon after it failed.
 type holdDown struct {
-	ready    bool
-	until    time.Duration
-	strikes  int
-	strikeAt time.Duration
-	// member, joinAt, removedAt and removals are for the pause before a node asks to join again.
-	member            bool
-	joinAt, removedAt time.Duration
-	removals          int
+	ready   bool
+	until   time.Duration
+	strikes failures
+	// member, joinAt and removals are for the pause before a node asks to join again.
+	member   bool
+	joinAt   time.Duration
+	removals failures
 }
 
 func (h *holdDown) observe(ready bool, now time.Duration, r rules) {
 	switch {
 	case h.ready && !ready:
-		if h.strikeAt != never && now-h.strikeAt > 4*r.holdDownMax {
-			h.strikes = 0
-		}
-		h.strikes, h.strikeAt = h.strikes+1, now
-	case !h.ready && ready && h.strikes > 0:
-		h.until = max(h.until, now+loop.Backoff(r.holdDown, r.holdDownMax, h.strikes-1))
+		h.strikes.add(now, r)
+	case !h.ready && ready && h.strikes.count > 0:
+		h.until = max(h.until, now+loop.Backoff(r.holdDown, r.holdDownMax, h.strikes.count-1))
 	}
 	h.ready = ready
 }
@@ -64,12 +74,9 @@ func (c *Election) updateMembership() {
 	h := &c.holdDown
 	member := c.view.has(c.Node)
 	if h.member && !member && !c.facts.Leaving && !c.facts.Witness {
-		if h.removedAt != never && c.now-h.removedAt > 4*c.rules.holdDownMax {
-			h.removals = 0
-		}
-		h.removals, h.removedAt = h.removals+1, c.now
-		h.joinAt = c.now + loop.Backoff(c.rules.rejoinDelay, c.rules.holdDown, h.removals-1)
-		h.until = max(h.until, c.now+loop.Backoff(c.rules.holdDown, c.rules.holdDownMax, h.removals-1))
+		h.removals.add(c.now, c.rules)
+		h.joinAt = c.now + loop.Backoff(c.rules.rejoinDelay, c.rules.holdDown, h.removals.count-1)
+		h.until = max(h.until, c.now+loop.Backoff(c.rules.holdDown, c.rules.holdDownMax, h.removals.count-1))
 	}
 	h.member = member
 }
@@ -99,16 +106,13 @@ func (c *Election) handleRead(r Read) {
 		c.api.older = 0
 		c.version = r.Version
 	case r.View == nil || c.api.older >= 1 && r.Asked:
-		c.api.absent = true
+		c.api.absent = r.Asked
 		c.api.version = r.Version
-		if !r.Asked {
-			c.api.absent = false
-			c.api.readWanted = true // a watch may be late
-		}
-	case r.Asked:
-		c.api.older++
-		c.api.readWanted = true
+		c.api.readWanted = !r.Asked // a watch may be late
 	default:
+		if r.Asked {
+			c.api.older++
+		}
 		c.api.readWanted = true
 	}
 	switch {

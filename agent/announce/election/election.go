@@ -92,7 +92,7 @@ func New(config Config) *Election {
 		beatAt: never,
 		peers:  map[ID]*peer{}, owned: map[netip.Addr]*ownership{}, draining: map[netip.Addr]draining{},
 		releases: map[netip.Addr]release{}, pending: map[string]time.Duration{}, api: apiState{askedAt: never},
-		holdDown: holdDown{strikeAt: never, joinAt: never, removedAt: never},
+		holdDown: holdDown{joinAt: never},
 		// Any start works that differs from that of the previous run and leaves room for Unheard and Refused.
 		sequence: config.Boot*0x9e3779b97f4a7c15>>33 | 2,
 	}

@@ -2,6 +2,7 @@ package election
 
 import (
 	"hash/fnv"
+	"maps"
 	"net/netip"
 	"slices"
 )
@@ -106,14 +107,7 @@ func (p *placer) better(k, than *candidate, subject string) bool {
 
 // needsPlacement reports whether an address needs another owner, and whether an address is new.
 func (c *Election) needsPlacement() (misplaced, fresh bool) {
-	if c.facts.Known {
-		for a := range c.facts.Wanted {
-			if _, known := c.view.Owners[a]; !known {
-				fresh = true
-				break
-			}
-		}
-	}
+	fresh = len(c.newAddresses(c.view)) > 0
 	if !fresh {
 		c.api.freshAt = c.now
 	}
@@ -152,66 +146,49 @@ func (c *Election) misplaced(a netip.Addr, owner Owner, unable map[string]bool) 
 	return c.acknowledges(p) && !c.fits(p, a)
 }
 
-// hasUnwanted reports whether an address must be dropped.
-func (c *Election) hasUnwanted() bool {
+// newAddresses returns the wanted addresses that a view does not have, sorted.
+func (c *Election) newAddresses(v *View) []netip.Addr {
 	if !c.facts.Known {
-		return false
+		return nil
 	}
-	for a := range c.view.Owners {
-		if _, wanted := c.facts.Wanted[a]; !wanted {
-			return true
+	var fresh []netip.Addr
+	for a := range c.facts.Wanted {
+		if _, known := v.Owners[a]; !known {
+			fresh = append(fresh, a)
 		}
 	}
-	return false
+	slices.SortFunc(fresh, netip.Addr.Compare)
+	return fresh
 }
 
-// placement gives owners to addresses that need one, and drops the unwanted addresses.
+// unwanted reports whether an address must be dropped, when all that are wanted are known.
+func (c *Election) unwanted(a netip.Addr) bool {
+	_, wanted := c.facts.Wanted[a]
+	return !wanted
+}
+
+// placement gives owners to addresses that need one, drops the unwanted addresses, and adds the new ones.
 func (c *Election) placement() *proposal {
 	next := c.view.next()
-	dropped := false
 	if since, unwanted := c.pending["drop"]; unwanted && c.now-since >= c.rules.drop {
-		dropped = c.drop(next)
+		maps.DeleteFunc(next.Owners, func(a netip.Addr, _ Owner) bool { return c.unwanted(a) })
 	}
+	changed := len(next.Owners) < len(c.view.Owners)
 	p := c.placer(next)
 	unable := map[string]bool{}
-	moved := false
 	for _, a := range c.addresses {
 		owner, kept := next.Owners[a]
 		if !kept || !c.misplaced(a, owner, unable) {
 			continue
 		}
 		if to := p.choose(a); to != "" && to != owner.Node {
-			next.Owners[a], moved = c.moved(owner, to, next.Number), true
-		}
-	}
-	return c.addNew(next, p, moved || dropped)
-}
-
-func (c *Election) drop(next *View) bool {
-	dropped := false
-	for _, a := range c.addresses {
-		if _, wanted := c.facts.Wanted[a]; !wanted {
-			delete(next.Owners, a)
-			dropped = true
-		}
-	}
-	return dropped
-}
-
-// addNew adds the new addresses.
-func (c *Election) addNew(next *View, p *placer, changed bool) *proposal {
-	if c.facts.Known {
-		fresh := make([]netip.Addr, 0, len(c.facts.Wanted))
-		for a := range c.facts.Wanted {
-			if _, known := next.Owners[a]; !known {
-				fresh = append(fresh, a)
-			}
-		}
-		slices.SortFunc(fresh, netip.Addr.Compare)
-		for _, a := range fresh {
-			next.Owners[a] = Owner{Node: p.choose(a), Epoch: next.Number}
+			next.Owners[a] = c.moved(owner, to, next.Number)
 			changed = true
 		}
+	}
+	for _, a := range c.newAddresses(next) {
+		next.Owners[a] = Owner{Node: p.choose(a), Epoch: next.Number}
+		changed = true
 	}
 	if !changed {
 		return nil

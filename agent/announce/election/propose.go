@@ -29,7 +29,7 @@ func (c *Election) changes() []change {
 	if misplaced, fresh := c.needsPlacement(); misplaced || fresh && !c.awaitsJoiners() {
 		all = append(all, change{"tend", 0, c.rules.relaxed, c.placement})
 	}
-	if c.hasUnwanted() {
+	if c.facts.Known && slices.ContainsFunc(c.addresses, c.unwanted) {
 		all = append(all, change{"drop", c.rules.drop, c.rules.relaxed, c.placement})
 	}
 	if m := c.leavingMember(); m != "" {

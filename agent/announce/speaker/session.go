@@ -196,20 +196,24 @@ func (s *session) step(ctx context.Context, in election.Input) election.Output {
 func (s *session) observe(in election.Input) {
 	var err error
 	var view *election.View
+	asked := true
 	switch in := in.(type) {
 	case election.Read:
 		err = in.Err
 		view = in.View
-		if !in.Asked {
-			break
-		}
-		s.adaptTimeout(err)
+		asked = in.Asked
 	case election.Wrote:
 		err = in.Err
 		view = in.View
-		s.adaptTimeout(err)
 	default:
 		return
+	}
+	switch {
+	case !asked:
+	case err == nil:
+		s.timeout = firstTimeout
+	default:
+		s.timeout = min(2*s.timeout, maxTimeout)
 	}
 	s.note(func(state *State) {
 		if err != nil {
@@ -219,15 +223,6 @@ func (s *session) observe(in election.Input) {
 			state.View = view
 		}
 	})
-}
-
-// adaptTimeout makes the timeout longer after a failure.
-func (s *session) adaptTimeout(err error) {
-	if err == nil {
-		s.timeout = firstTimeout
-	} else {
-		s.timeout = min(2*s.timeout, maxTimeout)
-	}
 }
 
 // grant makes the responder answer for other addresses, or for longer.

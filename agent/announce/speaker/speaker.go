@@ -126,9 +126,6 @@ func (h *Speaker) State() State {
 	return h.state
 }
 
-// Heartbeats counts the frames of heartbeats since the Speaker was made.
-func (h *Speaker) Heartbeats() *heartbeat.Counts { return h.Transport.Counts }
-
 func (h *Speaker) note(change func(*State)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
