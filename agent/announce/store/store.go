@@ -109,14 +109,12 @@ func (s *Store) Write(ctx context.Context, d Document) (Document, error) {
 
 // Watch calls changed with the states of the view until ctx ends. One may be missed or late: to be certain, read.
 func (s *Store) Watch(ctx context.Context, changed func(Document)) error {
-	for ctx.Err() == nil {
-		err := s.follow(ctx, changed)
-		if err != nil && ctx.Err() == nil {
+	return loop.Run(ctx, func(ctx context.Context) time.Duration {
+		if err := s.follow(ctx, changed); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).V(2).Info("Failed to watch the announcer view, retrying", "reason", err.Error())
 		}
-		loop.Sleep(ctx, watchAgain)
-	}
-	return nil
+		return watchAgain
+	})
 }
 
 // follow handles one watch until it ends.
@@ -138,25 +136,16 @@ func (s *Store) follow(ctx context.Context, changed func(Document)) error {
 			if !open {
 				return nil
 			}
-			if err := s.take(event, changed); err != nil {
-				return err
+			switch object := event.Object.(type) {
+			case *corev1.ConfigMap:
+				if event.Type == watch.Deleted {
+					object = &corev1.ConfigMap{}
+				}
+				changed(s.document(object))
+			case *metav1.Status:
+				return apierrors.FromObject(object)
+			default:
 			}
 		}
-	}
-}
-
-func (s *Store) take(event watch.Event, changed func(Document)) error {
-	switch object := event.Object.(type) {
-	case *corev1.ConfigMap:
-		if event.Type == watch.Deleted {
-			changed(Document{})
-		} else {
-			changed(s.document(object))
-		}
-		return nil
-	case *metav1.Status:
-		return apierrors.FromObject(object)
-	default:
-		return nil
 	}
 }

@@ -21,7 +21,7 @@ type model struct {
 
 var errExists = errors.New("file exists")
 
-func (m *model) AddRule(r rule) error {
+func (m *model) addRule(r rule) error {
 	made := kernelRule{rule: r, protocol: ownership.Protocol}
 	if slices.ContainsFunc(m.rules, func(s kernelRule) bool {
 		return s.rule == made.rule && s.protocol == made.protocol && s.other == made.other
@@ -32,7 +32,7 @@ func (m *model) AddRule(r rule) error {
 	return nil
 }
 
-func (m *model) DeleteRule(r kernelRule) error {
+func (m *model) deleteRule(r kernelRule) error {
 	if belongsToOthers(r) {
 		m.touched = append(m.touched, r.String())
 	}
@@ -46,7 +46,7 @@ func (m *model) DeleteRule(r kernelRule) error {
 	return nil
 }
 
-func (m *model) SetRoute(r route) error {
+func (m *model) setRoute(r route) error {
 	if m.link == nil || m.link.index != r.link || !m.link.up {
 		return errors.New("network is down")
 	}
@@ -60,7 +60,7 @@ func (m *model) SetRoute(r route) error {
 	return nil
 }
 
-func (m *model) DeleteRoute(r kernelRoute) error {
+func (m *model) deleteRoute(r kernelRoute) error {
 	if !r.ours() {
 		m.touched = append(m.touched, r.String())
 	}
@@ -72,12 +72,12 @@ func (m *model) DeleteRoute(r kernelRoute) error {
 	return nil
 }
 
-func (m *model) SetRuleset(r ruleset) error {
+func (m *model) setRuleset(r ruleset) error {
 	m.ruleset = r.lines()
 	return nil
 }
 
-func (m *model) Loosen(l link) error {
+func (m *model) loosen(l link) error {
 	if m.link == nil || m.link.index != l.index {
 		return errors.New("no such device")
 	}

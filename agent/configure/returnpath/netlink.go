@@ -163,8 +163,7 @@ func netOf(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// AddRule implements kernel.
-func (m machine) AddRule(r rule) error {
+func (m machine) addRule(r rule) error {
 	raw := netlink.NewRule()
 	raw.Family = netlink.FAMILY_V4
 	raw.Priority = r.priority
@@ -186,16 +185,14 @@ func (m machine) AddRule(r rule) error {
 	return nil
 }
 
-// DeleteRule implements kernel.
-func (m machine) DeleteRule(r kernelRule) error {
+func (m machine) deleteRule(r kernelRule) error {
 	if err := netlink.RuleDel(&r.raw); err != nil && !ownership.Gone(err) {
 		return fmt.Errorf("delete the routing rule %q: %w", r, err)
 	}
 	return nil
 }
 
-// SetRoute implements kernel.
-func (m machine) SetRoute(r route) error {
+func (m machine) setRoute(r route) error {
 	raw := &netlink.Route{
 		Table: r.table, Dst: netOf(r.destination), LinkIndex: r.link, Protocol: ownership.Protocol,
 		Scope: netlink.SCOPE_LINK,
@@ -211,16 +208,14 @@ func (m machine) SetRoute(r route) error {
 	return nil
 }
 
-// DeleteRoute implements kernel.
-func (m machine) DeleteRoute(r kernelRoute) error {
+func (m machine) deleteRoute(r kernelRoute) error {
 	if err := netlink.RouteDel(&r.raw); err != nil && !ownership.Gone(err) {
 		return fmt.Errorf("delete the route %q: %w", r, err)
 	}
 	return nil
 }
 
-// Loosen implements kernel.
-func (m machine) Loosen(l link) error {
+func (m machine) loosen(l link) error {
 	if _, err := m.journal.Keep(l.index, ownership.Settings{ownership.RPFilter: looseFilter}); err != nil {
 		return fmt.Errorf("make the reverse path filter of %s loose: %w", l.name, err)
 	}

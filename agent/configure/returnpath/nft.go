@@ -74,8 +74,8 @@ func readChain(conn *nftables.Conn, table *nftables.Table, name string) ([]strin
 	return lines, nil
 }
 
-// SetRuleset implements kernel, in one transaction: no packet sees half of the table.
-func (machine) SetRuleset(r ruleset) error {
+// setRuleset works in one transaction: no packet sees half of the table.
+func (machine) setRuleset(r ruleset) error {
 	conn, err := nftables.New()
 	if err != nil {
 		return fmt.Errorf("open nftables: %w", err)

@@ -14,15 +14,15 @@ import (
 
 // kernel is what the actions change.
 type kernel interface {
-	AddRule(r rule) error
-	DeleteRule(r kernelRule) error
-	// SetRoute adds the route, replacing one of the agent at the same place.
-	SetRoute(r route) error
-	DeleteRoute(r kernelRoute) error
-	// SetRuleset replaces the agent's nftables table at once; an empty one removes it.
-	SetRuleset(r ruleset) error
-	// Loosen makes the reverse path filter of the link loose.
-	Loosen(l link) error
+	addRule(r rule) error
+	deleteRule(r kernelRule) error
+	// setRoute adds the route, replacing one of the agent at the same place.
+	setRoute(r route) error
+	deleteRoute(r kernelRoute) error
+	// setRuleset replaces the agent's nftables table at once; an empty one removes it.
+	setRuleset(r ruleset) error
+	// loosen makes the reverse path filter of the link loose.
+	loosen(l link) error
 }
 
 // action is one change.
@@ -38,16 +38,16 @@ func plan(o observed, w wanted) []action {
 	var actions []action
 	add := func(text string, do func(kernel) error) { actions = append(actions, action{text, do}) }
 	if w.loose && o.link.strict {
-		add("set rp_filter=2 on "+o.link.name, func(k kernel) error { return k.Loosen(*o.link) })
+		add("set rp_filter=2 on "+o.link.name, func(k kernel) error { return k.loosen(*o.link) })
 	}
 	for _, r := range w.routes {
 		if !slices.ContainsFunc(o.routes, func(s kernelRoute) bool { return s.ours() && !s.other && s.route == r }) {
-			add("ip route replace "+r.String(), func(k kernel) error { return k.SetRoute(r) })
+			add("ip route replace "+r.String(), func(k kernel) error { return k.setRoute(r) })
 		}
 	}
 	for _, r := range w.rules {
 		if !slices.ContainsFunc(o.rules, func(s kernelRule) bool { return s.ours() && !s.other && s.rule == r }) {
-			add("ip rule add "+r.String(), func(k kernel) error { return k.AddRule(r) })
+			add("ip rule add "+r.String(), func(k kernel) error { return k.addRule(r) })
 		}
 	}
 	if w.ruleset != nil && !slices.Equal(o.ruleset, w.ruleset.lines()) {
@@ -55,17 +55,17 @@ func plan(o observed, w wanted) []action {
 		if w.ruleset.empty() {
 			verb = "delete"
 		}
-		add(verb+" nftables table ip "+nftTable, func(k kernel) error { return k.SetRuleset(*w.ruleset) })
+		add(verb+" nftables table ip "+nftTable, func(k kernel) error { return k.setRuleset(*w.ruleset) })
 	}
 	for _, s := range o.rules {
 		if s.ours() && (s.other || !slices.Contains(w.rules, s.rule)) {
-			add("ip rule delete "+s.String(), func(k kernel) error { return k.DeleteRule(s) })
+			add("ip rule delete "+s.String(), func(k kernel) error { return k.deleteRule(s) })
 		}
 	}
 	for _, s := range o.routes {
 		// A new route at the same place has already replaced an old one.
 		if s.ours() && !slices.ContainsFunc(w.routes, func(r route) bool { return r.place() == s.place() }) {
-			add("ip route delete "+s.String(), func(k kernel) error { return k.DeleteRoute(s) })
+			add("ip route delete "+s.String(), func(k kernel) error { return k.deleteRoute(s) })
 		}
 	}
 	return actions

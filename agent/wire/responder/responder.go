@@ -159,11 +159,6 @@ func (r *Responder) decide(in, out *packet.Batch, own MAC) {
 	}
 }
 
-// interfaceChanged means that a socket must be opened again.
-type interfaceChanged struct{ name string }
-
-func (m interfaceChanged) Error() string { return "interface " + m.name + " has changed" }
-
 // announceAll announces what is due until ctx ends or the interface changes. When frames leave by another way, such
 // as another member of a bond, all addresses are announced again.
 func (r *Responder) announceAll(ctx context.Context, p *packet.Port) error {
@@ -178,20 +173,16 @@ func (r *Responder) announceAll(ctx context.Context, p *packet.Port) error {
 		if err := r.announce(p, out, due); err != nil {
 			return err
 		}
-		timer := time.NewTimer(time.Until(next))
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return nil
-		case <-timer.C:
+		case <-time.After(time.Until(next)):
 			continue
 		case <-r.granted:
-			timer.Stop()
 			continue
 		case <-look.C:
 		case <-r.changed:
 		}
-		timer.Stop()
 		link, err := r.look(p)
 		if err != nil {
 			return err
@@ -212,7 +203,7 @@ func (r *Responder) look(p *packet.Port) (packet.Link, error) {
 		return packet.Link{}, err
 	}
 	if link.Index != p.Index || link.MAC != p.MAC || r.Interface() != p.Name {
-		return packet.Link{}, interfaceChanged{p.Name}
+		return packet.Link{}, fmt.Errorf("interface %s has changed", p.Name)
 	}
 	return link, nil
 }
