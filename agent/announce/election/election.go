@@ -32,8 +32,7 @@ type Election struct {
 	rules  rules
 	random *rand.Rand
 
-	// now is the time of this step, begun of the first, stepped of the previous one, and resumed is when the process
-	// continued after it had stood still.
+	// now is the time of this step, begun of the first, stepped of the previous one, resumed of one after a standstill.
 	now, begun, stepped, resumed time.Duration
 
 	facts     Facts

@@ -76,8 +76,7 @@ func (c *Election) adopt(v *View, version string) {
 	c.stale = true
 }
 
-// drain ends an ownership that the new view gives to another node: this node answers until the successor asks for the
-// address, but no longer than the lease of the old view.
+// drain ends an ownership: this node answers until the successor asks, but no longer than the lease of the old view.
 func (c *Election) drain(h *ownership, owner Owner, lease time.Duration) {
 	if now := c.owned[h.address]; !h.answering || now != nil && now.answering {
 		return

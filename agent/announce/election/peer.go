@@ -115,8 +115,7 @@ func (c *Election) handleDuplicate(h *Heartbeat) {
 // superseded reports whether a later agent of our own name is alive.
 func (c *Election) superseded() bool { return c.now-c.duplicateAt < c.rules.suspectTimeout }
 
-// startedUp reports whether this agent has run for long enough to count: no node supports an earlier run of it any
-// more, and a node that it has not heard is silent.
+// startedUp reports whether this agent has run for long enough that no node supports an earlier run of it.
 func (c *Election) startedUp() bool {
 	return !c.rules.startUpDelay || c.now-c.begun >= c.rules.suspectTimeout
 }

@@ -177,8 +177,7 @@ func (c *Election) acknowledged() uint64 {
 	return c.marks[len(c.marks)-1].number
 }
 
-// stable is the highest number that a majority has been known to have seen for longer than a lease: no node is
-// supported by an older view any more.
+// stable is the highest number seen by a majority for more than a lease: no node is supported by an older view.
 func (c *Election) stable() uint64 {
 	if len(c.marks) == 0 || c.marks[0].at > c.now-c.rules.suspectTimeout {
 		return 0

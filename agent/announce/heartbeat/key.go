@@ -20,8 +20,7 @@ const (
 	tagLength   = 16
 )
 
-// keyID identifies the key that signed a frame: it distinguishes a cluster from another one on the same network. It
-// reveals nothing about the key itself.
+// keyID identifies the key, and so the cluster, that signed a frame. It reveals nothing about the key itself.
 type keyID [keyIDLength]byte
 
 // key signs and verifies. It belongs to one goroutine.

@@ -25,8 +25,7 @@ const (
 	batch = 32
 	// receiveBuffer is the requested size of the socket's buffer, in bytes.
 	receiveBuffer = 1 << 19
-	// reopenPause is the pause before an interface that could not be used is tried again, checkEvery the time between
-	// two checks whether it is still the same.
+	// reopenPause is the pause before an unusable interface is tried again, checkEvery that between two checks.
 	reopenPause = 100 * time.Millisecond
 	checkEvery  = time.Second
 )
@@ -249,8 +248,7 @@ func (e *receiver) take(frame []byte, now time.Time) (*election.Heartbeat, Drop)
 	return h, Taken
 }
 
-// Open opens an interface for heartbeats. The first instruction of the filter drops what is sent only to this
-// machine, which on a serving node is nearly everything.
+// Open opens an interface for heartbeats. The filter first drops what is sent only to this machine: nearly everything.
 func Open(interfaceName string) (*packet.Port, error) {
 	const fragment, protocol, destinationPort = ethernetLength + 6, ethernetLength + 9, ethernetLength + ipv4Length + 2
 	return packet.Open(interfaceName, unix.ETH_P_IP, []bpf.Instruction{

@@ -43,9 +43,8 @@ type Prober struct {
 	failures map[int32]int
 }
 
-// New returns a Prober of the ports that a function returns, on the loopback interface and, when that does not
-// answer, on the addresses of the Node; it starts nothing. changed is called when an answer changes; it must not
-// block. wake signals that the ports may have changed.
+// New returns a Prober of ports, on the loopback interface and, without an answer there, on the Node's addresses; it
+// starts nothing. changed, called at a new answer, must not block. wake signals that the ports may have changed.
 func New(wake loop.Wake, ports func() []int32, addresses func() []netip.Addr, changed func()) *Prober {
 	client := &http.Client{Timeout: timeout}
 	return &Prober{

@@ -1,7 +1,6 @@
 //go:build linux
 
-// Package speaker runs the announcer of a node: it carries the decisions of the election to the wire and to the API
-// server, and gives the election what happens there.
+// Package speaker runs the announcer of a node: the election's decisions on the wire and the API server, and its input.
 package speaker
 
 import (

@@ -12,8 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inetConf is IFLA_INET_CONF (include/uapi/linux/if_link.h): in answers an array of all settings, in requests
-// attributes whose types are the settings' numbers.
+// inetConf is IFLA_INET_CONF (if_link.h): an array of all settings in answers, attributes by their numbers in requests.
 const inetConf = 1
 
 // ReadSettings returns the IPv4 settings of the link with that index, those of this package.

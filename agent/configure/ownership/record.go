@@ -1,5 +1,4 @@
-// Package ownership defines how a managing agent marks what it makes and changes, so that it recognizes its own
-// objects after a crash and undoes no more than that.
+// Package ownership defines how a managing agent marks, and after a crash recognizes, what it makes and changes.
 package ownership
 
 import (

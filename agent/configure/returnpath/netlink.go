@@ -51,8 +51,7 @@ func (m machine) observe(ctx context.Context, e check.Expected) (observed, error
 	return o, err
 }
 
-// find returns the VLAN interface, nil when there is none: the configured one, otherwise one with the VLAN ID of the
-// network, above a link that is no member of a bond.
+// find returns the VLAN interface or nil: the configured one, else one with the VLAN ID above no bond member.
 func (m machine) find(links []netstate.Link, e check.Expected) (*link, error) {
 	var found *netstate.Link
 	for i, l := range links {
@@ -82,8 +81,7 @@ func matches(links []netstate.Link, l netstate.Link, e check.Expected) bool {
 	})
 }
 
-// strict reports whether the reverse path filter of an interface is strict: the greater of its own value and that of
-// "all" is 1 (Documentation/networking/ip-sysctl.rst).
+// strict reports whether the filter is strict: the greater value of the interface and of "all" is 1 (ip-sysctl.rst).
 func (m machine) strict(index int) (bool, error) {
 	own, err := ownership.ReadSettings(index)
 	if err != nil {

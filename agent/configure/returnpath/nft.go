@@ -49,8 +49,7 @@ func readRuleset() ([]string, error) {
 	return lines, nil
 }
 
-// chainsOf is how many chains a table has. The kernel reports it in network byte order (nf_tables_fill_table_info),
-// and the library reads it in that of the machine.
+// chainsOf is how many chains a table has: the kernel reports network byte order, the library reads the machine's.
 func chainsOf(table *nftables.Table) int {
 	return int(binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, table.Use)))
 }
@@ -208,12 +207,10 @@ const receiveBuffer = 1 << 20
 // genericHeader is the length of struct nfgenmsg, which starts every message of nftables.
 const genericHeader = 4
 
-// nameOfTable is the attribute that names the table in messages about tables, chains, rules and sets alike
-// (include/uapi/linux/netfilter/nf_tables.h).
+// nameOfTable is the attribute in all messages that names the table (include/uapi/linux/netfilter/nf_tables.h).
 const nameOfTable = 1
 
-// WatchTable calls changed whenever the agent's nftables table changes, and whenever events were lost, until ctx
-// ends. It needs CAP_NET_ADMIN.
+// WatchTable calls changed when the agent's table changes or events were lost, until ctx ends. It takes CAP_NET_ADMIN.
 func WatchTable(ctx context.Context, changed func()) error {
 	socket, err := nl.Subscribe(unix.NETLINK_NETFILTER, unix.NFNLGRP_NFTABLES)
 	if err != nil {

@@ -130,8 +130,7 @@ func (t target) gateways(o observed) []gateway {
 	return gateways
 }
 
-// mark is the packet mark of a gateway. When there are fewer values than gateways, several share a mark and the first
-// of them is used for all: each is a router of the same network.
+// mark is the packet mark of a gateway. With too few values several share one and use the first: each is a router.
 func (t target) mark(g gateway) uint32 { return t.bits.Value(g.index % t.bits.Count()) }
 
 // kept is the index that a block has by the agent's own rule.

@@ -84,8 +84,7 @@ type Config struct {
 	Bits Bits
 	// Journal records the previous settings of interfaces; all reconcilers of a process share one.
 	Journal *ownership.Journal
-	// Watches call changed at changes of links, addresses, routes and rules (netstate.Watch) and of the nftables
-	// table (WatchTable), until ctx ends.
+	// Watches call changed until ctx ends, such as netstate.Watch and WatchTable.
 	Watches []func(ctx context.Context, changed func()) error
 	// Record receives changes of state; it must not block. Nil discards them.
 	Record func(Notice)
@@ -217,8 +216,7 @@ func (k *Reconciler) act(ctx context.Context, actions []action) (done []string, 
 	return done, errors.Join(errs...)
 }
 
-// Cleanup removes what was made, by this process or an earlier one, and nothing else. The reverse path filter of the
-// VLAN interface gets its previous value.
+// Cleanup removes what was made, by any process, and nothing else. The reverse path filter gets its previous value.
 func (k *Reconciler) Cleanup(ctx context.Context) error {
 	o, err := k.machine.observe(ctx, k.config.Expected())
 	if err != nil {
@@ -301,8 +299,7 @@ func summary(done []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(done[:maxReported], ", "), len(done)-maxReported)
 }
 
-// record passes a notice on, unless it equals the previous one. One without a reason is not passed on: it makes a
-// failure that comes back after a while be recorded again.
+// record passes on a notice that differs from the previous one; one without a reason only ends a failure.
 func (k *Reconciler) record(n Notice) {
 	k.mu.Lock()
 	same := k.lastNotice == n

@@ -21,8 +21,7 @@ type Bits uint32
 // rule matches their mark. Four bits are enough for the ten blocks that a phoenixNAP network may hold.
 const DefaultBits Bits = 0xf0
 
-// kubeProxy are the bits with which kube-proxy and the kubelet mark packets to be masqueraded or dropped
-// (--iptables-masquerade-bit, default 14; KUBE-FIREWALL, 15).
+// kubeProxy are the bits of kube-proxy (--iptables-masquerade-bit, default 14) and the kubelet (KUBE-FIREWALL, 15).
 const kubeProxy Bits = 0xc000
 
 // ParseBits reads a mask such as "0xf0".
@@ -65,8 +64,7 @@ func (b Bits) Value(index int) uint32 {
 const (
 	// markPriority sends marked replies to the table of their gateway.
 	markPriority = 1055
-	// localPriority sends packets from a block's own address to pods and other networks of the node by the main
-	// table, where that has a better route than its default route.
+	// localPriority sends packets from a block to pods and the node's other networks by the main table's better routes.
 	localPriority = 1056
 	// sourcePriority sends all other packets from a block's address to the table of the block's gateway.
 	sourcePriority = 1057

@@ -1,5 +1,4 @@
-// Package vlan makes and keeps the VLAN interface of the public network on a node: the interface, its address and its
-// settings. It undoes only what it did.
+// Package vlan makes and keeps a node's VLAN interface of the public network, and undoes only what it did.
 package vlan
 
 import (
@@ -34,8 +33,7 @@ type want struct {
 	Fixed bool
 
 	Addresses []netip.Prefix
-	// Fallback is an address for an interface without any other: the kernel neither sends nor answers ARP requests
-	// properly on an interface without an address.
+	// Fallback is for an interface without any other: the kernel does ARP properly only where there is an address.
 	Fallback netip.Prefix
 	// NoBlock are addresses of the membership that are in no assigned block, so that their prefix length is unknown.
 	NoBlock []netip.Addr
@@ -306,8 +304,7 @@ func (w want) needsUp(l Link, s Observed) bool {
 	return !l.Up && parent != nil && parent.Up
 }
 
-// repairLink corrects the interface itself. The MTU and the hardware address of an interface that a person made are
-// left as they are; findings report them.
+// repairLink corrects the interface itself. Findings report a wrong MTU or MAC of one that a person made.
 func (w want) repairLink(l Link, s Observed) []action {
 	var actions []action
 	if mtu := w.mtu(s); l.Record.Made && l.MTU != mtu {

@@ -267,8 +267,7 @@ func (k *Reconciler) record(ctx context.Context, e Event) {
 }
 
 const (
-	// settleTime is how long another uplink must stay before it is used: while a bond is rebuilt, some other
-	// interface may look like the uplink.
+	// settleTime is how long another uplink must stay before it is used: longer than a bond takes to be rebuilt.
 	settleTime = 10 * time.Second
 	// budgetSize is how often something may be changed within budgetWindow.
 	budgetSize   = 30

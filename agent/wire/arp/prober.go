@@ -126,8 +126,7 @@ type Answer struct {
 	RTT, Within time.Duration
 }
 
-// maxClaimants bounds how many machines that claim one address are listed: a flood of invented ones must not fill
-// memory, log and the Node's condition.
+// maxClaimants bounds the listed machines that claim an address: a flood must not fill memory, log and condition.
 const maxClaimants = 8
 
 // Prober sends questions on an interface.

@@ -93,8 +93,7 @@ func Open(name string, etherType uint16, filter []bpf.Instruction, buffer int) (
 	return p, nil
 }
 
-// Socket opens a socket of a kind, unix.SOCK_RAW or unix.SOCK_DGRAM, on the interface with that name and index, that
-// never waits; the rest is as for Open.
+// Socket opens a socket that never waits, of a kind (unix.SOCK_RAW or SOCK_DGRAM); the rest is as for Open.
 func Socket(name string, index, kind int, etherType uint16, filter []bpf.Instruction, buffer int) (fd int, err error) {
 	raw, err := bpf.Assemble(filter)
 	if err != nil {

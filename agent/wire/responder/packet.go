@@ -85,8 +85,7 @@ func answer(in []byte, own MAC, held *Table, now time.Duration, out *frame) Resu
 	case !held.valid(now):
 		return Expired
 	}
-	// Like the kernel's, the answer goes to the sender hardware address of the packet, which with a virtual router
-	// (RFC 5798) differs from that of the frame.
+	// Like the kernel, answer the sender of the packet: with a virtual router (RFC 5798) the frame's differs.
 	requester := MAC(in[atSenderHardware : atSenderHardware+6])
 	write(out, operationReply, requester, own, target.As4(), requester, requesterAddress)
 	return Answered

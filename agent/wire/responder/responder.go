@@ -24,8 +24,7 @@ const (
 	batch = 64
 	// receiveBuffer is the requested size of the buffer, in bytes, for requests while the process does not run.
 	receiveBuffer = 1 << 20
-	// reopenPause is the pause before an interface that could not be used is tried again, checkEvery the time between
-	// two checks of it when the kernel reports no change.
+	// reopenPause is the pause before an unusable interface is tried again, checkEvery that between two checks.
 	reopenPause = 100 * time.Millisecond
 	checkEvery  = 10 * time.Second
 )
@@ -100,8 +99,7 @@ func (r *Responder) Counters() Counters {
 	return c
 }
 
-// Run answers and announces until ctx ends. It waits for a missing interface, and opens one again that was created
-// again or has another hardware address.
+// Run answers and announces until ctx ends. It waits for a missing interface, and opens one again that has changed.
 func (r *Responder) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	if r.Watch != nil {
@@ -235,8 +233,7 @@ func (r *Responder) announce(p *packet.Port, out *packet.Batch, addresses []neti
 	return p.Send(out)
 }
 
-// Open opens an interface for ARP requests that other machines have sent: to all, or to this one. Frames that the
-// interface receives only in promiscuous mode are ignored.
+// Open opens an interface for ARP requests to all or to this machine, not those only received in promiscuous mode.
 func Open(interfaceName string) (*packet.Port, error) {
 	return packet.Open(interfaceName, unix.ETH_P_ARP, []bpf.Instruction{
 		bpf.LoadExtension{Num: bpf.ExtType},

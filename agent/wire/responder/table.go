@@ -69,8 +69,7 @@ func (t *Table) Holds(a netip.Addr, now time.Duration) bool { return t.has(a) &&
 // has just come up loses frames, and Linux ignores a second change of an entry within a second (locktime).
 var repeats = [...]time.Duration{0, 1100 * time.Millisecond, 2200 * time.Millisecond, 4 * time.Second}
 
-// refreshMin and refreshMax bound the time between the announcements that follow: switches usually forget a port
-// after five minutes, while routers keep an ARP entry for hours.
+// refreshMin and refreshMax bound the time between later announcements: switches forget a port after five minutes.
 const (
 	refreshMin = 30 * time.Second
 	refreshMax = 60 * time.Second
