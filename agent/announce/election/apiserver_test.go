@@ -64,7 +64,7 @@ func (o object) read(asked bool) Read {
 
 type modelError string
 
-func (e modelError) Error() string { return string(e) }
+func (m modelError) Error() string { return string(m) }
 
 const (
 	errTimeout  modelError = "timeout"

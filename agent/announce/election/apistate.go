@@ -70,67 +70,67 @@ func (h *holdDown) observe(ready bool, now time.Duration, r rules) {
 }
 
 // updateMembership tracks whether this node is a member.
-func (c *Election) updateMembership() {
-	h := &c.holdDown
-	member := c.view.has(c.Node)
-	if h.member && !member && !c.facts.Leaving && !c.facts.Witness {
-		h.removals.add(c.now, c.rules)
-		h.joinAt = c.now + loop.Backoff(c.rules.rejoinDelay, c.rules.holdDown, h.removals.count-1)
-		h.until = max(h.until, c.now+loop.Backoff(c.rules.holdDown, c.rules.holdDownMax, h.removals.count-1))
+func (e *Election) updateMembership() {
+	h := &e.holdDown
+	member := e.view.has(e.Node)
+	if h.member && !member && !e.facts.Leaving && !e.facts.Witness {
+		h.removals.add(e.now, e.rules)
+		h.joinAt = e.now + loop.Backoff(e.rules.rejoinDelay, e.rules.holdDown, h.removals.count-1)
+		h.until = max(h.until, e.now+loop.Backoff(e.rules.holdDown, e.rules.holdDownMax, h.removals.count-1))
 	}
 	h.member = member
 }
 
 // handleRead handles the result of a read of the view.
-func (c *Election) handleRead(r Read) {
+func (e *Election) handleRead(r Read) {
 	if r.Asked {
-		c.api.inFlight = false
+		e.api.inFlight = false
 	}
 	switch {
 	case r.Err != nil:
-		c.fail()
+		e.fail()
 		return
 	case r.Asked:
-		c.api.failures = 0
-		c.api.readWanted = false
+		e.api.failures = 0
+		e.api.readWanted = false
 	}
-	c.changed = true
+	e.changed = true
 	switch {
-	case r.View != nil && (c.view == nil || r.View.Number > c.view.Number):
-		c.api.absent = false
-		c.api.older = 0
-		c.confirmWrite(r.View)
-		c.adopt(r.View, r.Version)
-	case r.View != nil && same(r.View, c.view):
-		c.api.absent = false
-		c.api.older = 0
-		c.version = r.Version
-	case r.View == nil || c.api.older >= 1 && r.Asked:
-		c.api.absent = r.Asked
-		c.api.version = r.Version
-		c.api.readWanted = !r.Asked // a watch may be late
+	case r.View != nil && (e.view == nil || r.View.Number > e.view.Number):
+		e.api.absent = false
+		e.api.older = 0
+		e.confirmWrite(r.View)
+		e.adopt(r.View, r.Version)
+	case r.View != nil && same(r.View, e.view):
+		e.api.absent = false
+		e.api.older = 0
+		e.version = r.Version
+	case r.View == nil || e.api.older >= 1 && r.Asked:
+		e.api.absent = r.Asked
+		e.api.version = r.Version
+		e.api.readWanted = !r.Asked // a watch may be late
 	default:
 		if r.Asked {
-			c.api.older++
+			e.api.older++
 		}
-		c.api.readWanted = true
+		e.api.readWanted = true
 	}
 	switch {
-	case c.seen <= c.number():
-		c.api.staleReads = 0
+	case e.seen <= e.number():
+		e.api.staleReads = 0
 	case r.Asked:
-		c.api.staleReads++
-		c.api.after = c.now + c.rules.interval/2
+		e.api.staleReads++
+		e.api.after = e.now + e.rules.interval/2
 	}
-	c.api.retryAt = c.now + c.rules.relaxed
+	e.api.retryAt = e.now + e.rules.relaxed
 }
 
 // number is that of the known view, zero when there is none.
-func (c *Election) number() uint64 {
-	if c.view == nil {
+func (e *Election) number() uint64 {
+	if e.view == nil {
 		return 0
 	}
-	return c.view.Number
+	return e.view.Number
 }
 
 // same reports whether two views are equal.
@@ -140,71 +140,71 @@ func same(a, b *View) bool {
 }
 
 // handleWrote handles the result of a write. When it is unknown whether the change was made, the view is read.
-func (c *Election) handleWrote(w Wrote) {
-	c.api.inFlight = false
-	c.changed = true
+func (e *Election) handleWrote(w Wrote) {
+	e.api.inFlight = false
+	e.changed = true
 	if w.Err != nil || w.View == nil {
-		c.api.readWanted = true
+		e.api.readWanted = true
 		return
 	}
-	c.api.failures = 0
-	c.api.absent = false
-	c.confirmWrite(w.View)
-	if c.view == nil || w.View.Number > c.view.Number {
-		c.adopt(w.View, w.Version)
+	e.api.failures = 0
+	e.api.absent = false
+	e.confirmWrite(w.View)
+	if e.view == nil || w.View.Number > e.view.Number {
+		e.adopt(w.View, w.Version)
 	}
 }
 
 // confirmWrite records the events of the requested change when a view shows that it, and no other, was made.
-func (c *Election) confirmWrite(v *View) {
-	p := c.api.written
+func (e *Election) confirmWrite(v *View) {
+	p := e.api.written
 	if p == nil || v.Number < p.view.Number {
 		return
 	}
-	c.api.written = nil
+	e.api.written = nil
 	if same(v, p.view) {
-		c.events = append(c.events, p.events...)
+		e.events = append(e.events, p.events...)
 	}
 }
 
-func (c *Election) fail() {
-	c.api.failures++
-	c.api.after = c.now + loop.Backoff(c.rules.interval, 20*c.rules.interval, c.api.failures-1)
-	c.api.readWanted = true
-	c.urgent = c.urgent || c.api.failures == 1
+func (e *Election) fail() {
+	e.api.failures++
+	e.api.after = e.now + loop.Backoff(e.rules.interval, 20*e.rules.interval, e.api.failures-1)
+	e.api.readWanted = true
+	e.urgent = e.urgent || e.api.failures == 1
 }
 
 // request requests a read when something newer is known to exist, otherwise the decided change.
-func (c *Election) request(out *Output) {
-	if c.api.inFlight || !c.facts.Link {
+func (e *Election) request(out *Output) {
+	if e.api.inFlight || !e.facts.Link {
 		return
 	}
-	if p := c.api.proposal; p != nil {
-		c.api.proposal = nil
-		c.api.inFlight = true
-		c.api.written = p
+	if p := e.api.proposal; p != nil {
+		e.api.proposal = nil
+		e.api.inFlight = true
+		e.api.written = p
 		out.Write = &Write{View: p.view, Version: p.version}
 		return
 	}
-	missing := c.view == nil || c.seen > c.view.Number
-	if c.api.absent {
-		missing = c.now >= c.api.retryAt
+	missing := e.view == nil || e.seen > e.view.Number
+	if e.api.absent {
+		missing = e.now >= e.api.retryAt
 	}
-	if !c.api.readWanted && !missing {
+	if !e.api.readWanted && !missing {
 		return
 	}
-	if c.now >= c.api.after {
+	if e.now >= e.api.after {
 		out.Read = true
-		c.api.inFlight = true
+		e.api.inFlight = true
 		return
 	}
-	c.wake(c.api.after)
+	e.wake(e.api.after)
 }
 
 // wake schedules a tick.
-func (c *Election) wake(at time.Duration) {
-	if c.api.due <= c.now || at < c.api.due {
-		c.api.due = at
+func (e *Election) wake(at time.Duration) {
+	if e.api.due <= e.now || at < e.api.due {
+		e.api.due = at
 	}
 }
 
@@ -216,22 +216,22 @@ type proposal struct {
 }
 
 // decide decides what to change when it is this node's turn.
-func (c *Election) decide(out *Output) {
-	c.api.due = 0
-	c.api.proposal = nil
-	c.askGateway(out)
-	if c.api.inFlight || c.api.readWanted || !c.facts.Link || !c.startedUp() || c.superseded() || c.facts.Leaving {
+func (e *Election) decide(out *Output) {
+	e.api.due = 0
+	e.api.proposal = nil
+	e.askGateway(out)
+	if e.api.inFlight || e.api.readWanted || !e.facts.Link || !e.startedUp() || e.superseded() || e.facts.Leaving {
 		return
 	}
 	current := map[string]bool{}
 	defer func() {
-		maps.DeleteFunc(c.pending, func(subject string, _ time.Duration) bool { return !current[subject] })
+		maps.DeleteFunc(e.pending, func(subject string, _ time.Duration) bool { return !current[subject] })
 	}()
-	for _, change := range c.changes() {
+	for _, change := range e.changes() {
 		current[change.subject] = true
-		if c.due(change) && c.api.proposal == nil {
+		if e.due(change) && e.api.proposal == nil {
 			if p := change.make(); p != nil {
-				c.api.proposal = p
+				e.api.proposal = p
 			}
 		}
 	}
@@ -246,33 +246,33 @@ type change struct {
 }
 
 // due reports whether it is this node's turn to make a change.
-func (c *Election) due(ch change) bool {
-	since, known := c.pending[ch.subject]
+func (e *Election) due(ch change) bool {
+	since, known := e.pending[ch.subject]
 	if !known {
-		since = c.now
-		c.pending[ch.subject] = since
+		since = e.now
+		e.pending[ch.subject] = since
 	}
-	due := since + ch.after + time.Duration(c.rank(ch.subject))*ch.step
-	if due <= c.now {
+	due := since + ch.after + time.Duration(e.rank(ch.subject))*ch.step
+	if due <= e.now {
 		return true
 	}
-	c.wake(due)
+	e.wake(due)
 	return false
 }
 
 // rank is how many other members come before this node in making a change.
-func (c *Election) rank(subject string) int {
-	own := score(c.Node, subject)
+func (e *Election) rank(subject string) int {
+	own := score(e.Node, subject)
 	rank := 0
-	if c.view == nil {
+	if e.view == nil {
 		return 0
 	}
-	for _, id := range c.members {
-		p := c.peers[id]
-		if !c.acknowledges(p) || p.last.Flags&(NoAPI|Leaving) != 0 || p.last.Number < c.view.Number {
+	for _, id := range e.members {
+		p := e.peers[id]
+		if !e.acknowledges(p) || p.last.Flags&(NoAPI|Leaving) != 0 || p.last.Number < e.view.Number {
 			continue
 		}
-		if score(p.name, subject) > own || c.api.failures > 0 {
+		if score(p.name, subject) > own || e.api.failures > 0 {
 			rank++
 		}
 	}
@@ -280,23 +280,23 @@ func (c *Election) rank(subject string) int {
 }
 
 // askGateway requests a probe of the gateway while a member is about to become silent.
-func (c *Election) askGateway(out *Output) {
-	if c.view == nil || !c.facts.HasGateway || c.now-max(c.gatewayAt, c.api.askedAt) < c.rules.interval/2 {
+func (e *Election) askGateway(out *Output) {
+	if e.view == nil || !e.facts.HasGateway || e.now-max(e.gatewayAt, e.api.askedAt) < e.rules.interval/2 {
 		return
 	}
-	for _, id := range c.members {
-		if id == c.id {
+	for _, id := range e.members {
+		if id == e.id {
 			continue
 		}
-		if p := c.peers[id]; p == nil || c.now-p.supportedAt >= c.rules.interval*3/2 {
+		if p := e.peers[id]; p == nil || e.now-p.supportedAt >= e.rules.interval*3/2 {
 			out.AskGateway = true
-			c.api.askedAt = c.now
+			e.api.askedAt = e.now
 			return
 		}
 	}
 }
 
 // connected reports whether this node reaches the network: the gateway answers it, or there is none.
-func (c *Election) connected() bool {
-	return !c.rules.askGateway || !c.facts.HasGateway || c.now-c.gatewayAt < c.rules.suspectTimeout
+func (e *Election) connected() bool {
+	return !e.rules.askGateway || !e.facts.HasGateway || e.now-e.gatewayAt < e.rules.suspectTimeout
 }

@@ -98,97 +98,97 @@ func New(config Config) *Election {
 }
 
 // Step takes an input and returns what to do.
-func (c *Election) Step(now time.Duration, in Input) Output {
-	c.advance(now)
+func (e *Election) Step(now time.Duration, in Input) Output {
+	e.advance(now)
 	ticked := false
 	switch in := in.(type) {
 	case Tick:
 		ticked = true
 	case Heard:
-		c.handleHeartbeat(in.Heartbeat)
+		e.handleHeartbeat(in.Heartbeat)
 	case Read:
-		c.handleRead(in)
+		e.handleRead(in)
 	case Wrote:
-		c.handleWrote(in)
+		e.handleWrote(in)
 	case Gateway:
-		c.gatewayAt = now
+		e.gatewayAt = now
 	case Facts:
-		c.setFacts(in)
+		e.setFacts(in)
 	}
-	c.updateSilent()
-	c.acknowledge()
-	c.renew()
-	c.takeOver()
+	e.updateSilent()
+	e.acknowledge()
+	e.renew()
+	e.takeOver()
 	var out Output
-	if ticked || c.changed {
-		c.changed = false
-		c.prunePeers()
-		c.decide(&out)
+	if ticked || e.changed {
+		e.changed = false
+		e.prunePeers()
+		e.decide(&out)
 	}
-	c.request(&out)
-	out.Grant = c.grant()
-	out.Send = c.heartbeat()
-	out.Events, c.events = c.events, nil
-	out.Done = c.done()
-	out.Restart = c.duplicateAt != never && !c.superseded() && !c.facts.Leaving
-	out.Next = c.next()
+	e.request(&out)
+	out.Grant = e.grant()
+	out.Send = e.heartbeat()
+	out.Events, e.events = e.events, nil
+	out.Done = e.done()
+	out.Restart = e.duplicateAt != never && !e.superseded() && !e.facts.Leaving
+	out.Next = e.next()
 	return out
 }
 
 // advance sets the time. A process that stood still cannot know that others were silent meanwhile.
-func (c *Election) advance(now time.Duration) {
-	if c.begun == never {
-		c.begun = now
-		c.stepped = now
-		c.nextBeat = now
-		if c.rules.startUpDelay {
-			c.resumed = now
+func (e *Election) advance(now time.Duration) {
+	if e.begun == never {
+		e.begun = now
+		e.stepped = now
+		e.nextBeat = now
+		if e.rules.startUpDelay {
+			e.resumed = now
 		}
-		c.holdDown.until = now + c.rules.holdDown
+		e.holdDown.until = now + e.rules.holdDown
 	}
-	c.now = max(now, c.stepped)
-	if c.now-c.stepped >= c.rules.suspectTimeout {
-		c.resumed = c.now
+	e.now = max(now, e.stepped)
+	if e.now-e.stepped >= e.rules.suspectTimeout {
+		e.resumed = e.now
 	}
-	c.stepped = c.now
+	e.stepped = e.now
 }
 
-func (c *Election) setFacts(f Facts) {
-	c.holdDown.observe(f.Link && f.Candidate, c.now, c.rules)
-	c.facts = f
-	c.offIDs = nil
+func (e *Election) setFacts(f Facts) {
+	e.holdDown.observe(f.Link && f.Candidate, e.now, e.rules)
+	e.facts = f
+	e.offIDs = nil
 	for name := range f.Gone {
-		if c.offIDs == nil {
-			c.offIDs = map[ID]bool{}
+		if e.offIDs == nil {
+			e.offIDs = map[ID]bool{}
 		}
-		c.offIDs[IDOf(name)] = true
+		e.offIDs[IDOf(name)] = true
 	}
-	c.urgent = true
-	c.changed = true
+	e.urgent = true
+	e.changed = true
 }
 
-func (c *Election) record(kind EventKind, address netip.Addr, node string) {
-	c.events = append(c.events, Event{Kind: kind, Address: address, Node: node})
+func (e *Election) record(kind EventKind, address netip.Addr, node string) {
+	e.events = append(e.events, Event{Kind: kind, Address: address, Node: node})
 }
 
 // done reports whether the agent of a node that is leaving may end: no other node waits for it.
-func (c *Election) done() bool {
-	if !c.facts.Leaving {
+func (e *Election) done() bool {
+	if !e.facts.Leaving {
 		return false
 	}
-	if c.view == nil || !c.facts.Link {
+	if e.view == nil || !e.facts.Link {
 		return true
 	}
-	if len(c.owned) > 0 || c.view.has(c.Node) {
-		return len(c.draining) == 0 && !c.hasSuccessor()
+	if len(e.owned) > 0 || e.view.has(e.Node) {
+		return len(e.draining) == 0 && !e.hasSuccessor()
 	}
-	return len(c.draining) == 0
+	return len(e.draining) == 0
 }
 
 // hasSuccessor reports whether another member is alive that could take over from this node.
-func (c *Election) hasSuccessor() bool {
-	for _, id := range c.members {
-		if p := c.peers[id]; c.heard(p) && !p.last.Flags.Has(Leaving) {
+func (e *Election) hasSuccessor() bool {
+	for _, id := range e.members {
+		if p := e.peers[id]; e.heard(p) && !p.last.Flags.Has(Leaving) {
 			return true
 		}
 	}
@@ -196,27 +196,27 @@ func (c *Election) hasSuccessor() bool {
 }
 
 // next is when the next tick is due.
-func (c *Election) next() time.Duration {
-	at := c.nextBeat
-	if c.urgent {
-		at = min(at, c.beatAt+urgentGap)
+func (e *Election) next() time.Duration {
+	at := e.nextBeat
+	if e.urgent {
+		at = min(at, e.beatAt+urgentGap)
 	}
-	for id, p := range c.peers {
-		last := max(p.supportedAt, c.resumed)
-		if due := last + c.rules.suspectTimeout; due > c.now && due < at && c.view != nil && !c.off(id) {
+	for id, p := range e.peers {
+		last := max(p.supportedAt, e.resumed)
+		if due := last + e.rules.suspectTimeout; due > e.now && due < at && e.view != nil && !e.off(id) {
 			at = due
 		}
 	}
-	for _, k := range c.draining {
-		at = min(at, k.until)
+	for _, d := range e.draining {
+		at = min(at, d.until)
 	}
-	if len(c.marks) > 0 && c.waiting > 0 {
-		if due := c.marks[len(c.marks)-1].at + c.rules.suspectTimeout; due > c.now {
+	if len(e.marks) > 0 && e.waiting > 0 {
+		if due := e.marks[len(e.marks)-1].at + e.rules.suspectTimeout; due > e.now {
 			at = min(at, due)
 		}
 	}
-	if due := c.api.due; due > c.now {
+	if due := e.api.due; due > e.now {
 		at = min(at, due)
 	}
-	return max(at, c.now+time.Millisecond)
+	return max(at, e.now+time.Millisecond)
 }

@@ -120,76 +120,76 @@ func (h *Heartbeat) fits(index int) bool {
 const urgentGap = 5 * time.Millisecond
 
 // heartbeat returns the heartbeat that is due, or nil.
-func (c *Election) heartbeat() *Heartbeat {
-	due := c.now >= c.nextBeat || c.urgent && c.now-c.beatAt >= urgentGap
+func (e *Election) heartbeat() *Heartbeat {
+	due := e.now >= e.nextBeat || e.urgent && e.now-e.beatAt >= urgentGap
 	if !due {
 		return nil
 	}
-	c.beatAt = c.now
-	c.urgent = false
-	c.nextBeat = c.now + c.pause()
-	if !c.facts.Link || c.superseded() {
+	e.beatAt = e.now
+	e.urgent = false
+	e.nextBeat = e.now + e.pause()
+	if !e.facts.Link || e.superseded() {
 		return nil
 	}
-	c.sequence++
-	if uint32(c.sequence) <= Refused { //nolint:gosec // only the lower bits matter
-		c.sequence += 2
+	e.sequence++
+	if uint32(e.sequence) <= Refused { //nolint:gosec // only the lower bits matter
+		e.sequence += 2
 	}
-	low := uint32(c.sequence) //nolint:gosec // only the lower bits matter
-	c.sent[low%uint32(len(c.sent))] = sending{low, c.now}
-	h := &Heartbeat{Node: c.Node, Boot: c.Boot, Sequence: c.sequence, Seen: c.seen, Flags: c.flags()}
-	if c.view == nil {
+	low := uint32(e.sequence) //nolint:gosec // only the lower bits matter
+	e.sent[low%uint32(len(e.sent))] = sending{low, e.now}
+	h := &Heartbeat{Node: e.Node, Boot: e.Boot, Sequence: e.sequence, Seen: e.seen, Flags: e.flags()}
+	if e.view == nil {
 		return h
 	}
-	h.Number = c.view.Number
-	h.Acks = c.acks()
-	h.Unfit = c.unfit()
-	h.Wants, h.Released = c.wantedAndReleased()
+	h.Number = e.view.Number
+	h.Acks = e.acks()
+	h.Unfit = e.unfit()
+	h.Wants, h.Released = e.wantedAndReleased()
 	return h
 }
 
 // pause is the time until the next regular heartbeat. A node that is not needed sends seldom.
-func (c *Election) pause() time.Duration {
-	pause := c.rules.interval - time.Duration(c.random.Int64N(int64(c.rules.interval)/10))
-	if c.view != nil && len(c.members) >= c.rules.maxMembers && !c.view.has(c.Node) {
+func (e *Election) pause() time.Duration {
+	pause := e.rules.interval - time.Duration(e.random.Int64N(int64(e.rules.interval)/10))
+	if e.view != nil && len(e.members) >= e.rules.maxMembers && !e.view.has(e.Node) {
 		return 50 * pause
 	}
 	return pause
 }
 
-func (c *Election) flags() (f Flags) {
+func (e *Election) flags() (f Flags) {
 	set := func(flag Flags, on bool) {
 		if on {
 			f |= flag
 		}
 	}
-	set(Candidate, c.facts.Candidate && !c.facts.Leaving)
-	set(Witness, c.facts.Witness)
-	set(Leaving, c.facts.Leaving)
-	set(Held, c.now < c.holdDown.until)
-	set(Handing, len(c.draining) > 0)
-	set(NoAPI, c.api.failures > 0)
-	set(Asking, c.facts.Link && !c.facts.Leaving && c.now >= c.holdDown.joinAt)
+	set(Candidate, e.facts.Candidate && !e.facts.Leaving)
+	set(Witness, e.facts.Witness)
+	set(Leaving, e.facts.Leaving)
+	set(Held, e.now < e.holdDown.until)
+	set(Handing, len(e.draining) > 0)
+	set(NoAPI, e.api.failures > 0)
+	set(Asking, e.facts.Link && !e.facts.Leaving && e.now >= e.holdDown.joinAt)
 	return f
 }
 
 // acks lists the nodes that this node supports, does not hear or refuses. It is empty before this node has read the
 // view, which holds the promises of its earlier run.
-func (c *Election) acks() []Ack {
-	all := make([]Ack, 0, len(c.peers)+1)
-	for id, p := range c.peers {
+func (e *Election) acks() []Ack {
+	all := make([]Ack, 0, len(e.peers)+1)
+	for id, p := range e.peers {
 		switch {
-		case c.acknowledges(p):
+		case e.acknowledges(p):
 			all = append(all, Ack{id, p.supported})
-		case !c.startedUp() || !c.silent(id) || c.now-p.at > 10*c.rules.suspectTimeout && !c.view.has(p.name):
-		case c.heard(p):
+		case !e.startedUp() || !e.silent(id) || e.now-p.at > 10*e.rules.suspectTimeout && !e.view.has(p.name):
+		case e.heard(p):
 			all = append(all, Ack{id, Refused})
 		default:
 			all = append(all, Ack{id, Unheard})
 		}
 	}
-	for _, id := range c.members {
-		if c.peers[id] == nil && id != c.id && c.startedUp() && c.silent(id) {
+	for _, id := range e.members {
+		if e.peers[id] == nil && id != e.id && e.startedUp() && e.silent(id) {
 			all = append(all, Ack{id, Unheard})
 		}
 	}
@@ -198,16 +198,16 @@ func (c *Election) acks() []Ack {
 }
 
 // wantedAndReleased returns the addresses that this node waits for, and those that others wait for.
-func (c *Election) wantedAndReleased() (wants, released []netip.Addr) {
-	if c.waiting > 0 || c.stale {
-		for a, h := range c.owned {
-			if !h.answering && !h.fenced {
+func (e *Election) wantedAndReleased() (wants, released []netip.Addr) {
+	if e.waiting > 0 || e.stale {
+		for a, o := range e.owned {
+			if !o.answering && !o.fenced {
 				wants = append(wants, a)
 			}
 		}
 	}
-	for a := range c.releases {
-		if _, kept := c.draining[a]; !kept && (c.owned[a] == nil || !c.owned[a].answering) {
+	for a := range e.releases {
+		if _, kept := e.draining[a]; !kept && (e.owned[a] == nil || !e.owned[a].answering) {
 			released = append(released, a)
 		}
 	}
@@ -220,12 +220,12 @@ func firsts(all []netip.Addr) []netip.Addr {
 }
 
 // unfit is the bitmap of addresses of the view that this node cannot serve.
-func (c *Election) unfit() []byte {
+func (e *Election) unfit() []byte {
 	var bitmap []byte
-	for i, a := range c.addresses {
-		if fits, wanted := c.facts.Wanted[a]; wanted && !fits {
+	for i, a := range e.addresses {
+		if fits, wanted := e.facts.Wanted[a]; wanted && !fits {
 			if bitmap == nil {
-				bitmap = make([]byte, (len(c.addresses)+7)/8)
+				bitmap = make([]byte, (len(e.addresses)+7)/8)
 			}
 			bitmap[i/8] |= 1 << (i % 8)
 		}

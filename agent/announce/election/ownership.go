@@ -31,156 +31,156 @@ type release struct {
 }
 
 // adopt switches to a newer view.
-func (c *Election) adopt(v *View, version string) {
-	old := c.owned
-	lease := c.lease
-	if c.view == nil {
-		c.api.freshAt = c.now
+func (e *Election) adopt(v *View, version string) {
+	old := e.owned
+	lease := e.lease
+	if e.view == nil {
+		e.api.freshAt = e.now
 	}
-	c.view = v
-	c.version = version
-	c.changed = true
-	c.urgent = true
-	c.seen = max(c.seen, v.Number)
-	c.members = c.members[:0:0]
+	e.view = v
+	e.version = version
+	e.changed = true
+	e.urgent = true
+	e.seen = max(e.seen, v.Number)
+	e.members = e.members[:0:0]
 	for _, m := range v.Members {
-		c.members = append(c.members, IDOf(m))
+		e.members = append(e.members, IDOf(m))
 	}
-	c.addresses = v.addresses()
-	c.owned = map[netip.Addr]*ownership{}
+	e.addresses = v.addresses()
+	e.owned = map[netip.Addr]*ownership{}
 	for a, owner := range v.Owners {
-		if owner.Node != c.Node {
+		if owner.Node != e.Node {
 			continue
 		}
-		h := &ownership{address: a, epoch: owner.Epoch, predecessors: owner.Before}
-		if o := old[a]; o != nil && o.epoch == h.epoch && !o.fenced {
-			h.answering = o.answering
+		own := &ownership{address: a, epoch: owner.Epoch, predecessors: owner.Before}
+		if before := old[a]; before != nil && before.epoch == own.epoch && !before.fenced {
+			own.answering = before.answering
 		}
-		c.owned[a] = h
+		e.owned[a] = own
 	}
 	for _, a := range slices.SortedFunc(maps.Keys(old), netip.Addr.Compare) {
-		c.drain(old[a], v.Owners[a], lease)
+		e.drain(old[a], v.Owners[a], lease)
 	}
-	for a, k := range c.draining {
-		if owner := v.Owners[a].Node; owner == "" || owner == c.Node {
-			delete(c.draining, a)
+	for a, d := range e.draining {
+		if owner := v.Owners[a].Node; owner == "" || owner == e.Node {
+			delete(e.draining, a)
 		} else {
-			k.successor = owner
-			c.draining[a] = k
+			d.successor = owner
+			e.draining[a] = d
 		}
 	}
-	for _, p := range c.peers {
-		c.updateBehind(p)
+	for _, p := range e.peers {
+		e.updateBehind(p)
 	}
-	c.updateMembership()
-	c.stale = true
+	e.updateMembership()
+	e.stale = true
 }
 
 // drain ends an ownership: this node answers until the successor asks, but no longer than the lease of the old view.
-func (c *Election) drain(h *ownership, owner Owner, lease time.Duration) {
-	if now := c.owned[h.address]; !h.answering || now != nil && now.answering {
+func (e *Election) drain(o *ownership, owner Owner, lease time.Duration) {
+	if now := e.owned[o.address]; !o.answering || now != nil && now.answering {
 		return
 	}
-	if owner.Node == "" || owner.Node == c.Node || h.fenced || lease <= c.now {
-		c.record(LostOwnership, h.address, owner.Node)
+	if owner.Node == "" || owner.Node == e.Node || o.fenced || lease <= e.now {
+		e.record(LostOwnership, o.address, owner.Node)
 		return
 	}
-	if !c.rules.boundedDraining {
-		lease = c.now + time.Hour
+	if !e.rules.boundedDraining {
+		lease = e.now + time.Hour
 	}
-	c.draining[h.address] = draining{until: lease, successor: owner.Node}
+	e.draining[o.address] = draining{until: lease, successor: owner.Node}
 }
 
 // yieldTo gives up the addresses that another node wants by a newer view, or by ours.
-func (c *Election) yieldTo(h *Heartbeat) {
-	if c.view == nil {
+func (e *Election) yieldTo(h *Heartbeat) {
+	if e.view == nil {
 		return
 	}
 	for _, a := range h.Wants {
-		newer := h.Number > c.view.Number
-		if !newer && c.view.Owners[a].Node != h.Node {
+		newer := h.Number > e.view.Number
+		if !newer && e.view.Owners[a].Node != h.Node {
 			continue
 		}
-		if _, kept := c.draining[a]; kept {
-			delete(c.draining, a)
-			c.record(LostOwnership, a, h.Node)
+		if _, kept := e.draining[a]; kept {
+			delete(e.draining, a)
+			e.record(LostOwnership, a, h.Node)
 		}
-		if own := c.owned[a]; newer && own != nil && !own.fenced {
+		if own := e.owned[a]; newer && own != nil && !own.fenced {
 			if own.answering {
-				c.record(LostOwnership, a, h.Node)
+				e.record(LostOwnership, a, h.Node)
 			}
 			own.fenced = true
 			own.answering = false
 		}
-		if r, listed := c.releases[a]; !listed || r.number < h.Number {
-			c.urgent = true
+		if r, listed := e.releases[a]; !listed || r.number < h.Number {
+			e.urgent = true
 		}
-		c.releases[a] = release{number: h.Number, at: c.now}
-		c.stale = true
+		e.releases[a] = release{number: h.Number, at: e.now}
+		e.stale = true
 	}
 }
 
 // takeOver answers for addresses whose predecessors are known to have stopped, and ends draining that is over.
-func (c *Election) takeOver() {
-	for a, k := range c.draining {
-		if k.until <= c.now {
-			delete(c.draining, a)
-			c.record(LostOwnership, a, k.successor)
-			c.stale = true
-			c.urgent = true
+func (e *Election) takeOver() {
+	for a, d := range e.draining {
+		if d.until <= e.now {
+			delete(e.draining, a)
+			e.record(LostOwnership, a, d.successor)
+			e.stale = true
+			e.urgent = true
 		}
 	}
-	for a, r := range c.releases {
-		if c.now-r.at > c.rules.behind {
-			delete(c.releases, a)
+	for a, r := range e.releases {
+		if e.now-r.at > e.rules.behind {
+			delete(e.releases, a)
 		}
 	}
-	if c.view == nil || c.waiting == 0 && !c.stale || c.lease <= c.now || c.seen != c.view.Number {
+	if e.view == nil || e.waiting == 0 && !e.stale || e.lease <= e.now || e.seen != e.view.Number {
 		return
 	}
-	for _, h := range c.owned {
-		if h.answering || h.fenced || !c.proven(h) {
+	for _, o := range e.owned {
+		if o.answering || o.fenced || !e.proven(o) {
 			continue
 		}
-		h.answering = true
-		c.stale = true
-		c.urgent = true
+		o.answering = true
+		e.stale = true
+		e.urgent = true
 		predecessor := ""
-		if n := len(h.predecessors); n > 0 {
-			predecessor = h.predecessors[n-1]
+		if n := len(o.predecessors); n > 0 {
+			predecessor = o.predecessors[n-1]
 		}
-		c.record(BecameOwner, h.address, predecessor)
+		e.record(BecameOwner, o.address, predecessor)
 	}
 }
 
 // grant returns the addresses for which the node answers.
-func (c *Election) grant() Grant {
-	if c.stale {
-		c.stale = false
-		c.waiting = 0
-		granted := make([]netip.Addr, 0, len(c.owned)+len(c.draining))
-		for a, h := range c.owned {
-			if h.answering {
+func (e *Election) grant() Grant {
+	if e.stale {
+		e.stale = false
+		e.waiting = 0
+		granted := make([]netip.Addr, 0, len(e.owned)+len(e.draining))
+		for a, o := range e.owned {
+			if o.answering {
 				granted = append(granted, a)
 			} else {
-				c.waiting++
+				e.waiting++
 			}
 		}
-		c.answered = slices.SortedFunc(slices.Values(slices.AppendSeq(granted, maps.Keys(c.draining))),
+		e.answered = slices.SortedFunc(slices.Values(slices.AppendSeq(granted, maps.Keys(e.draining))),
 			netip.Addr.Compare)
 	}
-	until := c.lease
-	for _, k := range c.draining {
-		if c.lease <= c.now || k.until < until {
-			until = k.until
+	until := e.lease
+	for _, d := range e.draining {
+		if e.lease <= e.now || d.until < until {
+			until = d.until
 		}
 	}
 	switch {
-	case !c.facts.Link || c.superseded():
+	case !e.facts.Link || e.superseded():
 		return Grant{Until: never}
-	case c.lease <= c.now && len(c.draining) > 0:
-		return Grant{Addresses: slices.SortedFunc(maps.Keys(c.draining), netip.Addr.Compare), Until: until}
+	case e.lease <= e.now && len(e.draining) > 0:
+		return Grant{Addresses: slices.SortedFunc(maps.Keys(e.draining), netip.Addr.Compare), Until: until}
 	default:
-		return Grant{Addresses: c.answered, Until: until}
+		return Grant{Addresses: e.answered, Until: until}
 	}
 }

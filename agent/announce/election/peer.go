@@ -32,127 +32,127 @@ type peer struct {
 }
 
 // handleHeartbeat handles a heartbeat of another node.
-func (c *Election) handleHeartbeat(h *Heartbeat) {
+func (e *Election) handleHeartbeat(h *Heartbeat) {
 	id := IDOf(h.Node)
-	if h.Node == c.Node {
-		c.handleDuplicate(h)
+	if h.Node == e.Node {
+		e.handleDuplicate(h)
 		return
 	}
-	p := c.peers[id]
+	p := e.peers[id]
 	switch {
-	case id == c.id, p != nil && p.name != h.Node:
+	case id == e.id, p != nil && p.name != h.Node:
 		return // the IDs of two names are equal
 	case p == nil:
-		p = &peer{id: id, name: h.Node, since: c.now, supportedAt: never, ackedAt: never, behindSince: never}
-		c.peers[id] = p
-	case h.Boot < p.last.Boot && c.heard(p), h.Boot == p.last.Boot && h.Sequence <= p.last.Sequence:
+		p = &peer{id: id, name: h.Node, since: e.now, supportedAt: never, ackedAt: never, behindSince: never}
+		e.peers[id] = p
+	case h.Boot < p.last.Boot && e.heard(p), h.Boot == p.last.Boot && h.Sequence <= p.last.Sequence:
 		return // an earlier run, or overtaken on the way
-	case c.now-p.at >= c.rules.suspectTimeout:
-		p.since = c.now
+	case e.now-p.at >= e.rules.suspectTimeout:
+		p.since = e.now
 	}
 	if p.last == nil || p.last.Flags != h.Flags || p.last.Number != h.Number || !slices.Equal(p.last.Unfit, h.Unfit) {
-		c.changed = true
+		e.changed = true
 	}
 	p.last = h
-	p.at = c.now
+	p.at = e.now
 	p.seen = max(p.seen, h.Seen, h.Number)
-	if p.seen > c.seen {
-		c.seen = p.seen
-		c.urgent = true
+	if p.seen > e.seen {
+		e.seen = p.seen
+		e.urgent = true
 	}
-	if sequence, found := h.ackOf(c.id); !found || sequence != Unheard || !c.rules.mutual {
-		p.supportedAt = c.now
+	if sequence, found := h.ackOf(e.id); !found || sequence != Unheard || !e.rules.mutual {
+		p.supportedAt = e.now
 		p.supported = uint32(h.Sequence) //nolint:gosec // only the lower bits matter
 	}
 	if n := h.suspectCount(); n != p.suspectCount {
 		p.suspectCount = n
-		c.changed = true
+		e.changed = true
 	}
-	c.countAck(p)
-	c.updateBehind(p)
-	c.yieldTo(h)
+	e.countAck(p)
+	e.updateBehind(p)
+	e.yieldTo(h)
 }
 
 // countAck uses the acknowledgement in a node's newest heartbeat, if it counts.
-func (c *Election) countAck(p *peer) {
-	sequence, found := p.last.ackOf(c.id)
-	if !found || sequence <= Refused || c.view == nil {
+func (e *Election) countAck(p *peer) {
+	sequence, found := p.last.ackOf(e.id)
+	if !found || sequence <= Refused || e.view == nil {
 		return
 	}
-	if c.rules.newerVoids && (c.seen != c.view.Number || p.last.Seen > c.view.Number) {
+	if e.rules.newerVoids && (e.seen != e.view.Number || p.last.Seen > e.view.Number) {
 		return
 	}
-	sent := c.sent[sequence%uint32(len(c.sent))]
+	sent := e.sent[sequence%uint32(len(e.sent))]
 	if sent.sequence != sequence {
 		return
 	}
-	if !c.rules.sentTime {
-		sent.at = c.now
+	if !e.rules.sentTime {
+		sent.at = e.now
 	}
 	p.ackedAt = max(p.ackedAt, sent.at)
 }
 
-func (c *Election) updateBehind(p *peer) {
+func (e *Election) updateBehind(p *peer) {
 	switch {
-	case c.view == nil || p.last.Number >= c.view.Number:
+	case e.view == nil || p.last.Number >= e.view.Number:
 		p.behindSince = never
 	case p.behindSince == never:
-		p.behindSince = c.now
+		p.behindSince = e.now
 	}
 }
 
 // handleDuplicate handles a heartbeat of another agent with our own name: the later one stays.
-func (c *Election) handleDuplicate(h *Heartbeat) {
-	if h.Boot <= c.Boot || !c.rules.yieldToLater {
+func (e *Election) handleDuplicate(h *Heartbeat) {
+	if h.Boot <= e.Boot || !e.rules.yieldToLater {
 		return
 	}
-	if c.now-c.duplicateAt >= c.rules.suspectTimeout {
-		c.record(DuplicateMember, netip.Addr{}, "")
+	if e.now-e.duplicateAt >= e.rules.suspectTimeout {
+		e.record(DuplicateMember, netip.Addr{}, "")
 	}
-	c.duplicateAt = c.now
+	e.duplicateAt = e.now
 }
 
 // superseded reports whether a later agent of our own name is alive.
-func (c *Election) superseded() bool { return c.now-c.duplicateAt < c.rules.suspectTimeout }
+func (e *Election) superseded() bool { return e.now-e.duplicateAt < e.rules.suspectTimeout }
 
 // startedUp reports whether this agent has run for long enough that no node supports an earlier run of it.
-func (c *Election) startedUp() bool {
-	return !c.rules.startUpDelay || c.now-c.begun >= c.rules.suspectTimeout
+func (e *Election) startedUp() bool {
+	return !e.rules.startUpDelay || e.now-e.begun >= e.rules.suspectTimeout
 }
 
 // acknowledges reports whether this node supports a peer now.
-func (c *Election) acknowledges(p *peer) bool {
-	return p != nil && c.now-p.supportedAt < c.rules.suspectTimeout
+func (e *Election) acknowledges(p *peer) bool {
+	return p != nil && e.now-p.supportedAt < e.rules.suspectTimeout
 }
 
 // silent reports whether a node has not been supported for the suspect timeout.
-func (c *Election) silent(id ID) bool {
-	last := c.resumed
-	if p := c.peers[id]; p != nil {
+func (e *Election) silent(id ID) bool {
+	last := e.resumed
+	if p := e.peers[id]; p != nil {
 		last = max(last, p.supportedAt)
 	}
-	return c.now-last >= c.rules.suspectTimeout
+	return e.now-last >= e.rules.suspectTimeout
 }
 
 // updateSilent updates which peers are silent. Others wait for a change, so the next heartbeat is urgent.
-func (c *Election) updateSilent() {
-	for id, p := range c.peers {
-		if silent := c.silent(id); silent != p.silent {
+func (e *Election) updateSilent() {
+	for id, p := range e.peers {
+		if silent := e.silent(id); silent != p.silent {
 			p.silent = silent
-			c.urgent = true
-			c.changed = true
+			e.urgent = true
+			e.changed = true
 		}
 	}
 }
 
 // heard reports whether any heartbeat of a peer was received recently.
-func (c *Election) heard(p *peer) bool { return p != nil && c.now-p.at < c.rules.suspectTimeout }
+func (e *Election) heard(p *peer) bool { return p != nil && e.now-p.at < e.rules.suspectTimeout }
 
 // prunePeers removes peers that were not heard for long and are not members.
-func (c *Election) prunePeers() {
-	for id, p := range c.peers {
-		if c.now-p.at > c.rules.holdDownMax && (c.view == nil || !c.view.has(p.name)) {
-			delete(c.peers, id)
+func (e *Election) prunePeers() {
+	for id, p := range e.peers {
+		if e.now-p.at > e.rules.holdDownMax && (e.view == nil || !e.view.has(p.name)) {
+			delete(e.peers, id)
 		}
 	}
 }

@@ -34,14 +34,14 @@ type placer struct {
 	candidates []*candidate
 }
 
-func (c *Election) placer(next *View) *placer {
-	p := &placer{election: c}
+func (e *Election) placer(next *View) *placer {
+	p := &placer{election: e}
 	loads := map[string]int{}
 	for _, owner := range next.Owners {
 		loads[owner.Node]++
 	}
 	for _, m := range next.Members {
-		flags, other := c.memberFlags(m)
+		flags, other := e.memberFlags(m)
 		if flags.Has(Candidate) {
 			p.candidates = append(p.candidates, &candidate{name: m, peer: other, held: flags.Has(Held), load: loads[m]})
 		}
@@ -50,31 +50,31 @@ func (c *Election) placer(next *View) *placer {
 }
 
 // memberFlags returns the flags of a member that matter for placement; other is nil for this node.
-func (c *Election) memberFlags(m string) (flags Flags, other *peer) {
-	if m == c.Node {
-		return c.flags(), nil
+func (e *Election) memberFlags(m string) (flags Flags, other *peer) {
+	if m == e.Node {
+		return e.flags(), nil
 	}
-	p := c.peers[IDOf(m)]
-	if !c.acknowledges(p) || c.behind(p) || p.last.Flags.Has(Leaving) {
+	p := e.peers[IDOf(m)]
+	if !e.acknowledges(p) || e.behind(p) || p.last.Flags.Has(Leaving) {
 		return 0, p
 	}
 	return p.last.Flags, p
 }
 
-func (c *Election) behind(p *peer) bool {
-	return p.behindSince != never && c.now-p.behindSince >= c.rules.behind
+func (e *Election) behind(p *peer) bool {
+	return p.behindSince != never && e.now-p.behindSince >= e.rules.behind
 }
 
 // fits reports whether a node (nil: this one) can serve an address, as far as is known.
-func (c *Election) fits(other *peer, a netip.Addr) bool {
+func (e *Election) fits(other *peer, a netip.Addr) bool {
 	if other == nil {
-		fits, wanted := c.facts.Wanted[a]
+		fits, wanted := e.facts.Wanted[a]
 		return fits || !wanted
 	}
-	if len(other.last.Unfit) == 0 || other.last.Number != c.view.Number {
+	if len(other.last.Unfit) == 0 || other.last.Number != e.view.Number {
 		return true
 	}
-	i, found := slices.BinarySearchFunc(c.addresses, a, netip.Addr.Compare)
+	i, found := slices.BinarySearchFunc(e.addresses, a, netip.Addr.Compare)
 	return !found || other.last.fits(i)
 }
 
@@ -82,9 +82,9 @@ func (c *Election) fits(other *peer, a netip.Addr) bool {
 func (p *placer) choose(a netip.Addr) string {
 	var best *candidate
 	subject := a.String()
-	for _, k := range p.candidates {
-		if p.election.fits(k.peer, a) && (best == nil || p.better(k, best, subject)) {
-			best = k
+	for _, c := range p.candidates {
+		if p.election.fits(c.peer, a) && (best == nil || p.better(c, best, subject)) {
+			best = c
 		}
 	}
 	if best == nil {
@@ -94,31 +94,31 @@ func (p *placer) choose(a netip.Addr) string {
 	return best.name
 }
 
-func (p *placer) better(k, than *candidate, subject string) bool {
+func (p *placer) better(c, than *candidate, subject string) bool {
 	switch {
-	case k.held != than.held:
+	case c.held != than.held:
 		return than.held
-	case k.load != than.load:
-		return k.load < than.load
+	case c.load != than.load:
+		return c.load < than.load
 	default:
-		return score(k.name, subject) > score(than.name, subject)
+		return score(c.name, subject) > score(than.name, subject)
 	}
 }
 
 // needsPlacement reports whether an address needs another owner, and whether an address is new.
-func (c *Election) needsPlacement() (misplaced, fresh bool) {
-	fresh = len(c.newAddresses(c.view)) > 0
+func (e *Election) needsPlacement() (misplaced, fresh bool) {
+	fresh = len(e.newAddresses(e.view)) > 0
 	if !fresh {
-		c.api.freshAt = c.now
+		e.api.freshAt = e.now
 	}
 	var p *placer
 	unable := map[string]bool{}
-	for a, owner := range c.view.Owners {
-		if !c.misplaced(a, owner, unable) {
+	for a, owner := range e.view.Owners {
+		if !e.misplaced(a, owner, unable) {
 			continue
 		}
 		if p == nil {
-			p = c.placer(c.view)
+			p = e.placer(e.view)
 		}
 		if p.choose(a) != "" {
 			return true, fresh
@@ -128,31 +128,31 @@ func (c *Election) needsPlacement() (misplaced, fresh bool) {
 }
 
 // misplaced reports whether an address has no owner, or a heard one that cannot serve it; a silent one is removed.
-func (c *Election) misplaced(a netip.Addr, owner Owner, unable map[string]bool) bool {
+func (e *Election) misplaced(a netip.Addr, owner Owner, unable map[string]bool) bool {
 	if owner.Node == "" {
 		return true
 	}
 	id := IDOf(owner.Node)
 	unfit, known := unable[owner.Node]
 	if !known {
-		flags, p := c.memberFlags(owner.Node)
-		unfit = !flags.Has(Candidate) && (owner.Node == c.Node || c.acknowledges(p))
+		flags, p := e.memberFlags(owner.Node)
+		unfit = !flags.Has(Candidate) && (owner.Node == e.Node || e.acknowledges(p))
 		unable[owner.Node] = unfit
 	}
-	if unfit || owner.Node == c.Node {
-		return unfit || !c.fits(nil, a)
+	if unfit || owner.Node == e.Node {
+		return unfit || !e.fits(nil, a)
 	}
-	p := c.peers[id]
-	return c.acknowledges(p) && !c.fits(p, a)
+	p := e.peers[id]
+	return e.acknowledges(p) && !e.fits(p, a)
 }
 
 // newAddresses returns the wanted addresses that a view does not have, sorted.
-func (c *Election) newAddresses(v *View) []netip.Addr {
-	if !c.facts.Known {
+func (e *Election) newAddresses(v *View) []netip.Addr {
+	if !e.facts.Known {
 		return nil
 	}
 	var fresh []netip.Addr
-	for a := range c.facts.Wanted {
+	for a := range e.facts.Wanted {
 		if _, known := v.Owners[a]; !known {
 			fresh = append(fresh, a)
 		}
@@ -162,36 +162,36 @@ func (c *Election) newAddresses(v *View) []netip.Addr {
 }
 
 // unwanted reports whether an address must be dropped, when all that are wanted are known.
-func (c *Election) unwanted(a netip.Addr) bool {
-	_, wanted := c.facts.Wanted[a]
+func (e *Election) unwanted(a netip.Addr) bool {
+	_, wanted := e.facts.Wanted[a]
 	return !wanted
 }
 
 // placement gives owners to addresses that need one, drops the unwanted addresses, and adds the new ones.
-func (c *Election) placement() *proposal {
-	next := c.view.next()
-	if since, unwanted := c.pending["drop"]; unwanted && c.now-since >= c.rules.drop {
-		maps.DeleteFunc(next.Owners, func(a netip.Addr, _ Owner) bool { return c.unwanted(a) })
+func (e *Election) placement() *proposal {
+	next := e.view.next()
+	if since, unwanted := e.pending["drop"]; unwanted && e.now-since >= e.rules.drop {
+		maps.DeleteFunc(next.Owners, func(a netip.Addr, _ Owner) bool { return e.unwanted(a) })
 	}
-	changed := len(next.Owners) < len(c.view.Owners)
-	p := c.placer(next)
+	changed := len(next.Owners) < len(e.view.Owners)
+	p := e.placer(next)
 	unable := map[string]bool{}
-	for _, a := range c.addresses {
+	for _, a := range e.addresses {
 		owner, kept := next.Owners[a]
-		if !kept || !c.misplaced(a, owner, unable) {
+		if !kept || !e.misplaced(a, owner, unable) {
 			continue
 		}
 		if to := p.choose(a); to != "" && to != owner.Node {
-			next.Owners[a] = c.moved(owner, to, next.Number)
+			next.Owners[a] = e.moved(owner, to, next.Number)
 			changed = true
 		}
 	}
-	for _, a := range c.newAddresses(next) {
+	for _, a := range e.newAddresses(next) {
 		next.Owners[a] = Owner{Node: p.choose(a), Epoch: next.Number}
 		changed = true
 	}
 	if !changed {
 		return nil
 	}
-	return c.propose(next)
+	return e.propose(next)
 }

@@ -95,42 +95,42 @@ func (r rules) withInterval(interval time.Duration) rules {
 }
 
 // renew computes until when a majority of the members supports this node.
-func (c *Election) renew() {
-	c.lease = c.supportedUntil()
-	if c.lease > c.now {
-		c.leaseLost = false
-	} else if !c.leaseLost {
-		c.leaseLost = true
-		if len(c.owned) > 0 && len(c.answered) > 0 {
-			c.record(LeaseLost, netip.Addr{}, "")
+func (e *Election) renew() {
+	e.lease = e.supportedUntil()
+	if e.lease > e.now {
+		e.leaseLost = false
+	} else if !e.leaseLost {
+		e.leaseLost = true
+		if len(e.owned) > 0 && len(e.answered) > 0 {
+			e.record(LeaseLost, netip.Addr{}, "")
 		}
 	}
 }
 
-func (c *Election) supportedUntil() time.Duration {
-	if c.view == nil || !c.view.has(c.Node) || !c.startedUp() || c.superseded() || !c.facts.Link {
+func (e *Election) supportedUntil() time.Duration {
+	if e.view == nil || !e.view.has(e.Node) || !e.startedUp() || e.superseded() || !e.facts.Link {
 		return never
 	}
-	others := c.rules.majority(len(c.view.Members)) - 1
+	others := e.rules.majority(len(e.view.Members)) - 1
 	switch {
 	case others > 0:
-	case c.rules.newerVoids && c.seen != c.view.Number:
-		return c.lease // its own acknowledgement counts no more than that of others would
+	case e.rules.newerVoids && e.seen != e.view.Number:
+		return e.lease // its own acknowledgement counts no more than that of others would
 	default:
-		return c.now + c.rules.lease
+		return e.now + e.rules.lease
 	}
-	times := c.times[:0]
-	for _, id := range c.members {
-		if p := c.peers[id]; p != nil && p.ackedAt != never {
+	times := e.times[:0]
+	for _, id := range e.members {
+		if p := e.peers[id]; p != nil && p.ackedAt != never {
 			times = append(times, p.ackedAt)
 		}
 	}
-	c.times = times
+	e.times = times
 	if len(times) < others {
 		return never
 	}
 	slices.SortFunc(times, func(a, b time.Duration) int { return int(b - a) })
-	return times[others-1] + c.rules.lease
+	return times[others-1] + e.rules.lease
 }
 
 // mark is since when a majority is known to have seen a number.
@@ -140,65 +140,65 @@ type mark struct {
 }
 
 // acknowledge updates the highest number that a majority of the members is known to have seen.
-func (c *Election) acknowledge() {
-	if c.view == nil {
+func (e *Election) acknowledge() {
+	if e.view == nil {
 		return
 	}
-	numbers := c.numbers[:0]
-	for _, id := range c.members {
-		switch p := c.peers[id]; {
-		case id == c.id:
-			numbers = append(numbers, c.seen)
+	numbers := e.numbers[:0]
+	for _, id := range e.members {
+		switch p := e.peers[id]; {
+		case id == e.id:
+			numbers = append(numbers, e.seen)
 		case p != nil:
 			numbers = append(numbers, p.seen)
 		}
 	}
-	c.numbers = numbers
-	n := c.rules.majority(len(c.members))
+	e.numbers = numbers
+	n := e.rules.majority(len(e.members))
 	if len(numbers) < n {
 		return
 	}
 	slices.SortFunc(numbers, func(a, b uint64) int {
 		return int(int64(b) - int64(a)) //nolint:gosec // they are close together
 	})
-	if agreed := numbers[n-1]; agreed > c.acknowledged() {
-		c.marks = append(c.marks, mark{agreed, c.now})
+	if agreed := numbers[n-1]; agreed > e.acknowledged() {
+		e.marks = append(e.marks, mark{agreed, e.now})
 	}
-	for len(c.marks) > 1 && c.marks[1].at <= c.now-c.rules.suspectTimeout {
-		c.marks = c.marks[1:]
+	for len(e.marks) > 1 && e.marks[1].at <= e.now-e.rules.suspectTimeout {
+		e.marks = e.marks[1:]
 	}
 }
 
 // acknowledged is the highest number that a majority of the members is known to have seen.
-func (c *Election) acknowledged() uint64 {
-	if len(c.marks) == 0 {
+func (e *Election) acknowledged() uint64 {
+	if len(e.marks) == 0 {
 		return 0
 	}
-	return c.marks[len(c.marks)-1].number
+	return e.marks[len(e.marks)-1].number
 }
 
 // stable is the highest number seen by a majority for more than a lease: no node is supported by an older view.
-func (c *Election) stable() uint64 {
-	if len(c.marks) == 0 || c.marks[0].at > c.now-c.rules.suspectTimeout {
+func (e *Election) stable() uint64 {
+	if len(e.marks) == 0 || e.marks[0].at > e.now-e.rules.suspectTimeout {
 		return 0
 	}
-	return c.marks[0].number
+	return e.marks[0].number
 }
 
 // quorum counts the members that do not support a node, and those that are certainly off.
-func (c *Election) quorum(against ID, among []ID, seen uint64, fresh bool) int {
+func (e *Election) quorum(against ID, among []ID, seen uint64, fresh bool) int {
 	n := 0
 	for _, id := range among {
-		p := c.peers[id]
+		p := e.peers[id]
 		switch {
-		case c.off(id):
+		case e.off(id):
 			n++
 		case id == against:
-		case id == c.id:
-			if c.silent(against) && c.seen >= seen {
+		case id == e.id:
+			if e.silent(against) && e.seen >= seen {
 				n++
 			}
-		case p != nil && p.last.Seen >= seen && p.last.suspects(against) && (!fresh || c.acknowledges(p)):
+		case p != nil && p.last.Seen >= seen && p.last.suspects(against) && (!fresh || e.acknowledges(p)):
 			n++
 		}
 	}
@@ -206,48 +206,48 @@ func (c *Election) quorum(against ID, among []ID, seen uint64, fresh bool) int {
 }
 
 // proven reports whether no predecessor can answer for an address that the view gives to this node.
-func (c *Election) proven(h *ownership) bool {
-	if !c.rules.proof || c.stable() >= h.epoch || !c.rules.stableProof && c.acknowledged() >= h.epoch {
+func (e *Election) proven(o *ownership) bool {
+	if !e.rules.proof || e.stable() >= o.epoch || !e.rules.stableProof && e.acknowledged() >= o.epoch {
 		return true
 	}
-	for _, name := range h.predecessors {
-		if name != c.Node && !c.stopped(name, h) {
+	for _, name := range o.predecessors {
+		if name != e.Node && !e.stopped(name, o) {
 			return false
 		}
 	}
-	return len(h.predecessors) > 0
+	return len(o.predecessors) > 0
 }
 
 // stopped reports whether a predecessor is known not to answer by a view older than the one that named this node.
-func (c *Election) stopped(name string, h *ownership) bool {
+func (e *Election) stopped(name string, o *ownership) bool {
 	id := IDOf(name)
-	if c.off(id) {
+	if e.off(id) {
 		return true
 	}
-	if p := c.peers[id]; p != nil && p.last.Seen >= h.epoch {
-		if p.last.Number >= h.epoch && !p.last.Flags.Has(Handing) || slices.Contains(p.last.Released, h.address) {
+	if p := e.peers[id]; p != nil && p.last.Seen >= o.epoch {
+		if p.last.Number >= o.epoch && !p.last.Flags.Has(Handing) || slices.Contains(p.last.Released, o.address) {
 			return true
 		}
 	}
-	return c.blocked(id, h.epoch)
+	return e.blocked(id, o.epoch)
 }
 
 // blocked reports whether so many members have seen a view and do not support a node that the node cannot find a
 // majority by an older view. The members of that older view must be known.
-func (c *Election) blocked(id ID, epoch uint64) bool {
-	among := c.members
-	if !c.rules.blockedProof {
+func (e *Election) blocked(id ID, epoch uint64) bool {
+	among := e.members
+	if !e.rules.blockedProof {
 		epoch = 0
 	}
 	switch {
-	case c.view.Changed < epoch && c.stable() >= c.view.Changed, epoch == 0:
-	case c.view.Changed == epoch && c.view.Removed != "":
-		among = append(slices.Clip(among), IDOf(c.view.Removed))
+	case e.view.Changed < epoch && e.stable() >= e.view.Changed, epoch == 0:
+	case e.view.Changed == epoch && e.view.Removed != "":
+		among = append(slices.Clip(among), IDOf(e.view.Removed))
 	default:
 		return false
 	}
-	return c.quorum(id, among, epoch, false) >= c.rules.blocking(len(among))
+	return e.quorum(id, among, epoch, false) >= e.rules.blocking(len(among))
 }
 
 // off reports whether a node is certainly off.
-func (c *Election) off(id ID) bool { return c.offIDs[id] }
+func (e *Election) off(id ID) bool { return e.offIDs[id] }

@@ -132,14 +132,14 @@ type keySource struct {
 	ring    *Ring
 }
 
-func (s *keySource) newest() (*Ring, error) {
-	content, err := s.file.newest()
-	if err != nil || content == s.content {
-		return s.ring, err
+func (k *keySource) newest() (*Ring, error) {
+	content, err := k.file.newest()
+	if err != nil || content == k.content {
+		return k.ring, err
 	}
-	if s.ring, err = ParseKeys(content); err != nil {
-		return nil, fmt.Errorf("key file %s: %w", s.file.path, err)
+	if k.ring, err = ParseKeys(content); err != nil {
+		return nil, fmt.Errorf("key file %s: %w", k.file.path, err)
 	}
-	s.content = content
-	return s.ring, nil
+	k.content = content
+	return k.ring, nil
 }

@@ -73,13 +73,13 @@ type record struct {
 }
 
 // admit takes a part, whose body may be reused, and returns the body of the heartbeat that it completes, or nil.
-func (g *replayWindow) admit(p part, now time.Time) (body []byte, drop Drop) {
-	last := g.last[p.node]
+func (r *replayWindow) admit(p part, now time.Time) (body []byte, drop Drop) {
+	last := r.last[p.node]
 	switch {
 	case last == nil:
-		g.makeRoom(now)
+		r.makeRoom(now)
 		last = &record{boot: p.boot, at: now}
-		g.last[p.node] = last
+		r.last[p.node] = last
 	case p.boot < last.boot && now.Sub(last.at) < forgetAfter, p.boot == last.boot && p.sequence <= last.sequence:
 		return nil, Replayed
 	case p.boot != last.boot:
@@ -118,16 +118,16 @@ func (r *record) assemble(p part) []byte {
 	return body
 }
 
-func (g *replayWindow) makeRoom(now time.Time) {
-	if g.last == nil {
-		g.last = map[string]*record{}
+func (r *replayWindow) makeRoom(now time.Time) {
+	if r.last == nil {
+		r.last = map[string]*record{}
 	}
-	if len(g.last) < maxNames {
+	if len(r.last) < maxNames {
 		return
 	}
-	for name, last := range g.last {
+	for name, last := range r.last {
 		if now.Sub(last.at) >= forgetAfter {
-			delete(g.last, name)
+			delete(r.last, name)
 		}
 	}
 }

@@ -81,38 +81,38 @@ type Transport struct {
 
 // New returns a Transport; it starts nothing.
 func New(c Config) *Transport {
-	l := &Transport{Config: c, out: packet.NewBatch(batch, ethernetLength+maxFrame), signer: keySource{file: c.Keys}}
-	if l.Open == nil {
-		l.Open = Open
+	t := &Transport{Config: c, out: packet.NewBatch(batch, ethernetLength+maxFrame), signer: keySource{file: c.Keys}}
+	if t.Open == nil {
+		t.Open = Open
 	}
-	if l.Counts == nil {
-		l.Counts = &Counts{}
+	if t.Counts == nil {
+		t.Counts = &Counts{}
 	}
-	if l.Look == nil {
-		l.Look = packet.Look
+	if t.Look == nil {
+		t.Look = packet.Look
 	}
-	return l
+	return t
 }
 
 // Run receives until ctx ends. It waits for a missing interface and opens one again that was created again.
-func (l *Transport) Run(ctx context.Context) error {
-	r := newReceiver(l)
-	packet.KeepOpen(ctx, l.Interface, reopenPause, "receive heartbeats", func(ctx context.Context, name string) error {
-		return l.listen(ctx, name, r)
+func (t *Transport) Run(ctx context.Context) error {
+	r := newReceiver(t)
+	packet.KeepOpen(ctx, t.Interface, reopenPause, "receive heartbeats", func(ctx context.Context, name string) error {
+		return t.listen(ctx, name, r)
 	})
 	return nil
 }
 
 // listen receives on one socket until the interface changes or ctx ends.
-func (l *Transport) listen(ctx context.Context, name string, r *receiver) error {
-	p, err := l.Open(name)
+func (t *Transport) listen(ctx context.Context, name string, r *receiver) error {
+	p, err := t.Open(name)
 	if err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = p.Close() })
-	l.use(p)
+	t.use(p)
 	defer func() {
-		l.use(nil)
+		t.use(nil)
 		if stop() {
 			_ = p.Close()
 		}
@@ -122,11 +122,11 @@ func (l *Transport) listen(ctx context.Context, name string, r *receiver) error 
 		if err := r.receive(p, time.Now().Add(checkEvery)); err != nil {
 			return err
 		}
-		link, err := l.Look(name)
+		link, err := t.Look(name)
 		if err != nil {
 			return err
 		}
-		if link.Index != p.Index || link.MAC != p.MAC || l.Interface() != name {
+		if link.Index != p.Index || link.MAC != p.MAC || t.Interface() != name {
 			return nil
 		}
 	}
@@ -134,49 +134,49 @@ func (l *Transport) listen(ctx context.Context, name string, r *receiver) error 
 }
 
 // use sets the socket to send on.
-func (l *Transport) use(p *packet.Port) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.port = p
+func (t *Transport) use(p *packet.Port) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.port = p
 }
 
 // Send sends a heartbeat to the others.
-func (l *Transport) Send(h *election.Heartbeat) error {
+func (t *Transport) Send(h *election.Heartbeat) error {
 	if err := check(h); err != nil {
 		return fmt.Errorf("send a heartbeat: %w", err)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	ring, err := l.signer.newest()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ring, err := t.signer.newest()
 	if err != nil {
 		return err
 	}
-	if l.port == nil {
+	if t.port == nil {
 		return errors.New("there is no VLAN interface to send heartbeats on")
 	}
-	l.body = appendBody(l.body[:0], h)
-	from := addressOf(l.port.MAC, l.Source())
-	rest := l.body
+	t.body = appendBody(t.body[:0], h)
+	from := addressOf(t.port.MAC, t.Source())
+	rest := t.body
 	space := maxBody(h.Node)
 	parts := max(1, (len(rest)+space-1)/space)
-	l.out.Reset()
+	t.out.Reset()
 	for i := range parts {
 		piece := rest[:min(len(rest), space)]
 		rest = rest[len(piece):]
 		next := part{
 			node: h.Node, boot: h.Boot, sequence: h.Sequence,
-			index: i, parts: parts, interval: l.interval(), body: piece,
+			index: i, parts: parts, interval: t.interval(), body: piece,
 		}
-		l.frame = next.appendFrame(l.frame[:0], ring, from)
-		l.out.Add(l.frame)
+		t.frame = next.appendFrame(t.frame[:0], ring, from)
+		t.out.Add(t.frame)
 	}
-	l.Counts.sent.Add(uint64(parts))
-	return l.port.Send(l.out)
+	t.Counts.sent.Add(uint64(parts))
+	return t.port.Send(t.out)
 }
 
 // interval is the configured one, in milliseconds.
-func (l *Transport) interval() uint16 {
-	return uint16(l.Interval / time.Millisecond) //nolint:gosec // a minute and less
+func (t *Transport) interval() uint16 {
+	return uint16(t.Interval / time.Millisecond) //nolint:gosec // a minute and less
 }
 
 // receiver reads frames. It belongs to one goroutine.
@@ -188,17 +188,17 @@ type receiver struct {
 	replay    replayWindow
 }
 
-func newReceiver(l *Transport) *receiver {
-	return &receiver{transport: l, in: packet.NewBatch(batch, ethernetLength+maxFrame), keys: keySource{file: l.Keys}}
+func newReceiver(t *Transport) *receiver {
+	return &receiver{transport: t, in: packet.NewBatch(batch, ethernetLength+maxFrame), keys: keySource{file: t.Keys}}
 }
 
 // receive handles frames until a time.
-func (e *receiver) receive(p *packet.Port, until time.Time) error {
+func (r *receiver) receive(p *packet.Port, until time.Time) error {
 	if err := p.SetReadDeadline(until); err != nil {
 		return err
 	}
 	for time.Now().Before(until) {
-		err := p.Receive(e.in)
+		err := p.Receive(r.in)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil
 		}
@@ -206,11 +206,11 @@ func (e *receiver) receive(p *packet.Port, until time.Time) error {
 			return err
 		}
 		now := time.Now()
-		for i := range e.in.Len() {
-			h, drop := e.take(e.in.Received(i), now)
-			e.transport.Counts.received[drop].Add(1)
+		for i := range r.in.Len() {
+			h, drop := r.take(r.in.Received(i), now)
+			r.transport.Counts.received[drop].Add(1)
 			if h != nil {
-				e.transport.Receive(h)
+				r.transport.Receive(h)
 			}
 		}
 	}
@@ -218,8 +218,8 @@ func (e *receiver) receive(p *packet.Port, until time.Time) error {
 }
 
 // take reads a frame. It returns a heartbeat when one is complete.
-func (e *receiver) take(frame []byte, now time.Time) (*election.Heartbeat, Drop) {
-	ring, err := e.keys.newest()
+func (r *receiver) take(frame []byte, now time.Time) (*election.Heartbeat, Drop) {
+	ring, err := r.keys.newest()
 	if err != nil {
 		return nil, OtherKey
 	}
@@ -227,17 +227,17 @@ func (e *receiver) take(frame []byte, now time.Time) (*election.Heartbeat, Drop)
 	if !ok {
 		return nil, Malformed
 	}
-	p, drop := parsePart(payload, ring, &e.names)
+	p, drop := parsePart(payload, ring, &r.names)
 	if drop != Taken {
 		return nil, drop
 	}
-	if p.node == e.transport.Node && p.boot == e.transport.Boot {
+	if p.node == r.transport.Node && p.boot == r.transport.Boot {
 		return nil, Own
 	}
-	if p.interval != e.transport.interval() {
+	if p.interval != r.transport.interval() {
 		return nil, OtherInterval
 	}
-	body, drop := e.replay.admit(p, now)
+	body, drop := r.replay.admit(p, now)
 	if drop != Taken || body == nil {
 		return nil, drop
 	}

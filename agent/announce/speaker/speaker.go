@@ -116,32 +116,32 @@ func New(c Config) *Speaker {
 }
 
 // Changed signals that Network or Facts may return something else now. It does not block.
-func (h *Speaker) Changed() { h.wake.Signal() }
+func (s *Speaker) Changed() { s.wake.Signal() }
 
 // State returns the current state.
-func (h *Speaker) State() State {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.state
+func (s *Speaker) State() State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state
 }
 
-func (h *Speaker) note(change func(*State)) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	change(&h.state)
+func (s *Speaker) note(change func(*State)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.state)
 }
 
 // Run announces until ctx ends. Then it hands over its addresses, which takes a moment.
-func (h *Speaker) Run(ctx context.Context) error {
+func (s *Speaker) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		network := h.Network()
+		network := s.Network()
 		if network == "" {
-			h.wake.Wait(ctx, idle)
+			s.wake.Wait(ctx, idle)
 			continue
 		}
-		if err := h.session(ctx, network); err != nil && ctx.Err() == nil {
+		if err := s.session(ctx, network); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Failed to announce addresses, retrying")
-			h.wake.Wait(ctx, retryAfter)
+			s.wake.Wait(ctx, retryAfter)
 		}
 	}
 	return nil
@@ -156,38 +156,38 @@ var (
 
 // session announces on one network until ctx ends, the network changes, or it must start again. What it starts
 // continues after ctx until the addresses are handed over.
-func (h *Speaker) session(ctx context.Context, network string) error {
+func (s *Speaker) session(ctx context.Context, network string) error {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	started := time.Now()
 	boot := uint64(started.UnixMicro())
-	s := &session{Speaker: h, network: network, inbox: make(chan election.Input, inbox),
+	current := &session{Speaker: s, network: network, inbox: make(chan election.Input, inbox),
 		heard: map[string]time.Duration{}}
-	transport := h.Transport
-	transport.Node = h.Node
+	transport := s.Transport
+	transport.Node = s.Node
 	transport.Boot = boot
-	transport.Receive = s.receive
-	s.transport = heartbeat.New(transport)
-	s.store = h.NewStore(network)
-	s.election = h.NewElection(election.Config{
-		Node: h.Node, Boot: boot, First: uint64(started.Unix()), Seed: boot, //nolint:gosec // after 1970
+	transport.Receive = current.receive
+	current.transport = heartbeat.New(transport)
+	current.store = s.NewStore(network)
+	current.election = s.NewElection(election.Config{
+		Node: s.Node, Boot: boot, First: uint64(started.Unix()), Seed: boot, //nolint:gosec // after 1970
 		Interval: transport.Interval,
 	})
-	h.note(func(state *State) { state.Running = true })
-	defer h.stop()
+	s.note(func(state *State) { state.Running = true })
+	defer s.stop()
 	klog.FromContext(ctx).Info("Announcing addresses of Services", "network", network)
 
 	group, groupCtx := errgroup.WithContext(inner)
-	group.Go(func() error { return s.transport.Run(groupCtx) })
-	group.Go(func() error { return h.Responder.Run(groupCtx) })
-	group.Go(func() error { return s.store.Watch(groupCtx, s.handleWatch) })
-	group.Go(func() error { return s.watchOff(groupCtx) })
+	group.Go(func() error { return current.transport.Run(groupCtx) })
+	group.Go(func() error { return s.Responder.Run(groupCtx) })
+	group.Go(func() error { return current.store.Watch(groupCtx, current.handleWatch) })
+	group.Go(func() error { return current.watchOff(groupCtx) })
 	group.Go(func() error {
 		defer cancel()
-		return s.run(ctx, groupCtx)
+		return current.run(ctx, groupCtx)
 	})
 	err := group.Wait()
-	s.requests.Wait()
+	current.requests.Wait()
 	if err != nil && !errors.Is(err, errNetworkChanged) && !errors.Is(err, errRestart) {
 		return fmt.Errorf("announce on network %s: %w", network, err)
 	}
@@ -195,9 +195,9 @@ func (h *Speaker) session(ctx context.Context, network string) error {
 }
 
 // stop withdraws all grants: the node answers for nothing between two sessions.
-func (h *Speaker) stop() {
-	h.Responder.Grant(nil)
-	h.note(func(state *State) {
+func (s *Speaker) stop() {
+	s.Responder.Grant(nil)
+	s.note(func(state *State) {
 		state.Running = false
 		state.View = nil
 		state.Addresses = nil

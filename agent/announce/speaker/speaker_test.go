@@ -46,33 +46,33 @@ type harness struct {
 }
 
 // Grant implements Responder.
-func (s *harness) Grant(t *responder.Table) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.table = t
+func (h *harness) Grant(t *responder.Table) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.table = t
 }
 
 // Run implements Responder.
-func (s *harness) Run(ctx context.Context) error {
+func (h *harness) Run(ctx context.Context) error {
 	<-ctx.Done()
 	return nil
 }
 
-func (s *harness) clock() time.Duration { return time.Hour + time.Since(s.begun) }
+func (h *harness) clock() time.Duration { return time.Hour + time.Since(h.begun) }
 
 // answering returns the addresses that the responder would answer for now.
-func (s *harness) answering() []netip.Addr {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(s.table.Addresses()),
-		func(a netip.Addr) bool { return !s.table.Holds(a, s.clock()) })
+func (h *harness) answering() []netip.Addr {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(h.table.Addresses()),
+		func(a netip.Addr) bool { return !h.table.Holds(a, h.clock()) })
 }
 
-func (s *harness) set(change func()) {
-	s.mu.Lock()
+func (h *harness) set(change func()) {
+	h.mu.Lock()
 	change()
-	s.mu.Unlock()
-	s.Changed()
+	h.mu.Unlock()
+	h.Changed()
 }
 
 // wait lets time pass until all goroutines are blocked again.
@@ -280,13 +280,13 @@ type duplicated struct {
 	times  uint64
 }
 
-func (h *duplicated) Step(now time.Duration, in election.Input) election.Output {
-	if h.by() {
-		h.times++
-		h.Election.Step(now, election.Heard{Heartbeat: &election.Heartbeat{Node: h.config.Node, Boot: h.config.Boot + 1,
-			Sequence: h.times}})
+func (d *duplicated) Step(now time.Duration, in election.Input) election.Output {
+	if d.by() {
+		d.times++
+		d.Election.Step(now, election.Heard{Heartbeat: &election.Heartbeat{Node: d.config.Node, Boot: d.config.Boot + 1,
+			Sequence: d.times}})
 	}
-	return h.Election.Step(now, in)
+	return d.Election.Step(now, in)
 }
 
 // TestLaterAgent: beside a later agent of its name it is silent. When that is gone it answers again, as a new run,
@@ -324,21 +324,21 @@ type unresponsive struct {
 	waited time.Duration
 }
 
-func (d *unresponsive) Read(ctx context.Context) (store.Document, error) {
+func (u *unresponsive) Read(ctx context.Context) (store.Document, error) {
 	begun := time.Now()
 	<-ctx.Done()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.asked++
-	d.waited = max(d.waited, time.Since(begun))
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.asked++
+	u.waited = max(u.waited, time.Since(begun))
 	return store.Document{}, ctx.Err()
 }
 
-func (d *unresponsive) Write(ctx context.Context, _ store.Document) (store.Document, error) {
-	return d.Read(ctx)
+func (u *unresponsive) Write(ctx context.Context, _ store.Document) (store.Document, error) {
+	return u.Read(ctx)
 }
 
-func (d *unresponsive) Watch(ctx context.Context, _ func(store.Document)) error {
+func (u *unresponsive) Watch(ctx context.Context, _ func(store.Document)) error {
 	<-ctx.Done()
 	return nil
 }
@@ -384,7 +384,7 @@ func TestEnd(t *testing.T) {
 }
 
 // answers reports whether the node answers for an address now.
-func (s *harness) answers(a netip.Addr) bool {
-	state := s.State()
-	return s.clock() < state.Until && slices.Contains(state.Addresses, a)
+func (h *harness) answers(a netip.Addr) bool {
+	state := h.State()
+	return h.clock() < state.Until && slices.Contains(state.Addresses, a)
 }

@@ -128,28 +128,28 @@ func New(config Config) *Reconciler {
 }
 
 // Wake requests a reconciliation soon, because the expected state may have changed.
-func (k *Reconciler) Wake() { k.wake.Signal() }
+func (r *Reconciler) Wake() { r.wake.Signal() }
 
 // Status returns what is managed now.
-func (k *Reconciler) Status() Status {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.status
+func (r *Reconciler) Status() Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.status
 }
 
 // Run keeps the return path until ctx ends. What it made stays: traffic continues while the agent restarts.
-func (k *Reconciler) Run(ctx context.Context) error {
+func (r *Reconciler) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, watch := range k.config.Watches {
-		group.Go(func() error { return netstate.Follow(ctx, watch, k.Wake) })
+	for _, watch := range r.config.Watches {
+		group.Go(func() error { return netstate.Follow(ctx, watch, r.Wake) })
 	}
-	group.Go(func() error { return k.wake.Run(ctx, debounce, k.once) })
+	group.Go(func() error { return r.wake.Run(ctx, debounce, r.once) })
 	return group.Wait()
 }
 
 // once reconciles and returns when to do so again.
-func (k *Reconciler) once(ctx context.Context) time.Duration {
-	if err := k.Reconcile(ctx); err != nil && ctx.Err() == nil {
+func (r *Reconciler) once(ctx context.Context) time.Duration {
+	if err := r.Reconcile(ctx); err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Failed to reconcile the return path")
 		return retryAfter
 	}
@@ -157,56 +157,56 @@ func (k *Reconciler) once(ctx context.Context) time.Duration {
 }
 
 // Reconcile reads the state once and makes what is missing. While nothing is published, it changes nothing.
-func (k *Reconciler) Reconcile(ctx context.Context) error {
-	e := k.config.Expected()
-	t, known := targetOf(e, k.config.Bits)
+func (r *Reconciler) Reconcile(ctx context.Context) error {
+	e := r.config.Expected()
+	t, known := targetOf(e, r.config.Bits)
 	if !known {
 		return nil
 	}
-	if why := k.config.BlockedReason(); why != "" {
-		k.stopped(why) // others report it
+	if why := r.config.BlockedReason(); why != "" {
+		r.stopped(why) // others report it
 		return nil
 	}
-	o, err := k.machine.observe(ctx, e)
+	o, err := r.machine.observe(ctx, e)
 	if err != nil {
-		return k.failed(err)
+		return r.failed(err)
 	}
-	o.marker = k.marker(ctx)
-	if problem := clash(o, k.config.Bits); problem != "" {
-		k.stopped(problem)
-		k.record(Notice{Warning: true, Reason: ReasonMarkClash, Message: "the return path is not managed: " + problem})
+	o.marker = r.marker(ctx)
+	if problem := clash(o, r.config.Bits); problem != "" {
+		r.stopped(problem)
+		r.record(Notice{Warning: true, Reason: ReasonMarkClash, Message: "the return path is not managed: " + problem})
 		return nil
 	}
-	done, err := k.act(ctx, plan(o, t.want(o)))
+	done, err := r.act(ctx, plan(o, t.want(o)))
 	if err != nil {
-		return k.failed(err)
+		return r.failed(err)
 	}
-	k.succeeded(t, o, done)
+	r.succeeded(t, o, done)
 	return nil
 }
 
 // marker returns which other program marks with our bits, searched for periodically; a failed search is no obstacle.
-func (k *Reconciler) marker(ctx context.Context) string {
-	if time.Since(k.markersCheckedAt) < markerAge {
+func (r *Reconciler) marker(ctx context.Context) string {
+	if time.Since(r.markersCheckedAt) < markerAge {
 		return ""
 	}
-	who, err := k.machine.marker(k.config.Bits)
+	who, err := r.machine.marker(r.config.Bits)
 	switch {
 	case err != nil:
 		klog.FromContext(ctx).V(2).Info("Failed to find out whether another program uses the mark bits",
 			"reason", err.Error())
 	case who == "":
-		k.markersCheckedAt = time.Now()
+		r.markersCheckedAt = time.Now()
 	default:
 	}
 	return who
 }
 
 // act executes actions. A failed one does not prevent the rest.
-func (k *Reconciler) act(ctx context.Context, actions []action) (done []string, err error) {
+func (r *Reconciler) act(ctx context.Context, actions []action) (done []string, err error) {
 	var errs []error
 	for _, a := range actions {
-		if err := a.do(k.machine); err != nil {
+		if err := a.do(r.machine); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -217,33 +217,33 @@ func (k *Reconciler) act(ctx context.Context, actions []action) (done []string, 
 }
 
 // Cleanup removes what was made, by any process, and nothing else. The reverse path filter gets its previous value.
-func (k *Reconciler) Cleanup(ctx context.Context) error {
-	o, err := k.machine.observe(ctx, k.config.Expected())
+func (r *Reconciler) Cleanup(ctx context.Context) error {
+	o, err := r.machine.observe(ctx, r.config.Expected())
 	if err != nil {
 		return fmt.Errorf("remove the return path: %w", err)
 	}
-	_, err = k.act(ctx, plan(o, wanted{ruleset: &ruleset{}}))
-	return errors.Join(err, k.machine.restoreFilters(ctx))
+	_, err = r.act(ctx, plan(o, wanted{ruleset: &ruleset{}}))
+	return errors.Join(err, r.machine.restoreFilters(ctx))
 }
 
 // failed records what could not be done and returns it.
-func (k *Reconciler) failed(err error) error {
+func (r *Reconciler) failed(err error) error {
 	problem := strings.ReplaceAll(err.Error(), "\n", "; ")
-	k.stopped(problem)
-	k.record(Notice{Warning: true, Reason: ReasonFailed, Message: "the return path cannot be configured: " + problem})
+	r.stopped(problem)
+	r.record(Notice{Warning: true, Reason: ReasonFailed, Message: "the return path cannot be configured: " + problem})
 	return err
 }
 
 // stopped keeps why nothing is managed.
-func (k *Reconciler) stopped(problem string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.status.Managing = false
-	k.status.Problem = problem
+func (r *Reconciler) stopped(problem string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status.Managing = false
+	r.status.Problem = problem
 }
 
 // succeeded records that the kernel is in the wanted state, after the changes that were made.
-func (k *Reconciler) succeeded(t target, o observed, done []string) {
+func (r *Reconciler) succeeded(t target, o observed, done []string) {
 	status := Status{Managing: len(t.blocks) > 0 && o.link != nil && o.link.up}
 	for _, b := range t.blocks {
 		status.Blocks = append(status.Blocks, b.CIDR.Masked())
@@ -253,18 +253,18 @@ func (k *Reconciler) succeeded(t target, o observed, done []string) {
 	} else if status.Interface = o.link.name; !o.link.up {
 		status.Problem = o.link.name + " is down"
 	}
-	k.mu.Lock()
-	status.Repairs = k.status.Repairs
-	notice := noticeFor(status, slices.Equal(status.Blocks, k.kept), done)
+	r.mu.Lock()
+	status.Repairs = r.status.Repairs
+	notice := noticeFor(status, slices.Equal(status.Blocks, r.kept), done)
 	if notice.Reason == ReasonRepaired {
 		status.Repairs++
 	}
 	if status.Managing || len(status.Blocks) == 0 {
-		k.kept = status.Blocks
+		r.kept = status.Blocks
 	}
-	k.status = status
-	k.mu.Unlock()
-	k.record(notice)
+	r.status = status
+	r.mu.Unlock()
+	r.record(notice)
 }
 
 // noticeFor returns what to record about a successful pass. same reports whether the same blocks were kept before.
@@ -300,12 +300,12 @@ func summary(done []string) string {
 }
 
 // record passes on a notice that differs from the previous one; one without a reason only ends a failure.
-func (k *Reconciler) record(n Notice) {
-	k.mu.Lock()
-	same := k.lastNotice == n
-	k.lastNotice = n
-	k.mu.Unlock()
+func (r *Reconciler) record(n Notice) {
+	r.mu.Lock()
+	same := r.lastNotice == n
+	r.lastNotice = n
+	r.mu.Unlock()
 	if !same && n.Reason != "" {
-		k.config.Record(n)
+		r.config.Record(n)
 	}
 }

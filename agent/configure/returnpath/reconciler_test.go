@@ -77,20 +77,20 @@ func newHarness() *harness {
 	return b
 }
 
-func (b *harness) reconcile(t *testing.T) {
+func (h *harness) reconcile(t *testing.T) {
 	t.Helper()
-	if err := b.Reconcile(t.Context()); err != nil {
+	if err := h.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (b *harness) mustRecord(t *testing.T, want ...string) {
+func (h *harness) mustRecord(t *testing.T, want ...string) {
 	t.Helper()
-	b.kernel.change(func() {
-		if !slices.Equal(b.recorded, want) {
-			t.Errorf("recorded %q, want %q", b.recorded, want)
+	h.kernel.change(func() {
+		if !slices.Equal(h.recorded, want) {
+			t.Errorf("recorded %q, want %q", h.recorded, want)
 		}
-		b.recorded = nil
+		h.recorded = nil
 	})
 }
 

@@ -119,8 +119,8 @@ type kernelRule struct {
 }
 
 // ours reports whether the agent made the rule.
-func (r kernelRule) ours() bool {
-	return r.protocol == ownership.Protocol && r.priority >= markPriority && r.priority <= sourcePriority
+func (k kernelRule) ours() bool {
+	return k.protocol == ownership.Protocol && k.priority >= markPriority && k.priority <= sourcePriority
 }
 
 // route is an IPv4 route of the agent.
@@ -162,7 +162,7 @@ type kernelRoute struct {
 	raw   netlink.Route
 }
 
-func (r kernelRoute) ours() bool { return r.protocol == ownership.Protocol }
+func (k kernelRoute) ours() bool { return k.protocol == ownership.Protocol }
 
 // link is the VLAN interface.
 type link struct {

@@ -32,30 +32,30 @@ type Link struct {
 	Settings ownership.Settings
 }
 
-func (s Observed) find(match func(Link) bool) *Link {
-	if at := slices.IndexFunc(s.Links, match); at >= 0 {
-		return &s.Links[at]
+func (o Observed) find(match func(Link) bool) *Link {
+	if at := slices.IndexFunc(o.Links, match); at >= 0 {
+		return &o.Links[at]
 	}
 	return nil
 }
 
-func (s Observed) indexed(index int) *Link {
-	return s.find(func(l Link) bool { return l.Index == index })
+func (o Observed) indexed(index int) *Link {
+	return o.find(func(l Link) bool { return l.Index == index })
 }
 
 // anyOn reports whether an address of a link matches.
-func (s Observed) anyOn(index int, match func(check.Address) bool) bool {
-	return slices.ContainsFunc(s.Addresses, func(a check.Address) bool { return a.LinkIndex == index && match(a) })
+func (o Observed) anyOn(index int, match func(check.Address) bool) bool {
+	return slices.ContainsFunc(o.Addresses, func(a check.Address) bool { return a.LinkIndex == index && match(a) })
 }
 
-func (s Observed) has(index int, prefix netip.Prefix) bool {
-	return s.anyOn(index, func(a check.Address) bool { return a.Prefix == prefix })
+func (o Observed) has(index int, prefix netip.Prefix) bool {
+	return o.anyOn(index, func(a check.Address) bool { return a.Prefix == prefix })
 }
 
 // snapshot is the input that the checks need to find the uplink.
-func (s Observed) snapshot() check.Snapshot {
-	snapshot := check.Snapshot{Addresses: s.Addresses}
-	for _, l := range s.Links {
+func (o Observed) snapshot() check.Snapshot {
+	snapshot := check.Snapshot{Addresses: o.Addresses}
+	for _, l := range o.Links {
 		snapshot.Links = append(snapshot.Links, l.Link)
 	}
 	return snapshot

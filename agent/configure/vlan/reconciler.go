@@ -78,31 +78,31 @@ func New(config Config) *Reconciler {
 }
 
 // Wake requests a reconciliation soon.
-func (k *Reconciler) Wake() { k.wake.Signal() }
+func (r *Reconciler) Wake() { r.wake.Signal() }
 
 // Status returns what is managed now.
-func (k *Reconciler) Status() Status {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.status
+func (r *Reconciler) Status() Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.status
 }
 
 // Run keeps the interface until ctx ends. It leaves everything in place then.
-func (k *Reconciler) Run(ctx context.Context) error {
+func (r *Reconciler) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return netstate.Follow(ctx, k.Watch, k.Wake) })
-	group.Go(func() error { return k.wake.Run(ctx, debounce, k.once) })
+	group.Go(func() error { return netstate.Follow(ctx, r.Watch, r.Wake) })
+	group.Go(func() error { return r.wake.Run(ctx, debounce, r.once) })
 	return group.Wait()
 }
 
 // once reconciles and returns when to do so again.
-func (k *Reconciler) once(ctx context.Context) time.Duration {
-	due, err := k.look(ctx)
+func (r *Reconciler) once(ctx context.Context) time.Duration {
+	due, err := r.look(ctx)
 	if err != nil {
-		k.failures++
-		return loop.Backoff(firstRetry, Interval, k.failures-1)
+		r.failures++
+		return loop.Backoff(firstRetry, Interval, r.failures-1)
 	}
-	k.failures = 0
+	r.failures = 0
 	if due > 0 {
 		return min(due, Interval)
 	}
@@ -110,33 +110,33 @@ func (k *Reconciler) once(ctx context.Context) time.Duration {
 }
 
 // look reads the node and does what is needed. A positive due is when to look again at the latest.
-func (k *Reconciler) look(ctx context.Context) (due time.Duration, err error) {
-	seen, err := k.Kernel.Look(ctx)
+func (r *Reconciler) look(ctx context.Context) (due time.Duration, err error) {
+	seen, err := r.Kernel.Look(ctx)
 	if err != nil {
-		k.report(ctx, Status{Problem: err.Error()}, ReasonNotConfigured)
+		r.report(ctx, Status{Problem: err.Error()}, ReasonNotConfigured)
 		return 0, err
 	}
-	w, due, blocked := k.decide(seen, time.Now())
+	w, due, blocked := r.decide(seen, time.Now())
 	if w == nil {
 		if blocked != "" {
-			k.report(ctx, Status{Problem: blocked}, ReasonNotConfigured)
+			r.report(ctx, Status{Problem: blocked}, ReasonNotConfigured)
 		}
 		return due, nil
 	}
 	status := statusOf(*w, seen)
 	actions, problems := plan(*w, seen)
-	if wait := k.spending.spend(len(actions) > 0, time.Now()); wait > 0 {
+	if wait := r.spending.spend(len(actions) > 0, time.Now()); wait > 0 {
 		status.Problem = "another program keeps undoing what the agent does: " + texts(actions)
-		k.report(ctx, status, ReasonDisputed)
+		r.report(ctx, status, ReasonDisputed)
 		return wait, nil
 	}
-	done, err := k.apply(ctx, actions)
-	k.recordActions(ctx, *w, seen, done)
+	done, err := r.apply(ctx, actions)
+	r.recordActions(ctx, *w, seen, done)
 	if err != nil {
 		problems = append(problems, err.Error())
 	}
 	status.Problem = strings.Join(problems, "; ")
-	k.report(ctx, status, ReasonNotConfigured)
+	r.report(ctx, status, ReasonNotConfigured)
 	return 0, err
 }
 
@@ -153,9 +153,9 @@ func statusOf(w want, seen Observed) Status {
 }
 
 // decide returns what the node must have, or nil, until due or for a blocked reason, when nothing may be changed.
-func (k *Reconciler) decide(seen Observed, now time.Time) (w *want, due time.Duration, blocked string) {
-	e := k.Expected()
-	blocked = k.BlockedReason()
+func (r *Reconciler) decide(seen Observed, now time.Time) (w *want, due time.Duration, blocked string) {
+	e := r.Expected()
+	blocked = r.BlockedReason()
 	switch {
 	case e.Unreadable != "":
 		return nil, 0, e.Unreadable
@@ -165,17 +165,17 @@ func (k *Reconciler) decide(seen Observed, now time.Time) (w *want, due time.Dur
 	case blocked != "":
 		return nil, 0, blocked
 	case !e.Network.Member:
-		if k.absent.IsZero() {
-			k.absent = now
+		if r.absent.IsZero() {
+			r.absent = now
 		}
-		if due = Grace - now.Sub(k.absent); due > 0 {
+		if due = Grace - now.Sub(r.absent); due > 0 {
 			return nil, due, ""
 		}
 		return &want{}, 0, ""
 	}
-	k.absent = time.Time{}
+	r.absent = time.Time{}
 	name := check.Evaluate(e, seen.snapshot()).Uplink
-	if due = k.uplink.wait(name, now); due > 0 {
+	if due = r.uplink.wait(name, now); due > 0 {
 		return nil, due, ""
 	}
 	uplink := seen.find(func(l Link) bool { return l.Name == name })
@@ -185,14 +185,14 @@ func (k *Reconciler) decide(seen Observed, now time.Time) (w *want, due time.Dur
 	return wanted(e, uplink.Link), 0, ""
 }
 
-func (k *Reconciler) apply(ctx context.Context, actions []action) (done []action, err error) {
-	r := &run{kernel: k.Kernel, prober: k.Prober}
+func (r *Reconciler) apply(ctx context.Context, actions []action) (done []action, err error) {
+	current := &run{kernel: r.Kernel, prober: r.Prober}
 	for _, a := range actions {
 		if ctx.Err() != nil {
 			return done, ctx.Err()
 		}
 		klog.FromContext(ctx).V(2).Info("Managing the VLAN interface", "step", a.text)
-		if err := a.do(ctx, r); err != nil {
+		if err := a.do(ctx, current); err != nil {
 			return done, err
 		}
 		done = append(done, a)
@@ -231,7 +231,7 @@ type Event struct {
 }
 
 // recordActions records what was done.
-func (k *Reconciler) recordActions(ctx context.Context, w want, before Observed, done []action) {
+func (r *Reconciler) recordActions(ctx context.Context, w want, before Observed, done []action) {
 	text := texts(done)
 	if text == "" {
 		return
@@ -244,25 +244,25 @@ func (k *Reconciler) recordActions(ctx context.Context, w want, before Observed,
 	case target != nil && target.Ours:
 		reason = ReasonRepaired
 	}
-	k.record(ctx, Event{Reason: reason, Message: text})
+	r.record(ctx, Event{Reason: reason, Message: text})
 }
 
 // report keeps the status, and records a new problem.
-func (k *Reconciler) report(ctx context.Context, status Status, reason string) {
-	k.mu.Lock()
-	isNew := status.Problem != "" && status.Problem != k.status.Problem
-	k.status = status
-	k.mu.Unlock()
+func (r *Reconciler) report(ctx context.Context, status Status, reason string) {
+	r.mu.Lock()
+	isNew := status.Problem != "" && status.Problem != r.status.Problem
+	r.status = status
+	r.mu.Unlock()
 	if isNew {
-		k.record(ctx, Event{Warning: true, Reason: reason, Message: status.Problem})
+		r.record(ctx, Event{Warning: true, Reason: reason, Message: status.Problem})
 	}
 }
 
-func (k *Reconciler) record(ctx context.Context, e Event) {
+func (r *Reconciler) record(ctx context.Context, e Event) {
 	klog.FromContext(ctx).Info("The VLAN interface is managed",
 		"warning", e.Warning, "reason", e.Reason, "message", e.Message)
-	if k.Record != nil {
-		k.Record(e)
+	if r.Record != nil {
+		r.Record(e)
 	}
 }
 
@@ -281,21 +281,21 @@ type uplinkDebounce struct {
 }
 
 // wait returns how long to wait until the uplink name may be used.
-func (m *uplinkDebounce) wait(name string, now time.Time) time.Duration {
-	if name != m.current && m.current != "" {
+func (u *uplinkDebounce) wait(name string, now time.Time) time.Duration {
+	if name != u.current && u.current != "" {
 		if name == "" {
 			return 0
 		}
-		if name != m.other {
-			m.other = name
-			m.since = now
+		if name != u.other {
+			u.other = name
+			u.since = now
 		}
-		if wait := settleTime - now.Sub(m.since); wait > 0 {
+		if wait := settleTime - now.Sub(u.since); wait > 0 {
 			return wait
 		}
 	}
-	m.current = name
-	m.other = ""
+	u.current = name
+	u.other = ""
 	return 0
 }
 

@@ -67,32 +67,32 @@ func runHarness(t *testing.T, prepare func(*harness), test func(*harness)) {
 }
 
 // wake requests a reconciliation and waits for its result.
-func (l *harness) wake() {
-	l.kernel.handOver()
-	l.Wake()
-	l.pass(debounce)
+func (h *harness) wake() {
+	h.kernel.handOver()
+	h.Wake()
+	h.pass(debounce)
 }
 
-func (l *harness) pass(d time.Duration) {
-	l.kernel.handOver()
+func (h *harness) pass(d time.Duration) {
+	h.kernel.handOver()
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-func (l *harness) link() *Link {
-	for i := range l.kernel.links {
-		if l.kernel.links[i].Name == "bond0.100" {
-			return &l.kernel.links[i]
+func (h *harness) link() *Link {
+	for i := range h.kernel.links {
+		if h.kernel.links[i].Name == "bond0.100" {
+			return &h.kernel.links[i]
 		}
 	}
 	return nil
 }
 
-func (l *harness) last() Event {
-	if len(l.events) == 0 {
+func (h *harness) last() Event {
+	if len(h.events) == 0 {
 		return Event{}
 	}
-	return l.events[len(l.events)-1]
+	return h.events[len(h.events)-1]
 }
 
 func TestMakesAndRecords(t *testing.T) {

@@ -25,33 +25,33 @@ type tap struct {
 	closed bool
 }
 
-func (c *tap) put(frames ...[]byte) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.frames = append(c.frames, frames...)
+func (t *tap) put(frames ...[]byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.frames = append(t.frames, frames...)
 }
 
-func (c *tap) fail(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.failed = err
+func (t *tap) fail(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failed = err
 }
 
-func (c *tap) Drain(limit int, take func([]byte)) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := min(limit, len(c.frames))
-	for _, f := range c.frames[:n] {
+func (t *tap) Drain(limit int, take func([]byte)) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := min(limit, len(t.frames))
+	for _, f := range t.frames[:n] {
 		take(f)
 	}
-	c.frames = c.frames[n:]
-	return c.failed
+	t.frames = t.frames[n:]
+	return t.failed
 }
 
-func (c *tap) Close() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed = true
+func (t *tap) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
 	return nil
 }
 

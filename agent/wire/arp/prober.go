@@ -33,7 +33,7 @@ type Announcement struct {
 }
 
 // Asks reports whether the packet asks for an address other than its own.
-func (c Announcement) Asks() bool { return !c.Reply && c.Target != c.Address }
+func (a Announcement) Asks() bool { return !a.Reply && a.Target != a.Address }
 
 // Drop is the reason why a received packet is no announcement.
 type Drop string
@@ -171,11 +171,11 @@ func interfaceNamed(name string) (*net.Interface, error) {
 // Ask sends all questions at once and returns an answer for each target, in the order of the questions. It takes one
 // interval when every target replies in the first round, and at most Rounds intervals; when a reply comes only after
 // a request was repeated, up to as long again as that reply took.
-func (a *Prober) Ask(ctx context.Context, interfaceName string, questions []Question) ([]Answer, error) {
+func (p *Prober) Ask(ctx context.Context, interfaceName string, questions []Question) ([]Answer, error) {
 	if len(questions) == 0 {
 		return nil, nil
 	}
-	conn, mac, err := a.Listen(interfaceName)
+	conn, mac, err := p.Listen(interfaceName)
 	if err != nil {
 		return nil, err
 	}
@@ -185,12 +185,12 @@ func (a *Prober) Ask(ctx context.Context, interfaceName string, questions []Ques
 		conn: conn, mac: mac, questions: questions,
 		answers: make([]Answer, len(questions)), exchanges: make([]exchange, len(questions)),
 	}
-	for range a.Rounds {
-		if err = s.round(ctx, a.Interval); err != nil || s.complete() {
+	for range p.Rounds {
+		if err = s.round(ctx, p.Interval); err != nil || s.complete() {
 			break
 		}
 	}
-	if until := s.outstanding(a.Interval / 3); err == nil && !until.IsZero() {
+	if until := s.outstanding(p.Interval / 3); err == nil && !until.IsZero() {
 		err = s.listen(ctx, until)
 	}
 	err = errors.Join(err, conn.Close())

@@ -65,9 +65,9 @@ const (
 )
 
 // String is the label of the result in metrics.
-func (v Result) String() string {
+func (r Result) String() string {
 	return [results]string{"answered", "malformed", "not_request", "not_for_us", "own", "claim", "not_held",
-		"expired"}[v]
+		"expired"}[r]
 }
 
 // answer decides on a received frame and writes the reply to out. It allocates nothing and keeps nothing of in.
