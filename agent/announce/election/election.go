@@ -3,6 +3,7 @@ package election
 import (
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -156,11 +157,8 @@ func (e *Election) advance(now time.Duration) {
 func (e *Election) setFacts(f Facts) {
 	e.holdDown.observe(f.Link && f.Candidate, e.now, e.rules)
 	e.facts = f
-	e.offIDs = nil
+	e.offIDs = map[ID]bool{}
 	for name := range f.Gone {
-		if e.offIDs == nil {
-			e.offIDs = map[ID]bool{}
-		}
 		e.offIDs[IDOf(name)] = true
 	}
 	e.urgent = true
@@ -173,26 +171,22 @@ func (e *Election) record(kind EventKind, address netip.Addr, node string) {
 
 // done reports whether the agent of a node that is leaving may end: no other node waits for it.
 func (e *Election) done() bool {
-	if !e.facts.Leaving {
+	switch {
+	case !e.facts.Leaving:
 		return false
-	}
-	if e.view == nil || !e.facts.Link {
+	case e.view == nil || !e.facts.Link:
 		return true
 	}
-	if len(e.owned) > 0 || e.view.has(e.Node) {
-		return len(e.draining) == 0 && !e.hasSuccessor()
-	}
-	return len(e.draining) == 0
+	member := len(e.owned) > 0 || e.view.has(e.Node)
+	return len(e.draining) == 0 && !(member && e.hasSuccessor())
 }
 
 // hasSuccessor reports whether another member is alive that could take over from this node.
 func (e *Election) hasSuccessor() bool {
-	for _, id := range e.members {
-		if p := e.peers[id]; e.heard(p) && !p.last.Flags.Has(Leaving) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(e.members, func(id ID) bool {
+		p := e.peers[id]
+		return e.heard(p) && !p.last.Flags.Has(Leaving)
+	})
 }
 
 // next is when the next tick is due.

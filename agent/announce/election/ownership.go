@@ -130,11 +130,7 @@ func (e *Election) takeOver() {
 			e.urgent = true
 		}
 	}
-	for a, r := range e.releases {
-		if e.now-r.at > e.rules.behind {
-			delete(e.releases, a)
-		}
-	}
+	maps.DeleteFunc(e.releases, func(_ netip.Addr, r release) bool { return e.now-r.at > e.rules.behind })
 	if e.view == nil || e.waiting == 0 && !e.stale || e.lease <= e.now || e.seen != e.view.Number {
 		return
 	}

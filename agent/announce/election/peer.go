@@ -1,6 +1,7 @@
 package election
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -150,9 +151,7 @@ func (e *Election) heard(p *peer) bool { return p != nil && e.now-p.at < e.rules
 
 // prunePeers removes peers that were not heard for long and are not members.
 func (e *Election) prunePeers() {
-	for id, p := range e.peers {
-		if e.now-p.at > e.rules.holdDownMax && (e.view == nil || !e.view.has(p.name)) {
-			delete(e.peers, id)
-		}
-	}
+	maps.DeleteFunc(e.peers, func(_ ID, p *peer) bool {
+		return e.now-p.at > e.rules.holdDownMax && (e.view == nil || !e.view.has(p.name))
+	})
 }

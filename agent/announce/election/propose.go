@@ -42,8 +42,7 @@ func (e *Election) changes() []change {
 	return all
 }
 
-// rebuilding is for an object that is missing or unreadable. A node that knows the newest view restores it; a new
-// view is made when no node that knows it was heard for some time.
+// rebuilding is for no readable object. The node with the newest view restores it; without one a new view is made.
 func (e *Election) rebuilding() []change {
 	if e.view != nil && e.view.Number == e.seen {
 		return []change{{"restore", 0, e.rules.relaxed, func() *proposal {

@@ -44,9 +44,8 @@ type rules struct {
 	// view proves it only after a lease. blockedProof: members that report not to hear it must have seen the new
 	// view. boundedDraining: an address that is handed over is answered for no longer than the lease of the old view.
 	proof, stableProof, blockedProof, boundedDraining bool
-	// quorum: a member that finds a majority is not removed. stableRemoval: no member is removed before a majority
-	// has seen the last change of the members for a lease. establishedJoin: no node joins before a majority has seen
-	// that change and hears the node.
+	// quorum: a member that finds a majority stays. stableRemoval: no removal before a majority has seen the last
+	// change of the members for a lease. establishedJoin: no node joins before a majority saw that and hears the node.
 	quorum, stableRemoval, establishedJoin bool
 	// mutual: a member that does not receive our heartbeats is not supported. askGateway: only nodes that the gateway
 	// answers remove others. yieldToLater: an agent that hears a later one of its own name is silent.

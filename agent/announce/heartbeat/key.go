@@ -14,8 +14,7 @@ import (
 )
 
 const (
-	// keyIDLength and tagLength are the lengths of the ID of the key and of the signature in a frame, in bytes. A
-	// signature may be cut to half of its length and more (RFC 2104, section 5).
+	// keyIDLength and tagLength are the bytes of the key's ID and of the signature, cut to half (RFC 2104, section 5).
 	keyIDLength = 8
 	tagLength   = 16
 )

@@ -1,6 +1,7 @@
 package heartbeat
 
 import (
+	"maps"
 	"time"
 )
 
@@ -58,9 +59,8 @@ func (i *interner) intern(raw []byte) string {
 	return name
 }
 
-// replayWindow drops heartbeats that were received before and assembles parts. An agent accepts an old heartbeat of a
-// node that is silent now when it started after it was sent; an eavesdropper can delay a takeover with it, as with
-// ARP, but it moves no address.
+// replayWindow drops heartbeats that were received before and assembles parts. An agent that started later accepts an
+// old one of a silent node: an eavesdropper can delay a takeover so, as with ARP, but move no address.
 type replayWindow struct{ last map[string]*record }
 
 // record is the newest state of a node.
@@ -122,12 +122,7 @@ func (r *replayWindow) makeRoom(now time.Time) {
 	if r.last == nil {
 		r.last = map[string]*record{}
 	}
-	if len(r.last) < maxNames {
-		return
-	}
-	for name, last := range r.last {
-		if now.Sub(last.at) >= forgetAfter {
-			delete(r.last, name)
-		}
+	if len(r.last) >= maxNames {
+		maps.DeleteFunc(r.last, func(_ string, last *record) bool { return now.Sub(last.at) >= forgetAfter })
 	}
 }

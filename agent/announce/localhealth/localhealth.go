@@ -1,9 +1,6 @@
-// Package localhealth asks kube-proxy on this node which Services with externalTrafficPolicy Local have a ready
-// endpoint here.
-//
-// For such a Service kube-proxy serves a check on spec.healthCheckNodePort, meant for load balancers: 200 while the
-// node has a ready endpoint, 503 while it has none. Probing it costs the API server nothing, and it shows what
-// kube-proxy has programmed, not what it is about to.
+// Package localhealth asks kube-proxy on this node which Services with externalTrafficPolicy Local have an endpoint
+// here: it serves a check on spec.healthCheckNodePort, meant for load balancers: 200 while the node has a ready one and
+// 503 while it has none. That costs the API server nothing, and shows what kube-proxy has programmed already.
 package localhealth
 
 import (

@@ -91,8 +91,7 @@ func read(d store.Document, err error, asked bool) election.Read {
 	return in
 }
 
-// run steps the election until the network changes, the election must start again, or all addresses are handed over
-// after outer has ended. ctx is that of everything around it.
+// run steps the election until the network changes, it must start again, or all is handed over after outer ended.
 func (s *session) run(outer, ctx context.Context) error {
 	s.timeout = firstTimeout
 	facts := time.NewTicker(factsEvery)

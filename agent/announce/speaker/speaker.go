@@ -154,8 +154,7 @@ var (
 	errRestart = errors.New("the later agent of the same name has gone")
 )
 
-// session announces on one network until ctx ends, the network changes, or it must start again. What it starts
-// continues after ctx until the addresses are handed over.
+// session announces until ctx ends and the addresses are handed over, the network changes, or it must start again.
 func (s *Speaker) session(ctx context.Context, network string) error {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

@@ -24,8 +24,7 @@ func ownTable() *nftables.Table {
 	return &nftables.Table{Name: nftTable, Family: nftables.TableFamilyIPv4}
 }
 
-// readRuleset reads the agent's table, line by line as ruleset.lines writes it; nil when there is none. Only its own
-// chains are requested: kube-proxy may have thousands.
+// readRuleset reads the agent's table as ruleset.lines writes it, nil for none, and no other: there may be thousands.
 func readRuleset() ([]string, error) {
 	conn, err := nftables.New()
 	if err != nil {
@@ -171,9 +170,8 @@ func number(data []byte) uint32 {
 	return binary.NativeEndian.Uint32(data)
 }
 
-// marker searches the rules of nftables, including those of iptables-nft, for one that uses the bits, and returns
-// its chain. Chains of kube-proxy are skipped: there may be thousands, and its bits are known. Unreadable chains are
-// skipped, too: the search proves nothing.
+// marker searches the rules of nftables, including iptables-nft's, for one that uses the bits, and returns its chain.
+// It skips kube-proxy's chains, maybe thousands with known bits, and unreadable ones: the search proves nothing.
 func (machine) marker(bits Bits) (string, error) {
 	conn, err := nftables.New()
 	if err != nil {

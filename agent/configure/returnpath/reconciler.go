@@ -77,8 +77,7 @@ type Status struct {
 type Config struct {
 	// Expected returns what the controller published.
 	Expected func() check.Expected
-	// BlockedReason returns why nothing may be changed now, such as a machine that is not the server which its Node
-	// names; empty when nothing blocks. Nil means that nothing ever does.
+	// BlockedReason returns why nothing may be changed, such as a wrong machine; empty or a nil function for nothing.
 	BlockedReason func() string
 	// Bits are the mark bits; 0 means DefaultBits.
 	Bits Bits

@@ -105,7 +105,7 @@ func (t target) marking(name string, gateways []gateway) *ruleset {
 		},
 		t.connection(expr.CmpOpNeq, 0), jump("replied"))}
 	arriving := statement{fmt.Sprintf("iifname %q ct state new jump arrived", name), slices.Concat(
-		interfaceIs(name), stateNew(), jump("arrived"))}
+		newOn(name), jump("arrived"))}
 	// In the order of chainNames.
 	return &ruleset{chains: []chain{
 		{name: "arrived", rules: t.arrived(gateways)},
@@ -170,16 +170,12 @@ func (t target) connection(op expr.CmpOp, value uint32) []expr.Any {
 	}
 }
 
-func interfaceIs(name string) []expr.Any {
+// newOn matches new connections that arrive by an interface.
+func newOn(name string) []expr.Any {
 	var padded [unix.IFNAMSIZ]byte
 	copy(padded[:], name)
 	return []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: padded[:]},
-	}
-}
-
-func stateNew() []expr.Any {
-	return []expr.Any{
 		&expr.Ct{Key: expr.CtKeySTATE, Register: 1}, bitwise(expr.CtStateBitNEW, 0),
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: word(0)},
 	}

@@ -35,8 +35,7 @@ type Config struct {
 	Prober Prober
 	// Watch calls changed at each change that the kernel reports, until ctx ends.
 	Watch func(ctx context.Context, changed func()) error
-	// BlockedReason returns why nothing may be changed now, such as a machine that is not the server which its Node
-	// names; empty when nothing blocks. May be nil.
+	// BlockedReason returns why nothing may be changed, such as a wrong machine; empty or a nil function for nothing.
 	BlockedReason func() string
 	// Record receives events; it must not block.
 	Record func(Event)

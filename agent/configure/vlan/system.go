@@ -104,14 +104,10 @@ func (System) SetSettings(index int, settings ownership.Settings) error {
 
 // SetUp brings an interface up or takes it down.
 func (System) SetUp(index int, up bool) error {
-	link := byIndex(index)
-	change := netlink.LinkSetDown
-	word := "take down"
 	if up {
-		change = netlink.LinkSetUp
-		word = "bring up"
+		return wrap(netlink.LinkSetUp(byIndex(index)), "bring up interface %d", index)
 	}
-	return wrap(change(link), "%s interface %d", word, index)
+	return wrap(netlink.LinkSetDown(byIndex(index)), "take down interface %d", index)
 }
 
 // SetMTU sets the MTU of an interface, in bytes.

@@ -152,10 +152,9 @@ func (s *socket) Drain(limit int, take func(payload []byte)) error {
 // Close implements Wire.
 func (s *socket) Close() error { return unix.Close(s.fd) }
 
-// openAll opens a socket that receives all ARP packets of an interface. A socket only for the ARP protocol would not
-// receive what this machine sends (net/core/dev.c, dev_queue_xmit_nit: outgoing packets go to sockets for all
-// protocols), so this one is for all protocols and the kernel filters. While the listener sleeps, the kernel keeps as
-// many packets as net.core.rmem_max allows without the capability NET_ADMIN.
+// openAll opens a socket for all ARP packets of an interface: for all protocols with a filter, because one for ARP
+// would not receive what this machine sends (net/core/dev.c, dev_queue_xmit_nit). While the listener sleeps, the kernel
+// keeps as many packets as net.core.rmem_max allows without the capability NET_ADMIN.
 func openAll(interfaceName string) (Wire, *net.Interface, error) {
 	link, err := interfaceNamed(interfaceName)
 	if err != nil {

@@ -2,6 +2,7 @@
 package arp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -75,11 +76,7 @@ func Parse(payload []byte) (Announcement, Drop) {
 }
 
 func unicast(mac net.HardwareAddr) bool {
-	zero := true
-	for _, b := range mac {
-		zero = zero && b == 0
-	}
-	return !zero && mac[0]&1 == 0
+	return mac[0]&1 == 0 && !bytes.Equal(mac, make(net.HardwareAddr, macLength))
 }
 
 // request encodes a broadcast request; a source of 0.0.0.0 makes it a probe. RFC 5227 requires no target MAC.
@@ -120,9 +117,8 @@ type Answer struct {
 	MACs []string
 	// Replied reports whether at least one claim was a reply to us; gratuitous ones are not.
 	Replied bool
-	// RTT is the round trip of the first reply, and Within the longest that it can have been. They are the same
-	// unless the request was repeated and some replies are missing: then RTT is measured from the last request before
-	// the reply, Within from the first.
+	// RTT is the round trip of the first reply, Within the longest that it can be. They differ when a request was
+	// repeated and replies are missing: RTT counts from the last request before the reply, Within from the first.
 	RTT, Within time.Duration
 }
 

@@ -157,8 +157,7 @@ func (r *Responder) decide(in, out *packet.Batch, own MAC) {
 	}
 }
 
-// announceAll announces what is due until ctx ends or the interface changes. When frames leave by another way, such
-// as another member of a bond, all addresses are announced again.
+// announceAll announces what is due until ctx ends or the interface changes, and all again when the path changes.
 func (r *Responder) announceAll(ctx context.Context, p *packet.Port) error {
 	plan := newSchedule(r.Seed)
 	out := packet.NewBatch(batch, frameLength)
