@@ -43,7 +43,7 @@ func (w *walk) play() string {
 	if broken := w.recovers(); broken != "" {
 		return broken
 	}
-	return w.settles()
+	return w.stabilizes()
 }
 
 // randomNode returns a node.

@@ -11,9 +11,9 @@ func TestDeathAfterRemoval(t *testing.T) {
 	for seed := range uint64(20) {
 		w := newWorld(seed, 3, 1, standardRules())
 		w.keepLog = true
-		holder := w.settle()
+		holder := w.stabilize()
 		if holder == nil {
-			t.Fatalf("seed %d: not settled", seed)
+			t.Fatalf("seed %d: not stable", seed)
 		}
 		asleep := w.other(holder)
 		asleep.pause()
@@ -37,9 +37,9 @@ func TestSecondAgentEnds(t *testing.T) {
 		w := newWorld(seed, 4, 1, standardRules())
 		w.keepLog = true
 		second := w.takeSpare()
-		holder := w.settle()
+		holder := w.stabilize()
 		if holder == nil {
-			t.Fatalf("seed %d: not settled", seed)
+			t.Fatalf("seed %d: not stable", seed)
 		}
 		w.nodes = append(w.nodes, second)
 		second.name = holder.name

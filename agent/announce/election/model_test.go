@@ -63,9 +63,9 @@ func (w *walk) able() bool {
 	return able && voices >= majority(len(w.object.view.Members))
 }
 
-// settles returns what is wrong after the recovery: all members must be together again, nothing may be written, and
+// stabilizes returns what is wrong after the recovery: all members must be together again, nothing may be written, and
 // no address may have moved more often than faults were injected.
-func (w *walk) settles() string {
+func (w *walk) stabilizes() string {
 	w.run(20 * time.Second)
 	writes := w.writes
 	w.run(5 * time.Second)

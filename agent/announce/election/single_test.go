@@ -10,7 +10,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
 )
 
-// scenario is one fault in a settled world.
+// scenario is one fault in a stable world.
 type scenario struct {
 	nodes int
 	fault func(w *world, holder *machine)
@@ -76,9 +76,9 @@ func (w *world) other(than *machine) *machine { return w.nodes[(than.index+1)%le
 func (s scenario) run(seed uint64, r rules) (w *world, outage time.Duration, wrong string) {
 	w = newWorld(seed, s.nodes, 1, r)
 	w.keepLog = true
-	holder := w.settle()
+	holder := w.stabilize()
 	if holder == nil {
-		return w, 0, "not settled after 20 s " + w.violation
+		return w, 0, "not stable after 20 s " + w.violation
 	}
 	w.note("fault at %s", holder.name)
 	s.fault(w, holder)
@@ -94,8 +94,8 @@ func (s scenario) run(seed uint64, r rules) (w *world, outage time.Duration, wro
 	return w, outage, ""
 }
 
-// settle starts all nodes and returns the holder of the address when all are members.
-func (w *world) settle() *machine {
+// stabilize starts all nodes and returns the holder of the address when all are members.
+func (w *world) stabilize() *machine {
 	for _, m := range w.nodes {
 		w.after(w.between(0, 500*time.Millisecond), m.start)
 	}
@@ -116,7 +116,7 @@ func (w *world) holder(a netip.Addr) *machine {
 	return nil
 }
 
-// TestOneFault injects one fault into a settled world and measures for how long an address is silent.
+// TestOneFault injects one fault into a stable world and measures for how long an address is silent.
 //
 //proves:service-changes/node-dies
 //proves:service-changes/vlan-lost

@@ -35,7 +35,7 @@ var traps = map[string]func(w *world){
 	},
 	// A node that reported the holder as silent hears it again, and knows nothing of the new view.
 	"a holder that is heard again": func(w *world) {
-		if w.settle() == nil {
+		if w.stabilize() == nil {
 			return
 		}
 		a := w.holder(address(0))
@@ -56,7 +56,7 @@ var traps = map[string]func(w *world){
 	},
 	// An agent restarts within a lease and does not hear the node that its earlier run supported.
 	"a restart within a lease": func(w *world) {
-		if w.settle() == nil {
+		if w.stabilize() == nil {
 			return
 		}
 		a := w.holder(address(0))
@@ -76,7 +76,7 @@ var traps = map[string]func(w *world){
 	"a lost request and view": func(w *world) { handOverUnnoticed(w, true) },
 	// The owner is replaced while it stands still, and continues a minute later with what was queued.
 	"a long pause": func(w *world) {
-		if w.settle() == nil {
+		if w.stabilize() == nil {
 			return
 		}
 		a := w.holder(address(0))
@@ -87,7 +87,7 @@ var traps = map[string]func(w *world){
 	// A second machine runs an agent by the name of the owner; each is heard by another member.
 	"a second machine of one name": func(w *world) {
 		spare := w.takeSpare()
-		if w.settle() == nil {
+		if w.stabilize() == nil {
 			return
 		}
 		a := w.holder(address(0))
@@ -102,7 +102,7 @@ var traps = map[string]func(w *world){
 }
 
 func handOverUnnoticed(w *world, noAPI bool) {
-	if w.settle() == nil {
+	if w.stabilize() == nil {
 		return
 	}
 	a := w.holder(address(0))

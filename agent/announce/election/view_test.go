@@ -87,7 +87,7 @@ func TestEveryMajorityMeets(t *testing.T) {
 func TestSpread(t *testing.T) {
 	for _, nodes := range []int{1, 2, 3, 7} {
 		w := newWorld(uint64(nodes), nodes, 40, standardRules())
-		w.settleAll(t)
+		w.stabilizeAll(t)
 		before := w.object.view
 		if nodes == 1 {
 			continue
@@ -114,8 +114,8 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// settleAll starts all nodes and adds the addresses when all are members.
-func (w *world) settleAll(t *testing.T) {
+// stabilizeAll starts all nodes and adds the addresses when all are members.
+func (w *world) stabilizeAll(t *testing.T) {
 	t.Helper()
 	wanted := w.wanted
 	w.wanted = map[netip.Addr]bool{}
@@ -129,7 +129,7 @@ func (w *world) settleAll(t *testing.T) {
 	}
 	w.run(2 * time.Second)
 	if w.violation != "" || len(w.unanswered()) > 0 || len(w.object.view.Members) != len(w.nodes) {
-		t.Fatalf("not settled: %s %v %s", w.violation, w.unanswered(), describe(w.object.view))
+		t.Fatalf("not stable: %s %v %s", w.violation, w.unanswered(), describe(w.object.view))
 	}
 	loads := map[string]int{}
 	for _, o := range w.object.view.Owners {

@@ -67,14 +67,14 @@ type harness struct {
 }
 
 func newHarness() *harness {
-	b := &harness{kernel: &memory{}, expected: expected(blocks[0], blocks[1])}
-	b.kernel.link = &link{index: 6, name: "bond0.100", up: true, strict: true}
-	b.Reconciler = New(Config{
-		Expected: func() check.Expected { return b.expected }, BlockedReason: func() string { return b.blockedReason },
-		Record: func(n Notice) { b.recorded = append(b.recorded, n.Reason) },
+	h := &harness{kernel: &memory{}, expected: expected(blocks[0], blocks[1])}
+	h.kernel.link = &link{index: 6, name: "bond0.100", up: true, strict: true}
+	h.Reconciler = New(Config{
+		Expected: func() check.Expected { return h.expected }, BlockedReason: func() string { return h.blockedReason },
+		Record: func(n Notice) { h.recorded = append(h.recorded, n.Reason) },
 	})
-	b.machine = scanning{b.kernel}
-	return b
+	h.machine = scanning{h.kernel}
+	return h
 }
 
 func (h *harness) reconcile(t *testing.T) {
@@ -95,58 +95,58 @@ func (h *harness) mustRecord(t *testing.T, want ...string) {
 }
 
 func TestRecordsTransitions(t *testing.T) {
-	b := newHarness()
-	b.reconcile(t)
-	b.mustRecord(t, ReasonManaged)
-	b.reconcile(t)
-	b.mustRecord(t)
-	b.kernel.rules = nil
-	b.kernel.routes = nil
-	b.reconcile(t)
-	b.mustRecord(t, ReasonRepaired)
-	b.reconcile(t)
-	b.kernel.ruleset = nil
-	b.reconcile(t)
-	b.mustRecord(t, ReasonRepaired)
-	if s := b.Status(); !s.Managing || s.Interface != "bond0.100" || s.Repairs != 2 || s.Problem != "" ||
+	h := newHarness()
+	h.reconcile(t)
+	h.mustRecord(t, ReasonManaged)
+	h.reconcile(t)
+	h.mustRecord(t)
+	h.kernel.rules = nil
+	h.kernel.routes = nil
+	h.reconcile(t)
+	h.mustRecord(t, ReasonRepaired)
+	h.reconcile(t)
+	h.kernel.ruleset = nil
+	h.reconcile(t)
+	h.mustRecord(t, ReasonRepaired)
+	if s := h.Status(); !s.Managing || s.Interface != "bond0.100" || s.Repairs != 2 || s.Problem != "" ||
 		len(s.Blocks) != 2 {
 		t.Errorf("status %+v", s)
 	}
-	b.expected = expected(blocks[0])
-	b.reconcile(t)
-	b.mustRecord(t, ReasonManaged)
-	b.expected = expected()
-	b.reconcile(t)
-	b.mustRecord(t, ReasonRemoved)
-	if s := b.Status(); s.Managing || len(b.kernel.rules)+len(b.kernel.routes)+len(b.kernel.ruleset) != 0 {
-		t.Errorf("without blocks the status is %+v and %d rules are left", s, len(b.kernel.rules))
+	h.expected = expected(blocks[0])
+	h.reconcile(t)
+	h.mustRecord(t, ReasonManaged)
+	h.expected = expected()
+	h.reconcile(t)
+	h.mustRecord(t, ReasonRemoved)
+	if s := h.Status(); s.Managing || len(h.kernel.rules)+len(h.kernel.routes)+len(h.kernel.ruleset) != 0 {
+		t.Errorf("without blocks the status is %+v and %d rules are left", s, len(h.kernel.rules))
 	}
 }
 
 // TestInterfaceComesAndGoes: rules wait for the interface, and its return is a repair.
 func TestInterfaceComesAndGoes(t *testing.T) {
-	b := newHarness()
-	there := b.kernel.link
-	b.kernel.link = nil
-	b.reconcile(t)
-	if s := b.Status(); s.Managing || s.Problem == "" {
+	h := newHarness()
+	there := h.kernel.link
+	h.kernel.link = nil
+	h.reconcile(t)
+	if s := h.Status(); s.Managing || s.Problem == "" {
 		t.Errorf("without an interface the status is %+v", s)
 	}
-	b.kernel.link = there
-	b.reconcile(t)
-	b.kernel.link = nil
-	b.kernel.routes = nil
-	b.reconcile(t)
-	b.kernel.link = there
-	b.reconcile(t)
-	b.mustRecord(t, ReasonManaged, ReasonRepaired)
+	h.kernel.link = there
+	h.reconcile(t)
+	h.kernel.link = nil
+	h.kernel.routes = nil
+	h.reconcile(t)
+	h.kernel.link = there
+	h.reconcile(t)
+	h.mustRecord(t, ReasonManaged, ReasonRepaired)
 }
 
 func TestRestartRecordsNothing(t *testing.T) {
-	b := newHarness()
-	b.reconcile(t)
+	h := newHarness()
+	h.reconcile(t)
 	again := newHarness()
-	again.machine = b.machine
+	again.machine = h.machine
 	again.reconcile(t)
 	again.mustRecord(t)
 	if !again.Status().Managing {
@@ -157,25 +157,25 @@ func TestRestartRecordsNothing(t *testing.T) {
 // TestChangesNothing: nothing is done on a clash, with a blocked reason, and while nothing is published.
 func TestChangesNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change func(b *harness)
+		change func(h *harness)
 		record []string
 		clash  bool
 	}{
-		"a foreign rule": {func(b *harness) { b.kernel.rules = []kernelRule{{rule: rule{mark: 0x10, mask: 0xff}}} },
+		"a foreign rule": {func(h *harness) { h.kernel.rules = []kernelRule{{rule: rule{mark: 0x10, mask: 0xff}}} },
 			[]string{ReasonMarkClash}, true},
-		"a foreign mark": {func(b *harness) { b.kernel.marker = "a rule of the chain x" }, []string{ReasonMarkClash},
+		"a foreign mark": {func(h *harness) { h.kernel.marker = "a rule of the chain x" }, []string{ReasonMarkClash},
 			true},
-		"another machine": {func(b *harness) { b.blockedReason = "PN003: another server" }, nil, false},
-		"not published":   {func(b *harness) { b.expected = check.Expected{} }, nil, false},
+		"another machine": {func(h *harness) { h.blockedReason = "PN003: another server" }, nil, false},
+		"not published":   {func(h *harness) { h.expected = check.Expected{} }, nil, false},
 	} {
-		b := newHarness()
-		tc.change(b)
-		rules := len(b.kernel.rules)
-		b.reconcile(t)
-		b.reconcile(t)
-		b.mustRecord(t, tc.record...)
-		if s := b.Status(); s.Managing || strings.Contains(s.Problem, "mark bits") != tc.clash ||
-			len(b.kernel.rules) != rules || b.kernel.ruleset != nil || !b.kernel.link.strict {
+		h := newHarness()
+		tc.change(h)
+		rules := len(h.kernel.rules)
+		h.reconcile(t)
+		h.reconcile(t)
+		h.mustRecord(t, tc.record...)
+		if s := h.Status(); s.Managing || strings.Contains(s.Problem, "mark bits") != tc.clash ||
+			len(h.kernel.rules) != rules || h.kernel.ruleset != nil || !h.kernel.link.strict {
 			t.Errorf("%s: status %+v, and something was changed", name, s)
 		}
 	}
@@ -184,14 +184,14 @@ func TestChangesNothing(t *testing.T) {
 // TestSearchesForMarksSeldom: reading all rules of nftables is expensive.
 func TestSearchesForMarksSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHarness()
+		h := newHarness()
 		for range 100 {
-			b.reconcile(t)
+			h.reconcile(t)
 		}
 		time.Sleep(markerAge)
-		b.reconcile(t)
-		if b.kernel.scans != 2 {
-			t.Errorf("%d scans, want one at the start and one after %s", b.kernel.scans, markerAge)
+		h.reconcile(t)
+		if h.kernel.scans != 2 {
+			t.Errorf("%d scans, want one at the start and one after %s", h.kernel.scans, markerAge)
 		}
 	})
 }
@@ -200,10 +200,10 @@ func TestSearchesForMarksSeldom(t *testing.T) {
 // the context is not a failure.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHarness()
+		h := newHarness()
 		ctx, cancel := context.WithCancel(t.Context())
 		subscriptions := 0
-		b.config.Watches = []func(context.Context, func()) error{func(ctx context.Context, _ func()) error {
+		h.config.Watches = []func(context.Context, func()) error{func(ctx context.Context, _ func()) error {
 			if subscriptions++; subscriptions == 1 {
 				return errors.New("no buffer space")
 			}
@@ -211,45 +211,45 @@ func TestRun(t *testing.T) {
 			return nil
 		}}
 		ended := make(chan error, 1)
-		go func() { ended <- b.Run(ctx) }()
+		go func() { ended <- h.Run(ctx) }()
 		pass := func(d time.Duration) {
 			time.Sleep(d)
 			synctest.Wait()
 		}
 		pass(2 * time.Second)
-		if subscriptions != 2 || b.kernel.looks != 2 {
+		if subscriptions != 2 || h.kernel.looks != 2 {
 			t.Errorf("%d subscriptions and %d reads, want the broken one renewed, and a read at once and one then",
-				subscriptions, b.kernel.looks)
+				subscriptions, h.kernel.looks)
 		}
-		b.kernel.change(func() { b.kernel.looks = 0 })
+		h.kernel.change(func() { h.kernel.looks = 0 })
 		pass(10 * interval)
-		if b.kernel.looks != 10 {
-			t.Errorf("%d looks in %s, want 10", b.kernel.looks, 10*interval)
+		if h.kernel.looks != 10 {
+			t.Errorf("%d looks in %s, want 10", h.kernel.looks, 10*interval)
 		}
-		b.kernel.change(func() {
-			b.kernel.looks = 0
-			b.recorded = nil
-			b.kernel.rules = nil
+		h.kernel.change(func() {
+			h.kernel.looks = 0
+			h.recorded = nil
+			h.kernel.rules = nil
 		})
 		for range 50 {
-			b.Wake()
+			h.Wake()
 		}
 		pass(2 * debounce)
-		b.mustRecord(t, ReasonRepaired)
-		if b.kernel.looks != 1 {
-			t.Errorf("a burst of events makes %d looks", b.kernel.looks)
+		h.mustRecord(t, ReasonRepaired)
+		if h.kernel.looks != 1 {
+			t.Errorf("a burst of events makes %d looks", h.kernel.looks)
 		}
-		b.kernel.change(func() { b.kernel.fail = errors.New("interrupted") })
-		b.Wake()
+		h.kernel.change(func() { h.kernel.fail = errors.New("interrupted") })
+		h.Wake()
 		pass(5 * retryAfter)
-		b.mustRecord(t, ReasonFailed)
-		if s := b.Status(); s.Managing || !strings.Contains(s.Problem, "interrupted") {
+		h.mustRecord(t, ReasonFailed)
+		if s := h.Status(); s.Managing || !strings.Contains(s.Problem, "interrupted") {
 			t.Errorf("after a failure the status is %+v", s)
 		}
-		b.kernel.change(func() { b.kernel.fail = nil })
+		h.kernel.change(func() { h.kernel.fail = nil })
 		pass(retryAfter)
-		if !b.Status().Managing {
-			t.Errorf("after the failure the status is %+v", b.Status())
+		if !h.Status().Managing {
+			t.Errorf("after the failure the status is %+v", h.Status())
 		}
 		cancel()
 		if err := <-ended; err != nil {
@@ -259,14 +259,14 @@ func TestRun(t *testing.T) {
 }
 
 func TestCleanup(t *testing.T) {
-	b := newHarness()
-	b.reconcile(t)
-	b.expected = check.Expected{}
-	b.kernel.rules = append(b.kernel.rules, kernelRule{rule: rule{priority: sourcePriority, table: 7}, protocol: 3})
-	if err := b.Cleanup(t.Context()); err != nil {
+	h := newHarness()
+	h.reconcile(t)
+	h.expected = check.Expected{}
+	h.kernel.rules = append(h.kernel.rules, kernelRule{rule: rule{priority: sourcePriority, table: 7}, protocol: 3})
+	if err := h.Cleanup(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if len(b.kernel.rules) != 1 || len(b.kernel.routes) != 0 || b.kernel.ruleset != nil || b.kernel.restored != 1 {
-		t.Errorf("left: %+v", b.kernel.observed)
+	if len(h.kernel.rules) != 1 || len(h.kernel.routes) != 0 || h.kernel.ruleset != nil || h.kernel.restored != 1 {
+		t.Errorf("left: %+v", h.kernel.observed)
 	}
 }

@@ -266,8 +266,8 @@ func (r *Reconciler) record(ctx context.Context, e Event) {
 }
 
 const (
-	// settleTime is how long another uplink must stay before it is used: longer than a bond takes to be rebuilt.
-	settleTime = 10 * time.Second
+	// uplinkDelay is how long another uplink must stay before it is used: longer than a bond takes to be rebuilt.
+	uplinkDelay = 10 * time.Second
 	// budgetSize is how often something may be changed within budgetWindow.
 	budgetSize   = 30
 	budgetWindow = time.Minute
@@ -289,7 +289,7 @@ func (u *uplinkDebounce) wait(name string, now time.Time) time.Duration {
 			u.other = name
 			u.since = now
 		}
-		if wait := settleTime - now.Sub(u.since); wait > 0 {
+		if wait := uplinkDelay - now.Sub(u.since); wait > 0 {
 			return wait
 		}
 	}

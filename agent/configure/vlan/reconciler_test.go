@@ -41,24 +41,24 @@ func network() contract.NodeNetwork {
 func runHarness(t *testing.T, prepare func(*harness), test func(*harness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		l := &harness{t: t, kernel: newModel(), expected: check.Expected{Published: true, Network: network()}}
-		l.kernel.add(Link{Link: check.Link{Name: "bond0", Type: "bond", MTU: 9000, Up: true, LowerUp: true,
+		h := &harness{t: t, kernel: newModel(), expected: check.Expected{Published: true, Network: network()}}
+		h.kernel.add(Link{Link: check.Link{Name: "bond0", Type: "bond", MTU: 9000, Up: true, LowerUp: true,
 			OperState: "up", MAC: "02:00:00:00:00:01"}})
 		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
 		config := Config{
-			Expected: func() check.Expected { return l.expected }, Kernel: l.kernel,
-			BlockedReason: func() string { return l.blockedReason },
+			Expected: func() check.Expected { return h.expected }, Kernel: h.kernel,
+			BlockedReason: func() string { return h.blockedReason },
 			Watch:         func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil },
-			Record:        func(e Event) { l.events = append(l.events, e) },
+			Record:        func(e Event) { h.events = append(h.events, e) },
 		}
-		l.Reconciler = New(config)
+		h.Reconciler = New(config)
 		if prepare != nil {
-			prepare(l)
+			prepare(h)
 		}
 		ended := make(chan error, 1)
-		go func() { ended <- l.Run(ctx) }()
+		go func() { ended <- h.Run(ctx) }()
 		synctest.Wait()
-		test(l)
+		test(h)
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("Run ended with %v after its context, want nil", err)
@@ -96,31 +96,31 @@ func (h *harness) last() Event {
 }
 
 func TestMakesAndRecords(t *testing.T) {
-	runHarness(t, nil, func(l *harness) {
-		if l.link() == nil || l.Status() != (Status{Interface: "bond0.100", Made: true}) {
-			t.Fatalf("status %+v, links %+v", l.Status(), l.kernel.links)
+	runHarness(t, nil, func(h *harness) {
+		if h.link() == nil || h.Status() != (Status{Interface: "bond0.100", Made: true}) {
+			t.Fatalf("status %+v, links %+v", h.Status(), h.kernel.links)
 		}
-		e := l.last()
-		if len(l.events) != 1 || e.Warning || e.Reason != ReasonConfigured ||
+		e := h.last()
+		if len(h.events) != 1 || e.Warning || e.Reason != ReasonConfigured ||
 			!strings.Contains(e.Message, "added 192.0.2.2/28 to bond0.100") {
-			t.Errorf("events %+v", l.events)
+			t.Errorf("events %+v", h.events)
 		}
-		changes := l.kernel.changes
-		l.pass(10 * Interval)
-		if l.kernel.changes != changes || len(l.events) != 1 {
-			t.Errorf("%d changes and %d events without a reason", l.kernel.changes-changes, len(l.events)-1)
+		changes := h.kernel.changes
+		h.pass(10 * Interval)
+		if h.kernel.changes != changes || len(h.events) != 1 {
+			t.Errorf("%d changes and %d events without a reason", h.kernel.changes-changes, len(h.events)-1)
 		}
 	})
 }
 
 // TestFindsSilentChanges: a change that the kernel does not report is found within the interval.
 func TestFindsSilentChanges(t *testing.T) {
-	runHarness(t, nil, func(l *harness) {
-		l.pass(time.Second)
-		l.link().Settings[ownership.ARPIgnore] = 8
-		l.pass(Interval)
-		if got := l.link().Settings[ownership.ARPIgnore]; got != 1 || l.last().Reason != ReasonRepaired {
-			t.Errorf("arp_ignore is %d, last event %+v", got, l.last())
+	runHarness(t, nil, func(h *harness) {
+		h.pass(time.Second)
+		h.link().Settings[ownership.ARPIgnore] = 8
+		h.pass(Interval)
+		if got := h.link().Settings[ownership.ARPIgnore]; got != 1 || h.last().Reason != ReasonRepaired {
+			t.Errorf("arp_ignore is %d, last event %+v", got, h.last())
 		}
 	})
 }
@@ -131,17 +131,17 @@ func TestNothingPublished(t *testing.T) {
 		"not published": {}, "not readable": {Unreadable: "annotation phoenixnap.com/public-network-vlan: x"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			runHarness(t, nil, func(l *harness) {
-				l.expected = e
-				l.kernel.addresses = nil
-				changes := l.kernel.changes
-				l.wake()
-				l.pass(time.Hour)
-				if l.kernel.changes != changes || l.link() == nil {
-					t.Errorf("%d changes", l.kernel.changes-changes)
+			runHarness(t, nil, func(h *harness) {
+				h.expected = e
+				h.kernel.addresses = nil
+				changes := h.kernel.changes
+				h.wake()
+				h.pass(time.Hour)
+				if h.kernel.changes != changes || h.link() == nil {
+					t.Errorf("%d changes", h.kernel.changes-changes)
 				}
-				if l.Status().Problem != e.Unreadable {
-					t.Errorf("status %+v", l.Status())
+				if h.Status().Problem != e.Unreadable {
+					t.Errorf("status %+v", h.Status())
 				}
 			})
 		})
@@ -149,68 +149,68 @@ func TestNothingPublished(t *testing.T) {
 }
 
 func TestAfterTheMembership(t *testing.T) {
-	runHarness(t, nil, func(l *harness) {
-		l.expected.Network.Member = false
-		l.wake()
-		l.pass(Grace - time.Second)
-		if l.link() == nil {
+	runHarness(t, nil, func(h *harness) {
+		h.expected.Network.Member = false
+		h.wake()
+		h.pass(Grace - time.Second)
+		if h.link() == nil {
 			t.Fatal("the interface was deleted within the grace period")
 		}
-		l.expected.Network.Member = true // the API had failed
-		l.wake()
-		l.expected.Network.Member = false
-		l.wake()
-		l.pass(Grace - time.Second)
-		if l.link() == nil {
+		h.expected.Network.Member = true // the API had failed
+		h.wake()
+		h.expected.Network.Member = false
+		h.wake()
+		h.pass(Grace - time.Second)
+		if h.link() == nil {
 			t.Fatal("the grace period did not start again")
 		}
-		l.pass(2 * time.Second)
-		if l.link() != nil || l.last().Reason != ReasonReleased || l.Status() != (Status{}) {
-			t.Errorf("status %+v, last event %+v", l.Status(), l.last())
+		h.pass(2 * time.Second)
+		if h.link() != nil || h.last().Reason != ReasonReleased || h.Status() != (Status{}) {
+			t.Errorf("status %+v, last event %+v", h.Status(), h.last())
 		}
 	})
 }
 
 func TestBlocked(t *testing.T) {
-	runHarness(t, func(l *harness) { l.blockedReason = "this machine is another server" }, func(l *harness) {
-		if l.link() != nil ||
-			l.last() != (Event{Warning: true, Reason: ReasonNotConfigured, Message: "this machine is another server"}) {
-			t.Errorf("events %+v", l.events)
+	runHarness(t, func(h *harness) { h.blockedReason = "this machine is another server" }, func(h *harness) {
+		if h.link() != nil ||
+			h.last() != (Event{Warning: true, Reason: ReasonNotConfigured, Message: "this machine is another server"}) {
+			t.Errorf("events %+v", h.events)
 		}
-		l.wake()
-		l.wake()
-		if len(l.events) != 1 {
-			t.Errorf("%d events, want 1", len(l.events))
+		h.wake()
+		h.wake()
+		if len(h.events) != 1 {
+			t.Errorf("%d events, want 1", len(h.events))
 		}
-		l.blockedReason = ""
-		l.wake()
-		if l.link() == nil || l.Status().Problem != "" {
-			t.Errorf("status %+v", l.Status())
+		h.blockedReason = ""
+		h.wake()
+		if h.link() == nil || h.Status().Problem != "" {
+			t.Errorf("status %+v", h.Status())
 		}
 	})
 }
 
 // TestWaitsForTheUplink: while bond0 is rebuilt, another interface that looks like an uplink is not used.
 func TestWaitsForTheUplink(t *testing.T) {
-	runHarness(t, nil, func(l *harness) {
-		l.kernel.remove(1)
-		other := l.kernel.add(Link{Link: check.Link{Name: "bond7", Type: "bond", MTU: 9000, Up: true}}).Index
-		l.wake()
-		l.pass(settleTime - time.Second)
-		if len(l.kernel.links) != 1 {
-			t.Fatalf("links %+v", l.kernel.links)
+	runHarness(t, nil, func(h *harness) {
+		h.kernel.remove(1)
+		other := h.kernel.add(Link{Link: check.Link{Name: "bond7", Type: "bond", MTU: 9000, Up: true}}).Index
+		h.wake()
+		h.pass(uplinkDelay - time.Second)
+		if len(h.kernel.links) != 1 {
+			t.Fatalf("links %+v", h.kernel.links)
 		}
-		l.kernel.remove(other)
-		l.kernel.add(Link{Link: check.Link{Name: "bond0", Type: "bond", MTU: 9000, Up: true}})
-		l.wake()
-		if l.link() == nil {
+		h.kernel.remove(other)
+		h.kernel.add(Link{Link: check.Link{Name: "bond0", Type: "bond", MTU: 9000, Up: true}})
+		h.wake()
+		if h.link() == nil {
 			t.Fatal("the interface was not made on bond0 when bond0 was back")
 		}
-		l.kernel.remove(l.link().Parent)
-		l.kernel.add(Link{Link: check.Link{Name: "bond7", Type: "bond", MTU: 9000, Up: true}})
-		l.wake()
-		l.pass(settleTime)
-		if got := l.Status().Interface; got != "bond7.100" {
+		h.kernel.remove(h.link().Parent)
+		h.kernel.add(Link{Link: check.Link{Name: "bond7", Type: "bond", MTU: 9000, Up: true}})
+		h.wake()
+		h.pass(uplinkDelay)
+		if got := h.Status().Interface; got != "bond7.100" {
 			t.Errorf("the interface is %q after bond7 stayed, want bond7.100", got)
 		}
 	})
@@ -218,39 +218,39 @@ func TestWaitsForTheUplink(t *testing.T) {
 
 // TestRetries: a failure is recorded once and retried, at growing intervals, until it works.
 func TestRetries(t *testing.T) {
-	runHarness(t, func(l *harness) { l.kernel.left = 0 }, func(l *harness) {
-		if e := l.last(); !e.Warning || !strings.Contains(e.Message, errKilled.Error()) {
-			t.Fatalf("events %+v", l.events)
+	runHarness(t, func(h *harness) { h.kernel.left = 0 }, func(h *harness) {
+		if e := h.last(); !e.Warning || !strings.Contains(e.Message, errKilled.Error()) {
+			t.Fatalf("events %+v", h.events)
 		}
-		l.pass(time.Minute)
-		if len(l.events) != 1 {
-			t.Errorf("%d events, want 1", len(l.events))
+		h.pass(time.Minute)
+		if len(h.events) != 1 {
+			t.Errorf("%d events, want 1", len(h.events))
 		}
-		l.kernel.left = -1
-		l.pass(Interval)
-		if l.link() == nil || l.Status().Problem != "" {
-			t.Errorf("status %+v", l.Status())
+		h.kernel.left = -1
+		h.pass(Interval)
+		if h.link() == nil || h.Status().Problem != "" {
+			t.Errorf("status %+v", h.Status())
 		}
 	})
 }
 
 // TestDispute: when another program undoes everything at once, the agent does not work without a pause.
 func TestDispute(t *testing.T) {
-	runHarness(t, nil, func(l *harness) {
-		began := l.kernel.changes
+	runHarness(t, nil, func(h *harness) {
+		began := h.kernel.changes
 		disputed := false
 		for range 600 {
-			l.kernel.addresses = nil
-			l.wake()
-			disputed = disputed || l.last().Reason == ReasonDisputed
+			h.kernel.addresses = nil
+			h.wake()
+			disputed = disputed || h.last().Reason == ReasonDisputed
 		}
 		// A pass adds one address and writes nothing else; ten minutes of it would be 600 without a bound.
-		if did := l.kernel.changes - began; did > 2*budgetSize || !disputed {
+		if did := h.kernel.changes - began; did > 2*budgetSize || !disputed {
 			t.Errorf("%d changes in a minute, dispute reported: %t", did, disputed)
 		}
-		l.pass(2 * budgetWindow)
-		if l.Status().Problem != "" || len(l.kernel.addresses) != 1 {
-			t.Errorf("afterwards: status %+v, addresses %v", l.Status(), l.kernel.addresses)
+		h.pass(2 * budgetWindow)
+		if h.Status().Problem != "" || len(h.kernel.addresses) != 1 {
+			t.Errorf("afterwards: status %+v, addresses %v", h.Status(), h.kernel.addresses)
 		}
 	})
 }
@@ -280,12 +280,12 @@ func TestProbesBeforeItAdds(t *testing.T) {
 		"free": {wire{}, true}, "taken": {wire{own: "02:00:00:00:00:77"}, false}, "no carrier": {nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			runHarness(t, func(l *harness) { l.Prober = tc.wire }, func(l *harness) {
-				if added := len(l.kernel.addresses) == 1; added != tc.added {
-					t.Errorf("addresses %v", l.kernel.addresses)
+			runHarness(t, func(h *harness) { h.Prober = tc.wire }, func(h *harness) {
+				if added := len(h.kernel.addresses) == 1; added != tc.added {
+					t.Errorf("addresses %v", h.kernel.addresses)
 				}
-				if reported := strings.Contains(l.Status().Problem, "02:00:00:00:00:77"); reported == tc.added {
-					t.Errorf("status %+v", l.Status())
+				if reported := strings.Contains(h.Status().Problem, "02:00:00:00:00:77"); reported == tc.added {
+					t.Errorf("status %+v", h.Status())
 				}
 			})
 		})
