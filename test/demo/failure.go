@@ -101,7 +101,7 @@ func (s *story) moveByLabel(ctx context.Context) error {
 }
 
 func (s *story) mend(ctx context.Context) error {
-	if err := s.Lab.Mend(ctx, s.broken); err != nil {
+	if err := s.Lab.Repair(ctx, s.broken); err != nil {
 		return err
 	}
 	if _, err := until(ctx, time.Minute, s.broken+" ready again", func(ctx context.Context) (bool, string, error) {

@@ -32,7 +32,7 @@ func MeasureInPlace(ctx context.Context, o Options) (figures []controller.Figure
 		return nil, err
 	}
 	defer far.Close()
-	if err := furnishInPlace(ctx, c, far); err != nil {
+	if err := setUpInPlace(ctx, c, far); err != nil {
 		return nil, err
 	}
 	agent, err := startInPlace(ctx, c)
@@ -52,8 +52,8 @@ func MeasureInPlace(ctx context.Context, o Options) (figures []controller.Figure
 	return figures, nil
 }
 
-// furnishInPlace connects this namespace with the far one, in which gateway and announcing node are one.
-func furnishInPlace(ctx context.Context, c *setting, far *space.Space) error {
+// setUpInPlace connects this namespace with the far one, in which gateway and announcing node are one.
+func setUpInPlace(ctx context.Context, c *setting, far *space.Space) error {
 	virtual, err := addresses(c.Services)
 	if err != nil {
 		return err

@@ -52,14 +52,14 @@ func startNetwork(ctx context.Context, c *setting) (*realNetwork, error) {
 	if n.lab, err = lab.Start(ctx, config); err != nil {
 		return nil, err
 	}
-	if err := n.furnish(ctx); err != nil {
+	if err := n.setUp(ctx); err != nil {
 		return nil, fmt.Errorf("%w (%w)", err, n.lab.Stop())
 	}
 	return n, nil
 }
 
-// furnish opens the VLAN and puts addresses and interfaces where they belong.
-func (n *realNetwork) furnish(ctx context.Context) error {
+// setUp opens the VLAN and puts addresses and interfaces where they belong.
+func (n *realNetwork) setUp(ctx context.Context) error {
 	if err := n.batch(ctx, lab.Switch, "bridge", openPorts()); err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func limited(name string, value float64, unit string, limit float64) Figure {
 }
 
 // reported is a figure that nothing depends on.
-func told(name string, value float64, unit string) Figure {
+func reported(name string, value float64, unit string) Figure {
 	return Figure{Name: name, Value: value, Unit: unit}
 }
 

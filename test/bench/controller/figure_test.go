@@ -8,7 +8,7 @@ import (
 func TestReport(t *testing.T) {
 	var out strings.Builder
 	err := Report(&out, []Figure{
-		limited("calls_made", 3, "calls", 3), told("took", 1.2345, "s"), limited("writes", 1, "calls", 0),
+		limited("calls_made", 3, "calls", 3), reported("took", 1.2345, "s"), limited("writes", 1, "calls", 0),
 		limited("memory", 200.4, "MiB", 200),
 	})
 	if want := "figure calls_made 3 calls\nfigure took 1.23 s\nfigure writes 1 calls\nfigure memory 200.40 MiB\n"; out.String() != want {

@@ -43,13 +43,13 @@ type Fleet struct {
 // nothing happens. Logs go to dir, remarks to out.
 func MeasureFleet(ctx context.Context, dir string, out io.Writer, f Fleet, specs *pnapsim.Specs) (_ []Figure,
 	err error) {
-	r, err := start(ctx, dir, setting{servers: f.Nodes + 1, latency: &pnapsim.Latency{}, shared: true, size: "/28",
+	h, err := start(ctx, dir, setting{servers: f.Nodes + 1, latency: &pnapsim.Latency{}, shared: true, size: "/28",
 		specs: specs})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, r.stop()) }()
-	measures := []func(context.Context, io.Writer, Fleet) ([]Figure, error){r.initialise, r.join, r.fill, r.idle}
+	defer func() { err = errors.Join(err, h.stop()) }()
+	measures := []func(context.Context, io.Writer, Fleet) ([]Figure, error){h.initialise, h.join, h.fill, h.idle}
 	var figures []Figure
 	for _, measure := range measures {
 		more, err := measure(ctx, out, f)
@@ -58,79 +58,79 @@ func MeasureFleet(ctx context.Context, dir string, out io.Writer, f Fleet, specs
 			return figures, err
 		}
 	}
-	return figures, r.broken()
+	return figures, h.broken()
 }
 
-func (r *rig) initialise(ctx context.Context, _ io.Writer, f Fleet) ([]Figure, error) {
-	mark, begin := r.mark(), time.Now()
-	if err := r.register(ctx, 0, f.Nodes); err != nil {
+func (h *harness) initialise(ctx context.Context, _ io.Writer, f Fleet) ([]Figure, error) {
+	mark, begin := h.mark(), time.Now()
+	if err := h.register(ctx, 0, f.Nodes); err != nil {
 		return nil, fmt.Errorf("register %d Nodes: %w", f.Nodes, err)
 	}
-	if err := r.initialised(ctx, f.Nodes, f.Within); err != nil {
+	if err := h.initialised(ctx, f.Nodes, f.Within); err != nil {
 		return nil, err
 	}
 	took := time.Since(begin)
-	made := r.since(mark).ofServers()
+	made := h.since(mark).ofServers()
 	return []Figure{
 		limited(fmt.Sprintf("init_%d_nodes_cloud_calls", f.Nodes), float64(len(made)), "calls", maxInitCalls),
-		told(fmt.Sprintf("init_%d_nodes_took", f.Nodes), took.Seconds(), "s"),
+		reported(fmt.Sprintf("init_%d_nodes_took", f.Nodes), took.Seconds(), "s"),
 	}, nil
 }
 
 // join has one more Node register.
-func (r *rig) join(ctx context.Context, out io.Writer, f Fleet) ([]Figure, error) {
-	mark := r.mark()
-	if err := r.register(ctx, f.Nodes, 1); err != nil {
+func (h *harness) join(ctx context.Context, out io.Writer, f Fleet) ([]Figure, error) {
+	mark := h.mark()
+	if err := h.register(ctx, f.Nodes, 1); err != nil {
 		return nil, fmt.Errorf("register one more Node: %w", err)
 	}
-	if err := r.initialised(ctx, f.Nodes+1, f.Within); err != nil {
+	if err := h.initialised(ctx, f.Nodes+1, f.Within); err != nil {
 		return nil, err
 	}
-	made := r.since(mark).writes()
+	made := h.since(mark).writes()
 	_, _ = fmt.Fprint(out, made)
 	return []Figure{limited("join_node_cloud_writes", float64(len(made)), "calls", maxJoinWrites)}, nil
 }
 
 // fill creates the Services and waits until as many of them are published as the network has room for.
-func (r *rig) fill(ctx context.Context, _ io.Writer, f Fleet) ([]Figure, error) {
+func (h *harness) fill(ctx context.Context, _ io.Writer, f Fleet) ([]Figure, error) {
 	if f.Services == 0 {
 		return nil, nil
 	}
 	begin := time.Now()
-	if err := r.createServices(ctx, f.Services); err != nil {
+	if err := h.createServices(ctx, f.Services); err != nil {
 		return nil, fmt.Errorf("create %d Services: %w", f.Services, err)
 	}
-	err := r.eventually(ctx, time.Second, f.Within, func(ctx context.Context) error {
-		published, err := r.published(ctx)
+	err := h.eventually(ctx, time.Second, f.Within, func(ctx context.Context) error {
+		published, err := h.published(ctx)
 		if err == nil && published != f.Published {
 			err = fmt.Errorf("%d of %d Services are published", published, f.Published)
 		}
 		return err
 	})
-	return []Figure{told(fmt.Sprintf("publish_%d_services_took", f.Published), time.Since(begin).Seconds(), "s")}, err
+	return []Figure{reported(fmt.Sprintf("publish_%d_services_took", f.Published), time.Since(begin).Seconds(), "s")}, err
 }
 
 // idle watches how nothing happens.
-func (r *rig) idle(ctx context.Context, out io.Writer, f Fleet) ([]Figure, error) {
+func (h *harness) idle(ctx context.Context, out io.Writer, f Fleet) ([]Figure, error) {
 	if err := pause(ctx, f.Settle); err != nil {
 		return nil, err
 	}
-	mark := r.mark()
+	mark := h.mark()
 	if err := pause(ctx, f.Steady); err != nil {
 		return nil, err
 	}
-	made := r.since(mark).api()
+	made := h.since(mark).api()
 	operation, perMinute := made.busiest()
 	_, _ = fmt.Fprintf(out, "busiest operation of the steady state: %s\n", operation)
 	if perMinute > maxSteadyCalls {
 		_, _ = fmt.Fprint(out, made)
 	}
-	peak, err := resident(r.controller.PID())
+	peak, err := resident(h.controller.PID())
 	return []Figure{
 		limited("steady_cloud_calls_per_minute", float64(perMinute), "calls/min", maxSteadyCalls),
-		told("steady_cloud_writes", float64(len(made.writes())), "calls"),
+		reported("steady_cloud_writes", float64(len(made.writes())), "calls"),
 		limited(fmt.Sprintf("controller_rss_%d_nodes", f.Nodes), peak, "MiB", maxResident),
-	}, errors.Join(err, r.alive())
+	}, errors.Join(err, h.alive())
 }
 
 func pause(ctx context.Context, d time.Duration) error {

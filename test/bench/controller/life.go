@@ -19,50 +19,50 @@ const patience = 3 * time.Minute
 // servers is how many servers carry the Services whose lives are measured.
 const servers = 3
 
-// begin starts a rig with a few Nodes.
-func begin(ctx context.Context, dir string, s setting) (*rig, error) {
+// begin starts a harness with a few Nodes.
+func begin(ctx context.Context, dir string, s setting) (*harness, error) {
 	s.servers = servers
-	r, err := start(ctx, dir, s)
+	h, err := start(ctx, dir, s)
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(r.register(ctx, 0, servers), r.initialised(ctx, servers, patience)); err != nil {
-		return nil, errors.Join(err, r.stop())
+	if err := errors.Join(h.register(ctx, 0, servers), h.initialised(ctx, servers, patience)); err != nil {
+		return nil, errors.Join(err, h.stop())
 	}
-	return r, nil
+	return h, nil
 }
 
 // MeasurePublication measures what the controller adds to an API that is done at once: creates and deletes that many
 // Services with a block of their own, one after another.
 func MeasurePublication(ctx context.Context, dir string, count int, specs *pnapsim.Specs) (_ []Figure, err error) {
-	r, err := begin(ctx, dir, setting{latency: &pnapsim.Latency{}, specs: specs})
+	h, err := begin(ctx, dir, setting{latency: &pnapsim.Latency{}, specs: specs})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, r.stop()) }()
+	defer func() { err = errors.Join(err, h.stop()) }()
 	var up, down []time.Duration
 	for i := range count {
 		name := fmt.Sprintf("web-%02d", i)
-		took, err := r.publish(ctx, name)
+		took, err := h.publish(ctx, name)
 		if err != nil {
 			return nil, err
 		}
 		up = append(up, took)
-		if took, err = r.remove(ctx, name, patience); err != nil {
+		if took, err = h.remove(ctx, name, patience); err != nil {
 			return nil, err
 		}
 		down = append(down, took)
 	}
 	return []Figure{
 		limited("publish_overhead", slices.Max(up).Seconds(), "s", maxOverhead.Seconds()),
-		told("publish_overhead_median", median(up).Seconds(), "s"),
-		told("release_overhead", slices.Max(down).Seconds(), "s"),
-	}, errors.Join(r.broken(), r.leaked())
+		reported("publish_overhead_median", median(up).Seconds(), "s"),
+		reported("release_overhead", slices.Max(down).Seconds(), "s"),
+	}, errors.Join(h.broken(), h.leaked())
 }
 
 // leaked are the blocks that are left though every Service is gone.
-func (r *rig) leaked() error {
-	if left := r.sim.LeakCheck(clientID); len(left) > 0 {
+func (h *harness) leaked() error {
+	if left := h.sim.LeakCheck(clientID); len(left) > 0 {
 		return fmt.Errorf("left in the account: %v", left)
 	}
 	return nil
@@ -93,52 +93,52 @@ func MeasureCalls(ctx context.Context, dir string, out io.Writer, scale float64,
 
 func measureDedicated(ctx context.Context, dir string, out io.Writer, scale float64, specs *pnapsim.Specs) (_ []Figure,
 	err error) {
-	r, err := begin(ctx, dir, setting{scale: scale, specs: specs})
+	h, err := begin(ctx, dir, setting{scale: scale, specs: specs})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, r.stop()) }()
+	defer func() { err = errors.Join(err, h.stop()) }()
 	// The first one finds the account without our tags, and makes them for all that come.
-	mark := r.mark()
-	if _, err := r.publish(ctx, "first"); err != nil {
+	mark := h.mark()
+	if _, err := h.publish(ctx, "first"); err != nil {
 		return nil, err
 	}
-	first := r.since(mark).beyondPolling()
-	mark = r.mark()
-	if _, err := r.publish(ctx, "second"); err != nil {
+	first := h.since(mark).beyondPolling()
+	mark = h.mark()
+	if _, err := h.publish(ctx, "second"); err != nil {
 		return nil, err
 	}
-	made := r.since(mark)
+	made := h.since(mark)
 	if len(made.beyondPolling()) > maxServiceCalls {
 		_, _ = fmt.Fprint(out, made)
 	}
 	return []Figure{
 		limited("dedicated_service_cloud_calls", float64(len(made.beyondPolling())), "calls", maxServiceCalls),
-		told("first_dedicated_service_cloud_calls", float64(len(first)), "calls"),
-		told("dedicated_service_cloud_writes", float64(len(made.writes())), "calls"),
-		told("dedicated_service_cloud_calls_with_polling", float64(len(made.api())), "calls"),
-	}, r.broken()
+		reported("first_dedicated_service_cloud_calls", float64(len(first)), "calls"),
+		reported("dedicated_service_cloud_writes", float64(len(made.writes())), "calls"),
+		reported("dedicated_service_cloud_calls_with_polling", float64(len(made.api())), "calls"),
+	}, h.broken()
 }
 
 func measureShared(ctx context.Context, dir string, out io.Writer, scale float64, specs *pnapsim.Specs) (_ []Figure,
 	err error) {
-	r, err := begin(ctx, dir, setting{scale: scale, shared: true, specs: specs})
+	h, err := begin(ctx, dir, setting{scale: scale, shared: true, specs: specs})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, r.stop()) }()
-	if _, err := r.publish(ctx, "first"); err != nil {
+	defer func() { err = errors.Join(err, h.stop()) }()
+	if _, err := h.publish(ctx, "first"); err != nil {
 		return nil, err
 	}
-	mark := r.mark()
-	took, err := r.publish(ctx, "second")
+	mark := h.mark()
+	took, err := h.publish(ctx, "second")
 	if err != nil {
 		return nil, err
 	}
-	made := r.since(mark).writes()
+	made := h.since(mark).writes()
 	_, _ = fmt.Fprint(out, made)
 	return []Figure{
 		limited("shared_service_cloud_writes", float64(len(made)), "calls", maxSharedWrites),
-		told("shared_service_published_after", took.Seconds(), "s"),
-	}, r.broken()
+		reported("shared_service_published_after", took.Seconds(), "s"),
+	}, h.broken()
 }

@@ -17,12 +17,12 @@ import (
 const writers = 32
 
 // register creates Nodes as their kubelets do (--cloud-provider=external), those of the servers from first on.
-func (r *rig) register(ctx context.Context, first, count int) error {
+func (h *harness) register(ctx context.Context, first, count int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(writers)
 	for i := first; i < first+count; i++ {
 		group.Go(func() error {
-			_, err := r.kube.CoreV1().Nodes().Create(ctx, kubeletNode(serverName(i)), metav1.CreateOptions{})
+			_, err := h.kube.CoreV1().Nodes().Create(ctx, kubeletNode(serverName(i)), metav1.CreateOptions{})
 			return err
 		})
 	}
@@ -45,9 +45,9 @@ func kubeletNode(name string) *corev1.Node {
 }
 
 // initialised waits until that many Nodes have lost their taint and carry what the controller knows of their server.
-func (r *rig) initialised(ctx context.Context, count int, within time.Duration) error {
-	return r.eventually(ctx, time.Second, within, func(ctx context.Context) error {
-		list, err := r.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+func (h *harness) initialised(ctx context.Context, count int, within time.Duration) error {
+	return h.eventually(ctx, time.Second, within, func(ctx context.Context) error {
+		list, err := h.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 		if err != nil {
 			return err
 		}

@@ -23,7 +23,7 @@ import (
 
 const controllerName = "phoenixnap-cloud-controller-manager"
 
-// setting defines what a rig is made of.
+// setting defines what a harness is made of.
 type setting struct {
 	// servers of the account.
 	servers int
@@ -38,8 +38,8 @@ type setting struct {
 	specs *pnapsim.Specs
 }
 
-// rig is the shipped controller as its ServiceAccount, a real API server and a simulated account.
-type rig struct {
+// harness is the shipped controller as its ServiceAccount, a real API server and a simulated account.
+type harness struct {
 	sim  *pnapsim.Sim
 	kube kubernetes.Interface
 
@@ -52,29 +52,29 @@ type rig struct {
 }
 
 // start brings everything up; stop must be called even after an error. Logs go to dir.
-func start(ctx context.Context, dir string, s setting) (_ *rig, err error) {
-	r := &rig{dir: dir, log: filepath.Join(dir, "controller.log")}
+func start(ctx context.Context, dir string, s setting) (_ *harness, err error) {
+	h := &harness{dir: dir, log: filepath.Join(dir, "controller.log")}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, r.stop())
+			err = errors.Join(err, h.stop())
 		}
 	}()
-	if err := r.startControlPlane(ctx); err != nil {
+	if err := h.startControlPlane(ctx); err != nil {
 		return nil, err
 	}
-	url, err := r.startAccount(ctx, s)
+	url, err := h.startAccount(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	return r, r.startController(ctx, url, s)
+	return h, h.startController(ctx, url, s)
 }
 
-func (r *rig) startControlPlane(ctx context.Context) error {
-	plane, err := controlplane.Start(ctx, controlplane.Options{LogDir: r.dir})
+func (h *harness) startControlPlane(ctx context.Context) error {
+	plane, err := controlplane.Start(ctx, controlplane.Options{LogDir: h.dir})
 	if err != nil {
 		return err
 	}
-	r.plane = plane
+	h.plane = plane
 	root, err := tools.ModuleRoot()
 	if err != nil {
 		return err
@@ -82,42 +82,42 @@ func (r *rig) startControlPlane(ctx context.Context) error {
 	if err := plane.ApplyFiles(ctx, filepath.Join(root, "deploy/base/controller.yaml")); err != nil {
 		return err
 	}
-	r.kube, err = kubernetes.NewForConfig(plane.Config())
+	h.kube, err = kubernetes.NewForConfig(plane.Config())
 	return err
 }
 
-func (r *rig) startAccount(ctx context.Context, s setting) (url string, err error) {
-	system, err := r.kube.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+func (h *harness) startAccount(ctx context.Context, s setting) (url string, err error) {
+	system, err := h.kube.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {
 		return "", fmt.Errorf("identity of the cluster: %w", err)
 	}
-	r.sim = pnapsim.New(pnapsim.Config{Clock: pnapsim.NewRealClock(s.scale), Latency: s.latency, Specs: s.specs,
+	h.sim = pnapsim.New(pnapsim.Config{Clock: pnapsim.NewRealClock(s.scale), Latency: s.latency, Specs: s.specs,
 		ServerStock: s.servers + 1})
-	if err := r.sim.Seed(account(s.servers, string(system.UID))); err != nil {
+	if err := h.sim.Seed(account(s.servers, string(system.UID))); err != nil {
 		return "", err
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", fmt.Errorf("serve the account: %w", err)
 	}
-	r.server = &http.Server{Handler: r.sim.Handler(), ReadHeaderTimeout: 10 * time.Second}
-	r.serving = make(chan error, 1)
-	go func() { r.serving <- r.server.Serve(listener) }()
+	h.server = &http.Server{Handler: h.sim.Handler(), ReadHeaderTimeout: 10 * time.Second}
+	h.serving = make(chan error, 1)
+	go func() { h.serving <- h.server.Serve(listener) }()
 	return "http://" + listener.Addr().String(), nil
 }
 
 // startController runs the controller with the shipped flags.
-func (r *rig) startController(ctx context.Context, url string, s setting) error {
+func (h *harness) startController(ctx context.Context, url string, s setting) error {
 	program, err := tools.Product(ctx, "./controller")
 	if err != nil {
 		return err
 	}
-	account, err := r.plane.ServiceAccount(ctx, metav1.NamespaceSystem, controllerName)
+	account, err := h.plane.ServiceAccount(ctx, metav1.NamespaceSystem, controllerName)
 	if err != nil {
 		return err
 	}
-	kubeconfig := filepath.Join(r.dir, "kubeconfig")
-	secret := filepath.Join(r.dir, "cloud-sa.json")
+	kubeconfig := filepath.Join(h.dir, "kubeconfig")
+	secret := filepath.Join(h.dir, "cloud-sa.json")
 	if err := controlplane.WriteKubeconfig(kubeconfig, account, ""); err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (r *rig) startController(ctx context.Context, url string, s setting) error 
 	if err != nil {
 		return err
 	}
-	log, err := os.Create(r.log)
+	log, err := os.Create(h.log)
 	if err != nil {
 		return fmt.Errorf("log of the controller: %w", err)
 	}
@@ -136,11 +136,11 @@ func (r *rig) startController(ctx context.Context, url string, s setting) error 
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, "--cloud-config="+secret,
 		"--kubeconfig="+kubeconfig,
 		"--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
-		"--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(port), "--cert-dir="+r.dir, "--v=2")
-	cmd.Dir = r.dir
+		"--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(port), "--cert-dir="+h.dir, "--v=2")
+	cmd.Dir = h.dir
 	cmd.Stdout = log
 	cmd.Stderr = log
-	r.controller, err = subprocess.Start(cmd)
+	h.controller, err = subprocess.Start(cmd)
 	return err
 }
 
@@ -159,57 +159,57 @@ func cloudConfig(url string, s setting) []byte {
 }
 
 // stop ends what runs, the newest first. It may be called more than once.
-func (r *rig) stop() error {
+func (h *harness) stop() error {
 	var errs []error
-	if r.controller != nil {
-		errs = append(errs, r.controller.Stop(10*time.Second))
-		r.controller = nil
+	if h.controller != nil {
+		errs = append(errs, h.controller.Stop(10*time.Second))
+		h.controller = nil
 	}
-	if r.server != nil {
-		errs = append(errs, r.server.Close())
-		if err := <-r.serving; !errors.Is(err, http.ErrServerClosed) {
+	if h.server != nil {
+		errs = append(errs, h.server.Close())
+		if err := <-h.serving; !errors.Is(err, http.ErrServerClosed) {
 			errs = append(errs, err)
 		}
-		r.server = nil
+		h.server = nil
 	}
-	if r.plane != nil {
-		errs = append(errs, r.plane.Stop())
+	if h.plane != nil {
+		errs = append(errs, h.plane.Stop())
 	}
 	return errors.Join(errs...)
 }
 
 // alive is an error when the controller has ended.
-func (r *rig) alive() error {
+func (h *harness) alive() error {
 	select {
-	case <-r.controller.Done():
-		return fmt.Errorf("the controller ended (%w), see %s", r.controller.Wait(), r.log)
+	case <-h.controller.Done():
+		return fmt.Errorf("the controller ended (%w), see %s", h.controller.Wait(), h.log)
 	default:
 		return nil
 	}
 }
 
 // mark is the number of the last request so far; since returns those after one.
-func (r *rig) mark() int {
-	entries := r.sim.Log(0)
+func (h *harness) mark() int {
+	entries := h.sim.Log(0)
 	if len(entries) == 0 {
 		return 0
 	}
 	return entries[len(entries)-1].Seq
 }
 
-func (r *rig) since(mark int) calls { return r.sim.Log(mark) }
+func (h *harness) since(mark int) calls { return h.sim.Log(mark) }
 
 // broken are the rules of the API that the controller broke.
-func (r *rig) broken() error {
+func (h *harness) broken() error {
 	var errs []error
-	for _, violation := range r.sim.Violations() {
+	for _, violation := range h.sim.Violations() {
 		errs = append(errs, fmt.Errorf("rule broken: %s", violation))
 	}
 	return errors.Join(errs...)
 }
 
 // eventually asks until a check succeeds; the error of a check that never does is its last one.
-func (r *rig) eventually(ctx context.Context, every, within time.Duration, check func(context.Context) error) error {
+func (h *harness) eventually(ctx context.Context, every, within time.Duration, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	ticker := time.NewTicker(every)
@@ -219,12 +219,12 @@ func (r *rig) eventually(ctx context.Context, every, within time.Duration, check
 		if err == nil {
 			return nil
 		}
-		if dead := r.alive(); dead != nil {
+		if dead := h.alive(); dead != nil {
 			return dead
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("not within %s: %w (controller's log: %s)", within, err, r.log)
+			return fmt.Errorf("not within %s: %w (controller's log: %s)", within, err, h.log)
 		case <-ticker.C:
 		}
 	}

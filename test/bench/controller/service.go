@@ -12,12 +12,12 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-func (r *rig) services() typedcorev1.ServiceInterface {
-	return r.kube.CoreV1().Services(metav1.NamespaceDefault)
+func (h *harness) services() typedcorev1.ServiceInterface {
+	return h.kube.CoreV1().Services(metav1.NamespaceDefault)
 }
 
-func (r *rig) createService(ctx context.Context, name string) error {
-	_, err := r.services().Create(ctx, &corev1.Service{
+func (h *harness) createService(ctx context.Context, name string) error {
+	_, err := h.services().Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer,
 			Ports: []corev1.ServicePort{{Name: "http", Port: 80}}},
@@ -26,24 +26,24 @@ func (r *rig) createService(ctx context.Context, name string) error {
 }
 
 // createServices creates many at once.
-func (r *rig) createServices(ctx context.Context, count int) error {
+func (h *harness) createServices(ctx context.Context, count int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(writers)
 	for i := range count {
-		group.Go(func() error { return r.createService(ctx, fmt.Sprintf("web-%03d", i)) })
+		group.Go(func() error { return h.createService(ctx, fmt.Sprintf("web-%03d", i)) })
 	}
 	return group.Wait()
 }
 
 // publish creates a Service and returns how long it took until its address was published.
-func (r *rig) publish(ctx context.Context, name string) (time.Duration, error) {
-	watch, err := r.services().Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+func (h *harness) publish(ctx context.Context, name string) (time.Duration, error) {
+	watch, err := h.services().Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
 	if err != nil {
 		return 0, fmt.Errorf("watch Service %s: %w", name, err)
 	}
 	defer watch.Stop()
 	begin := time.Now()
-	if err := r.createService(ctx, name); err != nil {
+	if err := h.createService(ctx, name); err != nil {
 		return 0, err
 	}
 	timer := time.NewTimer(patience)
@@ -56,7 +56,7 @@ func (r *rig) publish(ctx context.Context, name string) (time.Duration, error) {
 				return time.Since(begin), nil
 			}
 		case <-timer.C:
-			return 0, fmt.Errorf("no address for Service %s after %s (controller's log: %s)", name, patience, r.log)
+			return 0, fmt.Errorf("no address for Service %s after %s (controller's log: %s)", name, patience, h.log)
 		case <-ctx.Done():
 			return 0, context.Cause(ctx)
 		}
@@ -64,13 +64,13 @@ func (r *rig) publish(ctx context.Context, name string) (time.Duration, error) {
 }
 
 // remove deletes a Service and returns how long it took until it was gone.
-func (r *rig) remove(ctx context.Context, name string, within time.Duration) (time.Duration, error) {
+func (h *harness) remove(ctx context.Context, name string, within time.Duration) (time.Duration, error) {
 	begin := time.Now()
-	if err := r.services().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+	if err := h.services().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		return 0, err
 	}
-	err := r.eventually(ctx, 50*time.Millisecond, within, func(ctx context.Context) error {
-		_, err := r.services().Get(ctx, name, metav1.GetOptions{})
+	err := h.eventually(ctx, 50*time.Millisecond, within, func(ctx context.Context) error {
+		_, err := h.services().Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -80,8 +80,8 @@ func (r *rig) remove(ctx context.Context, name string, within time.Duration) (ti
 }
 
 // published counts the Services that have an address.
-func (r *rig) published(ctx context.Context) (int, error) {
-	list, err := r.services().List(ctx, metav1.ListOptions{})
+func (h *harness) published(ctx context.Context) (int, error) {
+	list, err := h.services().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return 0, err
 	}

@@ -49,7 +49,7 @@ func Measure(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer stop()
-	b := &bed{segment: s, out: o.Log}
+	b := &bench{segment: s, out: o.Log}
 	if b.prober, err = newProber(ctx, s.client); err != nil {
 		return err
 	}
@@ -101,10 +101,10 @@ func (s *segment) reach(ctx context.Context, node *space.Space, c *cluster, grou
 }
 
 // all makes every fault with every candidate.
-func (b *bed) all(ctx context.Context, c *cluster, o Options) error {
+func (b *bench) all(ctx context.Context, c *cluster, o Options) error {
 	medians := map[string]float64{}
-	run := func(n contender, times int) error {
-		f := &fleet{contender: n, nodes: b.segment.nodes, dir: o.Dir}
+	run := func(n candidate, times int) error {
+		f := &fleet{candidate: n, nodes: b.segment.nodes, dir: o.Dir}
 		for _, fa := range faults() {
 			if o.Fault != "" && fa.name != o.Fault || times == 0 {
 				continue

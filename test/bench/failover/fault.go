@@ -33,7 +33,7 @@ func faults() []fault {
 			}},
 		{name: "vlan_cut", what: "its port cut, the API server still reached",
 			make: func(s *segment, _ *fleet, i int) error { return s.cut(i, true) }},
-		{name: "drained", what: "its announcer told to end",
+		{name: "drained", what: "its announcer asked to end",
 			make: func(_ *segment, f *fleet, i int) error { return f.signal(i, syscall.SIGTERM) }},
 	}
 }

@@ -14,21 +14,21 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/space"
 )
 
-// contender is a kind of announcer: a program on each node.
-type contender struct {
+// candidate is a kind of announcer: a program on each node.
+type candidate struct {
 	// name is that in figures.
 	name string
 	// command is the program of a node.
 	command func(i int) (argv, env []string)
 	// clean removes what killed programs have left; it is called while none runs.
 	clean func(ctx context.Context) error
-	// settled reports whether all nodes take part; nil where that shows nowhere.
-	settled func(ctx context.Context) bool
+	// complete reports whether all nodes take part; nil where that shows nowhere.
+	complete func(ctx context.Context) bool
 }
 
 // fleet is the running programs of a candidate.
 type fleet struct {
-	contender contender
+	candidate candidate
 	nodes     []*space.Space
 	dir       string
 	programs  []*exec.Cmd
@@ -38,19 +38,19 @@ type fleet struct {
 func (f *fleet) start() error {
 	f.programs = make([]*exec.Cmd, len(f.nodes))
 	for i, node := range f.nodes {
-		log, err := os.OpenFile(filepath.Join(f.dir, f.contender.name+"-"+node.Name+".log"),
+		log, err := os.OpenFile(filepath.Join(f.dir, f.candidate.name+"-"+node.Name+".log"),
 			os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 		if err != nil {
 			return err
 		}
-		argv, env := f.contender.command(i)
+		argv, env := f.candidate.command(i)
 		cmd := exec.Command(argv[0], argv[1:]...) //nolint:noctx // it is ended by a fault, or by stop
 		cmd.Env = append(node.Environment(), env...)
 		cmd.Stdout = log
 		cmd.Stderr = log
 		err = errors.Join(node.Start(cmd), log.Close())
 		if err != nil {
-			return fmt.Errorf("start %s on %s: %w", f.contender.name, node.Name, err)
+			return fmt.Errorf("start %s on %s: %w", f.candidate.name, node.Name, err)
 		}
 		f.programs[i] = cmd
 	}
@@ -60,7 +60,7 @@ func (f *fleet) start() error {
 // signal sends a signal to the program of a node.
 func (f *fleet) signal(i int, signal syscall.Signal) error {
 	if err := f.programs[i].Process.Signal(signal); err != nil {
-		return fmt.Errorf("signal %s on %s: %w", f.contender.name, f.nodes[i].Name, err)
+		return fmt.Errorf("signal %s on %s: %w", f.candidate.name, f.nodes[i].Name, err)
 	}
 	return nil
 }
@@ -74,5 +74,5 @@ func (f *fleet) stop(ctx context.Context) error {
 		}
 	}
 	f.programs = nil
-	return f.contender.clean(ctx)
+	return f.candidate.clean(ctx)
 }

@@ -18,8 +18,8 @@ const (
 	most = 60 * time.Second
 	// calm is for how long the client must be answered without a gap before a fault is made, and after it.
 	calm = time.Second
-	// settleMost bounds the wait for calm after a start.
-	settleMost = 90 * time.Second
+	// calmLimit bounds the wait for calm after a start.
+	calmLimit = 90 * time.Second
 	// twoMost is how long it is watched whether two machines answer.
 	twoMost = 30 * time.Second
 	// wakeAfter is when a stopped announcer continues, counted from the takeover, and how long it is watched then.
@@ -33,8 +33,8 @@ type result struct {
 	two       time.Duration
 }
 
-// bed is everything that measures.
-type bed struct {
+// bench is everything that measures.
+type bench struct {
 	segment *segment
 	prober  *prober
 	witness *witness
@@ -42,14 +42,14 @@ type bed struct {
 }
 
 // repeat makes a fault a number of times.
-func (b *bed) repeat(ctx context.Context, f *fleet, fa fault, times int) ([]result, error) {
+func (b *bench) repeat(ctx context.Context, f *fleet, fa fault, times int) ([]result, error) {
 	var results []result
 	for n := range times {
 		r, err := b.once(ctx, f, fa)
 		if err != nil {
-			return results, fmt.Errorf("%s, %s, repetition %d: %w", f.contender.name, fa.name, n+1, err)
+			return results, fmt.Errorf("%s, %s, repetition %d: %w", f.candidate.name, fa.name, n+1, err)
 		}
-		fmt.Fprintf(b.out, "%s, %s (%d of %d): %s\n", f.contender.name, fa.what, n+1, times, r)
+		fmt.Fprintf(b.out, "%s, %s (%d of %d): %s\n", f.candidate.name, fa.what, n+1, times, r)
 		results = append(results, r)
 	}
 	return results, nil
@@ -67,7 +67,7 @@ func (r result) String() string {
 }
 
 // once restarts everything, makes the fault and watches what follows.
-func (b *bed) once(ctx context.Context, f *fleet, fa fault) (r result, err error) {
+func (b *bench) once(ctx context.Context, f *fleet, fa fault) (r result, err error) {
 	defer func() {
 		err = errors.Join(err, f.stop(context.WithoutCancel(ctx)))
 		for i := range b.segment.nodes {
@@ -77,7 +77,7 @@ func (b *bed) once(ctx context.Context, f *fleet, fa fault) (r result, err error
 	if err := f.start(); err != nil {
 		return r, err
 	}
-	holder, err := b.settle(ctx, f)
+	holder, err := b.awaitCalm(ctx, f)
 	if err != nil {
 		return r, err
 	}
@@ -97,17 +97,17 @@ func (b *bed) once(ctx context.Context, f *fleet, fa fault) (r result, err error
 	return r, err
 }
 
-// settle waits until one node answers and all take part; it returns that node.
-func (b *bed) settle(ctx context.Context, f *fleet) (holder int, err error) {
+// awaitCalm waits until one node answers and all take part; it returns that node.
+func (b *bench) awaitCalm(ctx context.Context, f *fleet) (holder int, err error) {
 	b.prober.forget()
 	begun := time.Now()
-	for time.Since(begun) < settleMost {
+	for time.Since(begun) < calmLimit {
 		if err := wait(ctx, 50*time.Millisecond); err != nil {
 			return 0, err
 		}
 		requests := b.prober.since(begun)
 		mac, sole := b.witness.sole(time.Now().Add(-calm))
-		if !steady(requests, calm, -1) || !sole || f.contender.settled != nil && !f.contender.settled(ctx) {
+		if !steady(requests, calm, -1) || !sole || f.candidate.complete != nil && !f.candidate.complete(ctx) {
 			continue
 		}
 		// The gateway may still send to a node that announced the address before.
@@ -115,11 +115,11 @@ func (b *bed) settle(ctx context.Context, f *fleet) (holder int, err error) {
 			return node, nil
 		}
 	}
-	return 0, fmt.Errorf("the address does not answer calmly within %s of the start; see the logs", settleMost)
+	return 0, fmt.Errorf("the address does not answer calmly within %s of the start; see the logs", calmLimit)
 }
 
 // recover waits until another node answers.
-func (b *bed) recover(ctx context.Context, at time.Time, holder int) (bool, error) {
+func (b *bench) recover(ctx context.Context, at time.Time, holder int) (bool, error) {
 	for time.Since(at) < most {
 		if err := wait(ctx, 50*time.Millisecond); err != nil {
 			return false, err
@@ -132,7 +132,7 @@ func (b *bed) recover(ctx context.Context, at time.Time, holder int) (bool, erro
 }
 
 // watchTwo watches whether two machines answer; what was stopped continues meanwhile.
-func (b *bed) watchTwo(ctx context.Context, f *fleet, fa fault, holder int, at time.Time) (time.Duration, error) {
+func (b *bench) watchTwo(ctx context.Context, f *fleet, fa fault, holder int, at time.Time) (time.Duration, error) {
 	if fa.wakes {
 		if err := wait(ctx, wakeAfter); err != nil {
 			return 0, err
@@ -172,7 +172,7 @@ func wait(ctx context.Context, d time.Duration) error {
 }
 
 // figures are the lines of one candidate and one fault.
-func figures(contender, fault string, twoAnswer bool, results []result) (lines []string, median float64) {
+func figures(candidate, fault string, twoAnswer bool, results []result) (lines []string, median float64) {
 	var outages []float64
 	var two time.Duration
 	for _, r := range results {
@@ -181,7 +181,7 @@ func figures(contender, fault string, twoAnswer bool, results []result) (lines [
 		}
 		two = max(two, r.two)
 	}
-	name := "figure failover_" + contender + "_" + fault
+	name := "figure failover_" + candidate + "_" + fault
 	lines = append(lines, fmt.Sprintf("%s_recovered %d of %d", name, len(outages), len(results)))
 	if len(outages) > 0 {
 		slices.Sort(outages)

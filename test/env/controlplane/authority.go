@@ -27,7 +27,7 @@ const (
 )
 
 const (
-	// validity is how long certificates live: as long as anybody may keep a demo running.
+	// validity is how long certificates live: as long as one may keep a demo running.
 	validity = 365 * 24 * time.Hour
 	// backdate allows for a client whose clock is behind, such as that of an emulated machine.
 	backdate = 24 * time.Hour

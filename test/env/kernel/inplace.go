@@ -15,9 +15,9 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools/subprocess"
 )
 
-// settle makes the new namespaces usable before the test binary takes the shell's place: nothing mounted here may
+// enterNamespaces makes the new namespaces usable before the test binary takes the shell's place: nothing mounted here may
 // reach the system, /sys has to show the interfaces of this namespace, and the loopback interface begins down.
-const settle = `mount --make-rprivate / && mount -t sysfs sysfs /sys && ip link set lo up && exec "$0" "$@"`
+const enterNamespaces = `mount --make-rprivate / && mount -t sysfs sysfs /sys && ip link set lo up && exec "$0" "$@"`
 
 // runInPlace runs this test binary again in a network namespace of its own. A namespace belongs to a thread, and the
 // runtime has started threads long ago, so only a new process is wholly inside.
@@ -25,7 +25,7 @@ func runInPlace(ctx context.Context, o options) (int, error) {
 	if err := Require(ctx, o.programs...); err != nil {
 		return 0, err
 	}
-	cmd, err := Again(ctx, os.Args[1:]...)
+	cmd, err := Rerun(ctx, os.Args[1:]...)
 	if err != nil {
 		return 0, fmt.Errorf("run the tests in a network namespace: %w", err)
 	}
@@ -37,14 +37,14 @@ func runInPlace(ctx context.Context, o options) (int, error) {
 	return exitCode(p.Wait())
 }
 
-// Again is the running program once more, with other arguments, in network and mount namespaces of its own in which
+// Rerun is the running program once more, with other arguments, in network and mount namespaces of its own in which
 // only the loopback interface is. The caller starts it; it takes no 802.1Q.
-func Again(ctx context.Context, args ...string) (*exec.Cmd, error) {
+func Rerun(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", settle, self}, args...)...)
+	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", enterNamespaces, self}, args...)...)
 	cmd.Stdin = os.Stdin
 	cmd.Stdout = os.Stdout
 	cmd.Stderr = os.Stderr

@@ -175,7 +175,7 @@ func (l *Lab) ReadFile(ctx context.Context, host, path string) ([]byte, error) {
 }
 
 // ConfigureVLAN carries out the user's configuration step on a server: interface, address, default route, kernel
-// settings. It is remembered for Mend and ReviveServer.
+// settings. It is remembered for Repair and ReviveServer.
 func (l *Lab) ConfigureVLAN(ctx context.Context, v VLAN) error { return l.do(ctx, "ConfigureVLAN", v) }
 
 // Break breaks the VLAN interfaces that were configured on a server.
@@ -183,8 +183,8 @@ func (l *Lab) Break(ctx context.Context, server string, fault Fault) error {
 	return l.do(ctx, "Break", wire.Break{Server: server, Fault: fault})
 }
 
-// Mend restores what was configured.
-func (l *Lab) Mend(ctx context.Context, server string) error { return l.do(ctx, "Mend", server) }
+// Repair restores what was configured.
+func (l *Lab) Repair(ctx context.Context, server string) error { return l.do(ctx, "Repair", server) }
 
 // KillServer takes a server away at once: its port goes down, every process on it and its pod dies by SIGKILL.
 func (l *Lab) KillServer(ctx context.Context, server string) error {

@@ -24,7 +24,7 @@ func TestFaultsOfTheVLANInterface(t *testing.T) {
 			if pings(t, Client, n.ip(2), 1) {
 				t.Error("the server is reached all the same")
 			}
-			if err := shared.Mend(t.Context(), "srv-b"); err != nil {
+			if err := shared.Repair(t.Context(), "srv-b"); err != nil {
 				t.Fatal(err)
 			}
 		})

@@ -234,7 +234,7 @@ func (r *rig) linkDown(addresses []netip.Addr) {
 	holder := r.owner(addresses[0])
 	r.Must("break", r.Lab.Break(r.T.Context(), holder, lab.LinkDown))
 	r.owner(addresses[0], holder)
-	r.Must("repair", r.Lab.Mend(r.T.Context(), holder))
+	r.Must("repair", r.Lab.Repair(r.T.Context(), holder))
 	r.members()
 }
 

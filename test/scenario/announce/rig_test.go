@@ -44,7 +44,7 @@ var (
 // rig is a control plane and servers, each with the shipped agent. What the controller would publish is published by
 // hand.
 type rig struct {
-	labtest.Hand
+	labtest.Harness
 	cp      *controlplane.ControlPlane
 	kube    kubernetes.Interface
 	servers []lab.Server
@@ -57,7 +57,7 @@ type rig struct {
 // newRig starts everything but the agents.
 func newRig(t *testing.T, servers int) *rig {
 	t.Helper()
-	r := &rig{Hand: labtest.Hand{T: t}, dir: t.TempDir(), next: 130, agents: map[string]int{},
+	r := &rig{Harness: labtest.Harness{T: t}, dir: t.TempDir(), next: 130, agents: map[string]int{},
 		macs: map[string]string{}}
 	r.servers = labtest.Servers(servers)
 	var err error

@@ -89,7 +89,7 @@ func breakVLAN(way lab.Fault) action {
 	return func(ctx context.Context, s *site) error { return s.cluster.Lab.Break(ctx, s.server.Name, way) }
 }
 
-func restore(ctx context.Context, s *site) error { return s.cluster.Lab.Mend(ctx, s.server.Name) }
+func restore(ctx context.Context, s *site) error { return s.cluster.Lab.Repair(ctx, s.server.Name) }
 
 // portal changes something without notice, as the portal's user can.
 func portal(edit func(s *site) pnapsim.Edit) action {

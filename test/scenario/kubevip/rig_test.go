@@ -39,7 +39,7 @@ var (
 // rig is a control plane and servers, each with the shipped agent. What the controller would publish is published by
 // hand.
 type rig struct {
-	labtest.Hand
+	labtest.Harness
 	cp      *controlplane.ControlPlane
 	kube    kubernetes.Interface
 	servers []lab.Server
@@ -50,7 +50,7 @@ type rig struct {
 // newRig starts everything but kube-vip.
 func newRig(t *testing.T, versions []string, servers int) *rig {
 	t.Helper()
-	r := &rig{Hand: labtest.Hand{T: t}, dir: t.TempDir(), next: 130}
+	r := &rig{Harness: labtest.Harness{T: t}, dir: t.TempDir(), next: 130}
 	r.servers = labtest.Servers(servers)
 	var err error
 	r.cp, err = controlplane.Start(t.Context(), controlplane.Options{Names: []string{apiServer}})

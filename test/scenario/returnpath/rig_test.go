@@ -53,7 +53,7 @@ var (
 
 // rig is the network with its programs.
 type rig struct {
-	labtest.Hand
+	labtest.Harness
 	cp    *controlplane.ControlPlane
 	kube  kubernetes.Interface
 	dir   string
@@ -62,7 +62,7 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{Hand: labtest.Hand{T: t}, dir: t.TempDir(), proxy: map[string]int{}}
+	r := &rig{Harness: labtest.Harness{T: t}, dir: t.TempDir(), proxy: map[string]int{}}
 	var err error
 	r.cp, err = controlplane.Start(t.Context(), controlplane.Options{Names: []string{"10.0.0.1"}})
 	r.Must("start the control plane", err)

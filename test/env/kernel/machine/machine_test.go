@@ -132,7 +132,7 @@ func TestFilesAreSeenWhereverTheyLie(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := map[string]string{}
-	for _, dir := range []string{"/tmp/tree", "/home/somebody", "/root", "/var/tmp", "/run/user/0", "/mnt/x"} {
+	for _, dir := range []string{"/tmp/tree", "/home/someone", "/root", "/var/tmp", "/run/user/0", "/mnt/x"} {
 		files[dir+"/note"] = source
 	}
 	paths := slices.Sorted(maps.Keys(files))

@@ -160,9 +160,9 @@ func (m *methods) Break(b wire.Break, _ *wire.Nothing) error {
 	return m.with(func(n *topology.Network) error { return n.Break(b) })
 }
 
-// Mend restores them.
-func (m *methods) Mend(server string, _ *wire.Nothing) error {
-	return m.with(func(n *topology.Network) error { return n.Mend(server) })
+// Repair restores them.
+func (m *methods) Repair(server string, _ *wire.Nothing) error {
+	return m.with(func(n *topology.Network) error { return n.Repair(server) })
 }
 
 // KillServer takes a server away.

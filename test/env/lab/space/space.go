@@ -89,7 +89,7 @@ func (s *Space) live(ready chan<- error) {
 	}
 }
 
-// enter moves the calling thread into new namespaces and furnishes them.
+// enter moves the calling thread into new namespaces and sets them up.
 func (s *Space) enter() error {
 	if err := unix.Unshare(unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS); err != nil {
 		return fmt.Errorf("new namespaces (root or user namespaces are needed): %w", err)

@@ -60,8 +60,8 @@ func (n *Network) breakVLAN(h *space.Space, v wire.VLAN, fault wire.Fault) error
 // wrongID is a VLAN ID other than the right one, and another one for each, so that several interfaces can be wrong.
 func wrongID(id int) int { return (id+999)%4094 + 1 }
 
-// Mend restores what the user has configured. An interface that was only down keeps what others have put on it.
-func (n *Network) Mend(name string) error {
+// Repair restores what the user has configured. An interface that was only down keeps what others have put on it.
+func (n *Network) Repair(name string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s, h, err := n.alive(name)
@@ -69,14 +69,14 @@ func (n *Network) Mend(name string) error {
 		return err
 	}
 	for _, v := range s.vlans {
-		if err := n.mendVLAN(h, v); err != nil {
+		if err := n.repairVLAN(h, v); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (n *Network) mendVLAN(h *space.Space, v wire.VLAN) error {
+func (n *Network) repairVLAN(h *space.Space, v wire.VLAN) error {
 	if !isTagged(h, v.ID) {
 		return n.configure(h, v)
 	}

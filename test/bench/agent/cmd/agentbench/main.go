@@ -39,7 +39,7 @@ func run(ctx context.Context) (err error) {
 	flag.DurationVar(&o.Settle, "settle", 30*time.Second, "rest before the measurement")
 	flag.DurationVar(&o.Steady, "steady", 2*time.Minute, "how long the agent is watched")
 	flag.StringVar(&o.Dir, "logs", "", "directory that keeps the logs; empty keeps none")
-	alone := flag.Bool("alone", false,
+	inPlace := flag.Bool("in-place", false,
 		"measure on plain Ethernet; the process has a network namespace to itself (set by the program itself)")
 	flag.Parse()
 	if o.Dir == "" {
@@ -50,7 +50,7 @@ func run(ctx context.Context) (err error) {
 	} else if err := os.MkdirAll(o.Dir, 0o755); err != nil {
 		return fmt.Errorf("directory for logs: %w", err)
 	}
-	if *alone {
+	if *inPlace {
 		figures, err := agent.MeasureInPlace(ctx, o)
 		return errors.Join(err, controller.Report(os.Stdout, figures))
 	}
@@ -64,7 +64,7 @@ func run(ctx context.Context) (err error) {
 
 // again measures the processor once more, outside of the emulated machine.
 func again(ctx context.Context) error {
-	cmd, err := kernel.Again(ctx, append([]string{"--alone"}, os.Args[1:]...)...)
+	cmd, err := kernel.Rerun(ctx, append([]string{"--in-place"}, os.Args[1:]...)...)
 	if err != nil {
 		return fmt.Errorf("measure in place: %w", err)
 	}

@@ -1,13 +1,17 @@
 //go:build linux
 
-// Package labtest is a lab in the hand of a test: what fails there fails the test.
+// Package labtest is a lab whose failures fail the test.
 package labtest
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,8 +27,8 @@ import (
 // logEnd is how much of a program's log is shown, in bytes.
 const logEnd = 3000
 
-// Hand holds a lab. Its methods end the test when they fail.
-type Hand struct {
+// Harness holds a lab. Its methods end the test when they fail.
+type Harness struct {
 	// T is the current test; a subtest may replace it.
 	T   *testing.T
 	Lab *lab.Lab
@@ -32,7 +36,7 @@ type Hand struct {
 
 // Begin starts the lab, with a data plane that never changes, for as long as the test lasts. explain is called when the
 // test has failed, before the lab goes.
-func (h *Hand) Begin(c lab.Config, state dataplane.DataPlane, explain func()) {
+func (h *Harness) Begin(c lab.Config, state dataplane.DataPlane, explain func()) {
 	h.T.Helper()
 	server := httptest.NewServer(feed(state))
 	h.T.Cleanup(server.Close)
@@ -56,7 +60,7 @@ func portOf(listener net.Listener) uint16 {
 }
 
 // Must ends the test on an error.
-func (h *Hand) Must(what string, err error) {
+func (h *Harness) Must(what string, err error) {
 	h.T.Helper()
 	if err != nil {
 		h.T.Fatalf("%s: %v", what, err)
@@ -64,7 +68,7 @@ func (h *Hand) Must(what string, err error) {
 }
 
 // Start starts a program in the background, and returns its ID.
-func (h *Hand) Start(p lab.Program) int {
+func (h *Harness) Start(p lab.Program) int {
 	h.T.Helper()
 	id, err := h.Lab.StartProcess(h.T.Context(), p)
 	h.Must("start "+p.Name, err)
@@ -72,7 +76,7 @@ func (h *Hand) Start(p lab.Program) int {
 }
 
 // Run runs a program that must succeed, and returns what it wrote.
-func (h *Hand) Run(host string, args ...string) string {
+func (h *Harness) Run(host string, args ...string) string {
 	h.T.Helper()
 	what := host + ": " + strings.Join(args, " ")
 	out, err := h.Lab.Exec(h.T.Context(), host, args...)
@@ -84,20 +88,20 @@ func (h *Hand) Run(host string, args ...string) string {
 }
 
 // Sh runs a line of shell that must succeed.
-func (h *Hand) Sh(host, line string) string {
+func (h *Harness) Sh(host, line string) string {
 	h.T.Helper()
 	return h.Run(host, "busybox", "sh", "-c", line)
 }
 
 // IP runs ip, which must succeed.
-func (h *Hand) IP(host string, args ...string) string {
+func (h *Harness) IP(host string, args ...string) string {
 	h.T.Helper()
 	return h.Run(host, append([]string{"ip"}, args...)...)
 }
 
 // PrintLogs shows the ends of the logs of all programs, and what some commands say on some hosts. It is for a test that
 // failed.
-func (h *Hand) PrintLogs(hosts []string, commands ...[]string) {
+func (h *Harness) PrintLogs(hosts []string, commands ...[]string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.T.Context()), 30*time.Second)
 	defer cancel()
 	for _, host := range hosts {
@@ -117,7 +121,7 @@ func (h *Hand) PrintLogs(hosts []string, commands ...[]string) {
 }
 
 // PrintNodes prints the conditions of Nodes and their address reports. It is for a test that failed.
-func (h *Hand) PrintNodes(kube kubernetes.Interface) {
+func (h *Harness) PrintNodes(kube kubernetes.Interface) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.T.Context()), 10*time.Second)
 	defer cancel()
 	nodes, err := kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
@@ -131,4 +135,62 @@ func (h *Hand) PrintNodes(kube kubernetes.Interface) {
 			h.T.Logf("%s: %s %s %s: %s", node.Name, c.Type, c.Status, c.Reason, c.Message)
 		}
 	}
+}
+
+// Servers are some servers, srv-a, srv-b and so on, each with addresses of its own for itself and for its pods.
+func Servers(count int) []lab.Server {
+	var all []lab.Server
+	for i := range count {
+		all = append(all, lab.Server{
+			Name: fmt.Sprintf("srv-%c", 'a'+i), ID: fmt.Sprintf("66a1f0c2b5d3e4f5a6b7c8%02d", i),
+			Private: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(11 + i)}), 24),
+			Pods:    netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(1 + i), 0}), 24),
+		})
+	}
+	return all
+}
+
+// Names are those of servers.
+func Names(servers []lab.Server) (names []string) {
+	for _, s := range servers {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// PublicNetwork is a data plane of one public network: its VLAN is open on the ports of all servers, and the first
+// address of each block is the gateway's.
+func PublicNetwork(vlan int, servers []lab.Server, blocks ...netip.Prefix) dataplane.DataPlane {
+	network := dataplane.Network{ID: "public", VLAN: vlan}
+	for _, s := range servers {
+		network.Members = append(network.Members, s.ID)
+	}
+	for _, b := range blocks {
+		network.Blocks = append(network.Blocks, dataplane.Block{ID: b.String(), CIDR: b.String(),
+			Gateway: b.Addr().Next().String()})
+	}
+	return dataplane.DataPlane{Revision: 1, Networks: []dataplane.Network{network}}
+}
+
+// patience is how long a caller waits that has the state already.
+const patience = 5 * time.Second
+
+// feed serves one state of the data plane, as the simulated API would; it never changes.
+type feed dataplane.DataPlane
+
+// ServeHTTP answers at once if the client does not know the state.
+func (f feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	known, err := strconv.ParseInt(r.URL.Query().Get("revision"), 10, 64)
+	if err != nil || r.URL.Path != dataplane.Path {
+		http.Error(w, "ask for "+dataplane.Path+"?revision=<number>", http.StatusBadRequest)
+		return
+	}
+	if known >= f.Revision {
+		select {
+		case <-time.After(patience):
+		case <-r.Context().Done():
+			return
+		}
+	}
+	_ = json.NewEncoder(w).Encode(f) // who asked has gone then
 }

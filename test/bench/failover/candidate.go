@@ -39,14 +39,14 @@ func newCluster(ctx context.Context, dir string, nodes int) (*cluster, error) {
 		return nil, err
 	}
 	c := &cluster{plane: plane, dir: dir, nodes: nodes}
-	if err := c.furnish(ctx); err != nil {
+	if err := c.setUp(ctx); err != nil {
 		_ = plane.Stop() // the first error says more
 		return nil, err
 	}
 	return c, nil
 }
 
-func (c *cluster) furnish(ctx context.Context) (err error) {
+func (c *cluster) setUp(ctx context.Context) (err error) {
 	if c.kube, err = kubernetes.NewForConfig(c.plane.Config()); err != nil {
 		return fmt.Errorf("client of the control plane: %w", err)
 	}
@@ -82,34 +82,34 @@ func (c *cluster) kubeconfig(path string, config *rest.Config) error {
 }
 
 // agent is the agents' announcer, with the rights of the shipped ServiceAccount.
-func (c *cluster) agent(ctx context.Context) (contender, error) {
+func (c *cluster) agent(ctx context.Context) (candidate, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return contender{}, fmt.Errorf("find this program: %w", err)
+		return candidate{}, fmt.Errorf("find this program: %w", err)
 	}
 	keys := filepath.Join(c.dir, "key")
 	if err := os.WriteFile(keys, []byte(contract.FormatAnnouncerKey(contract.AnnouncerKey{1, 2, 3})),
 		0o600); err != nil {
-		return contender{}, err
+		return candidate{}, err
 	}
 	config := func(i int) string { return filepath.Join(c.dir, "agent-"+nodeName(i), "kubeconfig") }
 	for i := range c.nodes {
 		token, err := c.plane.ServiceAccountOn(ctx, metav1.NamespaceSystem, "phoenixnap-agent", nodeName(i))
 		if err != nil {
-			return contender{}, err
+			return candidate{}, err
 		}
 		if err := c.kubeconfig(config(i), token); err != nil {
-			return contender{}, err
+			return candidate{}, err
 		}
 	}
-	return contender{
+	return candidate{
 		name: "agent",
 		command: func(i int) (argv, env []string) {
 			return []string{self, NodeCommand, "-name", nodeName(i), "-source", nodeAddress(i).String(), "-keys", keys,
 				"-kubeconfig", config(i)}, nil
 		},
 		clean:   func(context.Context) error { return nil },
-		settled: c.allMembers,
+		complete: c.allMembers,
 	}, nil
 }
 
@@ -141,20 +141,20 @@ func kubeVIPTimers() []timers {
 }
 
 // kubeVIP is the real kube-vip.
-func (c *cluster) kubeVIP(ctx context.Context, s *segment, t timers) (contender, error) {
+func (c *cluster) kubeVIP(ctx context.Context, s *segment, t timers) (candidate, error) {
 	program, err := tools.Binary(ctx, "kube-vip-v1.0.0")
 	if err != nil {
-		return contender{}, err
+		return candidate{}, err
 	}
 	token, err := c.plane.ServiceAccount(ctx, metav1.NamespaceSystem, "kube-vip")
 	if err != nil {
-		return contender{}, err
+		return candidate{}, err
 	}
 	home := filepath.Join(c.dir, "home")
 	if err := c.kubeconfig(filepath.Join(home, ".kube", "config"), token); err != nil {
-		return contender{}, err
+		return candidate{}, err
 	}
-	return contender{
+	return candidate{
 		name: t.name,
 		command: func(i int) (argv, env []string) {
 			return []string{program, "manager"}, []string{
