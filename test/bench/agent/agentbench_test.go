@@ -40,18 +40,6 @@ func TestIdleAgent(t *testing.T) {
 	}
 }
 
-func TestProcessorTime(t *testing.T) {
-	const stat = "128 (agent) run) S 1 128 128 0 -1 4194560 4031 0 3 0 217 45 0 0 20 0 9 0 551 1322692608 11018"
-	if got, err := processorTime(stat); err != nil || got != 262 {
-		t.Errorf("processor time %d (%v), want 262", got, err)
-	}
-	for _, wrong := range []string{"", "128 (agent) S 1", strings.Replace(stat, "217", "many", 1)} {
-		if _, err := processorTime(wrong); err == nil {
-			t.Errorf("%q has a processor time", wrong)
-		}
-	}
-}
-
 const rollup = `00400000-7ffd3a1f2000 ---p 00000000 00:00 0                [rollup]
 Rss:               46080 kB
 Pss:               46080 kB
@@ -98,7 +86,7 @@ func TestWatch(t *testing.T) {
 }
 
 func ticks(d time.Duration) string {
-	return strconv.FormatInt(d.Milliseconds()*ticksPerSecond/1000, 10)
+	return strconv.FormatInt(d.Milliseconds()/10, 10)
 }
 
 func TestAddresses(t *testing.T) {

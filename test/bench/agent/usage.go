@@ -8,6 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/bench/controller"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
 )
 
 // usage is what a process used.
@@ -18,28 +21,24 @@ type usage struct {
 	share float64
 }
 
-// ticksPerSecond is the unit of processor time in /proc/pid/stat (proc(5)); it is 100 on every platform that Go
-// supports.
-const ticksPerSecond = 100
-
 // samples is how often the memory is read.
 const samples = 12
 
 // watch waits until a process has come to rest and measures it for a while; read reads a file of its machine.
 func watch(ctx context.Context, o Options, read func(path string) ([]byte, error), pid int) (usage, error) {
-	if err := sleep(ctx, o.Settle); err != nil {
+	if err := command.Pause(ctx, o.Settle); err != nil {
 		return usage{}, err
 	}
 	proc := fmt.Sprintf("/proc/%d/", pid)
 	began := time.Now()
-	before := 0
+	var before time.Duration
 	var u usage
 	for i := range samples + 1 {
 		stat, err := read(proc + "stat")
 		if err != nil {
 			return usage{}, fmt.Errorf("the agent has ended: %w", err)
 		}
-		ticks, err := processorTime(string(stat))
+		used, err := controller.ProcessorTime(string(stat))
 		if err != nil {
 			return usage{}, err
 		}
@@ -54,41 +53,17 @@ func watch(ctx context.Context, o Options, read func(path string) ([]byte, error
 		u.resident, u.anonymous = max(u.resident, resident), max(u.anonymous, anonymous)
 		if i == 0 {
 			began = time.Now()
-			before = ticks
+			before = used
 		} else {
-			u.share = 100 * float64(ticks-before) / ticksPerSecond / time.Since(began).Seconds()
+			u.share = 100 * (used - before).Seconds() / time.Since(began).Seconds()
 		}
 		if i < samples {
-			if err := sleep(ctx, o.Steady/samples); err != nil {
+			if err := command.Pause(ctx, o.Steady/samples); err != nil {
 				return usage{}, err
 			}
 		}
 	}
 	return u, nil
-}
-
-// processorTime reads the time in user and kernel mode of /proc/pid/stat, in ticks: fields 14 and 15 (proc(5)). The
-// name, field 2, is in parentheses and may hold anything.
-func processorTime(stat string) (int, error) {
-	_, rest, found := cutLast(stat, ") ")
-	fields := strings.Fields(rest)
-	if !found || len(fields) < 13 {
-		return 0, fmt.Errorf("processor time: %q is no /proc/pid/stat", stat)
-	}
-	user, errUser := strconv.Atoi(fields[11])
-	system, errSystem := strconv.Atoi(fields[12])
-	if errUser != nil || errSystem != nil {
-		return 0, fmt.Errorf("processor time: %q is no /proc/pid/stat", stat)
-	}
-	return user + system, nil
-}
-
-func cutLast(s, separator string) (before, after string, found bool) {
-	i := strings.LastIndex(s, separator)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(separator):], true
 }
 
 // memory reads resident and anonymous memory of /proc/pid/smaps_rollup, in MiB.
@@ -113,15 +88,4 @@ func mebibytes(rollup, name string) (float64, error) {
 		return kibibytes / 1024, nil
 	}
 	return 0, fmt.Errorf("smaps_rollup has no line %s in kB", name)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

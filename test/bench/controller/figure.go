@@ -1,10 +1,15 @@
+// Package controller measures what the shipped controller costs the phoenixNAP API and the machine, and how long users
+// wait for it: the binary at work against a real kube-apiserver and a simulated account that counts requests.
 package controller
 
 import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
+	"strings"
+	"time"
 )
 
 // Figure is one measured number.
@@ -61,4 +66,46 @@ func Report(out io.Writer, figures []Figure) error {
 		broken = append(broken, f.Broken())
 	}
 	return errors.Join(broken...)
+}
+
+// resident is how much memory a process has had at most, in MiB (VmHWM of proc(5), /proc/pid/status).
+func resident(pid int) (float64, error) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, fmt.Errorf("memory of process %d: %w", pid, err)
+	}
+	return peakOf(string(raw))
+}
+
+// peakOf reads the line VmHWM, whose unit is always kB.
+func peakOf(status string) (float64, error) {
+	_, rest, found := strings.Cut(status, "VmHWM:")
+	fields := strings.Fields(rest)
+	if !found || len(fields) < 2 || fields[1] != "kB" {
+		return 0, fmt.Errorf("no line VmHWM in kB in %q", status)
+	}
+	kilobytes, err := strconv.ParseFloat(fields[0], 64)
+	if err != nil {
+		return 0, fmt.Errorf("line VmHWM: %w", err)
+	}
+	return kilobytes / 1024, nil
+}
+
+// ticksPerSecond is the unit of processor time in /proc/pid/stat (proc(5)); it is 100 on every platform that Go
+// supports.
+const ticksPerSecond = 100
+
+// ProcessorTime reads the time in user and kernel mode of /proc/pid/stat: fields 14 and 15 (proc(5)). The name, field 2,
+// is in parentheses and may hold anything.
+func ProcessorTime(stat string) (time.Duration, error) {
+	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("processor time: %q is no /proc/pid/stat", stat)
+	}
+	user, errUser := strconv.Atoi(fields[11])
+	system, errSystem := strconv.Atoi(fields[12])
+	if errUser != nil || errSystem != nil {
+		return 0, fmt.Errorf("processor time: %q is no /proc/pid/stat", stat)
+	}
+	return time.Duration(user+system) * time.Second / ticksPerSecond, nil
 }

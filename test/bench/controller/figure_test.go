@@ -3,6 +3,7 @@ package controller
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestReport(t *testing.T) {
@@ -30,6 +31,18 @@ func TestPeakOf(t *testing.T) {
 	for _, status := range []string{"", "VmHWM:", "VmHWM:\t1 MB\n", "VmHWM:\tmuch kB\n"} {
 		if got, err := peakOf(status); err == nil {
 			t.Errorf("peak of %q is %g, want an error", status, got)
+		}
+	}
+}
+
+func TestProcessorTime(t *testing.T) {
+	const stat = "128 (agent) run) S 1 128 128 0 -1 4194560 4031 0 3 0 217 45 0 0 20 0 9 0 551 1322692608 11018"
+	if got, err := ProcessorTime(stat); err != nil || got != 2620*time.Millisecond {
+		t.Errorf("processor time %s (%v), want 2.62s", got, err)
+	}
+	for _, wrong := range []string{"", "128 (agent) S 1", strings.Replace(stat, "217", "many", 1)} {
+		if _, err := ProcessorTime(wrong); err == nil {
+			t.Errorf("%q has a processor time", wrong)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 )
 
@@ -112,11 +113,11 @@ func (h *harness) fill(ctx context.Context, _ io.Writer, f Fleet) ([]Figure, err
 
 // idle watches how nothing happens.
 func (h *harness) idle(ctx context.Context, out io.Writer, f Fleet) ([]Figure, error) {
-	if err := pause(ctx, f.Settle); err != nil {
+	if err := command.Pause(ctx, f.Settle); err != nil {
 		return nil, err
 	}
 	mark := h.mark()
-	if err := pause(ctx, f.Steady); err != nil {
+	if err := command.Pause(ctx, f.Steady); err != nil {
 		return nil, err
 	}
 	made := h.since(mark).api()
@@ -131,15 +132,4 @@ func (h *harness) idle(ctx context.Context, out io.Writer, f Fleet) ([]Figure, e
 		reported("steady_cloud_writes", float64(len(made.writes())), "calls"),
 		limited(fmt.Sprintf("controller_rss_%d_nodes", f.Nodes), peak, "MiB", maxResident),
 	}, errors.Join(err, h.alive())
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
 }

@@ -108,7 +108,7 @@ func (c *cluster) agent(ctx context.Context) (candidate, error) {
 			return []string{self, NodeCommand, "-name", nodeName(i), "-source", nodeAddress(i).String(), "-keys", keys,
 				"-kubeconfig", config(i)}, nil
 		},
-		clean:   func(context.Context) error { return nil },
+		clean:    func(context.Context) error { return nil },
 		complete: c.allMembers,
 	}, nil
 }

@@ -1,5 +1,7 @@
 //go:build linux
 
+// Package failover measures for how long a client beyond the gateway is without an answer when the node that announces
+// an address fails, with the agents' announcer and with kube-vip.
 package failover
 
 import (
@@ -7,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"sync"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/forward"
@@ -147,13 +148,4 @@ func (b *bench) all(ctx context.Context, c *cluster, o Options) error {
 		}
 	}
 	return nil
-}
-
-// Scratch makes a directory for logs where none is given; remove removes it.
-func Scratch(given string) (dir string, remove func() error, err error) {
-	if given != "" {
-		return given, func() error { return nil }, os.MkdirAll(given, 0o755)
-	}
-	dir, err = os.MkdirTemp("", "pnap-failover-")
-	return dir, func() error { return os.RemoveAll(dir) }, err
 }

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
 )
 
 const (
@@ -102,7 +104,7 @@ func (b *bench) awaitCalm(ctx context.Context, f *fleet) (holder int, err error)
 	b.prober.forget()
 	begun := time.Now()
 	for time.Since(begun) < calmLimit {
-		if err := wait(ctx, 50*time.Millisecond); err != nil {
+		if err := command.Pause(ctx, 50*time.Millisecond); err != nil {
 			return 0, err
 		}
 		requests := b.prober.since(begun)
@@ -121,7 +123,7 @@ func (b *bench) awaitCalm(ctx context.Context, f *fleet) (holder int, err error)
 // recover waits until another node answers.
 func (b *bench) recover(ctx context.Context, at time.Time, holder int) (bool, error) {
 	for time.Since(at) < most {
-		if err := wait(ctx, 50*time.Millisecond); err != nil {
+		if err := command.Pause(ctx, 50*time.Millisecond); err != nil {
 			return false, err
 		}
 		if steady(b.prober.since(at), calm, holder) {
@@ -134,41 +136,29 @@ func (b *bench) recover(ctx context.Context, at time.Time, holder int) (bool, er
 // watchTwo watches whether two machines answer; what was stopped continues meanwhile.
 func (b *bench) watchTwo(ctx context.Context, f *fleet, fa fault, holder int, at time.Time) (time.Duration, error) {
 	if fa.wakes {
-		if err := wait(ctx, wakeAfter); err != nil {
+		if err := command.Pause(ctx, wakeAfter); err != nil {
 			return 0, err
 		}
 		before := b.witness.twoAnswered(at)
 		if before > 0 {
 			// It does not matter what happens when it wakes up: until then nothing ends it.
-			err := wait(ctx, time.Until(at.Add(twoMost)))
+			err := command.Pause(ctx, time.Until(at.Add(twoMost)))
 			return b.witness.twoAnswered(at), err
 		}
 		if err := f.signal(holder, syscall.SIGCONT); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			return 0, err
 		}
-		err := wait(ctx, wakeAfter)
+		err := command.Pause(ctx, wakeAfter)
 		return b.witness.twoAnswered(at), err
 	}
-	if err := wait(ctx, wakeAfter); err != nil {
+	if err := command.Pause(ctx, wakeAfter); err != nil {
 		return 0, err
 	}
 	if b.witness.twoAnswered(at) == 0 {
 		return 0, nil
 	}
-	err := wait(ctx, time.Until(at.Add(twoMost)))
+	err := command.Pause(ctx, time.Until(at.Add(twoMost)))
 	return b.witness.twoAnswered(at), err
-}
-
-// wait lets time pass.
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }
 
 // figures are the lines of one candidate and one fault.

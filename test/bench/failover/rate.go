@@ -3,15 +3,12 @@
 package failover
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/net/bpf"
@@ -19,6 +16,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/packet"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/responder"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/bench/controller"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/space"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
 )
@@ -90,7 +88,7 @@ func MeasureRate(ctx context.Context) (rate Rate, err error) {
 	if err != nil {
 		return Rate{}, err
 	}
-	busy := max(after-before, time.Second/ticks)
+	busy := max(after-before, 10*time.Millisecond) // one tick
 	return Rate{PerSecond: float64(answers) / rateFor.Seconds(), PerCoreSecond: float64(answers) / busy.Seconds()}, nil
 }
 
@@ -105,23 +103,13 @@ func warm(ctx context.Context, p *packet.Port) error {
 	return fmt.Errorf("the responder does not answer within %s", rateStart)
 }
 
-// ticks are the units of processor time in a second (proc(5), /proc/pid/stat).
-const ticks = 100
-
 // processorTime is what a process has used of processors, in its own code and in the kernel's.
 func processorTime(pid int) (time.Duration, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, fmt.Errorf("read the processor time of process %d: %w", pid, err)
 	}
-	// The name, in parentheses, may hold spaces; behind it utime and stime are the 12th and 13th field.
-	fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("processor time of process %d: %d fields", pid, len(fields))
-	}
-	user, err1 := strconv.ParseInt(fields[11], 10, 64)
-	system, err2 := strconv.ParseInt(fields[12], 10, 64)
-	return time.Duration(user+system) * time.Second / ticks, errors.Join(err1, err2)
+	return controller.ProcessorTime(string(raw))
 }
 
 // respond starts a responder on the first core, and with one thread for Go code.

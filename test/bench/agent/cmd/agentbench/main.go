@@ -11,25 +11,16 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/bench/agent"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/bench/controller"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools/subprocess"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "agentbench:", err)
-		os.Exit(1)
-	}
-}
+func main() { command.Main(run) }
 
 func run(ctx context.Context) (err error) {
 	o := agent.Options{Out: os.Stderr}
@@ -42,14 +33,11 @@ func run(ctx context.Context) (err error) {
 	inPlace := flag.Bool("in-place", false,
 		"measure on plain Ethernet; the process has a network namespace to itself (set by the program itself)")
 	flag.Parse()
-	if o.Dir == "" {
-		if o.Dir, err = os.MkdirTemp("", "pnap-agentbench-"); err != nil {
-			return fmt.Errorf("directory for logs: %w", err)
-		}
-		defer func() { err = errors.Join(err, os.RemoveAll(o.Dir)) }()
-	} else if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+	var remove func() error
+	if o.Dir, remove, err = command.LogDir(o.Dir); err != nil {
 		return fmt.Errorf("directory for logs: %w", err)
 	}
+	defer func() { err = errors.Join(err, remove()) }()
 	if *inPlace {
 		figures, err := agent.MeasureInPlace(ctx, o)
 		return errors.Join(err, controller.Report(os.Stdout, figures))

@@ -15,14 +15,13 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/mdlayher/arp"
 	"github.com/mdlayher/ethernet"
 	"github.com/mdlayher/packet"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
 )
 
 func main() {
@@ -31,13 +30,7 @@ func main() {
 		"time between two announcements of an address (kube-vip's vip_arpRate)")
 	source := flag.String("ask-from", "", "own address to ask with, in place of announcing")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *name, *source, *every, flag.Args())
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "announce:", err)
-		os.Exit(1)
-	}
+	command.Main(func(ctx context.Context) error { return run(ctx, *name, *source, *every, flag.Args()) })
 }
 
 func run(ctx context.Context, name, source string, every time.Duration, addresses []string) error {

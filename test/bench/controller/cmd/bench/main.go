@@ -9,24 +9,17 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/bench/controller"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
+	command.Main(func(ctx context.Context) error { return run(ctx, os.Args[1:]) })
 }
 
 type options struct {
@@ -57,12 +50,11 @@ func run(ctx context.Context, args []string) error {
 }
 
 func measureAll(ctx context.Context, o options) (err error) {
-	if o.logs == "" {
-		if o.logs, err = os.MkdirTemp("", "phoenixnap-bench-*"); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, os.RemoveAll(o.logs)) }()
+	logs, remove, err := command.LogDir(o.logs)
+	if err != nil {
+		return err
 	}
+	defer func() { err = errors.Join(err, remove()) }()
 	specs, err := pnapsim.LoadSpecs(ctx, "")
 	if err != nil {
 		return fmt.Errorf("load the OpenAPI documents: %w", err)
@@ -86,7 +78,7 @@ func measureAll(ctx context.Context, o options) (err error) {
 		if !known {
 			return fmt.Errorf("nothing to measure is called %q: choose among publication, calls, fleet", name)
 		}
-		dir := filepath.Join(o.logs, name)
+		dir := filepath.Join(logs, name)
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}

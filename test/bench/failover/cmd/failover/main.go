@@ -16,20 +16,13 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/bench/failover"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "failover:", err)
-		os.Exit(1)
-	}
+	command.Main(func(ctx context.Context) error { return run(ctx, os.Args[1:]) })
 }
 
 func run(ctx context.Context, args []string) (err error) {
@@ -49,12 +42,11 @@ func run(ctx context.Context, args []string) (err error) {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	dir, remove, err := failover.Scratch(*logs)
-	if err != nil {
+	var remove func() error
+	if o.Dir, remove, err = command.LogDir(*logs); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	o.Dir = dir
 	rate, err := failover.MeasureRate(ctx)
 	if err != nil {
 		return err

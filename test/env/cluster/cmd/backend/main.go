@@ -9,24 +9,21 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
 )
 
-func main() { os.Exit(run()) }
+func main() { command.Main(run) }
 
-func run() int {
+func run(ctx context.Context) error {
 	listen := flag.String("listen", ":8080", "addresses to serve HTTP on, separated by commas")
 	udp := flag.String("udp", "", "addresses to answer datagrams on, separated by commas")
 	name := flag.String("name", "", "what to say")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	defer stop()
 	group, ctx := errgroup.WithContext(ctx)
 	for _, address := range split(*listen) {
 		group.Go(func() error { return serve(ctx, address, *name) })
@@ -34,11 +31,7 @@ func run() int {
 	for _, address := range split(*udp) {
 		group.Go(func() error { return echo(ctx, address, *name) })
 	}
-	if err := group.Wait(); err != nil {
-		fmt.Fprintln(os.Stderr, "backend:", err)
-		return 1
-	}
-	return 0
+	return group.Wait()
 }
 
 func split(list string) []string {

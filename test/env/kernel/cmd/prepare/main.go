@@ -6,24 +6,18 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/scenario/fixes"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := kernel.Prepare(ctx, "nft", "iptables", "ip", "bridge", "tc", "setpriv", "dbus-daemon")
-	if err == nil {
-		_, err = fixes.Unpack(ctx)
-	}
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "prepare:", err)
-		os.Exit(1)
-	}
+	command.Main(func(ctx context.Context) error {
+		err := kernel.Prepare(ctx, "nft", "iptables", "ip", "bridge", "tc", "setpriv", "dbus-daemon")
+		if err == nil {
+			_, err = fixes.Unpack(ctx)
+		}
+		return err
+	})
 }

@@ -10,11 +10,10 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/daemon"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/wire"
 )
@@ -43,13 +42,7 @@ func main() {
 	flag.Var(handed, "file", "name=path: file of the host that appears in "+wire.Directory+
 		" (with --root); may be repeated")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *caller, *logs, *root, handed)
-	stop()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "labd: %v\n", err)
-		os.Exit(1)
-	}
+	command.Main(func(ctx context.Context) error { return run(ctx, *caller, *logs, *root, handed) })
 }
 
 func run(ctx context.Context, caller, logs, root string, handed files) error {

@@ -11,11 +11,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
 )
 
@@ -28,13 +27,7 @@ func main() {
 			strings.Join(tools.Names(), ", "))
 	}
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := prepare(ctx, os.Stdout, *packages, flag.Args())
-	stop()
-	if err != nil {
-		_, _ = fmt.Fprintln(os.Stderr, "tools:", err)
-		os.Exit(1)
-	}
+	command.Main(func(ctx context.Context) error { return prepare(ctx, os.Stdout, *packages, flag.Args()) })
 }
 
 // prepare does one thing after the other: a single build already uses the whole machine.
