@@ -21,7 +21,6 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
 )
 
 // setting is the cluster that the agent is in.
@@ -32,39 +31,30 @@ type setting struct {
 }
 
 // start brings up the control plane with Nodes, Services and the rights of the manifests.
-func (c *setting) start(ctx context.Context) error {
-	plane, err := controlplane.Start(ctx, controlplane.Options{LogDir: c.Dir,
-		Names: []string{management.Addr().String()}})
+func (s *setting) start(ctx context.Context) error {
+	plane, err := controlplane.Start(ctx, controlplane.Options{LogDir: s.Dir,
+		Names: []string{management.Addr().String()}, Manifests: []string{"deploy/overlays/kubeadm"}})
 	if err != nil {
 		return err
 	}
-	c.plane = plane
-	root, err := tools.ModuleRoot()
-	if err != nil {
-		return err
-	}
-	if err := plane.ApplyFiles(ctx, filepath.Join(root, "deploy/overlays/kubeadm")); err != nil {
-		return err
-	}
-	if c.kube, err = kubernetes.NewForConfig(plane.Config()); err != nil {
-		return fmt.Errorf("client of the control plane: %w", err)
-	}
-	c.say("creating %d Nodes and %d Services", c.Nodes, c.Services)
-	return c.populate(ctx)
+	s.plane = plane
+	s.kube = plane.Kube()
+	s.say("creating %d Nodes and %d Services", s.Nodes, s.Services)
+	return s.populate(ctx)
 }
 
-func (c *setting) stop() error {
-	if c.plane == nil {
+func (s *setting) stop() error {
+	if s.plane == nil {
 		return nil
 	}
-	return c.plane.Stop()
+	return s.plane.Stop()
 }
 
 // leaseSeconds is how long the Leases of the Services last: nothing renews them, so they must outlast the measurement.
 const leaseSeconds = 24 * 60 * 60
 
 // createLease creates the Lease by which kube-vip elects the announcer of a Service.
-func (c *setting) createLease(ctx context.Context, service string) error {
+func (s *setting) createLease(ctx context.Context, service string) error {
 	now := metav1.NewMicroTime(time.Now())
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: "kubevip-" + service},
@@ -73,7 +63,7 @@ func (c *setting) createLease(ctx context.Context, service string) error {
 			RenewTime: &now,
 		},
 	}
-	if _, err := c.kube.CoordinationV1().Leases(metav1.NamespaceDefault).Create(ctx, lease,
+	if _, err := s.kube.CoordinationV1().Leases(metav1.NamespaceDefault).Create(ctx, lease,
 		metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create the Lease of Service %s: %w", service, err)
 	}
@@ -81,12 +71,12 @@ func (c *setting) createLease(ctx context.Context, service string) error {
 }
 
 // kubeconfig writes the agent's credentials, those of its ServiceAccount.
-func (c *setting) kubeconfig(ctx context.Context, url string) (string, error) {
-	config, err := c.plane.ServiceAccountOn(ctx, metav1.NamespaceSystem, "phoenixnap-agent", server)
+func (s *setting) kubeconfig(ctx context.Context, url string) (string, error) {
+	config, err := s.plane.ServiceAccountOn(ctx, metav1.NamespaceSystem, "phoenixnap-agent", server)
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(c.Dir, "agent.kubeconfig")
+	path := filepath.Join(s.Dir, "agent.kubeconfig")
 	return path, controlplane.WriteKubeconfig(path, config, url)
 }
 
@@ -94,28 +84,28 @@ func (c *setting) kubeconfig(ctx context.Context, url string) (string, error) {
 const writers = 32
 
 // populate fills the cluster with Nodes and Services.
-func (c *setting) populate(ctx context.Context) error {
-	virtual, err := addresses(c.Services)
+func (s *setting) populate(ctx context.Context) error {
+	virtual, err := addresses(s.Services)
 	if err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(writers)
-	for i := range c.Nodes {
-		group.Go(func() error { return c.createNode(ctx, i) })
+	for i := range s.Nodes {
+		group.Go(func() error { return s.createNode(ctx, i) })
 	}
 	for i, address := range virtual {
-		group.Go(func() error { return c.createService(ctx, i, address) })
+		group.Go(func() error { return s.createService(ctx, i, address) })
 	}
 	return group.Wait()
 }
 
-func (c *setting) createNode(ctx context.Context, i int) error {
+func (s *setting) createNode(ctx context.Context, i int) error {
 	node, err := nodeObject(i)
 	if err != nil {
 		return err
 	}
-	if _, err := c.kube.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
+	if _, err := s.kube.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create Node %s: %w", node.Name, err)
 	}
 	return nil
@@ -178,8 +168,8 @@ func nodeObject(i int) (*corev1.Node, error) {
 }
 
 // createService creates a Service as controller and kube-vip leave it.
-func (c *setting) createService(ctx context.Context, i int, address netip.Addr) error {
-	services := c.kube.CoreV1().Services(metav1.NamespaceDefault)
+func (s *setting) createService(ctx context.Context, i int, address netip.Addr) error {
+	services := s.kube.CoreV1().Services(metav1.NamespaceDefault)
 	created, err := services.Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("web-%03d", i), Annotations: map[string]string{
 			contract.KubeVIPAddresses: address.String(), contract.ServiceIPAddress: address.String(),
@@ -199,15 +189,15 @@ func (c *setting) createService(ctx context.Context, i int, address netip.Addr) 
 	if _, err := services.UpdateStatus(ctx, created, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("publish the address of Service %s: %w", created.Name, err)
 	}
-	return c.createLease(ctx, created.Name)
+	return s.createLease(ctx, created.Name)
 }
 
 // awaitReady waits until the agent reports that the node and the addresses are healthy.
-func (c *setting) awaitReady(ctx context.Context) error {
+func (s *setting) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	for {
-		node, err := c.kube.CoreV1().Nodes().Get(ctx, server, metav1.GetOptions{})
+		node, err := s.kube.CoreV1().Nodes().Get(ctx, server, metav1.GetOptions{})
 		if err != nil {
 			return fmt.Errorf("get Node %s: %w", server, err)
 		}

@@ -7,10 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,12 +15,9 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools/subprocess"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 )
-
-const controllerName = "phoenixnap-cloud-controller-manager"
 
 // setting defines what a harness is made of.
 type setting struct {
@@ -50,42 +44,30 @@ type harness struct {
 	server     *http.Server
 	serving    chan error
 	log        string
-	dir        string
 }
 
 // start brings everything up; stop must be called even after an error. Logs go to dir.
 func start(ctx context.Context, dir string, s setting) (_ *harness, err error) {
-	h := &harness{dir: dir, log: filepath.Join(dir, "controller.log")}
+	h := &harness{log: filepath.Join(dir, "controller.log")}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.stop())
 		}
 	}()
-	if err := h.startControlPlane(ctx); err != nil {
+	if h.plane, err = controlplane.Start(ctx, controlplane.Options{LogDir: dir,
+		Manifests: []string{"deploy/base/controller.yaml"}}); err != nil {
 		return nil, err
 	}
+	h.kube = h.plane.Kube()
 	url, err := h.startAccount(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	return h, h.startController(ctx, url, s)
-}
-
-func (h *harness) startControlPlane(ctx context.Context) error {
-	plane, err := controlplane.Start(ctx, controlplane.Options{LogDir: h.dir})
-	if err != nil {
-		return err
-	}
-	h.plane = plane
-	root, err := tools.ModuleRoot()
-	if err != nil {
-		return err
-	}
-	if err := plane.ApplyFiles(ctx, filepath.Join(root, "deploy/base/controller.yaml")); err != nil {
-		return err
-	}
-	h.kube, err = kubernetes.NewForConfig(plane.Config())
-	return err
+	// With the shipped flags.
+	kubeconfig := filepath.Join(dir, "controller.kubeconfig")
+	h.controller, err = h.plane.StartController(ctx, dir, cloudConfig(url, s),
+		"--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig)
+	return h, err
 }
 
 func (h *harness) startAccount(ctx context.Context, s setting) (url string, err error) {
@@ -106,44 +88,6 @@ func (h *harness) startAccount(ctx context.Context, s setting) (url string, err 
 	h.serving = make(chan error, 1)
 	go func() { h.serving <- h.server.Serve(listener) }()
 	return "http://" + listener.Addr().String(), nil
-}
-
-// startController runs the controller with the shipped flags.
-func (h *harness) startController(ctx context.Context, url string, s setting) error {
-	program, err := tools.Product(ctx, "./controller")
-	if err != nil {
-		return err
-	}
-	account, err := h.plane.ServiceAccount(ctx, metav1.NamespaceSystem, controllerName)
-	if err != nil {
-		return err
-	}
-	kubeconfig := filepath.Join(h.dir, "kubeconfig")
-	secret := filepath.Join(h.dir, "cloud-sa.json")
-	if err := controlplane.WriteKubeconfig(kubeconfig, account, ""); err != nil {
-		return err
-	}
-	if err := os.WriteFile(secret, cloudConfig(url, s), 0o600); err != nil {
-		return fmt.Errorf("write the secret: %w", err)
-	}
-	port, err := freePort(ctx)
-	if err != nil {
-		return err
-	}
-	log, err := os.Create(h.log)
-	if err != nil {
-		return fmt.Errorf("log of the controller: %w", err)
-	}
-	defer log.Close()
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, "--cloud-config="+secret,
-		"--kubeconfig="+kubeconfig,
-		"--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
-		"--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(port), "--cert-dir="+h.dir, "--v=2")
-	cmd.Dir = h.dir
-	cmd.Stdout = log
-	cmd.Stderr = log
-	h.controller, err = subprocess.Start(cmd)
-	return err
 }
 
 // cloudConfig is the file cloud-sa.json of the controller's secret.
@@ -230,21 +174,6 @@ func (h *harness) eventually(ctx context.Context, every, within time.Duration, c
 		case <-ticker.C:
 		}
 	}
-}
-
-// freePort finds a free port. Another program may take it in the next moment; the controller then
-// ends with a clear error.
-func freePort(ctx context.Context) (int, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	defer listener.Close() //nolint:errcheck // it has served its purpose
-	address, ok := listener.Addr().(*net.TCPAddr)
-	if !ok {
-		return 0, fmt.Errorf("find a free port: %v is no TCP address", listener.Addr())
-	}
-	return address.Port, nil
 }
 
 // What the simulated account is called.

@@ -34,30 +34,22 @@ type cluster struct {
 
 // newCluster starts a control plane with the shipped rights and policies.
 func newCluster(ctx context.Context, dir string, nodes int) (*cluster, error) {
-	plane, err := controlplane.Start(ctx, controlplane.Options{})
+	plane, err := controlplane.Start(ctx, controlplane.Options{
+		Manifests: []string{"deploy/overlays/kubeadm-agent", "deploy/kube-vip/kube-vip.yaml"},
+	})
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{plane: plane, dir: dir, nodes: nodes}
-	if err := c.setUp(ctx); err != nil {
+	c := &cluster{plane: plane, kube: plane.Kube(), dir: dir, nodes: nodes}
+	if err := c.createService(ctx); err != nil {
 		_ = plane.Stop() // the first error says more
 		return nil, err
 	}
 	return c, nil
 }
 
-func (c *cluster) setUp(ctx context.Context) (err error) {
-	if c.kube, err = kubernetes.NewForConfig(c.plane.Config()); err != nil {
-		return fmt.Errorf("client of the control plane: %w", err)
-	}
-	root, err := tools.ModuleRoot()
-	if err != nil {
-		return err
-	}
-	if err := c.plane.ApplyFiles(ctx, filepath.Join(root, "deploy/overlays/kubeadm-agent"),
-		filepath.Join(root, "deploy/kube-vip/kube-vip.yaml")); err != nil {
-		return err
-	}
+// createService creates the Service whose address is announced.
+func (c *cluster) createService(ctx context.Context) error {
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "echo",
 			Annotations: map[string]string{contract.KubeVIPAddresses: virtual.String()}},

@@ -9,11 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
 
@@ -31,11 +27,11 @@ import (
 // kubeSystem is where the ServiceAccounts are.
 const kubeSystem = "kube-system"
 
-// ServiceAccounts of the manifests.
+// ServiceAccounts of the manifests, and the manifest of kube-vip.
 const (
-	controllerAccount = "phoenixnap-cloud-controller-manager"
-	agentAccount      = "phoenixnap-agent"
-	kubeVIPAccount    = "kube-vip"
+	agentAccount    = "phoenixnap-agent"
+	kubeVIPAccount  = "kube-vip"
+	kubeVIPManifest = "deploy/kube-vip/kube-vip.yaml"
 )
 
 // Options define what the cluster is made of.
@@ -147,62 +143,35 @@ func (c *Cluster) ShareAccount(of *Cluster) {
 // StartControlPlane starts etcd and kube-apiserver with what users install: the rights of the programs, and the
 // policies that confine them. Nothing makes pods of the Deployment and the DaemonSet; the programs are started later.
 func (c *Cluster) StartControlPlane(ctx context.Context) error {
+	var manifests []string
+	switch {
+	case c.options.Kubelets:
+	case c.options.Announcer == contract.AnnouncerAgent:
+		manifests = []string{"deploy/overlays/kubeadm-agent"}
+	default:
+		manifests = []string{"deploy/overlays/kubeadm", kubeVIPManifest}
+	}
 	cp, err := controlplane.Start(ctx, controlplane.Options{
-		LogDir: c.options.Dir, Names: []string{management.Addr().String()},
+		LogDir: c.options.Dir, Names: []string{management.Addr().String()}, Manifests: manifests,
 	})
 	if err != nil {
 		return fmt.Errorf("start the control plane: %w", err)
 	}
 	c.ControlPlane = cp
-	if c.Kube, err = kubernetes.NewForConfig(cp.Config()); err != nil {
-		return fmt.Errorf("client of the control plane: %w", err)
-	}
+	c.Kube = cp.Kube()
 	if err := controlplane.WriteKubeconfig(c.AdminKubeconfig(), cp.Config(), ""); err != nil {
 		return fmt.Errorf("write the kubeconfig: %w", err)
 	}
-	if c.options.Kubelets {
-		return nil
-	}
-	if c.options.Announcer == contract.AnnouncerAgent {
-		return cp.ApplyFiles(ctx, filepath.Join(c.root, "deploy/overlays/kubeadm-agent"))
-	}
-	return cp.ApplyFiles(ctx, filepath.Join(c.root, "deploy/overlays/kubeadm"), c.kubeVIPManifest())
+	return nil
 }
 
 // AdminKubeconfig is the path of a kubeconfig with all rights.
 func (c *Cluster) AdminKubeconfig() string { return filepath.Join(c.options.Dir, "admin.kubeconfig") }
 
-func (c *Cluster) kubeVIPManifest() string {
-	return filepath.Join(c.root, "deploy/kube-vip/kube-vip.yaml")
-}
-
 // StartController starts the shipped controller as the ServiceAccount of its manifest.
-func (c *Cluster) StartController(ctx context.Context) error {
-	program, err := tools.Product(ctx, "./controller")
-	if err != nil {
-		return fmt.Errorf("build the controller: %w", err)
-	}
-	config, err := c.ControlPlane.ServiceAccount(ctx, kubeSystem, controllerAccount)
-	if err != nil {
-		return fmt.Errorf("token of the controller: %w", err)
-	}
-	kubeconfig := filepath.Join(c.options.Dir, "controller.kubeconfig")
-	if err := controlplane.WriteKubeconfig(kubeconfig, config, ""); err != nil {
-		return fmt.Errorf("kubeconfig of the controller: %w", err)
-	}
-	secret := filepath.Join(c.options.Dir, "cloud-sa.json")
-	if err := os.WriteFile(secret, c.cloudConfig(c.Sim.URL), 0o600); err != nil {
-		return fmt.Errorf("config secret of the controller: %w", err)
-	}
-	port, err := freePort(ctx)
-	if err != nil {
-		return err
-	}
-	c.controller, err = c.background("controller", program,
-		"--cloud-provider=phoenixnap", "--cloud-config="+secret, "--kubeconfig="+kubeconfig,
-		"--leader-elect=false", "--authentication-skip-lookup=true",
-		"--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(port),
-		"--cert-dir="+filepath.Join(c.options.Dir, "controller-certs"), "--v=2")
+func (c *Cluster) StartController(ctx context.Context) (err error) {
+	c.controller, err = c.ControlPlane.StartController(ctx, c.options.Dir, c.cloudConfig(c.Sim.URL),
+		"--leader-elect=false", "--authentication-skip-lookup=true")
 	return err
 }
 
@@ -221,25 +190,6 @@ func (c *Cluster) cloudConfig(url string) []byte {
 }
 `, c.options.Client.ID, c.options.Client.Secret, Location, url, cmp.Or(c.options.Announcer, contract.AnnouncerKubeVIP),
 		NetworkID, membership)
-}
-
-// background starts a program of the host that Stop ends; its output goes to <name>.log.
-func (c *Cluster) background(name, program string, args ...string) (*subprocess.Process, error) {
-	log, err := os.Create(c.logFile(name))
-	if err != nil {
-		return nil, fmt.Errorf("log of %s: %w", name, err)
-	}
-	defer log.Close()
-	// Not CommandContext: it outlives the context of its start and ends with Stop.
-	cmd := exec.Command(program, args...) //nolint:noctx // see above
-	cmd.Dir = c.options.Dir
-	cmd.Stdout = log
-	cmd.Stderr = log
-	process, err := subprocess.Start(cmd)
-	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
-	}
-	return process, nil
 }
 
 func (c *Cluster) logFile(name string) string { return filepath.Join(c.options.Dir, name+".log") }
@@ -293,19 +243,4 @@ func (c *Cluster) Stop() error {
 		errs = append(errs, c.Sim.stop())
 	}
 	return errors.Join(errs...)
-}
-
-// freePort finds a free port. The controller cannot report which port it took, so there is a
-// moment in which another program may take it; the controller then ends with a clear error.
-func freePort(ctx context.Context) (int, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	defer listener.Close() //nolint:errcheck // it has served its purpose
-	address, ok := listener.Addr().(*net.TCPAddr)
-	if !ok {
-		return 0, fmt.Errorf("find a free port: %v is no TCP address", listener.Addr())
-	}
-	return address.Port, nil
 }

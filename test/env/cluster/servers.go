@@ -291,7 +291,7 @@ func (c *Cluster) agentCommand(command, server string) []string {
 
 // SuperviseKubeVIP begins to run kube-vip wherever the shipped DaemonSet would.
 func (c *Cluster) SuperviseKubeVIP(ctx context.Context) error {
-	shipped, err := loadWorkload(c.kubeVIPManifest())
+	shipped, err := loadWorkload(filepath.Join(c.root, kubeVIPManifest))
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -47,16 +46,12 @@ func (c *ControlPlane) ServiceAccount(ctx context.Context, namespace, name strin
 // authentication.kubernetes.io/node-name). The Pod <name>-<node> is made where there is none, and the token dies with
 // it. The Node does not have to exist.
 func (c *ControlPlane) ServiceAccountOn(ctx context.Context, namespace, name, node string) (*rest.Config, error) {
-	client, err := kubernetes.NewForConfig(c.admin)
-	if err != nil {
-		return nil, err
-	}
 	wanted := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name + "-" + node},
 		Spec: corev1.PodSpec{ServiceAccountName: name, NodeName: node,
 			Containers: []corev1.Container{{Name: "main", Image: "none"}}},
 	}
-	pods := client.CoreV1().Pods(namespace)
+	pods := c.kube.CoreV1().Pods(namespace)
 	pod, err := pods.Create(ctx, wanted, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		pod, err = pods.Get(ctx, wanted.Name, metav1.GetOptions{})
@@ -70,14 +65,10 @@ func (c *ControlPlane) ServiceAccountOn(ctx context.Context, namespace, name, no
 
 func (c *ControlPlane) token(ctx context.Context, namespace, name string,
 	bound *authenticationv1.BoundObjectReference) (*rest.Config, error) {
-	client, err := kubernetes.NewForConfig(c.admin)
-	if err != nil {
-		return nil, err
-	}
 	seconds := int64(tokenSeconds)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds,
 		BoundObjectRef: bound}}
-	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
+	token, err := c.kube.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("request a token of ServiceAccount %s/%s: %w", namespace, name, err)
 	}

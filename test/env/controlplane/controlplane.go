@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
@@ -35,6 +36,8 @@ type Options struct {
 	LogDir string
 	// APIServerArgs are appended to the arguments of kube-apiserver; a repeated flag replaces ours.
 	APIServerArgs []string
+	// Manifests are applied at the end of the start (see ApplyFiles): paths below the root of the source tree.
+	Manifests []string
 }
 
 // ControlPlane is a running etcd and kube-apiserver. Both end when this process ends, however it ends.
@@ -47,6 +50,7 @@ type ControlPlane struct {
 	etcd      *server
 	apiServer *server
 	admin     *rest.Config
+	kube      kubernetes.Interface
 }
 
 // Start starts etcd and kube-apiserver and waits until the API server is ready and has made its namespaces. The
@@ -70,6 +74,9 @@ func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 		return nil, err
 	}
 	if err := cp.waitReady(ctx); err != nil {
+		return nil, err
+	}
+	if err := cp.applyFromRoot(ctx, o.Manifests); err != nil {
 		return nil, err
 	}
 	return cp, nil
@@ -100,7 +107,7 @@ func (c *ControlPlane) prepare(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	for range 3 {
-		p, err := reservePort()
+		p, err := reservePort(ctx)
 		if err != nil {
 			return err
 		}
@@ -110,7 +117,10 @@ func (c *ControlPlane) prepare(ctx context.Context, o Options) (err error) {
 	if c.authority, err = issueAll(c.dir.path, o.Names); err != nil {
 		return err
 	}
-	c.admin, err = c.User("admin", "system:masters")
+	if c.admin, err = c.User("admin", "system:masters"); err != nil {
+		return err
+	}
+	c.kube, err = kubernetes.NewForConfig(c.admin)
 	return err
 }
 
@@ -168,6 +178,9 @@ func (c *ControlPlane) PIDs() []int { return []int{c.etcd.process.PID(), c.apiSe
 // Config returns a client configuration of a cluster administrator (group system:masters).
 func (c *ControlPlane) Config() *rest.Config { return rest.CopyConfig(c.admin) }
 
+// Kube is a client of a cluster administrator.
+func (c *ControlPlane) Kube() kubernetes.Interface { return c.kube }
+
 // waitReady waits for the API server's readiness and for the namespaces that it makes after that. A server that
 // ends meanwhile ends the wait with the last lines of its log.
 func (c *ControlPlane) waitReady(ctx context.Context) error {
@@ -180,7 +193,7 @@ func (c *ControlPlane) waitReady(ctx context.Context) error {
 	}
 	group.Go(func() error {
 		defer close(ready)
-		if err := untilReady(ctx, c.admin); err != nil {
+		if err := untilReady(ctx, c.kube); err != nil {
 			return fmt.Errorf("wait for the API server: %w: its log ends with: %s", err, c.apiServer.lastLines())
 		}
 		return nil

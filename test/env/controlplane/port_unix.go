@@ -3,6 +3,7 @@
 package controlplane
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"syscall"
@@ -19,7 +20,7 @@ type port struct {
 }
 
 // reservePort has the kernel choose a free port.
-func reservePort() (*port, error) {
+func reservePort(context.Context) (*port, error) {
 	// Between socket and CloseOnExec no child may be forked, or it would hold the port for its lifetime.
 	syscall.ForkLock.RLock()
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
@@ -65,3 +66,6 @@ func (p *port) release() error {
 	p.socket = -1
 	return err
 }
+
+// ownSession has a program start in a session of its own (setsid(2)).
+func ownSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }

@@ -1,9 +1,8 @@
 package controlplane
 
 import (
-	"errors"
-	"fmt"
-	"net"
+	"context"
+	"syscall"
 )
 
 // port is a TCP port on 127.0.0.1 that was free a moment ago: Windows has no SO_REUSEPORT by which it could be kept
@@ -11,18 +10,15 @@ import (
 type port struct{ number int }
 
 // reservePort has the kernel choose a free port.
-func reservePort() (*port, error) {
-	listener, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		return nil, fmt.Errorf("reserve a port on 127.0.0.1: %w", err)
-	}
-	address, isTCP := listener.Addr().(*net.TCPAddr)
-	if !isTCP {
-		return nil, errors.Join(fmt.Errorf("reserve a port on 127.0.0.1: the kernel bound %v", listener.Addr()),
-			listener.Close())
-	}
-	return &port{number: address.Port}, listener.Close()
+func reservePort(ctx context.Context) (*port, error) {
+	number, err := freePort(ctx)
+	return &port{number: number}, err
 }
 
 // release gives the port back. It may be called more than once.
 func (p *port) release() error { return nil }
+
+// ownSession has a program start apart from the console's interrupts.
+func ownSession() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
+}

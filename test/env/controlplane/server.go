@@ -4,17 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools/subprocess"
 )
 
@@ -75,11 +77,7 @@ func (s *server) lastLines() string {
 }
 
 // untilReady asks until /readyz says ok and the namespaces default and kube-system are there.
-func untilReady(ctx context.Context, config *rest.Config) error {
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return err
-	}
+func untilReady(ctx context.Context, client kubernetes.Interface) error {
 	ticker := time.NewTicker(readyPoll)
 	defer ticker.Stop()
 	for {
@@ -160,4 +158,69 @@ func apiServerArguments(dir string, etcdPort, port int) []string {
 		"--enable-admission-plugins=NodeRestriction",
 		"--allow-privileged",
 	}
+}
+
+// StartController starts the shipped controller as the ServiceAccount of its manifest, which has to be applied, with
+// cloudConfig as its file cloud-sa.json. It outlives ctx. Its files and controller.log are in dir.
+func (c *ControlPlane) StartController(
+	ctx context.Context, dir string, cloudConfig []byte, flags ...string,
+) (*subprocess.Process, error) {
+	program, err := tools.Product(ctx, "./controller")
+	if err != nil {
+		return nil, fmt.Errorf("build the controller: %w", err)
+	}
+	config, err := c.ServiceAccount(ctx, "kube-system", "phoenixnap-cloud-controller-manager")
+	if err != nil {
+		return nil, fmt.Errorf("token of the controller: %w", err)
+	}
+	kubeconfig := filepath.Join(dir, "controller.kubeconfig")
+	if err := WriteKubeconfig(kubeconfig, config, ""); err != nil {
+		return nil, fmt.Errorf("kubeconfig of the controller: %w", err)
+	}
+	secret := filepath.Join(dir, "cloud-sa.json")
+	if err := os.WriteFile(secret, cloudConfig, 0o600); err != nil {
+		return nil, fmt.Errorf("config secret of the controller: %w", err)
+	}
+	port, err := freePort(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return StartProgram(dir, "controller", program, append([]string{
+		"--cloud-provider=phoenixnap", "--cloud-config=" + secret, "--kubeconfig=" + kubeconfig,
+		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port),
+		"--cert-dir=" + filepath.Join(dir, "controller-certs"), "--v=2",
+	}, flags...)...)
+}
+
+// StartProgram starts a program that outlives the context of its start, in dir; its output goes to <name>.log there.
+func StartProgram(dir, name, program string, args ...string) (*subprocess.Process, error) {
+	log, err := os.Create(filepath.Join(dir, name+".log"))
+	if err != nil {
+		return nil, fmt.Errorf("log of %s: %w", name, err)
+	}
+	defer log.Close()
+	cmd := exec.Command(program, args...) //nolint:noctx // it ends with Stop
+	cmd.Dir = dir
+	cmd.Stdout = log
+	cmd.Stderr = log
+	process, err := subprocess.Start(cmd)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	return process, nil
+}
+
+// freePort finds a free port. A program that cannot report which port it took ends with a clear error if another one
+// takes it in the next moment.
+func freePort(ctx context.Context) (int, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	defer listener.Close() //nolint:errcheck // it has served its purpose
+	address, isTCP := listener.Addr().(*net.TCPAddr)
+	if !isTCP {
+		return 0, fmt.Errorf("find a free port: %v is no TCP address", listener.Addr())
+	}
+	return address.Port, nil
 }
