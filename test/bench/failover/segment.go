@@ -5,7 +5,6 @@ package failover
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os/exec"
 	"slices"
@@ -83,12 +82,13 @@ func (s *segment) close() {
 }
 
 func (s *segment) bridge() error {
-	bridge := netlink.NewLinkAttrs()
-	bridge.Name = "br"
-	if err := s.wire.Net.LinkAdd(&netlink.Bridge{LinkAttrs: bridge}); err != nil {
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name = "br"
+	bridge := &netlink.Bridge{LinkAttrs: attributes}
+	if err := s.wire.Net.LinkAdd(bridge); err != nil {
 		return fmt.Errorf("make the switch: %w", err)
 	}
-	return up(s.wire, "br")
+	return s.wire.Up(bridge)
 }
 
 // cable connects two hosts.
@@ -98,33 +98,7 @@ func cable(a *space.Space, nameA string, b *space.Space, nameB string) error {
 	if err := a.Net.LinkAdd(pair); err != nil {
 		return fmt.Errorf("connect %s with %s: %w", a.Name, b.Name, err)
 	}
-	return errors.Join(up(a, nameA), up(b, nameB))
-}
-
-func up(h *space.Space, name string) error {
-	link, err := h.Net.LinkByName(name)
-	if err == nil {
-		err = h.Net.LinkSetUp(link)
-	}
-	if err != nil {
-		return fmt.Errorf("host %s: set %s up: %w", h.Name, name, err)
-	}
-	return nil
-}
-
-func addressed(h *space.Space, name string, address netip.Prefix) error {
-	link, err := h.Net.LinkByName(name)
-	if err == nil {
-		err = h.Net.AddrAdd(link, &netlink.Addr{IPNet: ipNet(address)})
-	}
-	if err != nil {
-		return fmt.Errorf("host %s: give %s the address %s: %w", h.Name, name, address, err)
-	}
-	return nil
-}
-
-func ipNet(p netip.Prefix) *net.IPNet {
-	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+	return errors.Join(a.Address(nameA, netip.Prefix{}), b.Address(nameB, netip.Prefix{}))
 }
 
 // plug connects a host with the switch.
@@ -155,15 +129,15 @@ func (s *segment) attach(i int) error {
 	if err := s.plug(node, publicLink, portOf(i)); err != nil {
 		return err
 	}
-	if err := addressed(node, publicLink, netip.PrefixFrom(nodeAddress(i), block.Bits())); err != nil {
-		return err
-	}
-	if err := defaultRoute(node, gateway); err != nil {
+	if err := node.Address(publicLink, netip.PrefixFrom(nodeAddress(i), block.Bits())); err != nil {
 		return err
 	}
 	link, err := node.Net.LinkByName(publicLink)
 	if err != nil {
 		return fmt.Errorf("host %s: find %s: %w", node.Name, publicLink, err)
+	}
+	if err := node.DefaultRoute(link, gateway); err != nil {
+		return err
 	}
 	s.macs = append(s.macs, [6]byte(link.Attrs().HardwareAddr))
 	rules := fmt.Sprintf("table ip service {\n chain prerouting {\n  type nat hook prerouting priority dstnat\n  ip "+
@@ -192,40 +166,34 @@ func load(h *space.Space, rules string) error {
 	return nil
 }
 
-func defaultRoute(h *space.Space, via netip.Addr) error {
-	if err := h.Net.RouteAdd(&netlink.Route{Gw: via.AsSlice(),
-		Dst: &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}}); err != nil {
-		return fmt.Errorf("host %s: default route by %s: %w", h.Name, via, err)
-	}
-	return nil
-}
-
 // route makes the gateway. Its ARP entries are kept for hours, as routers keep theirs: only an announcement moves an
 // address.
 func (s *segment) route() error {
 	err := errors.Join(
 		s.plug(s.gateway, publicLink, "port-gateway"),
-		addressed(s.gateway, publicLink, netip.PrefixFrom(gateway, block.Bits())),
+		s.gateway.Address(publicLink, netip.PrefixFrom(gateway, block.Bits())),
 		s.plug(s.witness, publicLink, "port-witness"),
-		addressed(s.witness, publicLink, netip.PrefixFrom(witnessAddress, block.Bits())),
+		s.witness.Address(publicLink, netip.PrefixFrom(witnessAddress, block.Bits())),
 		cable(s.gateway, "clients", s.client, "eth0"),
-		addressed(s.gateway, "clients", clientNet),
-		addressed(s.client, "eth0", clientAddress),
+		s.gateway.Address("clients", clientNet),
+		s.client.Address("eth0", clientAddress),
 	)
 	if err != nil {
 		return err
 	}
-	for name, value := range map[string]string{
+	if err := s.gateway.Sysctls(map[string]string{
 		"ipv4/ip_forward": "1",
 		"ipv4/neigh/" + publicLink + "/base_reachable_time_ms": "14400000",
 		"ipv4/neigh/" + publicLink + "/delay_first_probe_time": "14400",
 		"ipv4/conf/" + publicLink + "/send_redirects":          "0",
-	} {
-		if err := s.gateway.Sysctl(name, value); err != nil {
-			return err
-		}
+	}); err != nil {
+		return err
 	}
-	return defaultRoute(s.client, clientNet.Addr())
+	link, err := s.client.Net.LinkByName("eth0")
+	if err != nil {
+		return fmt.Errorf("host %s: find eth0: %w", s.client.Name, err)
+	}
+	return s.client.DefaultRoute(link, clientNet.Addr())
 }
 
 // cut cuts the port of a node, or repairs it: nothing passes in either direction, and the node's own interface stays

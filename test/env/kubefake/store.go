@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	ktesting "k8s.io/client-go/testing"
 )
@@ -151,4 +153,22 @@ func met(wanted *metav1.Preconditions, stored metav1.Object) bool {
 	return wanted == nil ||
 		(wanted.UID == nil || *wanted.UID == stored.GetUID()) &&
 			(wanted.ResourceVersion == nil || *wanted.ResourceVersion == stored.GetResourceVersion())
+}
+
+// Client returns a client that reads, changes and watches the objects of the Store.
+func (s *Store) Client() *fake.Clientset {
+	client := &fake.Clientset{}
+	client.AddReactor("*", "*", ktesting.ObjectReaction(s))
+	client.AddWatchReactor("*", s.ReactToWatch)
+	return client
+}
+
+// ReactToWatch is a ktesting.WatchReactionFunc that serves the watch from the Store.
+func (s *Store) ReactToWatch(action ktesting.Action) (handled bool, found watch.Interface, err error) {
+	watched, ok := action.(ktesting.WatchActionImpl)
+	if !ok {
+		return false, nil, nil
+	}
+	found, err = s.Watch(action.GetResource(), action.GetNamespace(), watched.ListOptions)
+	return true, found, err
 }

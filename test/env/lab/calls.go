@@ -9,11 +9,9 @@ import (
 	"io"
 	"net/rpc"
 	"path"
-	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/probe"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/wire"
 )
 
@@ -34,7 +32,7 @@ type (
 	// Attempt is one of them.
 	Attempt = wire.Attempt
 	// Outage is a stretch without an answer.
-	Outage = probe.Outage
+	Outage = wire.Outage
 	// Claim is an ARP packet that claims an address.
 	Claim = wire.Claim
 	// Claims are all of them with the conflicts among them.
@@ -62,34 +60,30 @@ func PodOf(server string) string { return server + wire.PodSuffix }
 func Path(name string) string { return path.Join(wire.Directory, name) }
 
 // Outages finds the stretches of failed attempts.
-func Outages(attempts []Attempt) []Outage { return probe.Outages(attempts) }
-
-// callCounter numbers the calls that can be cancelled.
-type callCounter struct{ last atomic.Uint64 }
-
-func (c *callCounter) next() uint64 { return c.last.Add(1) }
+func Outages(attempts []Attempt) []Outage { return wire.Outages(attempts) }
 
 // call calls the daemon. When the context ends it returns at once; the daemon finishes or is canceled.
-func (l *Lab) call(ctx context.Context, method string, args, reply any) error {
-	c := l.client.Go(wire.Service+"."+method, args, reply, make(chan *rpc.Call, 1))
+func call[Reply any](ctx context.Context, l *Lab, method string, args any) (Reply, error) {
+	var none, reply Reply
+	c := l.client.Go(wire.Service+"."+method, args, &reply, make(chan *rpc.Call, 1))
 	select {
 	case <-c.Done:
 	case <-ctx.Done():
-		return fmt.Errorf("lab: %s: %w", method, context.Cause(ctx))
+		return none, fmt.Errorf("lab: %s: %w", method, context.Cause(ctx))
 	}
 	if errors.Is(c.Error, rpc.ErrShutdown) || errors.Is(c.Error, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("lab: %s: the lab has ended: %w", method, c.Error)
+		return none, fmt.Errorf("lab: %s: the lab has ended: %w", method, c.Error)
 	}
 	if c.Error != nil {
-		return fmt.Errorf("lab: %s: %w", method, c.Error)
+		return none, fmt.Errorf("lab: %s: %w", method, c.Error)
 	}
-	return nil
+	return reply, nil
 }
 
 // do calls a method without an answer.
 func (l *Lab) do(ctx context.Context, method string, args any) error {
-	var nothing wire.Nothing
-	return l.call(ctx, method, args, &nothing)
+	_, err := call[wire.Nothing](ctx, l, method, args)
+	return err
 }
 
 // Exec runs a program on a host to its end. An exit code other than 0 is a result, not an error.
@@ -99,9 +93,8 @@ func (l *Lab) Exec(ctx context.Context, host string, args ...string) (Output, er
 
 // ExecProgram is Exec with environment, standard input and time limit.
 func (l *Lab) ExecProgram(ctx context.Context, p Program) (Output, error) {
-	p.Call = l.calls.next()
-	var out Output
-	err := l.call(ctx, "Exec", p, &out)
+	p.Call = l.calls.Add(1)
+	out, err := call[Output](ctx, l, "Exec", p)
 	if ctx.Err() != nil {
 		l.client.Go(wire.Service+".Cancel", p.Call, new(wire.Nothing), make(chan *rpc.Call, 1))
 	}
@@ -110,9 +103,7 @@ func (l *Lab) ExecProgram(ctx context.Context, p Program) (Output, error) {
 
 // StartProcess starts a long-lived program and returns its ID. What it writes goes to the log of its name.
 func (l *Lab) StartProcess(ctx context.Context, p Program) (int, error) {
-	var id int
-	err := l.call(ctx, "StartProcess", p, &id)
-	return id, err
+	return call[int](ctx, l, "StartProcess", p)
 }
 
 // Signal sends a signal to a program of StartProcess; it is not an error that the program has ended.
@@ -120,12 +111,12 @@ func (l *Lab) Signal(ctx context.Context, id int, signal syscall.Signal) error {
 	return l.do(ctx, "Signal", wire.Signal{ID: id, Number: int(signal)})
 }
 
-// Await waits until a program has ended, at most for a time (0: just look), and returns its state; Exited says
+// Await waits until a program has ended, at most for a time (0: not at all), and returns its state; Exited says
 // whether it has.
 func (l *Lab) Await(ctx context.Context, id int, timeout time.Duration) (Process, error) {
-	var p Process
-	if err := l.call(ctx, "Await", wire.Await{ID: id, Timeout: timeout}, &p); err != nil {
-		return Process{}, err
+	p, err := call[Process](ctx, l, "Await", wire.Await{ID: id, Timeout: timeout})
+	if err != nil {
+		return p, err
 	}
 	skew, err := l.skew(ctx)
 	return here(p, skew), err
@@ -139,8 +130,8 @@ func (l *Lab) ProcessExited(ctx context.Context, id int) (exited bool, code int,
 
 // Processes lists the programs that were started on a host, or on all hosts when the name is empty.
 func (l *Lab) Processes(ctx context.Context, host string) ([]Process, error) {
-	var all []Process
-	if err := l.call(ctx, "Processes", host, &all); err != nil {
+	all, err := call[[]Process](ctx, l, "Processes", host)
+	if err != nil {
 		return nil, err
 	}
 	skew, err := l.skew(ctx)
@@ -152,14 +143,12 @@ func (l *Lab) Processes(ctx context.Context, host string) ([]Process, error) {
 
 // Log returns what the programs of a name have written.
 func (l *Lab) Log(ctx context.Context, name string) ([]byte, error) {
-	var data []byte
-	err := l.call(ctx, "Log", name, &data)
-	return data, err
+	return call[[]byte](ctx, l, "Log", name)
 }
 
 // WriteFile writes a small file /lab/<name> that every host sees.
 func (l *Lab) WriteFile(ctx context.Context, name string, data []byte, mode uint32) error {
-	return l.do(ctx, "WriteFile", wire.File{Path: Path(name), Data: data, Mode: mode})
+	return l.WriteHostFile(ctx, "", Path(name), data, mode)
 }
 
 // WriteHostFile writes a file at a path as one host sees it; /run, with HOME and TMPDIR, is each host's own.
@@ -169,9 +158,7 @@ func (l *Lab) WriteHostFile(ctx context.Context, host, path string, data []byte,
 
 // ReadFile reads a file as a host sees it.
 func (l *Lab) ReadFile(ctx context.Context, host, path string) ([]byte, error) {
-	var data []byte
-	err := l.call(ctx, "ReadFile", wire.File{Host: host, Path: path}, &data)
-	return data, err
+	return call[[]byte](ctx, l, "ReadFile", wire.File{Host: host, Path: path})
 }
 
 // ConfigureVLAN carries out the user's configuration step on a server: interface, address, default route, kernel
@@ -198,9 +185,7 @@ func (l *Lab) ReviveServer(ctx context.Context, server string) error {
 
 // StartProbe begins to ask a server from the client, beyond the gateway.
 func (l *Lab) StartProbe(ctx context.Context, p Probe) (int, error) {
-	var id int
-	err := l.call(ctx, "StartProbe", p, &id)
-	return id, err
+	return call[int](ctx, l, "StartProbe", p)
 }
 
 // ProbeResults returns the attempts of a probe so far, in the order of their beginning.
@@ -214,8 +199,8 @@ func (l *Lab) StopProbe(ctx context.Context, id int) ([]Attempt, error) {
 }
 
 func (l *Lab) attempts(ctx context.Context, method string, id int) ([]Attempt, error) {
-	var all []Attempt
-	if err := l.call(ctx, method, id, &all); err != nil {
+	all, err := call[[]Attempt](ctx, l, method, id)
+	if err != nil {
 		return nil, err
 	}
 	skew, err := l.skew(ctx)
@@ -231,8 +216,8 @@ func (l *Lab) ARPClaims(ctx context.Context, since time.Time) (Claims, error) {
 	if err != nil {
 		return Claims{}, err
 	}
-	var c Claims
-	if err := l.call(ctx, "Claims", since.Add(skew), &c); err != nil {
+	c, err := call[Claims](ctx, l, "Claims", since.Add(skew))
+	if err != nil {
 		return Claims{}, err
 	}
 	for i := range c.Claims {
@@ -247,16 +232,14 @@ func (l *Lab) ARPClaims(ctx context.Context, since time.Time) (Claims, error) {
 
 // Neighbours returns the ARP table of a host, such as the gateway's.
 func (l *Lab) Neighbours(ctx context.Context, host string) ([]Neighbour, error) {
-	var all []Neighbour
-	err := l.call(ctx, "Neighbours", host, &all)
-	return all, err
+	return call[[]Neighbour](ctx, l, "Neighbours", host)
 }
 
 // skew is by how much the daemon's clock is ahead of ours.
 func (l *Lab) skew(ctx context.Context) (time.Duration, error) {
 	asked := time.Now().Round(0) // without the monotonic clock, which the other side does not share
-	var remote time.Time
-	if err := l.call(ctx, "Clock", wire.Nothing(false), &remote); err != nil {
+	remote, err := call[time.Time](ctx, l, "Clock", wire.Nothing(false))
+	if err != nil {
 		return 0, err
 	}
 	took := time.Now().Round(0).Sub(asked)

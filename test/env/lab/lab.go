@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"net/rpc"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/wire"
@@ -56,18 +57,16 @@ type Config struct {
 // Lab is a running lab. Its methods may be called at the same time. The times that they return are by the caller's
 // clock, exact to about the duration of a call.
 type Lab struct {
-	// Uplink defines what bond0 of the servers is: "bonding" (a real bond) or "veth" (the uplink itself).
-	Uplink string
+	// Topology is what was built.
+	wire.Topology
 	// InMachine reports that the lab is in a virtual machine.
 	InMachine bool
-	// Built is how long the daemon took to build the network.
-	Built time.Duration
 
 	client *rpc.Client
 	end    context.CancelFunc
 	ended  chan struct{}
-	err    error // how the place ended; valid when ended is closed
-	calls  callCounter
+	err    error         // how the place ended; valid when ended is closed
+	calls  atomic.Uint64 // numbers those that can be cancelled
 	stop   sync.Once
 	result error
 }
@@ -88,12 +87,9 @@ func Start(ctx context.Context, c Config) (*Lab, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the lab: %w", err)
 	}
-	var built wire.Topology
-	if err := l.call(ctx, "SetUp", c.setup(l.hostAddress()), &built); err != nil {
+	if l.Topology, err = call[wire.Topology](ctx, l, "SetUp", c.setup(l.hostAddress())); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the lab: %w", err), l.Stop())
 	}
-	l.Uplink = built.Uplink
-	l.Built = built.Took
 	return l, nil
 }
 

@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"debug/elf"
 	"errors"
@@ -14,33 +15,16 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools/subprocess"
 )
 
-// packageOf returns the Debian package that holds a program.
-func packageOf(program string) string {
-	switch program {
-	case "qemu-system-x86_64":
-		return "qemu-system-x86"
-	case "mke2fs":
-		return "e2fsprogs"
-	case "nft":
-		return "nftables"
-	case "busybox":
-		return "busybox-static"
-	case "ip", "bridge", "tc":
-		return "iproute2"
-	case "setpriv":
-		return "util-linux"
-	case "dpkg-deb":
-		return "dpkg"
-	case "systemd-networkd", "networkctl":
-		return "systemd"
-	case "dbus-daemon":
-		return "dbus"
-	case "iptables-save", "iptables-restore":
-		return "iptables"
-	default:
-		return program
-	}
+// packages are the Debian packages of programs where their name is another one.
+var packages = map[string]string{
+	"qemu-system-x86_64": "qemu-system-x86", "mke2fs": "e2fsprogs", "nft": "nftables", "busybox": "busybox-static",
+	"ip": "iproute2", "bridge": "iproute2", "tc": "iproute2", "setpriv": "util-linux", "dpkg-deb": "dpkg",
+	"systemd-networkd": "systemd", "networkctl": "systemd", "dbus-daemon": "dbus",
+	"iptables-save": "iptables", "iptables-restore": "iptables",
 }
+
+// packageOf returns the Debian package that holds a program.
+func packageOf(program string) string { return cmp.Or(packages[program], program) }
 
 // Packages makes sure that programs of the system, such as qemu-system-x86_64, mke2fs, nft and busybox (which must
 // be static), are there. What is missing is installed with apt-get, by root or by sudo where that asks for no

@@ -19,8 +19,8 @@ type spec struct {
 	module string
 	// pkg is the main package.
 	pkg string
-	// stamp returns the linker's flags that set the program's version.
-	stamp func(version string) string
+	// stamp is the variable that the linker sets to the program's version; empty for none.
+	stamp string
 	// tags are the build tags, separated by commas.
 	tags string
 	// minutes is about how long the first build takes on two cores.
@@ -59,53 +59,46 @@ const (
 	helmModule = "helm.sh/helm/v3"
 )
 
+// kubernetes is a program of Kubernetes.
+func kubernetes(dir, name string, minutes int, asset asset) spec {
+	return spec{dir: dir, module: kubernetesModule, pkg: kubernetesModule + "/cmd/" + name,
+		stamp: "k8s.io/component-base/version.gitVersion", minutes: minutes, asset: asset}
+}
+
+func kubeVIP(version string) spec {
+	return spec{dir: "test/env/tools/kube-vip/" + version, module: kubeVIPModule, pkg: kubeVIPModule,
+		stamp: "main.Version", minutes: 1}
+}
+
+// specs define how the programs are built.
+var specs = map[string]spec{
+	// It has its version in its source.
+	"etcd": {dir: kubernetesDir, module: "go.etcd.io/etcd/server/v3", pkg: "go.etcd.io/etcd/server/v3", minutes: 1,
+		asset: mustBeAsset},
+	apiServer:                 kubernetes(kubernetesDir, apiServer, 3, mustBeAsset),
+	apiServer + "-v1.35":      kubernetes(kubernetesDir+"/v1.35", apiServer, 3, notAsset),
+	apiServer + "-v1.34":      kubernetes(kubernetesDir+"/v1.34", apiServer, 3, notAsset),
+	"kubectl":                 kubernetes(kubernetesDir, "kubectl", 1, mustBeAsset),
+	"kube-proxy":              kubernetes(kubernetesDir, "kube-proxy", 1, mayBeAsset),
+	"kubelet":                 kubernetes(nodeDir, "kubelet", 1, mayBeAsset),
+	"kube-controller-manager": kubernetes(nodeDir, "kube-controller-manager", 1, mayBeAsset),
+	"kube-scheduler":          kubernetes(nodeDir, "kube-scheduler", 1, mayBeAsset),
+	"kubeadm":                 kubernetes(kubeadmDir, "kubeadm", 2, mayBeAsset),
+	// It can discover what to scrape in every cloud; a check of rules needs none of that.
+	promtool: {dir: "test/env/tools/prometheus", module: prometheusModule, pkg: prometheusModule + "/cmd/promtool",
+		stamp: "github.com/prometheus/common/version.Version", tags: "remove_all_sd", minutes: 2},
+	"helm": {dir: "test/env/tools/helm", module: helmModule, pkg: helmModule + "/cmd/helm",
+		stamp: "helm.sh/helm/v3/internal/version.version", minutes: 2},
+	"kube-vip-v1.0.0": kubeVIP("v1.0.0"),
+	"kube-vip-v0.9.1": kubeVIP("v0.9.1"),
+}
+
 // specOf returns how the named program is built.
 func specOf(name string) (spec, error) {
-	kubernetes := spec{dir: kubernetesDir, module: kubernetesModule, pkg: kubernetesModule + "/cmd/" + name,
-		stamp: stampKubernetes}
-	switch name {
-	case "etcd":
-		return spec{dir: kubernetesDir, module: "go.etcd.io/etcd/server/v3", pkg: "go.etcd.io/etcd/server/v3",
-			stamp: stampEtcd, minutes: 1, asset: mustBeAsset}, nil
-	case apiServer:
-		kubernetes.minutes = 3
-		kubernetes.asset = mustBeAsset
-		return kubernetes, nil
-	case apiServer + "-v1.35", apiServer + "-v1.34":
-		dir := kubernetesDir + "/" + strings.TrimPrefix(name, apiServer+"-")
-		return spec{dir: dir, module: kubernetesModule, pkg: kubernetesModule + "/cmd/" + apiServer,
-			stamp: stampKubernetes, minutes: 3}, nil
-	case "kubectl":
-		kubernetes.minutes = 1
-		kubernetes.asset = mustBeAsset
-		return kubernetes, nil
-	case "kube-proxy":
-		kubernetes.minutes = 1
-		kubernetes.asset = mayBeAsset
-		return kubernetes, nil
-	case "kubelet", "kube-controller-manager", "kube-scheduler":
-		kubernetes.dir = nodeDir
-		kubernetes.minutes = 1
-		kubernetes.asset = mayBeAsset
-		return kubernetes, nil
-	case "kubeadm":
-		kubernetes.dir = kubeadmDir
-		kubernetes.minutes = 2
-		kubernetes.asset = mayBeAsset
-		return kubernetes, nil
-	case promtool:
-		// It can discover what to scrape in every cloud; a check of rules needs none of that.
-		return spec{dir: "test/env/tools/prometheus", module: prometheusModule, pkg: prometheusModule + "/cmd/promtool",
-			stamp: stampPrometheus, tags: "remove_all_sd", minutes: 2}, nil
-	case "helm":
-		return spec{dir: "test/env/tools/helm", module: helmModule, pkg: helmModule + "/cmd/helm", stamp: stampHelm,
-			minutes: 2}, nil
-	case "kube-vip-v1.0.0", "kube-vip-v0.9.1":
-		dir := "test/env/tools/kube-vip/" + strings.TrimPrefix(name, kubeVIPPrefix)
-		return spec{dir: dir, module: kubeVIPModule, pkg: kubeVIPModule, stamp: stampKubeVIP, minutes: 1}, nil
-	default:
-		return spec{}, fmt.Errorf("no tool is called %q: choose among %s", name, strings.Join(Names(), ", "))
+	if s, ok := specs[name]; ok {
+		return s, nil
 	}
+	return spec{}, fmt.Errorf("no tool is called %q: choose among %s", name, strings.Join(Names(), ", "))
 }
 
 // Names lists the programs that tests and the demo need by default, in the order that shares most when they are
@@ -134,28 +127,24 @@ func ofMinor(name, minor string) (string, error) {
 	}
 }
 
-// stampKubernetes gives the version that the server reports at /version; without it that is v0.0.0-master.
-func stampKubernetes(version string) string {
-	const pkg = "k8s.io/component-base/version"
-	major, rest, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
-	minor, _, _ := strings.Cut(rest, ".")
-	return fmt.Sprintf("-s -w -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s", pkg, version,
-		major, minor)
+// ldflags are the linker's flags. Kubernetes reports its version at /version; without it that is v0.0.0-master. The module
+// v0.313.5 of Prometheus is its release 3.13.5.
+func (s spec) ldflags(version string) string {
+	number := strings.TrimPrefix(version, "v")
+	switch s.module {
+	case kubernetesModule:
+		major, rest, _ := strings.Cut(number, ".")
+		minor, _, _ := strings.Cut(rest, ".")
+		const pkg = "k8s.io/component-base/version"
+		version += fmt.Sprintf(" -X %[1]s.gitMajor=%[2]s -X %[1]s.gitMinor=%[3]s", pkg, major, minor)
+	case prometheusModule:
+		version = number
+	}
+	if s.stamp == "" {
+		return "-s -w"
+	}
+	return "-s -w -X " + s.stamp + "=" + version
 }
-
-// stampEtcd gives nothing: etcd has its version in its source.
-func stampEtcd(string) string { return "-s -w" }
-
-// stampPrometheus gives the version in the form of Prometheus's releases: its module v0.313.5 is Prometheus 3.13.5.
-func stampPrometheus(version string) string {
-	return "-s -w -X github.com/prometheus/common/version.Version=" + strings.TrimPrefix(version, "v")
-}
-
-func stampHelm(version string) string {
-	return "-s -w -X helm.sh/helm/v3/internal/version.version=" + version
-}
-
-func stampKubeVIP(version string) string { return "-s -w -X main.Version=" + version }
 
 // requiredVersion reads from the text of a go.mod the version at which it requires a module.
 func requiredVersion(goMod, module string) (string, error) {
@@ -170,7 +159,7 @@ func requiredVersion(goMod, module string) (string, error) {
 // recipe is a spec with everything that decides about the result of the build.
 type recipe struct {
 	spec
-	name, version, ldflags string
+	name, version, flags string
 	// key changes with each of: the nested go.mod and go.sum, the package, the flags, the Go toolchain.
 	key string
 }
@@ -198,9 +187,9 @@ func recipeFor(root, name, toolchain string) (recipe, error) {
 	if err != nil {
 		return recipe{}, fmt.Errorf("%s/go.mod: %w", s.dir, err)
 	}
-	ldflags := s.stamp(version)
+	ldflags := s.ldflags(version)
 	parts := slices.Concat(files[:], []string{s.pkg, toolchain}, buildFlags(ldflags, s.tags))
-	return recipe{spec: s, name: name, version: version, ldflags: ldflags, key: keyOf(parts...)}, nil
+	return recipe{spec: s, name: name, version: version, flags: ldflags, key: keyOf(parts...)}, nil
 }
 
 // keyOf is a short hash of parts; moving text from one part to the next changes it.

@@ -3,7 +3,6 @@
 package tools
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // modulePath is the module of this project; its go.mod marks the root of the source tree.
@@ -50,40 +50,34 @@ func Default() (*Toolbox, error) {
 	return &Toolbox{Root: root, Cache: cache, Progress: os.Stderr}, nil
 }
 
-// Binary is Toolbox.Binary of the default toolbox.
-func Binary(ctx context.Context, name string) (string, error) {
+// inDefault calls a method of the default toolbox.
+func inDefault(call func(*Toolbox) (string, error)) (string, error) {
 	box, err := Default()
 	if err != nil {
 		return "", err
 	}
-	return box.Binary(ctx, name)
+	return call(box)
+}
+
+// Binary is Toolbox.Binary of the default toolbox.
+func Binary(ctx context.Context, name string) (string, error) {
+	return inDefault(func(b *Toolbox) (string, error) { return b.Binary(ctx, name) })
 }
 
 // Product is Toolbox.Product of the default toolbox.
 func Product(ctx context.Context, pkg string) (string, error) {
-	box, err := Default()
-	if err != nil {
-		return "", err
-	}
-	return box.Product(ctx, pkg)
-}
-
-// Packages is Toolbox.Packages of the default toolbox.
-func Packages(ctx context.Context, programs ...string) error {
-	box, err := Default()
-	if err != nil {
-		return err
-	}
-	return box.Packages(ctx, programs...)
+	return inDefault(func(b *Toolbox) (string, error) { return b.Product(ctx, pkg) })
 }
 
 // DebianPackage is Toolbox.DebianPackage of the default toolbox.
 func DebianPackage(ctx context.Context, name string) (string, error) {
-	box, err := Default()
-	if err != nil {
-		return "", err
-	}
-	return box.DebianPackage(ctx, name)
+	return inDefault(func(b *Toolbox) (string, error) { return b.DebianPackage(ctx, name) })
+}
+
+// Packages is Toolbox.Packages of the default toolbox.
+func Packages(ctx context.Context, programs ...string) error {
+	_, err := inDefault(func(b *Toolbox) (string, error) { return "", b.Packages(ctx, programs...) })
+	return err
 }
 
 // CacheDir is the directory that $PNAP_CACHE names, else phoenixnap-cloud-provider in the user's cache
@@ -128,19 +122,13 @@ func moduleRootAbove(start string) (string, error) {
 
 // moduleName reads the module directive of a go.mod.
 func moduleName(file string) (string, error) {
-	f, err := os.Open(file)
+	content, err := os.ReadFile(file)
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = f.Close() }()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		var name string
-		if n, _ := fmt.Sscanf(lines.Text(), "module %s", &name); n == 1 {
-			return name, nil
-		}
-	}
-	return "", lines.Err()
+	_, directive, _ := strings.Cut("\n"+string(content), "\nmodule ")
+	name, _, _ := strings.Cut(directive, "\n")
+	return strings.TrimSpace(name), nil
 }
 
 // say writes one line of progress. A lost line is not a failure.

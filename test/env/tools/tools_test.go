@@ -111,8 +111,8 @@ func TestOfMinor(t *testing.T) {
 func TestStampKubernetes(t *testing.T) {
 	const p = "k8s.io/component-base/version"
 	want := "-s -w -X " + p + ".gitVersion=v1.36.3 -X " + p + ".gitMajor=1 -X " + p + ".gitMinor=36"
-	if got := stampKubernetes("v1.36.3"); got != want {
-		t.Errorf("stampKubernetes() = %q, want %q", got, want)
+	if got := specs[apiServer].ldflags("v1.36.3"); got != want {
+		t.Errorf("ldflags() = %q, want %q", got, want)
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel/initramfs"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
 )
 
@@ -71,11 +70,11 @@ func prepare(ctx context.Context, programs []string) (base, error) {
 	if err != nil {
 		return base{}, err
 	}
-	return assemble(cache, tree, initramfs.Base{Busybox: busybox, Init: init, Wanted: wanted})
+	return assemble(cache, tree, rootFS{Busybox: busybox, Init: init, Wanted: wanted})
 }
 
 // assemble writes the initramfs of a kernel tree unless the cache holds one made of the same parts.
-func assemble(cache, tree string, parts initramfs.Base) (base, error) {
+func assemble(cache, tree string, parts rootFS) (base, error) {
 	version, err := onlyEntry(filepath.Join(tree, "lib/modules"))
 	if err != nil {
 		return base{}, err
@@ -92,11 +91,11 @@ func assemble(cache, tree string, parts initramfs.Base) (base, error) {
 	if _, err := os.Stat(b.archive); err == nil {
 		return b, nil
 	}
-	return b, writeAtomically(b.archive, parts.Write)
+	return b, writeAtomically(b.archive, parts.write)
 }
 
 // keyOf names the contents of an initramfs.
-func keyOf(parts initramfs.Base) (string, error) {
+func keyOf(parts rootFS) (string, error) {
 	hash := sha256.New()
 	for _, name := range []string{parts.Init, parts.Busybox} {
 		f, err := os.Open(name)

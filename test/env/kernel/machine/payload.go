@@ -16,7 +16,6 @@ import (
 	"strings"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel/guest"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel/initramfs"
 )
 
 // smallFile is the size up to which a file travels in the initramfs, where it takes memory twice while the
@@ -130,7 +129,7 @@ func writeInitrd(path, archive string, spec guest.Spec, small []file) error {
 		if err := copyFrom(buffered, archive); err != nil {
 			return err
 		}
-		a := initramfs.NewArchive(buffered)
+		a := newArchive(buffered)
 		a.File(guest.SpecPath, 0o600, text)
 		for _, f := range small {
 			data, err := os.ReadFile(f.source)

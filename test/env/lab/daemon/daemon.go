@@ -22,10 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/arpwatch"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/forward"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/probe"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/process"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/space"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/topology"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/wire"
@@ -34,8 +31,8 @@ import (
 
 // Daemon serves one caller.
 type Daemon struct {
-	programs *process.Supervisor
-	record   *arpwatch.Record
+	programs *supervisor
+	record   *claimRecord
 
 	mu      sync.Mutex
 	network *topology.Network
@@ -47,7 +44,7 @@ type Daemon struct {
 }
 
 type runningProbe struct {
-	prober *probe.Prober
+	prober *prober
 	stop   context.CancelFunc
 	done   chan struct{}
 }
@@ -55,7 +52,7 @@ type runningProbe struct {
 // New makes a daemon that keeps the logs of programs in a directory.
 func New(logs string) *Daemon {
 	return &Daemon{
-		programs: process.NewSupervisor(logs), record: &arpwatch.Record{},
+		programs: newSupervisor(logs), record: &claimRecord{},
 		probes: map[int]*runningProbe{}, calls: map[uint64]context.CancelFunc{},
 	}
 }
@@ -68,7 +65,7 @@ func (d *Daemon) Serve(ctx context.Context, conn net.Conn) error {
 	d.ctx = ctx
 	d.group = group
 	server := rpc.NewServer()
-	if err := server.RegisterName(wire.Service, &methods{d}); err != nil {
+	if err := server.RegisterName(wire.Service, d); err != nil {
 		return fmt.Errorf("register the methods of the lab: %w", err)
 	}
 	group.Go(func() error {

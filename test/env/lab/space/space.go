@@ -9,10 +9,13 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -248,4 +251,105 @@ func (s *Space) Close() {
 			_ = s.fd.Close()
 		}
 	})
+}
+
+// Up sets a link up.
+func (s *Space) Up(link netlink.Link) error {
+	if err := s.Net.LinkSetUp(link); err != nil {
+		return fmt.Errorf("host %s: set %s up: %w", s.Name, link.Attrs().Name, err)
+	}
+	return nil
+}
+
+// Address sets a link up and gives it an address, if there is one; having it already is not an error.
+func (s *Space) Address(name string, address netip.Prefix) error {
+	link, err := s.Net.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("host %s: find %s: %w", s.Name, name, err)
+	}
+	if err := s.Up(link); err != nil || !address.IsValid() {
+		return err
+	}
+	if err := s.Net.AddrReplace(link, &netlink.Addr{IPNet: IPNet(address)}); err != nil {
+		return fmt.Errorf("host %s: give %s the address %s: %w", s.Name, name, address, err)
+	}
+	return nil
+}
+
+// DefaultRoute sends everything without a better route to the gateway, which is taken to be on the link.
+func (s *Space) DefaultRoute(link netlink.Link, gateway netip.Addr) error {
+	return s.Route(link, netip.PrefixFrom(netip.IPv4Unspecified(), 0), gateway)
+}
+
+// Route sends what is for a network to a next hop, which is taken to be on the link.
+func (s *Space) Route(link netlink.Link, to netip.Prefix, via netip.Addr) error {
+	r := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: IPNet(to), Gw: via.AsSlice(),
+		Flags: int(netlink.FLAG_ONLINK)}
+	if err := s.Net.RouteReplace(r); err != nil {
+		return fmt.Errorf("host %s: route to %s via %s: %w", s.Name, to, via, err)
+	}
+	return nil
+}
+
+// Sysctls sets values in no particular order.
+func (s *Space) Sysctls(values map[string]string) error {
+	for name, value := range values {
+		if err := s.Sysctl(name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// IPNet converts a prefix.
+func IPNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+// Environment is what every program in a space finds in its environment, before what it is given.
+func (s *Space) Environment() []string {
+	return []string{"PATH=" + os.Getenv("PATH"), "HOME=/run/home", "TMPDIR=/run/tmp", "HOSTNAME=" + s.Name}
+}
+
+// Start starts a program in the space. It is killed when the space is closed.
+func (s *Space) Start(cmd *exec.Cmd) error {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	return s.Do(cmd.Start)
+}
+
+// Processes are the IDs of the processes in the space, children of what was started there included. A process
+// belongs to the space whose network it uses; this process, whose threads visit spaces, belongs to none.
+func (s *Space) Processes() ([]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("list the processes of host %s: %w", s.Name, err)
+	}
+	var ids []int
+	for _, e := range entries {
+		id, err := strconv.Atoi(e.Name())
+		if err != nil || id == os.Getpid() {
+			continue
+		}
+		var stat unix.Stat_t
+		// A process may end while the list is read.
+		if unix.Stat(filepath.Join("/proc", e.Name(), "ns/net"), &stat) == nil && stat.Ino == s.inode {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+// Kill sends SIGKILL to every process in the space until none is left.
+func (s *Space) Kill() error {
+	// A process may fork while the list is read; its child is found the next time. The bound stops a fork bomb.
+	for range 100 {
+		ids, err := s.Processes()
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		for _, id := range ids {
+			_ = unix.Kill(id, unix.SIGKILL)
+		}
+	}
+	return nil
 }

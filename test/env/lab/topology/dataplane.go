@@ -70,7 +70,7 @@ func (n *Network) applyGateways(want plan) error {
 		errs = append(errs, n.addTrunk(id))
 	}
 	for _, g := range more {
-		errs = append(errs, addressed(n.hosts[wire.Gateway], gatewayLink(g.vlan), g.address))
+		errs = append(errs, n.hosts[wire.Gateway].Address(gatewayLink(g.vlan), g.address))
 	}
 	return errors.Join(errs...)
 }
@@ -98,7 +98,7 @@ func (n *Network) addTrunk(id int) error {
 		return err
 	}
 	neighbours := "ipv4/neigh/" + gatewayLink(id)
-	if err := sysctls(h, map[string]string{
+	if err := h.Sysctls(map[string]string{
 		neighbours + "/base_reachable_time_ms": cacheAgeMilliseconds,
 		// A changed entry is used as it is; the kernel would soon ask whether it is still true, a router does not.
 		neighbours + "/delay_first_probe_time":             cacheAgeSeconds,
@@ -110,7 +110,7 @@ func (n *Network) addTrunk(id int) error {
 	if err != nil {
 		return fmt.Errorf("gateway: find %s: %w", gatewayLink(id), err)
 	}
-	if err := up(h, link); err != nil {
+	if err := h.Up(link); err != nil {
 		return err
 	}
 	stop, err := n.watch(h, id, link)
@@ -136,7 +136,7 @@ func (n *Network) withdraw(g gatewayAddress) error {
 	if err != nil {
 		return fmt.Errorf("gateway: find %s: %w", gatewayLink(g.vlan), err)
 	}
-	if err := h.Net.AddrDel(link, &netlink.Addr{IPNet: ipNet(g.address)}); err != nil {
+	if err := h.Net.AddrDel(link, &netlink.Addr{IPNet: space.IPNet(g.address)}); err != nil {
 		return fmt.Errorf("gateway: withdraw %s: %w", g.address, err)
 	}
 	return forget(h, link, g.address)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/space"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/wire"
@@ -80,7 +81,7 @@ func (n *Network) repairVLAN(h *space.Space, v wire.VLAN) error {
 	if !isTagged(h, v.ID) {
 		return n.configure(h, v)
 	}
-	if err := addressed(h, vlanLink(v.ID), v.Address); err != nil {
+	if err := h.Address(vlanLink(v.ID), v.Address); err != nil {
 		return err
 	}
 	return n.routeOut(h, v)
@@ -133,3 +134,35 @@ func isTagged(h *space.Space, id int) bool {
 	vlan, ok := link.(*netlink.Vlan)
 	return ok && vlan.VlanId == id
 }
+
+// tag makes an 802.1Q interface.
+func tag(h *space.Space, parent netlink.Link, name string, id int) error {
+	link := &netlink.Vlan{LinkAttrs: netlink.LinkAttrs{Name: name, ParentIndex: parent.Attrs().Index}, VlanId: id}
+	if err := h.Net.LinkAdd(link); err != nil {
+		return fmt.Errorf("host %s: make %s with VLAN %d: %w", h.Name, name, id, err)
+	}
+	return nil
+}
+
+// remove deletes a link; that it does not exist is not an error.
+func remove(h *space.Space, name string) error {
+	link, err := h.Net.LinkByName(name)
+	if isNotFound(err) {
+		return nil
+	}
+	if err == nil {
+		err = h.Net.LinkDel(link)
+	}
+	if err != nil {
+		return fmt.Errorf("host %s: delete %s: %w", h.Name, name, err)
+	}
+	return nil
+}
+
+func isNotFound(err error) bool {
+	var missing netlink.LinkNotFoundError
+	return errors.As(err, &missing)
+}
+
+// isUnsupported reports that the kernel has no such kind of link.
+func isUnsupported(err error) bool { return errors.Is(err, unix.EOPNOTSUPP) }

@@ -109,7 +109,7 @@ func (n *Network) buildSwitch() error {
 		return fmt.Errorf("make the switch: %w", err)
 	}
 	n.bridge = bridge
-	return up(h, bridge)
+	return h.Up(bridge)
 }
 
 // buildGateway makes the router. The client's side is up from the start; VLANs come with the data plane.
@@ -123,7 +123,7 @@ func (n *Network) buildGateway() error {
 	}
 	// Strict, so that every interface that comes later only takes packets whose source is reached through it: the
 	// anti-spoofing of the provider's routers.
-	return sysctls(h, map[string]string{
+	return h.Sysctls(map[string]string{
 		"ipv4/ip_forward": "1", "ipv4/conf/all/rp_filter": "1", "ipv4/conf/default/rp_filter": "1",
 	})
 }
@@ -141,13 +141,13 @@ func (n *Network) buildClient() error {
 		return fmt.Errorf("connect client and gateway: %w", err)
 	}
 	router := nth(n.setup.ClientNet, 1)
-	if err := addressed(gateway, "wan0", router); err != nil {
+	if err := gateway.Address("wan0", router); err != nil {
 		return err
 	}
-	if err := addressed(h, "eth0", nth(n.setup.ClientNet, 10)); err != nil {
+	if err := h.Address("eth0", nth(n.setup.ClientNet, 10)); err != nil {
 		return err
 	}
-	return defaultRoute(h, pair, router.Addr())
+	return h.DefaultRoute(pair, router.Addr())
 }
 
 // buildManagement makes the host through which servers reach the caller's services: a port of the private VLAN only.
@@ -162,7 +162,7 @@ func (n *Network) buildManagement() error {
 	if err := n.vlan("p-management", n.setup.PrivateVLAN, access, true); err != nil {
 		return err
 	}
-	return addressed(h, "eth0", n.setup.Management)
+	return h.Address("eth0", n.setup.Management)
 }
 
 // Hardware addresses are locally administered and identify each machine in a trace.
@@ -196,10 +196,10 @@ func (n *Network) plug(h *space.Space, uplink netlink.Link, port string) error {
 	if err := sw.Net.LinkSetMaster(link, n.bridge); err != nil {
 		return fmt.Errorf("plug %s into the switch: %w", port, err)
 	}
-	if err := up(sw, link); err != nil {
+	if err := sw.Up(link); err != nil {
 		return err
 	}
-	return up(h, uplink)
+	return h.Up(uplink)
 }
 
 // membership is how a port carries a VLAN.

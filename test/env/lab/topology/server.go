@@ -93,7 +93,7 @@ func (n *Network) rename(h *space.Space, link netlink.Link) error {
 	if err := h.Net.LinkSetName(link, bond); err != nil {
 		return fmt.Errorf("host %s: name the uplink %s: %w", h.Name, bond, err)
 	}
-	return up(h, link)
+	return h.Up(link)
 }
 
 // enslave adds a link to the bond; the kernel takes only links that are down.
@@ -104,10 +104,10 @@ func enslave(h *space.Space, slave, master netlink.Link) error {
 	if err := h.Net.LinkSetMaster(slave, master); err != nil {
 		return fmt.Errorf("host %s: enslave %s: %w", h.Name, slave.Attrs().Name, err)
 	}
-	if err := up(h, slave); err != nil {
+	if err := h.Up(slave); err != nil {
 		return err
 	}
-	return up(h, master)
+	return h.Up(master)
 }
 
 // buildPrivate gives the server its private address; the private VLAN is open on every port.
@@ -123,7 +123,7 @@ func (n *Network) buildPrivate(h *space.Space, s *server) error {
 		return fmt.Errorf("host %s: find the private network: %w", h.Name, err)
 	}
 	if s.Router.IsValid() {
-		if err := defaultRoute(h, link, s.Router); err != nil {
+		if err := h.DefaultRoute(link, s.Router); err != nil {
 			return err
 		}
 	}
@@ -131,7 +131,7 @@ func (n *Network) buildPrivate(h *space.Space, s *server) error {
 		if other.Name == s.Name {
 			continue
 		}
-		if err := route(h, link, other.Pods, other.Private.Addr()); err != nil {
+		if err := h.Route(link, other.Pods, other.Private.Addr()); err != nil {
 			return err
 		}
 	}
@@ -147,7 +147,7 @@ func (n *Network) addTagged(h *space.Space, name, id int, address netip.Prefix) 
 	if err := tag(h, parent, vlanLink(name), id); err != nil {
 		return err
 	}
-	return addressed(h, vlanLink(name), address)
+	return h.Address(vlanLink(name), address)
 }
 
 // buildPod makes a namespace on the server, as a network plugin does: address .10 of the pod subnet, gateway .1.
@@ -162,13 +162,13 @@ func (n *Network) buildPod(h *space.Space, s *server) error {
 		return fmt.Errorf("connect %s: %w", pod.Name, err)
 	}
 	gateway := nth(s.Pods, 1)
-	if err := addressed(h, "pod0", gateway); err != nil {
+	if err := h.Address("pod0", gateway); err != nil {
 		return err
 	}
-	if err := addressed(pod, "eth0", nth(s.Pods, 10)); err != nil {
+	if err := pod.Address("eth0", nth(s.Pods, 10)); err != nil {
 		return err
 	}
-	if err := defaultRoute(pod, pair, gateway.Addr()); err != nil {
+	if err := pod.DefaultRoute(pair, gateway.Addr()); err != nil {
 		return err
 	}
 	return h.Sysctl("ipv4/ip_forward", "1")
@@ -221,7 +221,7 @@ func (n *Network) configure(h *space.Space, v wire.VLAN) error {
 		return err
 	}
 	conf := "ipv4/conf/" + vlanLink(v.ID)
-	if err := sysctls(h, map[string]string{
+	if err := h.Sysctls(map[string]string{
 		conf + "/rp_filter": "2", conf + "/arp_ignore": "1", conf + "/arp_announce": "2",
 		conf + "/promote_secondaries": "1",
 	}); err != nil {
@@ -238,7 +238,7 @@ func (n *Network) routeOut(h *space.Space, v wire.VLAN) error {
 	if err != nil {
 		return fmt.Errorf("host %s: find %s: %w", h.Name, vlanLink(v.ID), err)
 	}
-	return defaultRoute(h, link, v.Gateway)
+	return h.DefaultRoute(link, v.Gateway)
 }
 
 // alive finds a server that is switched on.

@@ -40,21 +40,15 @@ type Server struct {
 	Router netip.Addr
 }
 
-// Setup describes the lab to build.
+// Setup describes the lab to build: what the daemon has to know of lab.Config.
 type Setup struct {
-	Servers []Server
-	// PrivateVLAN is the VLAN ID of the private network, always open on every server's port.
-	PrivateVLAN int
-	// Management is the address on the private network at which services of the caller can be reached.
-	Management netip.Prefix
-	// ClientNet is the network beyond the gateway: the gateway has its first address, the client the tenth.
-	ClientNet netip.Prefix
-	// Host is the caller's loopback address as the daemon reaches it.
+	Servers               []Server
+	PrivateVLAN           int
+	Management, ClientNet netip.Prefix
+	HostPorts             []uint16
+	FeedURL               string
+	// Host is the caller's loopback address as the daemon reaches it; it replaces the host of FeedURL.
 	Host string
-	// HostPorts are the ports on Host that servers reach on Management.
-	HostPorts []uint16
-	// FeedURL is where the data plane is served; its host is replaced by Host. Empty means none.
-	FeedURL string
 }
 
 // Topology is what was built.
@@ -62,8 +56,8 @@ type Topology struct {
 	// Uplink defines what bond0 of a server is: "bonding" (a real bond with eth0 as its slave) or "veth" (the uplink
 	// itself, where the kernel has no bonding).
 	Uplink string
-	// Took is how long it took.
-	Took time.Duration
+	// Built is how long that took.
+	Built time.Duration
 }
 
 // VLAN is the user's own configuration of a server: an 802.1Q interface bond0.<ID>.
@@ -216,3 +210,43 @@ type Neighbour struct {
 
 // Nothing stands where a procedure needs no argument or gives no answer.
 type Nothing bool
+
+// Outage is a stretch of time without an answer.
+type Outage struct {
+	// From is when the last attempt that was answered before began, To when the first that was answered after did;
+	// zero when there was none.
+	From, To time.Time
+	// Failed counts the attempts in between.
+	Failed int
+}
+
+// Duration is the length of the outage; 0 while it has no beginning or no end.
+func (o Outage) Duration() time.Duration {
+	if o.From.IsZero() || o.To.IsZero() {
+		return 0
+	}
+	return o.To.Sub(o.From)
+}
+
+// Outages finds the stretches of failed attempts among attempts in the order of their beginning. What failed before
+// the first answer counts too, with From zero.
+func Outages(attempts []Attempt) []Outage {
+	var all []Outage
+	var last time.Time
+	failed := 0
+	for _, a := range attempts {
+		if !a.OK {
+			failed++
+			continue
+		}
+		if failed > 0 {
+			all = append(all, Outage{From: last, To: a.At, Failed: failed})
+		}
+		last = a.At
+		failed = 0
+	}
+	if failed > 0 {
+		all = append(all, Outage{From: last, Failed: failed})
+	}
+	return all
+}

@@ -1,4 +1,6 @@
-package arpwatch
+//go:build linux
+
+package daemon
 
 import (
 	"net"
@@ -97,7 +99,7 @@ func TestConflicts(t *testing.T) {
 		"different addresses":             {[]wire.Claim{at(0, "a", 5, vip), at(10, "b", 5, other)}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Conflicts(tc.claims); len(got) != tc.want {
+			if got := conflicts(tc.claims); len(got) != tc.want {
 				t.Errorf("%d conflicts, want %d: %+v", len(got), tc.want, got)
 			}
 		})
@@ -105,7 +107,7 @@ func TestConflicts(t *testing.T) {
 }
 
 func TestRecordIsBoundedAndKeepsTheNewest(t *testing.T) {
-	var r Record
+	var r claimRecord
 	begin := time.Unix(1_000_000_000, 0)
 	for i := range recordLimit + 10 {
 		r.add(wire.Claim{At: begin.Add(time.Duration(i))})

@@ -1,5 +1,6 @@
-// Package arpwatch records which machines claim which IP address on an interface, and conflicting claims.
-package arpwatch
+//go:build linux
+
+package daemon
 
 import (
 	"errors"
@@ -17,8 +18,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/wire"
 )
 
-// Record keeps what all watched interfaces have seen.
-type Record struct {
+// claimRecord keeps what all watched interfaces have seen.
+type claimRecord struct {
 	mu     sync.Mutex
 	claims []wire.Claim
 }
@@ -28,7 +29,7 @@ const recordLimit = 200_000
 
 // Watch reads ARP packets from a socket on the gateway's interface of a VLAN until its read deadline passes, which is
 // how to end it. Packets that the gateway itself sends do not reach such a socket.
-func (r *Record) Watch(conn *packet.Conn, vlan int) error {
+func (r *claimRecord) Watch(conn *packet.Conn, vlan int) error {
 	buffer := make([]byte, 2048)
 	for {
 		n, _, err := conn.ReadFrom(buffer)
@@ -46,7 +47,7 @@ func (r *Record) Watch(conn *packet.Conn, vlan int) error {
 	}
 }
 
-func (r *Record) add(c wire.Claim) {
+func (r *claimRecord) add(c wire.Claim) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.claims = append(r.claims, c)
@@ -56,7 +57,7 @@ func (r *Record) add(c wire.Claim) {
 }
 
 // Since returns the claims from a time on, oldest first.
-func (r *Record) Since(t time.Time) []wire.Claim {
+func (r *claimRecord) Since(t time.Time) []wire.Claim {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var all []wire.Claim
@@ -90,7 +91,7 @@ const window = time.Second
 
 // Conflicts finds claims of one address on one VLAN by two hardware addresses within a second, among claims in the
 // order of time. Each pair of neighbours in time is reported; a takeover that leaves a second between is none.
-func Conflicts(claims []wire.Claim) []wire.Conflict {
+func conflicts(claims []wire.Claim) []wire.Conflict {
 	type key struct {
 		vlan int
 		ip   netip.Addr

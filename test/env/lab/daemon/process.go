@@ -1,7 +1,6 @@
 //go:build linux
 
-// Package process runs programs on the hosts of the lab and keeps their logs and how they ended.
-package process
+package daemon
 
 import (
 	"bytes"
@@ -22,8 +21,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/wire"
 )
 
-// Supervisor starts long-lived programs and watches them end.
-type Supervisor struct {
+// supervisor starts long-lived programs and watches them end.
+type supervisor struct {
 	logs string
 
 	mu      sync.Mutex
@@ -37,13 +36,13 @@ type entry struct {
 	ended chan struct{}
 }
 
-// NewSupervisor keeps logs in a directory, one file for each name of a program.
-func NewSupervisor(logs string) *Supervisor {
-	return &Supervisor{logs: logs, running: map[int]*entry{}}
+// newSupervisor keeps logs in a directory, one file for each name of a program.
+func newSupervisor(logs string) *supervisor {
+	return &supervisor{logs: logs, running: map[int]*entry{}}
 }
 
 // Start starts a program on a host; its output is appended to the log of its name.
-func (s *Supervisor) Start(h *space.Space, p wire.Program) (int, error) {
+func (s *supervisor) Start(h *space.Space, p wire.Program) (int, error) {
 	path, err := s.logPath(p.Name)
 	if err != nil {
 		return 0, err
@@ -66,7 +65,7 @@ func (s *Supervisor) Start(h *space.Space, p wire.Program) (int, error) {
 }
 
 // adopt registers a started program and waits for its end.
-func (s *Supervisor) adopt(h *space.Space, p wire.Program, cmd *exec.Cmd) int {
+func (s *supervisor) adopt(h *space.Space, p wire.Program, cmd *exec.Cmd) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.next++
@@ -87,7 +86,7 @@ func (s *Supervisor) adopt(h *space.Space, p wire.Program, cmd *exec.Cmd) int {
 }
 
 // Signal sends a signal. That the program has ended already is not an error.
-func (s *Supervisor) Signal(id int, signal syscall.Signal) error {
+func (s *supervisor) Signal(id int, signal syscall.Signal) error {
 	e, err := s.find(id)
 	if err != nil {
 		return err
@@ -99,7 +98,7 @@ func (s *Supervisor) Signal(id int, signal syscall.Signal) error {
 }
 
 // Await waits until a program has ended, the time is over or the context ends, and returns its state.
-func (s *Supervisor) Await(ctx context.Context, id int, timeout time.Duration) (wire.Process, error) {
+func (s *supervisor) Await(ctx context.Context, id int, timeout time.Duration) (wire.Process, error) {
 	e, err := s.find(id)
 	if err != nil {
 		return wire.Process{}, err
@@ -117,7 +116,7 @@ func (s *Supervisor) Await(ctx context.Context, id int, timeout time.Duration) (
 }
 
 // List returns the programs of a host, or of all hosts when the name is empty, in the order of their start.
-func (s *Supervisor) List(host string) []wire.Process {
+func (s *supervisor) List(host string) []wire.Process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []wire.Process
@@ -130,7 +129,7 @@ func (s *Supervisor) List(host string) []wire.Process {
 }
 
 // Log returns what the programs of a name have written.
-func (s *Supervisor) Log(name string) ([]byte, error) {
+func (s *supervisor) Log(name string) ([]byte, error) {
 	path, err := s.logPath(name)
 	if err != nil {
 		return nil, err
@@ -142,14 +141,14 @@ func (s *Supervisor) Log(name string) ([]byte, error) {
 	return data, nil
 }
 
-func (s *Supervisor) logPath(name string) (string, error) {
+func (s *supervisor) logPath(name string) (string, error) {
 	if name == "" || strings.ContainsAny(name, "/\x00") || strings.HasPrefix(name, ".") {
 		return "", fmt.Errorf("program name %q cannot name a log file: use letters, digits and dashes", name)
 	}
 	return filepath.Join(s.logs, name+".log"), nil
 }
 
-func (s *Supervisor) find(id int) (*entry, error) {
+func (s *supervisor) find(id int) (*entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e, ok := s.running[id]; ok {
@@ -158,9 +157,9 @@ func (s *Supervisor) find(id int) (*entry, error) {
 	return nil, fmt.Errorf("no process with the ID %d was started", id)
 }
 
-// Run runs a program on a host to its end and returns its output. When the context ends it is killed with all that
+// runProgram runs a program on a host to its end and returns its output. When the context ends it is killed with all that
 // it has started.
-func Run(ctx context.Context, h *space.Space, p wire.Program) (wire.Output, error) {
+func runProgram(ctx context.Context, h *space.Space, p wire.Program) (wire.Output, error) {
 	cmd, err := command(h, p)
 	if err != nil {
 		return wire.Output{}, err

@@ -1,4 +1,6 @@
-package initramfs
+//go:build linux
+
+package machine
 
 import (
 	"bytes"
@@ -12,8 +14,8 @@ import (
 	"strings"
 )
 
-// Module is a loadable kernel module of a kernel tree.
-type Module struct {
+// module is a loadable kernel module of a kernel tree.
+type module struct {
 	// Name as lsmod prints it, with underscores.
 	Name string
 	// Path relative to lib/modules/<version>.
@@ -22,17 +24,17 @@ type Module struct {
 	Depends, Aliases []string
 }
 
-// Index finds modules by name.
-type Index struct {
+// moduleIndex finds modules by name.
+type moduleIndex struct {
 	modules map[string]string // name → path relative to the root
 	builtin map[string]bool
 	root    string
 }
 
-// OpenIndex reads the names of the modules below root, a lib/modules/<version> directory. The package need not
+// openIndex reads the names of the modules below root, a lib/modules/<version> directory. The package need not
 // have been installed: modules.dep, which depmod makes then, is not used.
-func OpenIndex(root string) (*Index, error) {
-	x := &Index{modules: map[string]string{}, builtin: map[string]bool{}, root: root}
+func openIndex(root string) (*moduleIndex, error) {
+	x := &moduleIndex{modules: map[string]string{}, builtin: map[string]bool{}, root: root}
 	err := filepath.WalkDir(filepath.Join(root, "kernel"), func(p string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() || !strings.Contains(e.Name(), ".ko") {
 			return err
@@ -54,13 +56,13 @@ func OpenIndex(root string) (*Index, error) {
 	return x, nil
 }
 
-// Resolve returns the named modules with all that they depend on, dependencies first, each once.
-func (x *Index) Resolve(names ...string) ([]Module, error) {
+// resolve returns the named modules with all that they depend on, dependencies first, each once.
+func (x *moduleIndex) resolve(names ...string) ([]module, error) {
 	return closure(names, x.lookup)
 }
 
 // lookup reads one module; nil when it is built into the kernel.
-func (x *Index) lookup(name string) (*Module, error) {
+func (x *moduleIndex) lookup(name string) (*module, error) {
 	rel, ok := x.modules[name]
 	switch {
 	case ok && !strings.HasSuffix(rel, ".ko"):
@@ -77,8 +79,8 @@ func (x *Index) lookup(name string) (*Module, error) {
 }
 
 // closure walks the dependencies in depth-first order.
-func closure(names []string, lookup func(string) (*Module, error)) ([]Module, error) {
-	var order []Module
+func closure(names []string, lookup func(string) (*module, error)) ([]module, error) {
+	var order []module
 	seen := map[string]bool{}
 	var visit func(name string) error
 	visit = func(name string) error {
@@ -107,7 +109,7 @@ func closure(names []string, lookup func(string) (*Module, error)) ([]Module, er
 }
 
 // readModule reads a module's own description from its ELF section .modinfo.
-func readModule(root, rel string) (*Module, error) {
+func readModule(root, rel string) (*module, error) {
 	f, err := elf.Open(filepath.Join(root, rel))
 	if err != nil {
 		return nil, fmt.Errorf("read kernel module %s: %w", rel, err)
@@ -128,8 +130,8 @@ func readModule(root, rel string) (*Module, error) {
 }
 
 // parseModinfo reads the zero-terminated key=value pairs of a .modinfo section.
-func parseModinfo(info []byte) Module {
-	var m Module
+func parseModinfo(info []byte) module {
+	var m module
 	for _, pair := range bytes.Split(info, []byte{0}) {
 		key, value, _ := strings.Cut(string(pair), "=")
 		switch key {
@@ -146,14 +148,14 @@ func parseModinfo(info []byte) Module {
 
 // dependencies renders modules.dep: for each module all that it needs. modprobe loads from the
 // right, so that what depends on nothing stands last.
-func dependencies(modules []Module) []byte {
-	byName := map[string]Module{}
+func dependencies(modules []module) []byte {
+	byName := map[string]module{}
 	for _, m := range modules {
 		byName[m.Name] = m
 	}
 	var out bytes.Buffer
 	for _, m := range modules {
-		need, _ := closure(m.Depends, func(name string) (*Module, error) {
+		need, _ := closure(m.Depends, func(name string) (*module, error) {
 			if d, ok := byName[name]; ok {
 				return &d, nil
 			}
@@ -170,7 +172,7 @@ func dependencies(modules []Module) []byte {
 }
 
 // aliases renders modules.alias, by which the kernel's own requests find a module.
-func aliases(modules []Module) []byte {
+func aliases(modules []module) []byte {
 	var out bytes.Buffer
 	for _, m := range modules {
 		for _, a := range m.Aliases {

@@ -1,4 +1,6 @@
-package initramfs
+//go:build linux
+
+package machine
 
 import (
 	"bytes"
@@ -15,7 +17,7 @@ import (
 // TestArchiveIsReadByOthers unpacks an archive with a cpio that is not ours.
 func TestArchiveIsReadByOthers(t *testing.T) {
 	var archive bytes.Buffer
-	a := NewArchive(&archive)
+	a := newArchive(&archive)
 	a.File("/etc/a.conf", 0o640, []byte("hello"))
 	a.File("etc/deep/er/b", 0o755, bytes.Repeat([]byte("x"), 4097))
 	a.Symlink("bin/sh", "/bin/busybox")
@@ -56,7 +58,7 @@ func (b *brokenDisk) Write(p []byte) (int, error) {
 }
 
 func TestArchiveReportsAFailedWrite(t *testing.T) {
-	a := NewArchive(&brokenDisk{room: 150})
+	a := newArchive(&brokenDisk{room: 150})
 	a.File("a", 0o600, []byte("b"))
 	if err := a.Close(); !errors.Is(err, errFull) {
 		t.Errorf("Close() = %v, want %v", err, errFull)
@@ -65,23 +67,23 @@ func TestArchiveReportsAFailedWrite(t *testing.T) {
 
 func TestParseModinfo(t *testing.T) {
 	info := "license=GPL\x00alias=rtnl-link-vlan\x00depends=mrp,garp-x\x00alias=net-pf-1\x00retpoline=Y\x00"
-	want := Module{Depends: []string{"mrp", "garp_x"}, Aliases: []string{"rtnl-link-vlan", "net-pf-1"}}
+	want := module{Depends: []string{"mrp", "garp_x"}, Aliases: []string{"rtnl-link-vlan", "net-pf-1"}}
 	if diff := cmp.Diff(want, parseModinfo([]byte(info))); diff != "" {
 		t.Errorf("parseModinfo differs (-want +got):\n%s", diff)
 	}
 }
 
 // modules is a small tree: a needs b and c, b needs c; d is built in.
-func modules(t *testing.T) func(string) (*Module, error) {
+func modules(t *testing.T) func(string) (*module, error) {
 	t.Helper()
-	tree := map[string]*Module{
+	tree := map[string]*module{
 		"a": {Name: "a", Path: "kernel/a.ko", Depends: []string{"b", "c", "d"}, Aliases: []string{"x-*"}},
 		"b": {Name: "b", Path: "kernel/b.ko", Depends: []string{"c"}},
 		"c": {Name: "c", Path: "kernel/c.ko"},
 		"d": nil,
 		"e": {Name: "e", Path: "kernel/e.ko", Depends: []string{"missing"}},
 	}
-	return func(name string) (*Module, error) {
+	return func(name string) (*module, error) {
 		m, ok := tree[name]
 		if !ok {
 			return nil, errors.New("no module " + name)
@@ -129,17 +131,17 @@ func TestCompressedModulesAreRefusedWithTheRemedy(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	x, err := OpenIndex(root)
+	x, err := openIndex(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := x.Resolve("foo_bar"); err == nil || !strings.Contains(err.Error(), "xz -d") {
-		t.Errorf("Resolve() = %v, want what to do about compression", err)
+	if _, err := x.resolve("foo_bar"); err == nil || !strings.Contains(err.Error(), "xz -d") {
+		t.Errorf("resolve() = %v, want what to do about compression", err)
 	}
-	if got, err := x.Resolve("ext4"); err != nil || len(got) != 0 {
-		t.Errorf("Resolve() = %v, %v for what is built in, want nothing to load", got, err)
+	if got, err := x.resolve("ext4"); err != nil || len(got) != 0 {
+		t.Errorf("resolve() = %v, %v for what is built in, want nothing to load", got, err)
 	}
-	if _, err := x.Resolve("bonding"); err == nil || !strings.Contains(err.Error(), "6.12.0 has no module bonding") {
-		t.Errorf("Resolve() = %v, want which kernel lacks what", err)
+	if _, err := x.resolve("bonding"); err == nil || !strings.Contains(err.Error(), "6.12.0 has no module bonding") {
+		t.Errorf("resolve() = %v, want which kernel lacks what", err)
 	}
 }

@@ -1,4 +1,6 @@
-package probe
+//go:build linux
+
+package daemon
 
 import (
 	"bufio"
@@ -48,7 +50,7 @@ func (s *server) serve(conn net.Conn) {
 // probing runs a probe for a time while script changes the server.
 func probing(t *testing.T, s *server, spec wire.Probe, script func()) []wire.Attempt {
 	t.Helper()
-	p, err := New(spec, s.dial)
+	p, err := newProber(spec, s.dial)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +78,7 @@ func TestAnOutageIsMeasuredExactly(t *testing.T) {
 			s.up.Store(true)
 			time.Sleep(time.Second)
 		})
-		outages := Outages(attempts)
+		outages := wire.Outages(attempts)
 		if len(outages) != 1 {
 			t.Fatalf("outages %+v, want one", outages)
 		}
@@ -103,7 +105,7 @@ func TestOtherStatusIsAFailure(t *testing.T) {
 
 func TestAFailedConnectionIsAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, err := New(spec, func(context.Context, string, string) (net.Conn, error) {
+		p, err := newProber(spec, func(context.Context, string, string) (net.Conn, error) {
 			return nil,
 				errors.New("no route to host")
 		})
@@ -130,7 +132,7 @@ func TestNewRefuses(t *testing.T) {
 		"a misspelt URL":   {URL: "http://203.0.113.10:80:80", Interval: time.Second, Timeout: time.Second},
 		"a URL like space": {URL: "http://203.0.113.10 /", Interval: time.Second, Timeout: time.Second},
 	} {
-		if _, err := New(spec, nil); err == nil {
+		if _, err := newProber(spec, nil); err == nil {
 			t.Errorf("%s is accepted", name)
 		}
 	}
@@ -147,7 +149,7 @@ func answerOnce(conn net.Conn) {
 func TestLostDatagramsAreFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		p, err := New(wire.Probe{URL: "udp://203.0.113.10:53", Interval: time.Second, Timeout: 300 * time.Millisecond},
+		p, err := newProber(wire.Probe{URL: "udp://203.0.113.10:53", Interval: time.Second, Timeout: 300 * time.Millisecond},
 			func(_ context.Context, network, address string) (net.Conn, error) {
 				if network != "udp" || address != "203.0.113.10:53" {
 					t.Errorf("dialled %s %s", network, address)
@@ -194,7 +196,7 @@ func TestOutages(t *testing.T) {
 		}
 		return all
 	}
-	for pattern, want := range map[string][]Outage{
+	for pattern, want := range map[string][]wire.Outage{
 		"":       nil,
 		"+++":    nil,
 		"--":     {{Failed: 2}},
@@ -202,7 +204,7 @@ func TestOutages(t *testing.T) {
 		"+--":    {{From: at(0), Failed: 2}},
 		"+-+--+": {{From: at(0), To: at(2), Failed: 1}, {From: at(2), To: at(5), Failed: 2}},
 	} {
-		if diff := cmp.Diff(want, Outages(attempts(pattern))); diff != "" {
+		if diff := cmp.Diff(want, wire.Outages(attempts(pattern))); diff != "" {
 			t.Errorf("Outages(%q) differs (-want +got):\n%s", pattern, diff)
 		}
 	}
