@@ -128,7 +128,7 @@ func (c *Cluster) StartAccount(ctx context.Context) error {
 	if c.options.Account != nil {
 		c.options.Account(&account.Accounts[0])
 	}
-	sim, err := startSimulator(ctx, c.options.Dir, account, c.options.Scale)
+	sim, err := startSimulator(ctx, c.root, c.options.Dir, account, c.options.Scale)
 	c.Sim = sim
 	return err
 }

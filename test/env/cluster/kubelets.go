@@ -10,12 +10,16 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/kubernetes"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+	"k8s.io/utils/ptr"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
@@ -23,17 +27,6 @@ import (
 
 // KubeletConfig is the name of the kubeconfig of a server's kubelet among the lab's files; only with Options.Kubelets.
 func KubeletConfig(server string) string { return "kubelet-" + server + ".kubeconfig" }
-
-// kubeletUsers are whom the servers' own programs are for the API server.
-func (c *Cluster) kubeletUsers() map[string]func(context.Context) (*rest.Config, error) {
-	users := map[string]func(context.Context) (*rest.Config, error){
-		proxyConfig: func(context.Context) (*rest.Config, error) { return c.ControlPlane.User("system:kube-proxy") },
-	}
-	for _, s := range c.Servers {
-		users[KubeletConfig(s.Name)] = func(context.Context) (*rest.Config, error) { return c.nodeConfig(s.Name) }
-	}
-	return users
-}
 
 // CloudConfig is the file cloud-sa.json as the user writes it into the Secret pnap-cloud-config.
 func (c *Cluster) CloudConfig() ([]byte, error) {
@@ -101,20 +94,83 @@ func (c *Cluster) startManager(ctx context.Context, name string, flags []string)
 // PublishAPIServer gives the Service default/kubernetes its endpoint, as the API server does by itself where it is not
 // on a loopback address: it is how pods reach it.
 func (c *Cluster) PublishAPIServer(ctx context.Context) error {
-	port := int32(c.ControlPlane.Port())
-	protocol := corev1.ProtocolTCP
-	name := "https"
-	ready := true
 	_, err := c.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Create(ctx, &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: "kubernetes",
 			Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{management.Addr().String()},
-			Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
-		Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &protocol}},
+			Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}},
+		Ports: []discoveryv1.EndpointPort{{Name: ptr.To("https"), Port: ptr.To(int32(c.ControlPlane.Port())),
+			Protocol: ptr.To(corev1.ProtocolTCP)}},
 	}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("endpoint of the Service kubernetes: %w", err)
 	}
 	return nil
+}
+
+// heartbeat is how often a kubelet reports that its node is ready.
+const heartbeat = 10 * time.Second
+
+// kubelet stands in for the kubelet of one server: it registers the Node as a kubelet with
+// --cloud-provider=external and --node-ip does, and reports Ready. It acts as system:node:<name>, so
+// the Node authorizer and NodeRestriction judge it as they judge a kubelet.
+type kubelet struct {
+	client kubernetes.Interface
+	name   string
+	ip     netip.Addr
+	since  metav1.Time
+}
+
+// register creates the Node, tainted as uninitialized.
+func (k *kubelet) register(ctx context.Context) error {
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: k.name,
+			Labels: map[string]string{corev1.LabelHostname: k.name, corev1.LabelOSStable: "linux",
+				corev1.LabelArchStable: "amd64"},
+			Annotations: map[string]string{cloudproviderapi.AnnotationAlphaProvidedIPAddr: k.ip.String()},
+		},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{
+			Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule,
+		}}},
+	}
+	_, err := k.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("register node %s: %w", k.name, err)
+	}
+	return k.report(ctx)
+}
+
+// report writes the condition Ready.
+func (k *kubelet) report(ctx context.Context) error {
+	now := metav1.Now()
+	if k.since.IsZero() {
+		k.since = now
+	}
+	status := applycorev1.Node(k.name).WithStatus(applycorev1.NodeStatus().WithConditions(
+		applycorev1.NodeCondition().WithType(corev1.NodeReady).WithStatus(corev1.ConditionTrue).
+			WithReason("KubeletReady").WithMessage("the lab's stand-in for a kubelet is running").WithLastHeartbeatTime(
+			now).WithLastTransitionTime(k.since)))
+	_, err := k.client.CoreV1().Nodes().ApplyStatus(ctx, status,
+		metav1.ApplyOptions{FieldManager: "kubelet", Force: true})
+	if err != nil {
+		return fmt.Errorf("report node %s ready: %w", k.name, err)
+	}
+	return nil
+}
+
+// run reports until the server dies or ctx ends.
+func (k *kubelet) run(ctx context.Context) {
+	ticker := time.NewTicker(heartbeat)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			// A missed heartbeat is a late heartbeat; the next one repeats it.
+			_ = k.report(ctx)
+		}
+	}
 }

@@ -122,11 +122,14 @@ func (c *Cluster) serverFiles(ctx context.Context) (map[string]string, error) {
 // users are whom the servers' programs are for the API server, by the name of the kubeconfig. Each agent is the pod on
 // its own Node.
 func (c *Cluster) users() map[string]func(context.Context) (*rest.Config, error) {
-	if c.options.Kubelets {
-		return c.kubeletUsers()
-	}
 	users := map[string]func(context.Context) (*rest.Config, error){
 		proxyConfig: func(context.Context) (*rest.Config, error) { return c.ControlPlane.User("system:kube-proxy") },
+	}
+	if c.options.Kubelets {
+		for _, s := range c.Servers {
+			users[KubeletConfig(s.Name)] = func(context.Context) (*rest.Config, error) { return c.nodeConfig(s.Name) }
+		}
+		return users
 	}
 	if c.options.Announcer != contract.AnnouncerAgent {
 		users[kubeVIPHome+"/.kube/config"] = func(ctx context.Context) (*rest.Config, error) {

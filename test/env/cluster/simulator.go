@@ -31,7 +31,7 @@ type Simulator struct {
 }
 
 // startSimulator runs the simulator with a seed; model time runs scale times faster.
-func startSimulator(ctx context.Context, dir string, s pnapsim.Seed, scale float64) (*Simulator, error) {
+func startSimulator(ctx context.Context, root, dir string, s pnapsim.Seed, scale float64) (*Simulator, error) {
 	program, err := tools.Product(ctx, "./test/sim/pnapsim/cmd/pnapsim")
 	if err != nil {
 		return nil, fmt.Errorf("build the simulator: %w", err)
@@ -43,10 +43,6 @@ func startSimulator(ctx context.Context, dir string, s pnapsim.Seed, scale float
 	seedFile := filepath.Join(dir, "account.json")
 	if err := os.WriteFile(seedFile, raw, 0o600); err != nil {
 		return nil, fmt.Errorf("write the account: %w", err)
-	}
-	root, err := tools.ModuleRoot()
-	if err != nil {
-		return nil, fmt.Errorf("find the source tree: %w", err)
 	}
 	log, err := os.Create(filepath.Join(dir, "pnapsim.log"))
 	if err != nil {
@@ -144,13 +140,11 @@ func (s *Simulator) Claim(ctx context.Context, claim pnapsim.Claim) error {
 
 // ask calls a control path of the simulator.
 func (s *Simulator) ask(ctx context.Context, method, path string, in, out any) error {
-	var body io.Reader
+	body := &bytes.Buffer{}
 	if in != nil {
-		raw, err := json.Marshal(in)
-		if err != nil {
+		if err := json.NewEncoder(body).Encode(in); err != nil {
 			return fmt.Errorf("encode for /_fake/%s: %w", path, err)
 		}
-		body = bytes.NewReader(raw)
 	}
 	target := s.URL + "/_fake/" + path + "?account=" + url.QueryEscape(Account)
 	req, err := http.NewRequestWithContext(ctx, method, target, body)

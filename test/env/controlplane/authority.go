@@ -14,6 +14,9 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 )
 
 // Names of the files, without .crt and .key, that the servers read from their directory.
@@ -54,11 +57,7 @@ func issueAll(dir string, names []string) (*authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	serviceAccounts, err := newKey()
-	if err != nil {
-		return nil, err
-	}
-	serviceAccountKey, err := encodeKey(serviceAccounts)
+	serviceAccountKey, err := keyutil.MakeEllipticPrivateKeyPEM()
 	if err != nil {
 		return nil, err
 	}
@@ -116,24 +115,12 @@ func newAuthority(name string) (*authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	template := x509.Certificate{
-		Subject:               pkix.Name{CommonName: name},
-		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-		BasicConstraintsValid: true,
-		IsCA:                  true,
-	}
-	if err := complete(&template); err != nil {
-		return nil, err
-	}
-	der, err := x509.CreateCertificate(rand.Reader, &template, &template, key.Public(), key)
+	config := cert.Config{CommonName: name, NotBefore: time.Now().Add(-backdate)}
+	parsed, err := cert.NewSelfSignedCACert(config, key)
 	if err != nil {
 		return nil, fmt.Errorf("make the certificate authority %s: %w", name, err)
 	}
-	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, fmt.Errorf("make the certificate authority %s: %w", name, err)
-	}
-	return &authority{certificate: encode("CERTIFICATE", der), parsed: parsed, key: key}, nil
+	return &authority{certificate: encode(parsed.Raw), parsed: parsed, key: key}, nil
 }
 
 // issue signs a certificate with a new key.
@@ -142,28 +129,19 @@ func (a *authority) issue(template x509.Certificate) (pair, error) {
 	if err != nil {
 		return pair{}, err
 	}
-	if err := complete(&template); err != nil {
+	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)); err != nil {
 		return pair{}, err
 	}
+	template.SerialNumber.Add(template.SerialNumber, big.NewInt(1))
+	now := time.Now()
+	template.NotBefore = now.Add(-backdate)
+	template.NotAfter = now.Add(validity)
 	der, err := x509.CreateCertificate(rand.Reader, &template, a.parsed, key.Public(), a.key)
 	if err != nil {
 		return pair{}, fmt.Errorf("issue a certificate for %s: %w", template.Subject.CommonName, err)
 	}
-	encodedKey, err := encodeKey(key)
-	return pair{certificate: encode("CERTIFICATE", der), key: encodedKey}, err
-}
-
-// complete sets what all certificates share.
-func complete(template *x509.Certificate) error {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		return err
-	}
-	template.SerialNumber = serial.Add(serial, big.NewInt(1))
-	now := time.Now()
-	template.NotBefore = now.Add(-backdate)
-	template.NotAfter = now.Add(validity)
-	return nil
+	encodedKey, err := keyutil.MarshalPrivateKeyToPEM(key)
+	return pair{certificate: encode(der), key: encodedKey}, err
 }
 
 // serverTemplate is for a server that also calls itself, as etcd does.
@@ -195,14 +173,6 @@ func clientTemplate(name string, groups []string) x509.Certificate {
 
 func newKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }
 
-func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	return encode("EC PRIVATE KEY", der), nil
-}
-
-func encode(kind string, der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+func encode(der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der})
 }
