@@ -5,8 +5,6 @@ package agent
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/bench/controller"
@@ -68,24 +66,9 @@ func watch(ctx context.Context, o Options, read func(path string) ([]byte, error
 
 // memory reads resident and anonymous memory of /proc/pid/smaps_rollup, in MiB.
 func memory(rollup string) (resident, anonymous float64, err error) {
-	if resident, err = mebibytes(rollup, "Rss:"); err != nil {
+	if resident, err = controller.Mebibytes(rollup, "Rss:"); err != nil {
 		return 0, 0, err
 	}
-	anonymous, err = mebibytes(rollup, "Anonymous:")
+	anonymous, err = controller.Mebibytes(rollup, "Anonymous:")
 	return resident, anonymous, err
-}
-
-func mebibytes(rollup, name string) (float64, error) {
-	for line := range strings.Lines(rollup) {
-		fields := strings.Fields(line)
-		if len(fields) != 3 || fields[0] != name || fields[2] != "kB" {
-			continue
-		}
-		kibibytes, err := strconv.ParseFloat(fields[1], 64)
-		if err != nil {
-			return 0, fmt.Errorf("line %s of smaps_rollup: %w", name, err)
-		}
-		return kibibytes / 1024, nil
-	}
-	return 0, fmt.Errorf("smaps_rollup has no line %s in kB", name)
 }

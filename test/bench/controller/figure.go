@@ -74,21 +74,23 @@ func resident(pid int) (float64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("memory of process %d: %w", pid, err)
 	}
-	return peakOf(string(raw))
+	return Mebibytes(string(raw), "VmHWM:")
 }
 
-// peakOf reads the line VmHWM, whose unit is always kB.
-func peakOf(status string) (float64, error) {
-	_, rest, found := strings.Cut(status, "VmHWM:")
-	fields := strings.Fields(rest)
-	if !found || len(fields) < 2 || fields[1] != "kB" {
-		return 0, fmt.Errorf("no line VmHWM in kB in %q", status)
+// Mebibytes reads a line "<name> <number> kB" of a file of /proc.
+func Mebibytes(text, name string) (float64, error) {
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) != 3 || fields[0] != name || fields[2] != "kB" {
+			continue
+		}
+		kibibytes, err := strconv.ParseFloat(fields[1], 64)
+		if err != nil {
+			return 0, fmt.Errorf("line %s: %w", name, err)
+		}
+		return kibibytes / 1024, nil
 	}
-	kilobytes, err := strconv.ParseFloat(fields[0], 64)
-	if err != nil {
-		return 0, fmt.Errorf("line VmHWM: %w", err)
-	}
-	return kilobytes / 1024, nil
+	return 0, fmt.Errorf("no line %s in kB in %q", name, text)
 }
 
 // ticksPerSecond is the unit of processor time in /proc/pid/stat (proc(5)); it is 100 on every platform that Go

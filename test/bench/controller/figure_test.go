@@ -24,12 +24,12 @@ func TestReport(t *testing.T) {
 }
 
 func TestPeakOf(t *testing.T) {
-	got, err := peakOf("Name:\tx\nVmPeak:\t 999999 kB\nVmHWM:\t  102400 kB\nVmRSS:\t 1 kB\n")
+	got, err := Mebibytes("Name:\tx\nVmPeak:\t 999999 kB\nVmHWM:\t  102400 kB\nVmRSS:\t 1 kB\n", "VmHWM:")
 	if err != nil || got != 100 {
 		t.Errorf("peak is %g, %v; want 100 MiB", got, err)
 	}
 	for _, status := range []string{"", "VmHWM:", "VmHWM:\t1 MB\n", "VmHWM:\tmuch kB\n"} {
-		if got, err := peakOf(status); err == nil {
+		if got, err := Mebibytes(status, "VmHWM:"); err == nil {
 			t.Errorf("peak of %q is %g, want an error", status, got)
 		}
 	}

@@ -78,67 +78,54 @@ func median(all []time.Duration) time.Duration {
 // the real one.
 func MeasureCalls(ctx context.Context, dir string, out io.Writer, scale float64, specs *pnapsim.Specs) ([]Figure,
 	error) {
-	for _, sub := range []string{"dedicated", "shared"} {
-		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
-			return nil, err
-		}
-	}
-	dedicated, err := measureDedicated(ctx, filepath.Join(dir, "dedicated"), out, scale, specs)
+	dedicated, err := measureSecond(ctx, filepath.Join(dir, "dedicated"), setting{scale: scale, specs: specs},
+		func(first, made calls, _ time.Duration) []Figure {
+			if len(made.beyondPolling()) > maxServiceCalls {
+				_, _ = fmt.Fprint(out, made)
+			}
+			return []Figure{
+				limited("dedicated_service_cloud_calls", float64(len(made.beyondPolling())), "calls", maxServiceCalls),
+				reported("first_dedicated_service_cloud_calls", float64(len(first.beyondPolling())), "calls"),
+				reported("dedicated_service_cloud_writes", float64(len(made.writes())), "calls"),
+				reported("dedicated_service_cloud_calls_with_polling", float64(len(made.api())), "calls"),
+			}
+		})
 	if err != nil {
 		return dedicated, err
 	}
-	shared, err := measureShared(ctx, filepath.Join(dir, "shared"), out, scale, specs)
+	shared, err := measureSecond(ctx, filepath.Join(dir, "shared"), setting{scale: scale, shared: true, specs: specs},
+		func(_, made calls, took time.Duration) []Figure {
+			_, _ = fmt.Fprint(out, made.writes())
+			return []Figure{
+				limited("shared_service_cloud_writes", float64(len(made.writes())), "calls", maxSharedWrites),
+				reported("shared_service_published_after", took.Seconds(), "s"),
+			}
+		})
 	return append(dedicated, shared...), err
 }
 
-func measureDedicated(ctx context.Context, dir string, out io.Writer, scale float64, specs *pnapsim.Specs) (_ []Figure,
-	err error) {
-	h, err := begin(ctx, dir, setting{scale: scale, specs: specs})
+// measureSecond publishes two Services and measures the second: the first one finds the account without our tags, and
+// makes them for all that come.
+func measureSecond(
+	ctx context.Context, dir string, s setting, figures func(first, second calls, took time.Duration) []Figure,
+) (_ []Figure, err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	h, err := begin(ctx, dir, s)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, h.stop()) }()
-	// The first one finds the account without our tags, and makes them for all that come.
 	mark := h.mark()
 	if _, err := h.publish(ctx, "first"); err != nil {
 		return nil, err
 	}
-	first := h.since(mark).beyondPolling()
+	first := h.since(mark)
 	mark = h.mark()
-	if _, err := h.publish(ctx, "second"); err != nil {
-		return nil, err
-	}
-	made := h.since(mark)
-	if len(made.beyondPolling()) > maxServiceCalls {
-		_, _ = fmt.Fprint(out, made)
-	}
-	return []Figure{
-		limited("dedicated_service_cloud_calls", float64(len(made.beyondPolling())), "calls", maxServiceCalls),
-		reported("first_dedicated_service_cloud_calls", float64(len(first)), "calls"),
-		reported("dedicated_service_cloud_writes", float64(len(made.writes())), "calls"),
-		reported("dedicated_service_cloud_calls_with_polling", float64(len(made.api())), "calls"),
-	}, h.broken()
-}
-
-func measureShared(ctx context.Context, dir string, out io.Writer, scale float64, specs *pnapsim.Specs) (_ []Figure,
-	err error) {
-	h, err := begin(ctx, dir, setting{scale: scale, shared: true, specs: specs})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, h.stop()) }()
-	if _, err := h.publish(ctx, "first"); err != nil {
-		return nil, err
-	}
-	mark := h.mark()
 	took, err := h.publish(ctx, "second")
 	if err != nil {
 		return nil, err
 	}
-	made := h.since(mark).writes()
-	_, _ = fmt.Fprint(out, made)
-	return []Figure{
-		limited("shared_service_cloud_writes", float64(len(made)), "calls", maxSharedWrites),
-		reported("shared_service_published_after", took.Seconds(), "s"),
-	}, h.broken()
+	return figures(first, h.since(mark), took), h.broken()
 }

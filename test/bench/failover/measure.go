@@ -135,29 +135,22 @@ func (b *bench) recover(ctx context.Context, at time.Time, holder int) (bool, er
 
 // watchTwo watches whether two machines answer; what was stopped continues meanwhile.
 func (b *bench) watchTwo(ctx context.Context, f *fleet, fa fault, holder int, at time.Time) (time.Duration, error) {
-	if fa.wakes {
-		if err := command.Pause(ctx, wakeAfter); err != nil {
-			return 0, err
-		}
-		before := b.witness.twoAnswered(at)
-		if before > 0 {
-			// It does not matter what happens when it wakes up: until then nothing ends it.
-			err := command.Pause(ctx, time.Until(at.Add(twoMost)))
-			return b.witness.twoAnswered(at), err
-		}
-		if err := f.signal(holder, syscall.SIGCONT); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			return 0, err
-		}
-		err := command.Pause(ctx, wakeAfter)
-		return b.witness.twoAnswered(at), err
-	}
 	if err := command.Pause(ctx, wakeAfter); err != nil {
 		return 0, err
 	}
-	if b.witness.twoAnswered(at) == 0 {
+	rest := wakeAfter
+	switch two := b.witness.twoAnswered(at); {
+	case two > 0:
+		// It does not matter what happens when it wakes up: until then nothing ends it.
+		rest = time.Until(at.Add(twoMost))
+	case !fa.wakes:
 		return 0, nil
+	default:
+		if err := f.signal(holder, syscall.SIGCONT); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return 0, err
+		}
 	}
-	err := command.Pause(ctx, time.Until(at.Add(twoMost)))
+	err := command.Pause(ctx, rest)
 	return b.witness.twoAnswered(at), err
 }
 

@@ -3,18 +3,17 @@
 package lab
 
 import (
-	"bufio"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/rpc"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -94,10 +93,10 @@ func (c Config) inMachine(ctx context.Context, daemon, address, token string) er
 		Files:   files, Programs: c.Programs, Modules: []string{"8021q", "bonding", "bridge", "veth"},
 		Network: true, MemoryMiB: c.MemoryMiB, TimeLimit: c.TimeLimit, Stdout: c.Log, Stderr: c.Log,
 	})
-	if err != nil {
-		return err
+	if err == nil && result.ExitCode != 0 {
+		err = fmt.Errorf("the lab's daemon ended with exit code %d; see its log for the reason", result.ExitCode)
 	}
-	return ended(result.ExitCode)
+	return err
 }
 
 // inPlace runs the daemon in namespaces of this machine until it ends. As the first process of its own process
@@ -134,13 +133,6 @@ func (c Config) inPlace(ctx context.Context, daemon, address, token string) erro
 		return err
 	}
 	return p.Wait()
-}
-
-func ended(code int) error {
-	if code != 0 {
-		return fmt.Errorf("the lab's daemon ended with exit code %d; see its log for the reason", code)
-	}
-	return nil
 }
 
 // greetingLimit is what a connection may take to say its token.
@@ -182,19 +174,15 @@ func (l *Lab) abandon(listener net.Listener, accepted <-chan net.Conn, reason er
 	return reason
 }
 
-// greeted reads the token, byte by byte: what follows it belongs to the calls.
+// greeted reads the token and nothing behind it, which belongs to the calls.
 func greeted(conn net.Conn, token string) bool {
 	if conn.SetReadDeadline(time.Now().Add(greetingLimit)) != nil {
 		return false
 	}
-	line, err := bufio.NewReaderSize(oneByte{conn}, 16).ReadString('\n')
-	return err == nil && strings.TrimSpace(line) == token && conn.SetReadDeadline(time.Time{}) == nil
+	line := make([]byte, len(token)+1)
+	_, err := io.ReadFull(conn, line)
+	return err == nil && string(line) == token+"\n" && conn.SetReadDeadline(time.Time{}) == nil
 }
-
-// oneByte keeps a buffered reader from reading ahead.
-type oneByte struct{ conn net.Conn }
-
-func (o oneByte) Read(p []byte) (int, error) { return o.conn.Read(p[:1]) }
 
 func portOf(listener net.Listener) string {
 	_, port, err := net.SplitHostPort(listener.Addr().String())

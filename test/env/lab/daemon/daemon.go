@@ -76,17 +76,12 @@ func (d *Daemon) Serve(ctx context.Context, conn net.Conn) error {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	<-ctx.Done()
-	d.remove()
-	return group.Wait()
-}
-
-// remove ends what runs on the hosts and then the hosts themselves.
-func (d *Daemon) remove() {
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	if d.network != nil {
 		d.network.Close()
 	}
+	d.mu.Unlock()
+	return group.Wait()
 }
 
 // setUp builds the network and starts what belongs to it.
