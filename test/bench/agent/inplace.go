@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/bench/controller"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/space"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools/subprocess"
@@ -39,8 +40,8 @@ func MeasureInPlace(ctx context.Context, o Options) (figures []controller.Figure
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, agent.process.Stop(10*time.Second)) }()
-	u, err := watch(ctx, o, os.ReadFile, agent.pid)
+	defer func() { err = errors.Join(err, agent.Stop(10*time.Second)) }()
+	u, err := watch(ctx, o, os.ReadFile, agent.PID())
 	if err != nil {
 		return nil, err
 	}
@@ -132,60 +133,28 @@ func startFar(far *space.Space, program string, flags []string, virtual []netip.
 
 // batchHere runs lines of ip in this namespace, batchIn in the far one.
 func batchHere(ctx context.Context, lines string) error {
-	return ran(ipBatch(ctx, lines).CombinedOutput())
-}
-
-func batchIn(ctx context.Context, far *space.Space, lines string) error {
-	var out []byte
-	err := far.Do(func() error {
-		var err error
-		out, err = ipBatch(ctx, lines).CombinedOutput()
-		return err
-	})
-	return ran(out, err)
-}
-
-func ipBatch(ctx context.Context, lines string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "ip", "-batch", "-")
 	cmd.Stdin = strings.NewReader(lines)
-	return cmd
-}
-
-func ran(out []byte, err error) error {
-	if err != nil {
+	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("set the network up: %w: %s", err, out)
 	}
 	return nil
 }
 
-// running is the agent.
-type running struct {
-	process *subprocess.Process
-	pid     int
+func batchIn(ctx context.Context, far *space.Space, lines string) error {
+	return far.Do(func() error { return batchHere(ctx, lines) })
 }
 
-func startInPlace(ctx context.Context, c *setting) (running, error) {
+func startInPlace(ctx context.Context, c *setting) (*subprocess.Process, error) {
 	program, err := tools.Product(ctx, "./agent")
 	if err != nil {
-		return running{}, err
+		return nil, err
 	}
 	kubeconfig, err := c.kubeconfig(ctx, "")
 	if err != nil {
-		return running{}, err
+		return nil, err
 	}
-	log, err := os.Create(c.logFile("agent"))
-	if err != nil {
-		return running{}, fmt.Errorf("log of the agent: %w", err)
-	}
-	defer log.Close()
 	args := append(asPod(), program, "run", "--node-name", server, "--kubeconfig", kubeconfig, "--interface", vlanLink,
 		"--uplink", "bond0")
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), args[0], args[1:]...)
-	cmd.Stdout = log
-	cmd.Stderr = log
-	process, err := subprocess.Start(cmd)
-	if err != nil {
-		return running{}, fmt.Errorf("start the agent: %w", err)
-	}
-	return running{process: process, pid: cmd.Process.Pid}, nil
+	return controlplane.StartProgram(c.Dir, "agent", args[0], args[1:]...)
 }

@@ -37,6 +37,7 @@ func nodeAddress(i int) netip.Addr { return netip.AddrFrom4([4]byte{203, 0, 113,
 // segment is the network.
 type segment struct {
 	wire, gateway, client, witness *space.Space
+	bridge                         *netlink.Bridge // of the switch
 	nodes                          []*space.Space
 	macs                           [][6]byte // of the nodes
 }
@@ -55,7 +56,7 @@ func newSegment(nodes int) (s *segment, err error) {
 			return nil, err
 		}
 	}
-	if err = s.bridge(); err != nil {
+	if err = s.makeSwitch(); err != nil {
 		return nil, err
 	}
 	for i := range nodes {
@@ -81,14 +82,14 @@ func (s *segment) close() {
 	}
 }
 
-func (s *segment) bridge() error {
+func (s *segment) makeSwitch() error {
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name = "br"
-	bridge := &netlink.Bridge{LinkAttrs: attributes}
-	if err := s.wire.Net.LinkAdd(bridge); err != nil {
+	s.bridge = &netlink.Bridge{LinkAttrs: attributes}
+	if err := s.wire.Net.LinkAdd(s.bridge); err != nil {
 		return fmt.Errorf("make the switch: %w", err)
 	}
-	return s.wire.Up(bridge)
+	return s.wire.Up(s.bridge)
 }
 
 // cable connects two hosts.
@@ -106,16 +107,22 @@ func (s *segment) plug(h *space.Space, link, port string) error {
 	if err := cable(h, link, s.wire, port); err != nil {
 		return err
 	}
-	member, err := s.wire.Net.LinkByName(port)
-	if err != nil {
-		return fmt.Errorf("find port %s: %w", port, err)
+	return s.connect(port, true)
+}
+
+// connect connects a port of the switch, or disconnects it: nothing passes in either direction then, and the host's own
+// interface stays up.
+func (s *segment) connect(port string, on bool) error {
+	link, err := s.wire.Net.LinkByName(port)
+	switch {
+	case err != nil:
+	case on:
+		err = s.wire.Net.LinkSetMaster(link, s.bridge)
+	default:
+		err = s.wire.Net.LinkSetNoMaster(link)
 	}
-	bridge, err := s.wire.Net.LinkByName("br")
 	if err != nil {
-		return fmt.Errorf("find the switch: %w", err)
-	}
-	if err := s.wire.Net.LinkSetMaster(member, bridge); err != nil {
-		return fmt.Errorf("plug %s into the switch: %w", port, err)
+		return fmt.Errorf("switch port %s: %w", port, err)
 	}
 	return nil
 }
@@ -196,26 +203,8 @@ func (s *segment) route() error {
 	return s.client.DefaultRoute(link, clientNet.Addr())
 }
 
-// cut cuts the port of a node, or repairs it: nothing passes in either direction, and the node's own interface stays
-// up.
-func (s *segment) cut(i int, off bool) error {
-	port, err := s.wire.Net.LinkByName(portOf(i))
-	if err != nil {
-		return fmt.Errorf("find port %s: %w", portOf(i), err)
-	}
-	if off {
-		err = s.wire.Net.LinkSetNoMaster(port)
-	} else {
-		var bridge netlink.Link
-		if bridge, err = s.wire.Net.LinkByName("br"); err == nil {
-			err = s.wire.Net.LinkSetMaster(port, bridge)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("switch port %s: %w", portOf(i), err)
-	}
-	return nil
-}
+// cut cuts the port of a node, or repairs it.
+func (s *segment) cut(i int, off bool) error { return s.connect(portOf(i), !off) }
 
 // removeAddress takes an address off a node; that it is not there is not an error.
 func removeAddress(node *space.Space, address netip.Addr) error {

@@ -103,12 +103,8 @@ func New(o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the source tree: %w", err)
 	}
-	if o.Scale == 0 {
-		o.Scale = 1
-	}
-	if o.Servers == 0 {
-		o.Servers = 2
-	}
+	o.Scale = cmp.Or(o.Scale, 1)
+	o.Servers = cmp.Or(o.Servers, 2)
 	if o.Client.ID == "" {
 		o.Client = pnapsim.ClientSeed{ID: clientID, Secret: clientSecret}
 	}

@@ -152,27 +152,35 @@ func (c *Cluster) apiServerFromServers() string {
 	return "https://" + netip.AddrPortFrom(management.Addr(), uint16(c.ControlPlane.Port())).String()
 }
 
-// JoinServers registers the servers as Nodes, as their kubelets would, and starts kube-proxy and a backend on each.
-func (c *Cluster) JoinServers(ctx context.Context) error {
-	if err := c.RegisterNodes(ctx); err != nil {
-		return err
-	}
+// each calls a function for every server until one fails.
+func (c *Cluster) each(ctx context.Context, call func(context.Context, Server) error) error {
 	for _, s := range c.Servers {
-		if err := c.StartPrograms(ctx, s); err != nil {
+		if err := call(ctx, s); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// RegisterNodes registers the servers as Nodes, as their kubelets would; nothing runs on them.
-func (c *Cluster) RegisterNodes(ctx context.Context) error {
-	for _, s := range c.Servers {
-		if err := c.RegisterNode(ctx, s); err != nil {
-			return err
-		}
+// start starts a program on a host.
+func (c *Cluster) start(ctx context.Context, host, name string, args ...string) error {
+	if _, err := c.Lab.StartProcess(ctx, lab.Program{Host: host, Name: name, Args: args}); err != nil {
+		return fmt.Errorf("start %s: %w", name, err)
 	}
 	return nil
+}
+
+// JoinServers registers the servers as Nodes, as their kubelets would, and starts kube-proxy and a backend on each.
+func (c *Cluster) JoinServers(ctx context.Context) error {
+	if err := c.RegisterNodes(ctx); err != nil {
+		return err
+	}
+	return c.each(ctx, c.StartPrograms)
+}
+
+// RegisterNodes registers the servers as Nodes, as their kubelets would; nothing runs on them.
+func (c *Cluster) RegisterNodes(ctx context.Context) error {
+	return c.each(ctx, c.RegisterNode)
 }
 
 // RegisterNode registers one server as a Node and keeps that ready.
@@ -195,15 +203,10 @@ func (c *Cluster) RegisterNode(ctx context.Context, s Server) error {
 
 // StartPrograms starts kube-proxy and a backend on a server.
 func (c *Cluster) StartPrograms(ctx context.Context, s Server) error {
-	if _, err := c.Lab.StartProcess(ctx, lab.Program{
-		Host: lab.PodOf(s.Name), Name: "backend-" + s.Name,
-		Args: []string{
-			lab.Path(backendFile), "--listen", fmt.Sprintf(":%d,:%d", BackendPort, OtherBackendPort), "--udp",
-			fmt.Sprintf(":%d", BackendPort),
-			"--name", s.Name,
-		},
-	}); err != nil {
-		return fmt.Errorf("start the backend on %s: %w", s.Name, err)
+	if err := c.start(ctx, lab.PodOf(s.Name), "backend-"+s.Name,
+		lab.Path(backendFile), "--listen", fmt.Sprintf(":%d,:%d", BackendPort, OtherBackendPort), "--udp",
+		fmt.Sprintf(":%d", BackendPort), "--name", s.Name); err != nil {
+		return err
 	}
 	return c.StartProxy(ctx, s)
 }
@@ -214,20 +217,12 @@ func (c *Cluster) StartProxy(ctx context.Context, s Server) error {
 	if out, err := c.Lab.Exec(ctx, s.Name, "nft", "list", "tables"); err != nil || out.Code != 0 {
 		return fmt.Errorf("nftables on %s: exit code %d, %s: %w", s.Name, out.Code, out.Stderr, err)
 	}
-	if _, err := c.Lab.StartProcess(ctx, lab.Program{
-		Host: s.Name, Name: "kube-proxy-" + s.Name,
-		Args: []string{
-			lab.Path(proxyFile), "--kubeconfig=" + lab.Path(proxyConfig), "--hostname-override=" + s.Name,
-			"--proxy-mode=nftables", "--cluster-cidr=" + podRange.String(),
-			// The kernel's limits are not the namespace's to change.
-			"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0",
-			"--conntrack-tcp-timeout-close-wait=0",
-			"--healthz-bind-address=127.0.0.1:10256", "--metrics-bind-address=127.0.0.1:10249",
-		},
-	}); err != nil {
-		return fmt.Errorf("start kube-proxy on %s: %w", s.Name, err)
-	}
-	return nil
+	return c.start(ctx, s.Name, "kube-proxy-"+s.Name,
+		lab.Path(proxyFile), "--kubeconfig="+lab.Path(proxyConfig), "--hostname-override="+s.Name,
+		"--proxy-mode=nftables", "--cluster-cidr="+podRange.String(),
+		// The kernel's limits are not the namespace's to change.
+		"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0",
+		"--healthz-bind-address=127.0.0.1:10256", "--metrics-bind-address=127.0.0.1:10249")
 }
 
 // asPod leaves a program the capabilities that the agent's container has, as a container runtime does.
@@ -237,12 +232,7 @@ func asPod(capabilities string) []string {
 
 // StartAgents starts the shipped agent on every server as the ServiceAccount of its manifest.
 func (c *Cluster) StartAgents(ctx context.Context) error {
-	for _, s := range c.Servers {
-		if err := c.StartAgent(ctx, s); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.each(ctx, c.StartAgent)
 }
 
 // StartAgent starts the shipped agent on one server.
@@ -252,12 +242,7 @@ func (c *Cluster) StartAgent(ctx context.Context, s Server) error {
 	if c.options.Auto {
 		prefix, flags = asPod("+net_raw,+net_admin"), append([]string{"--manage=vlan,return-path"}, flags...)
 	}
-	if _, err := c.Lab.StartProcess(ctx, lab.Program{
-		Host: s.Name, Name: "agent-" + s.Name, Args: slices.Concat(prefix, c.agentCommand("run", s.Name), flags),
-	}); err != nil {
-		return fmt.Errorf("start the agent on %s: %w", s.Name, err)
-	}
-	return nil
+	return c.start(ctx, s.Name, "agent-"+s.Name, slices.Concat(prefix, c.agentCommand("run", s.Name), flags)...)
 }
 
 // AnnouncerKeyFile is the file of the servers that HandOverKey writes, for the agents' flag --announcer-key-file.

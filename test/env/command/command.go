@@ -3,6 +3,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -25,7 +26,8 @@ func Main(run func(context.Context) error) {
 // LogDir makes the directory for logs that the user named, or a temporary one, which remove removes.
 func LogDir(named string) (dir string, remove func() error, err error) {
 	if named != "" {
-		return named, func() error { return nil }, os.MkdirAll(named, 0o755)
+		dir, err = filepath.Abs(named) // programs have other working directories
+		return dir, func() error { return nil }, errors.Join(err, os.MkdirAll(named, 0o755))
 	}
 	dir, err = os.MkdirTemp("", "pnap-logs-")
 	return dir, func() error { return os.RemoveAll(dir) }, err

@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -99,12 +100,7 @@ func (f flags) limit() time.Duration {
 
 // fetched are the files to bring back from the machine.
 func (f flags) fetched() []string {
-	var names []string
-	for inside := range f.outputs {
-		names = append(names, inside)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(f.outputs))
 }
 
 // store writes what came back to where the go command expects it.

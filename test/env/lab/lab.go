@@ -5,6 +5,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,21 +95,11 @@ func Start(ctx context.Context, c Config) (*Lab, error) {
 }
 
 func (c *Config) setDefaults() {
-	if c.PrivateVLAN == 0 {
-		c.PrivateVLAN = 4
-	}
-	if !c.Management.IsValid() {
-		c.Management = netip.MustParsePrefix("10.0.0.1/24")
-	}
-	if !c.ClientNet.IsValid() {
-		c.ClientNet = netip.MustParsePrefix("198.51.100.0/24")
-	}
-	if c.MemoryMiB == 0 {
-		c.MemoryMiB = 1024
-	}
-	if c.TimeLimit == 0 {
-		c.TimeLimit = 2 * time.Hour
-	}
+	c.PrivateVLAN = cmp.Or(c.PrivateVLAN, 4)
+	c.Management = cmp.Or(c.Management, netip.MustParsePrefix("10.0.0.1/24"))
+	c.ClientNet = cmp.Or(c.ClientNet, netip.MustParsePrefix("198.51.100.0/24"))
+	c.MemoryMiB = cmp.Or(c.MemoryMiB, 1024)
+	c.TimeLimit = cmp.Or(c.TimeLimit, 2*time.Hour)
 	if c.Log == nil {
 		c.Log = io.Discard
 	}

@@ -93,7 +93,7 @@ func (b *Toolbox) build(ctx context.Context, r recipe) (string, error) {
 		return path, nil
 	}
 	b.say("building %s (about %s the first time)", r.title(), minutes(r.minutes))
-	err = replaceFile(path, func(temporary string) error {
+	err = ReplaceFile(path, func(temporary string) error {
 		return b.goBuild(ctx, filepath.Join(b.Root, r.dir), r.pkg, temporary, r.flags, r.tags)
 	})
 	if err != nil {
@@ -102,9 +102,9 @@ func (b *Toolbox) build(ctx context.Context, r recipe) (string, error) {
 	return path, nil
 }
 
-// replaceFile has fill write a temporary file beside path and renames it to path in one step; when fill fails,
+// ReplaceFile has fill write a temporary file beside path and renames it to path in one step; when fill fails,
 // nothing is left.
-func replaceFile(path string, fill func(temporary string) error) error {
+func ReplaceFile(path string, fill func(temporary string) error) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
@@ -237,7 +237,7 @@ func (b *Toolbox) publish(linked, name string) (string, error) {
 		}
 		return path, nil
 	}
-	if err := replaceFile(path, func(temporary string) error { return copyProgram(linked, temporary) }); err != nil {
+	if err := ReplaceFile(path, func(temporary string) error { return copyProgram(linked, temporary) }); err != nil {
 		return "", fmt.Errorf("publish %s: %w", name, err)
 	}
 	b.forget(name, time.Now().Add(-productAge))

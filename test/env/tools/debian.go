@@ -157,7 +157,7 @@ func (b *Toolbox) unpacked(ctx context.Context, a apt, name, file string) (strin
 		return dir, nil
 	}
 	b.say("downloading the Debian package %s", filepath.Base(dir))
-	return dir, replaceFile(dir, func(temporary string) error { return a.unpackInto(ctx, name, temporary) })
+	return dir, ReplaceFile(dir, func(temporary string) error { return a.unpackInto(ctx, name, temporary) })
 }
 
 // unpackInto downloads beside root, so that the archive goes with the temporary directory, and unpacks into root.

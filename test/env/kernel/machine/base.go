@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
 )
@@ -147,28 +146,19 @@ func onlyEntry(dir string) (string, error) {
 	if len(entries) == 0 {
 		return "", fmt.Errorf("kernel package: %s is empty", dir)
 	}
-	names := make([]string, 0, len(entries))
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return slices.Max(names), nil
+	return entries[len(entries)-1].Name(), nil // they are sorted
 }
 
 // writeAtomically writes a file under another name and then moves it to its place, so that no reader gets half of it.
 func writeAtomically(path string, write func(io.Writer) error) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-")
+	err := tools.ReplaceFile(path, func(temporary string) error {
+		f, err := os.OpenFile(temporary, os.O_CREATE|os.O_WRONLY, 0o644)
+		if err != nil {
+			return err
+		}
+		return errors.Join(write(f), f.Close())
+	})
 	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	err = errors.Join(write(f), f.Chmod(0o644), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil

@@ -4,6 +4,7 @@ package machine
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -113,7 +114,7 @@ func (e emulator) boot(ctx context.Context, stdout, stderr io.Writer) (guest.Res
 	}
 	var watching sync.WaitGroup
 	watching.Go(func() { copyAll(&screen, console) })
-	result, err := receive(link, orDiscard(stdout), orDiscard(stderr), func() { watchdog.Stop() })
+	result, err := receive(link, cmp.Or(stdout, io.Discard), cmp.Or(stderr, io.Discard), func() { watchdog.Stop() })
 	err = errors.Join(err, qemu.Stop(stopAllowance))
 	watching.Wait()
 	if cause := context.Cause(ctx); cause != nil {
@@ -215,11 +216,4 @@ func (t *tail) evidence() string {
 		return "\n" + text
 	}
 	return ""
-}
-
-func orDiscard(w io.Writer) io.Writer {
-	if w == nil {
-		return io.Discard
-	}
-	return w
 }

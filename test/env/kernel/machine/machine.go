@@ -5,6 +5,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,10 +55,7 @@ const (
 // Run boots the machine, runs the command and returns how it ended. An exit code other than 0 is a result, not an
 // error; an error means that the command did not run to its end. Nothing is left behind, however it ends.
 func Run(ctx context.Context, c Config) (guest.Result, error) {
-	limit := c.TimeLimit
-	if limit == 0 {
-		limit = defaultTimeLimit
-	}
+	limit := cmp.Or(c.TimeLimit, defaultTimeLimit)
 	b, err := prepare(ctx, c.Programs)
 	if err != nil {
 		return guest.Result{}, fmt.Errorf("prepare the virtual machine: %w", err)
@@ -87,10 +85,8 @@ func load(ctx context.Context, c Config, b base, dir string) (emulator, error) {
 		return emulator{}, err
 	}
 	small, large := split(append(files, programs...), smallFile)
-	e := emulator{kernel: b.kernel, initrd: filepath.Join(dir, "initrd"), memoryMiB: c.MemoryMiB, network: c.Network}
-	if e.memoryMiB == 0 {
-		e.memoryMiB = defaultMemoryMiB
-	}
+	e := emulator{kernel: b.kernel, initrd: filepath.Join(dir, "initrd"),
+		memoryMiB: cmp.Or(c.MemoryMiB, defaultMemoryMiB), network: c.Network}
 	if len(large) > 0 {
 		e.disk = filepath.Join(dir, "disk")
 		if err := makeDisk(ctx, dir, e.disk, large); err != nil {
@@ -102,12 +98,8 @@ func load(ctx context.Context, c Config, b base, dir string) (emulator, error) {
 
 // spec is what the init program has to know.
 func (c Config) spec(disk bool) guest.Spec {
-	dir := c.Dir
-	if dir == "" {
-		dir = "/"
-	}
 	return guest.Spec{
-		Command: c.Command, Env: c.Env, Dir: dir, Modules: c.Modules,
+		Command: c.Command, Env: c.Env, Dir: cmp.Or(c.Dir, "/"), Modules: c.Modules,
 		Disk: disk, Network: c.Network, Fetch: c.Fetch,
 	}
 }

@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,11 +45,7 @@ func (d *Daemon) Exec(p wire.Program, reply *wire.Output) error {
 	if err != nil {
 		return err
 	}
-	timeout := p.Timeout
-	if timeout == 0 {
-		timeout = defaultExecTimeout
-	}
-	ctx, cancel := context.WithTimeout(d.ctx, timeout)
+	ctx, cancel := context.WithTimeout(d.ctx, cmp.Or(p.Timeout, defaultExecTimeout))
 	defer cancel()
 	defer d.track(p.Call, cancel)()
 	*reply, err = runProgram(ctx, host, p)
