@@ -97,8 +97,8 @@ func Mebibytes(text, name string) (float64, error) {
 // supports.
 const ticksPerSecond = 100
 
-// ProcessorTime reads the time in user and kernel mode of /proc/pid/stat: fields 14 and 15 (proc(5)). The name, field 2,
-// is in parentheses and may hold anything.
+// ProcessorTime reads the time in user and kernel mode of /proc/pid/stat: fields 14 and 15 (proc(5)). The name, field
+// 2, is in parentheses and may hold anything.
 func ProcessorTime(stat string) (time.Duration, error) {
 	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])
 	if len(fields) < 13 {

@@ -108,7 +108,8 @@ func (h *harness) fill(ctx context.Context, _ io.Writer, f Fleet) ([]Figure, err
 		}
 		return err
 	})
-	return []Figure{reported(fmt.Sprintf("publish_%d_services_took", f.Published), time.Since(begin).Seconds(), "s")}, err
+	name := fmt.Sprintf("publish_%d_services_took", f.Published)
+	return []Figure{reported(name, time.Since(begin).Seconds(), "s")}, err
 }
 
 // idle watches how nothing happens.

@@ -155,13 +155,13 @@ func (h *harness) broken() error {
 }
 
 // eventually asks until a check succeeds; the error of a check that never does is its last one.
-func (h *harness) eventually(ctx context.Context, every, within time.Duration, check func(context.Context) error) error {
+func (h *harness) eventually(ctx context.Context, every, within time.Duration, done func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
-		err := check(ctx)
+		err := done(ctx)
 		if err == nil {
 			return nil
 		}

@@ -82,8 +82,9 @@ func (c *Cluster) startManager(ctx context.Context, name string, flags []string)
 		return err
 	}
 	// There is only one, and nothing reads its metrics.
-	process, err := controlplane.StartProgram(c.options.Dir, name, program, append([]string{"--kubeconfig=" + kubeconfig, "--leader-elect=false",
-		"--secure-port=0", "--v=2"}, flags...)...)
+	process, err := controlplane.StartProgram(c.options.Dir, name, program, append([]string{
+		"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--secure-port=0", "--v=2",
+	}, flags...)...)
 	if err != nil {
 		return err
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools/subprocess"
 )
 
-// enterNamespaces makes the new namespaces usable before the test binary takes the shell's place: nothing mounted here may
-// reach the system, /sys has to show the interfaces of this namespace, and the loopback interface begins down.
+// enterNamespaces makes the new namespaces usable before the test binary takes the shell's place: nothing mounted here
+// may reach the system, /sys has to show the interfaces of this namespace, and the loopback interface begins down.
 const enterNamespaces = `mount --make-rprivate / && mount -t sysfs sysfs /sys && ip link set lo up && exec "$0" "$@"`
 
 // runInPlace runs this test binary again in a network namespace of its own. A namespace belongs to a thread, and the

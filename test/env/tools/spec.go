@@ -127,8 +127,8 @@ func ofMinor(name, minor string) (string, error) {
 	}
 }
 
-// ldflags are the linker's flags. Kubernetes reports its version at /version; without it that is v0.0.0-master. The module
-// v0.313.5 of Prometheus is its release 3.13.5.
+// ldflags are the linker's flags. Kubernetes reports its version at /version; without it that is v0.0.0-master. The
+// module v0.313.5 of Prometheus is its release 3.13.5.
 func (s spec) ldflags(version string) string {
 	number := strings.TrimPrefix(version, "v")
 	switch s.module {

@@ -149,7 +149,8 @@ func answerOnce(conn net.Conn) {
 func TestLostDatagramsAreFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		p, err := newProber(wire.Probe{URL: "udp://203.0.113.10:53", Interval: time.Second, Timeout: 300 * time.Millisecond},
+		p, err := newProber(
+			wire.Probe{URL: "udp://203.0.113.10:53", Interval: time.Second, Timeout: 300 * time.Millisecond},
 			func(_ context.Context, network, address string) (net.Conn, error) {
 				if network != "udp" || address != "203.0.113.10:53" {
 					t.Errorf("dialled %s %s", network, address)

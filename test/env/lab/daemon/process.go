@@ -157,8 +157,8 @@ func (s *supervisor) find(id int) (*entry, error) {
 	return nil, fmt.Errorf("no process with the ID %d was started", id)
 }
 
-// runProgram runs a program on a host to its end and returns its output. When the context ends it is killed with all that
-// it has started.
+// runProgram runs a program on a host to its end and returns its output. When the context ends it is killed with all
+// that it has started.
 func runProgram(ctx context.Context, h *space.Space, p wire.Program) (wire.Output, error) {
 	cmd, err := command(h, p)
 	if err != nil {

@@ -71,8 +71,9 @@ func prepare() (guest.Spec, error) {
 		return spec, err
 	}
 	// Modules that are built in count as loaded.
-	if err := command("/sbin/modprobe", append([]string{"-a", "virtio_pci", "virtio_console", "virtio_blk", "virtio_net",
-		"virtio_rng"}, spec.Modules...)...); err != nil {
+	modules := append([]string{"-a", "virtio_pci", "virtio_console", "virtio_blk", "virtio_net", "virtio_rng"},
+		spec.Modules...)
+	if err := command("/sbin/modprobe", modules...); err != nil {
 		return spec, err
 	}
 	if spec.Disk {
