@@ -116,7 +116,9 @@ func newBubble(t *testing.T, objects ...runtime.Object) *bubble {
 func (b *bubble) run(ctx context.Context, t *testing.T) {
 	t.Helper()
 	factory := informers.NewSharedInformerFactory(b.kube, 0)
-	reconciler, err := New(Config{Kube: b.kube, Services: factory.Core().V1().Services(), Events: b.events, Enabled: true})
+	reconciler, err := New(Config{
+		Kube: b.kube, Services: factory.Core().V1().Services(), Events: b.events, Enabled: true,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
