@@ -22,11 +22,11 @@ const (
 	// eventCertificateLacksAddress (Warning): the certificate of an API server does not name the published address, so
 	// that clients refuse it.
 	eventCertificateLacksAddress = "CertificateNameMissing"
-	// eventCertificateUnread (Normal): no API server's certificate could be read.
+	// eventCertificateUnread (Normal): no API server showed a certificate that could be held against the address.
 	eventCertificateUnread = "CertificateNotChecked"
-	// eventNotRoutable (Warning): no API server advertises an address that an EndpointSlice may contain.
+	// eventNotRoutable (Warning): no API server advertises an address that an EndpointSlice may hold.
 	eventNotRoutable = "EndpointNotRoutable"
-	// eventForeign (Warning): a Service of that name exists and is not ours.
+	// eventForeign (Warning): a Service of that name is there and is not ours.
 	eventForeign = "ControlPlaneServiceForeign"
 )
 

@@ -23,9 +23,9 @@ import (
 const (
 	// eventOrphaned (Warning): a block is paid for but not used.
 	eventOrphaned = "OrphanedIPBlock"
-	// eventCollected (Normal): an orphan was deleted.
+	// eventCollected (Normal): an orphan was given back to phoenixNAP.
 	eventCollected = "OrphanCollected"
-	// eventStuck (Warning): an orphan cannot be deleted until a user has acted.
+	// eventStuck (Warning): an orphan cannot be given back until a person has acted.
 	eventStuck = "OrphanNotCollected"
 	// eventDryRun (Normal): what would have been changed.
 	eventDryRun = "DryRun"

@@ -22,7 +22,7 @@ import (
 
 // Reasons of the events on Services. Those of the framework's service controller keep their names.
 const (
-	// eventEnsuring (Normal): the Service is served from now on.
+	// eventEnsuring (Normal): the first look at a Service.
 	eventEnsuring = "EnsuringLoadBalancer"
 	// eventEnsured (Normal): the Service has an address, or another one.
 	eventEnsured = "EnsuredLoadBalancer"
@@ -30,10 +30,10 @@ const (
 	eventDeleting = "DeletingLoadBalancer"
 	// eventDeleted (Normal): the release is done.
 	eventDeleted = "DeletedLoadBalancer"
-	// eventDeleteFailed (Warning): an error of a release, which is retried after 5 s to 5 minutes.
+	// eventDeleteFailed (Warning): an error of a release, which is tried again after 5 s to 5 minutes.
 	eventDeleteFailed = "DeleteLoadBalancerFailed"
-	// eventSyncFailed (Warning): an error that is retried after 5 s to 5 minutes; neither a wait nor a refusal that has
-	// its own event.
+	// eventSyncFailed (Warning): an error that is tried again after 5 s to 5 minutes. Never sent for a mere wait, nor
+	// beside a refusal that has its own event.
 	eventSyncFailed = "SyncLoadBalancerFailed"
 	// eventUnavailable (Warning): no Node may carry traffic of load balancers.
 	eventUnavailable = "UnAvailableLoadBalancer"
@@ -41,7 +41,7 @@ const (
 	eventWaiting = "WaitingForLoadBalancer"
 	// eventDryRun (Normal): what would have been bought, changed or deleted.
 	eventDryRun = "DryRun"
-	// eventUnsupported (Warning): IPv6 only, RequireDualStack or the PROXY protocol is requested; nothing is bought.
+	// eventUnsupported (Warning): IPv6 only, RequireDualStack or the PROXY protocol is asked for; nothing is bought.
 	eventUnsupported = "LoadBalancerUnsupported"
 	// eventIPv4Only (Normal): PreferDualStack is served with IPv4 only.
 	eventIPv4Only = "IPv4Only"

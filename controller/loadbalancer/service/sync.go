@@ -169,8 +169,9 @@ const fieldManager = "phoenixnap-cloud-controller-manager"
 
 // Reasons of the condition contract.ServiceConditionAddressPublished before the balancer is called.
 const (
-	reasonPending = "Pending" // nothing is known yet
-	// reasonUnsupported: the Service requests what these load balancers cannot do.
+	// reasonPending: the Service was taken on, nothing is known yet.
+	reasonPending = "Pending"
+	// reasonUnsupported: the Service asks for what load balancers here cannot do.
 	reasonUnsupported = "Unsupported"
 )
 
