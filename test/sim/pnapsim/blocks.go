@@ -11,8 +11,8 @@ import (
 // timeForm is how the API writes times: RFC 3339 with milliseconds.
 const timeForm = "2006-01-02T15:04:05.000Z"
 
-// told is a model time as the API writes it.
-func (s *Sim) told(t time.Time) string { return s.clock.Told(t).UTC().Format(timeForm) }
+// timestamp is a model time as the API writes it.
+func (s *Sim) timestamp(t time.Time) string { return s.clock.Shown(t).UTC().Format(timeForm) }
 
 // maxDescription is the longest description that the APIs store.
 const maxDescription = 250
@@ -52,7 +52,7 @@ func (s *Sim) listBlocks(c *call) reply {
 	c.account.ghosts = slices.DeleteFunc(c.account.ghosts,
 		func(b *block) bool { return !s.now.Before(b.deleted.Add(lag)) })
 	shown := []*block{}
-	for _, b := range slices.Concat(c.account.blocksInOrder(), c.account.ghosts) {
+	for _, b := range slices.Concat(inOrder(c.account.blocks), c.account.ghosts) {
 		if !s.now.Before(b.created.Add(lag)) {
 			shown = append(shown, b)
 		}
@@ -66,11 +66,7 @@ func (s *Sim) listBlocks(c *call) reply {
 	return reply{status: http.StatusOK, body: out}
 }
 
-func (s *Sim) getBlock(c *call) reply {
-	b := c.account.blocks[c.params["ipBlockId"]]
-	if b == nil {
-		return s.missing()
-	}
+func (s *Sim) getBlock(c *call, b *block) reply {
 	return reply{status: http.StatusOK, body: s.blockView(c.account, b)}
 }
 
@@ -85,7 +81,7 @@ func (s *Sim) blockView(a *account, b *block) object {
 	view := object{
 		"id": b.id, "location": b.location, "cidrBlockSize": fmt.Sprintf("/%d", b.cidr.Bits()), "cidr": b.cidr.String(),
 		"ipVersion": version, "status": status, "tags": assignmentsView(a, b.tags), "isBringYourOwn": b.byo,
-		"createdOn": s.told(b.created),
+		"createdOn": s.timestamp(b.created),
 	}
 	if b.description != "" {
 		view["description"] = b.description
@@ -105,13 +101,9 @@ func (s *Sim) resourceWord(kind string) string {
 	return "server"
 }
 
-func (s *Sim) createBlock(c *call) reply {
-	body, err := decode[blockBody](c)
-	if err != nil {
-		return invalid(err.Error())
-	}
+func (s *Sim) createBlock(c *call, a *account, body blockBody) reply {
 	bits, v6 := blockBits(body.Size, body.Version)
-	tags, faults := s.resolveTags(c.account, body.Tags)
+	tags, faults := s.resolveTags(a, body.Tags)
 	if bits == 0 {
 		faults = append(faults, fmt.Sprintf("cidrBlockSize %q: want /31, /30, /29 or /28 for V4, /64 for V6",
 			body.Size))
@@ -126,7 +118,7 @@ func (s *Sim) createBlock(c *call) reply {
 	if faults != nil {
 		return invalid(faults...)
 	}
-	if len(c.account.blocks) >= c.account.maxBlocks {
+	if len(a.blocks) >= a.maxBlocks {
 		return s.overQuota(quotaBlocks)
 	}
 	cidr, ok := s.pool.buy(body.Location, bits, v6, s.now, time.Duration(s.latency.Quarantine))
@@ -135,12 +127,12 @@ func (s *Sim) createBlock(c *call) reply {
 			body.Size, body.Location))
 	}
 	b := &block{
-		seq: s.nextSeq(), id: s.newID(), owner: c.client.id, location: body.Location, cidr: cidr, status: blockCreating,
+		made: s.make(s.newID()), owner: c.client.id, location: body.Location, cidr: cidr, status: blockCreating,
 		description: body.Description, tags: tags, created: s.now,
 	}
 	s.judgePurchase(c, b)
-	c.account.blocks[b.id] = b
-	c.account.money.bought(b, s.now)
+	a.blocks[b.id] = b
+	a.money.bought(b, s.now)
 	if s.switches.CreateStatus == blockUnassigned {
 		s.moveBlock(b, blockUnassigned)
 	} else {
@@ -150,17 +142,13 @@ func (s *Sim) createBlock(c *call) reply {
 			}
 		})
 	}
-	return reply{status: http.StatusCreated, body: s.blockView(c.account, b)}
+	return reply{status: http.StatusCreated, body: s.blockView(a, b)}
 }
 
-func (s *Sim) patchBlock(c *call) reply {
-	b := c.account.blocks[c.params["ipBlockId"]]
+func (s *Sim) patchBlock(c *call, a *account, body descriptionBody) reply {
+	b := a.blocks[c.params["ipBlockId"]]
 	if b == nil {
 		return refuse(http.StatusNotFound, "The request failed since the resource could not been found.")
-	}
-	body, err := decode[descriptionBody](c)
-	if err != nil {
-		return invalid(err.Error())
 	}
 	if body.Description != nil {
 		if len(*body.Description) > maxDescription {
@@ -172,15 +160,7 @@ func (s *Sim) patchBlock(c *call) reply {
 	return reply{status: http.StatusOK, body: s.blockView(c.account, b)}
 }
 
-func (s *Sim) putBlockTags(c *call) reply {
-	b := c.account.blocks[c.params["ipBlockId"]]
-	if b == nil {
-		return s.missing()
-	}
-	bodies, err := decode[[]assignmentBody](c)
-	if err != nil {
-		return invalid(err.Error())
-	}
+func (s *Sim) putBlockTags(c *call, b *block, bodies []assignmentBody) reply {
 	s.judgeBlockUse(c, b, GrantTags)
 	tags, faults := s.resolveTags(c.account, bodies)
 	if faults != nil {
@@ -190,11 +170,7 @@ func (s *Sim) putBlockTags(c *call) reply {
 	return reply{status: http.StatusOK, body: s.blockView(c.account, b)}
 }
 
-func (s *Sim) deleteBlock(c *call) reply {
-	b := c.account.blocks[c.params["ipBlockId"]]
-	if b == nil {
-		return s.missing()
-	}
+func (s *Sim) deleteBlock(c *call, b *block) reply {
 	s.judgeBlockUse(c, b, GrantDelete)
 	if !s.deletable(b) {
 		return refuse(s.switches.DeleteWrongState,
@@ -255,7 +231,7 @@ func (s *Sim) moveBlock(b *block, to string) {
 		return
 	}
 	if !slices.Contains(nextBlockStates(b.status), to) {
-		s.violate(nil, "simulator", fmt.Sprintf("block %s: no move from %q to %q", b.id, b.status, to))
+		s.violate(nil, "simulator", "block %s: no move from %q to %q", b.id, b.status, to)
 		return
 	}
 	b.status = to

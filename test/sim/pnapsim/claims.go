@@ -77,7 +77,7 @@ func (s *Sim) Claim(claim Claim) (falsehoods []string, err error) {
 		return nil, fmt.Errorf("claim kind %q is unknown", claim.Kind)
 	}
 	for _, why := range falsehoods {
-		s.violate(c, "claim-"+claim.Kind, why)
+		s.violate(c, "claim-"+claim.Kind, "%s", why)
 	}
 	return falsehoods, nil
 }
@@ -154,10 +154,7 @@ func nodesAgainst(a *account, b *block, service string, ip netip.Addr) []string 
 // judgePublished reports the client that takes a block away while an address of it is published.
 func (s *Sim) judgePublished(c *call, b *block) {
 	for service, p := range s.judge.published {
-		if judged(c) && p.block == b.id && p.client == c.client.id {
-			s.violate(c.client, "unassign-published",
-				fmt.Sprintf("block %s is unassigned while %s of it is published for service %s", b.id, p.address,
-					service))
-		}
+		s.accuse(c, p.block == b.id && p.client == c.client.id, "unassign-published",
+			"block %s is unassigned while %s of it is published for service %s", b.id, p.address, service)
 	}
 }

@@ -2,6 +2,7 @@ package pnapsim
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -17,9 +18,9 @@ type Clock interface {
 	// Scale is how many seconds of model time pass in a second of the clients' time. Token lifetimes and
 	// Retry-After are given in the clients' seconds, because clients keep them by their own clocks.
 	Scale() float64
-	// Told is a model time as the clients' clocks showed it: the API returns times so, or with a fast model
+	// Shown is a model time as the clients' clocks showed it: the API returns times so, or with a fast model
 	// clock its objects would be made in the clients' future.
-	Told(t time.Time) time.Time
+	Shown(t time.Time) time.Time
 }
 
 // ManualClock stands still except when it is advanced. Its zero value starts at the Unix epoch.
@@ -77,8 +78,8 @@ func (c *ManualClock) next(until time.Time) (leaped <-chan struct{}, due bool) {
 // Scale implements Clock: clients of a manual clock live in model time.
 func (*ManualClock) Scale() float64 { return 1 }
 
-// Told implements Clock.
-func (*ManualClock) Told(t time.Time) time.Time { return t }
+// Shown implements Clock.
+func (*ManualClock) Shown(t time.Time) time.Time { return t }
 
 // RealClock runs with the machine's clock, scale times as fast.
 type RealClock struct {
@@ -133,9 +134,48 @@ func (c *RealClock) Wait(ctx context.Context, until time.Time) error {
 // Scale implements Clock.
 func (c *RealClock) Scale() float64 { return c.scale }
 
-// Told implements Clock. A leap makes everything before it older for clients too.
-func (c *RealClock) Told(t time.Time) time.Time {
+// Shown implements Clock. A leap makes everything before it older for clients too.
+func (c *RealClock) Shown(t time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.start.Add(time.Duration(float64(t.Sub(c.start)-c.leap) / c.scale))
+}
+
+// event is something that happens at a model time, after the request that caused it.
+type event struct {
+	at   time.Time
+	fire func()
+}
+
+// eventQueue holds events by time; those of one time stay in the order in which they were scheduled.
+type eventQueue struct {
+	events []event
+}
+
+func (q *eventQueue) schedule(at time.Time, fire func()) {
+	i, _ := slices.BinarySearchFunc(q.events, at, func(e event, at time.Time) int {
+		if e.at.After(at) {
+			return 1
+		}
+		return -1 // behind those of the same time
+	})
+	q.events = slices.Insert(q.events, i, event{at: at, fire: fire})
+}
+
+// due takes the earliest event that is not after now.
+func (q *eventQueue) due(now time.Time) (event, bool) {
+	if len(q.events) == 0 || q.events[0].at.After(now) {
+		return event{}, false
+	}
+	first := q.events[0]
+	q.events = slices.Delete(q.events, 0, 1)
+	return first, true
+}
+
+// next is the time of the earliest event.
+func (q *eventQueue) next() (time.Time, bool) {
+	if len(q.events) == 0 {
+		return time.Time{}, false
+	}
+	return q.events[0].at, true
 }

@@ -136,13 +136,13 @@ func (s *Sim) State(accountID string) State {
 	if a == nil {
 		return state
 	}
-	for _, b := range a.blocksInOrder() {
+	for _, b := range inOrder(a.blocks) {
 		state.Blocks = append(state.Blocks, s.blockView(a, b))
 	}
-	for _, n := range a.networksInOrder() {
+	for _, n := range inOrder(a.networks) {
 		state.Networks = append(state.Networks, s.networkView(a, n))
 	}
-	for _, srv := range a.serversInOrder() {
+	for _, srv := range inOrder(a.servers) {
 		state.Servers = append(state.Servers, s.serverView(a, srv))
 	}
 	return state

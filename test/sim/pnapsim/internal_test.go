@@ -156,7 +156,7 @@ func TestRealClock(t *testing.T) {
 			t.Errorf("30 s of the model took %s (%v), want 3 s", time.Since(start), err)
 		}
 		made := c.Now()
-		if told := c.Told(made); !told.Equal(time.Now()) {
+		if told := c.Shown(made); !told.Equal(time.Now()) {
 			t.Errorf("API time is %s, while clients' clocks show %s", told, time.Now())
 		}
 		c.Advance(time.Minute)

@@ -61,11 +61,11 @@ func (s *Sim) Violations() []Violation {
 	return slices.Clone(s.judge.violations)
 }
 
-func (s *Sim) violate(c *client, rule, detail string) {
+func (s *Sim) violate(c *client, rule, format string, args ...any) {
 	if len(s.judge.violations) >= maxViolations {
 		return
 	}
-	v := Violation{Time: s.now, Rule: rule, Detail: s.blot(detail)}
+	v := Violation{Time: s.now, Rule: rule, Detail: s.blot(fmt.Sprintf(format, args...))}
 	if c != nil {
 		v.Client = c.id
 	}
@@ -91,87 +91,69 @@ func (s *Sim) owns(c *client, a *account, b *block) bool {
 
 func judged(c *call) bool { return c.client != nil && c.client.judged && !c.twice }
 
+// accuse reports a broken rule of a judged client.
+func (s *Sim) accuse(c *call, broken bool, rule, format string, args ...any) {
+	if broken && judged(c) {
+		s.violate(c.client, rule, format, args...)
+	}
+}
+
 // judgeBlockUse reports a change of a block that is not the client's and was not granted.
 func (s *Sim) judgeBlockUse(c *call, b *block, grant string) {
-	if !judged(c) || slices.Contains(b.grants, grant) || s.owns(c.client, c.account, b) {
-		return
-	}
-	s.violate(c.client, "foreign-object", fmt.Sprintf("%s of block %s (%s), which is not the client's", grant, b.id,
-		b.cidr))
+	s.accuse(c, !slices.Contains(b.grants, grant) && !s.owns(c.client, c.account, b), "foreign-object",
+		"%s of block %s (%s), which is not the client's", grant, b.id, b.cidr)
 }
 
 func (s *Sim) judgeNetworkUse(c *call, n *network) {
-	if judged(c) && n.owner != c.client.id {
-		s.violate(c.client, "foreign-object", fmt.Sprintf("%s of network %s, which is not the client's", c.op.method,
-			n.id))
-	}
+	s.accuse(c, n.owner != c.client.id, "foreign-object", "%s of network %s, which is not the client's", c.op.method,
+		n.id)
 }
 
 func (s *Sim) judgeServerUse(c *call, srv *server) {
-	if judged(c) && srv.owner != c.client.id {
-		s.violate(c.client, "foreign-object", fmt.Sprintf("%s of server %s, which is not the client's", c.op.name(),
-			srv.id))
-	}
+	s.accuse(c, srv.owner != c.client.id, "foreign-object", "%s of server %s, which is not the client's", c.op.name(),
+		srv.id)
 }
 
 func (s *Sim) judgeMembershipUse(c *call, srv *server, m *membership) {
-	if judged(c) && m.owner != c.client.id && srv.owner != c.client.id {
-		s.violate(c.client, "foreign-object",
-			fmt.Sprintf("%s of server %s's membership in network %s, which is not the client's", c.op.method, srv.id,
-				m.network))
-	}
+	s.accuse(c, m.owner != c.client.id && srv.owner != c.client.id, "foreign-object",
+		"%s of server %s's membership in network %s, which is not the client's", c.op.method, srv.id, m.network)
 }
 
 func (s *Sim) judgeTagDeletion(c *call, t *tag) {
-	if !judged(c) {
-		return
-	}
-	for _, b := range c.account.blocksInOrder() {
+	for _, b := range inOrder(c.account.blocks) {
 		uses := slices.ContainsFunc(b.tags, func(one assignment) bool { return one.tagID == t.id })
-		if uses && !s.owns(c.client, c.account, b) {
-			s.violate(c.client, "foreign-object", fmt.Sprintf("deletion of tag %q, which foreign block %s bears",
-				t.name, b.id))
-		}
+		s.accuse(c, uses && !s.owns(c.client, c.account, b), "foreign-object",
+			"deletion of tag %q, which foreign block %s bears", t.name, b.id)
 	}
 }
 
 // judgeForce reports force=true where the client did not declare it.
 func (s *Sim) judgeForce(c *call, use string) {
-	if c.force && judged(c) && !slices.Contains(c.client.forces, use) {
-		s.violate(c.client, "force", fmt.Sprintf("%s with force=true, which the client did not declare", c.op.name()))
-	}
+	s.accuse(c, c.force && !slices.Contains(c.client.forces, use), "force",
+		"%s with force=true, which the client did not declare", c.op.name())
 }
 
 // judgeNetworkChange reports a second change while the client's own change of the network runs.
 func (s *Sim) judgeNetworkChange(c *call, n *network) {
-	if judged(c) && n.changes > 0 && n.busyBy == c.client.id {
-		s.violate(c.client, "concurrent-change", fmt.Sprintf("%s while the client's own change of network %s runs",
-			c.op.name(), n.id))
-	}
+	s.accuse(c, n.changes > 0 && n.busyBy == c.client.id, "concurrent-change",
+		"%s while the client's own change of network %s runs", c.op.name(), n.id)
 }
 
 func (s *Sim) judgeServerChange(c *call, srv *server) {
-	if judged(c) && srv.changing == c.client.id {
-		s.violate(c.client, "concurrent-change", fmt.Sprintf("%s while the client's own change of server %s runs",
-			c.op.name(), srv.id))
-	}
+	s.accuse(c, srv.changing == c.client.id, "concurrent-change",
+		"%s while the client's own change of server %s runs", c.op.name(), srv.id)
 }
 
 // judgePurchase reports a purchase while an equal block of the client's is idle, or beyond its limit.
 func (s *Sim) judgePurchase(c *call, bought *block) {
-	if !judged(c) {
-		return
-	}
-	for _, b := range c.account.blocksInOrder() {
+	for _, b := range inOrder(c.account.blocks) {
 		idle := b.status == blockUnassigned || b.status == blockCreating
-		if idle && s.owns(c.client, c.account, b) && equalBlocks(b, bought) {
-			s.violate(c.client, "needless-purchase",
-				fmt.Sprintf("purchase of %s while the equal block %s (%s) lies idle", bought.cidr, b.id, b.cidr))
-		}
+		s.accuse(c, idle && s.owns(c.client, c.account, b) && equalBlocks(b, bought), "needless-purchase",
+			"purchase of %s while the equal block %s (%s) lies idle", bought.cidr, b.id, b.cidr)
 	}
-	if limit := c.client.buys; limit != nil && c.account.money.byClient[c.client.id] >= *limit {
-		s.violate(c.client, "money", fmt.Sprintf("purchase number %d; at most %d were declared",
-			c.account.money.byClient[c.client.id]+1, *limit))
+	if limit := c.client.buys; limit != nil {
+		number := c.account.money.byClient[c.client.id] + 1
+		s.accuse(c, number > *limit, "money", "purchase number %d; at most %d were declared", number, *limit)
 	}
 }
 
@@ -194,10 +176,10 @@ func (s *Sim) LeakCheck(clientID string, except ...string) []string {
 	}
 	leaks := []string{}
 	a := s.accounts[c.account]
-	for _, b := range a.blocksInOrder() {
+	for _, b := range inOrder(a.blocks) {
 		if s.owns(c, a, b) && b.resourceKind != ofServer && !slices.Contains(except, b.id) {
 			leaks = append(leaks, b.id)
-			s.violate(c, "leak", fmt.Sprintf("block %s (%s, %s) is still there and paid for", b.id, b.cidr, b.status))
+			s.violate(c, "leak", "block %s (%s, %s) is still there and paid for", b.id, b.cidr, b.status)
 		}
 	}
 	return leaks
@@ -217,7 +199,7 @@ func (s *Sim) scan(r *http.Request, raw []byte) string {
 	}
 	for _, place := range places {
 		if names := s.secretsIn(place); len(names) > 0 {
-			s.violate(nil, "secret", fmt.Sprintf("%s %s carries %s", r.Method, r.URL.Path, strings.Join(names, ", ")))
+			s.violate(nil, "secret", "%s %s carries %s", r.Method, r.URL.Path, strings.Join(names, ", "))
 		}
 	}
 	return s.blot(string(raw))
@@ -258,4 +240,72 @@ func (s *Sim) blot(text string) string {
 		text = strings.ReplaceAll(text, value, "[token]")
 	}
 	return text
+}
+
+// assertInvariants holds the simulator against its own rules after every step; what is broken is its own
+// fault. Objects whose state was edited to a word of the future are left out.
+func (s *Sim) assertInvariants() {
+	var live []*block
+	for _, a := range s.accounts {
+		for _, b := range a.blocks {
+			live = append(live, b)
+			s.assertBlock(a, b)
+		}
+		for _, n := range a.networks {
+			s.assertNetwork(a, n)
+		}
+	}
+	for i, b := range live {
+		for _, other := range live[:i] {
+			if b.cidr.Overlaps(other.cidr) {
+				s.violate(nil, "simulator", "blocks %s (%s) and %s (%s) overlap", b.id, b.cidr, other.id, other.cidr)
+			}
+		}
+	}
+}
+
+// assertBlock: a block is in the list of exactly the resource that it names.
+func (s *Sim) assertBlock(a *account, b *block) {
+	if b.edited {
+		return
+	}
+	holders := 0
+	for _, n := range a.networks {
+		if n.has(b.id) {
+			holders++
+			if b.resource != n.id {
+				s.violate(nil, "simulator", "network %s lists block %s, which names resource %q", n.id, b.id,
+					b.resource)
+			}
+		}
+	}
+	for _, srv := range a.servers {
+		if slices.Contains(srv.ownBlocks, b.id) {
+			holders++
+		}
+	}
+	free := b.status == blockCreating || b.status == blockUnassigned
+	if holders > 1 || free != (b.resource == "") || (free && holders != 0) {
+		s.violate(nil, "simulator", "block %s is %s, names resource %q and is held %d times", b.id, b.status,
+			b.resource, holders)
+	}
+}
+
+// assertNetwork: a network is BUSY exactly while changes are unfinished, and holds no more than it can.
+func (s *Sim) assertNetwork(a *account, n *network) {
+	if !n.edited && (n.status == networkBusy) != (n.changes > 0) {
+		s.violate(nil, "simulator", "network %s is %s with %d unfinished changes", n.id, n.status, n.changes)
+	}
+	count := map[bool]int{}
+	for _, id := range n.blocks {
+		b := a.blocks[id]
+		if b == nil {
+			s.violate(nil, "simulator", "network %s lists block %s, which is gone", n.id, id)
+			continue
+		}
+		count[b.isV6()]++
+	}
+	if count[false] > maxV4Blocks || count[true] > maxV6Blocks {
+		s.violate(nil, "simulator", "network %s holds %d blocks of V4 and %d of V6", n.id, count[false], count[true])
+	}
 }

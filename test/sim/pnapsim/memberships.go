@@ -19,15 +19,7 @@ func membershipView(m *membership) object {
 	return object{"id": m.network, "ips": slices.Clone(m.ips), "statusDescription": m.status}
 }
 
-func (s *Sim) joinNetwork(c *call) reply {
-	srv := c.account.servers[c.params["serverId"]]
-	if srv == nil {
-		return s.missing()
-	}
-	body, err := decode[membershipBody](c)
-	if err != nil {
-		return invalid(err.Error())
-	}
+func (s *Sim) joinNetwork(c *call, srv *server, body membershipBody) reply {
 	n := c.account.networks[body.ID]
 	if n == nil {
 		return s.missing()
@@ -155,18 +147,10 @@ func (s *Sim) followView(a *account, networkID string) {
 	})
 }
 
-func (s *Sim) patchMembership(c *call) reply {
-	srv := c.account.servers[c.params["serverId"]]
-	if srv == nil {
-		return s.missing()
-	}
+func (s *Sim) patchMembership(c *call, srv *server, body membershipBody) reply {
 	n := c.account.networks[c.params["publicNetworkId"]]
 	if n == nil || srv.member(n.id) == nil {
 		return s.missing()
-	}
-	body, err := decode[membershipBody](c)
-	if err != nil {
-		return invalid(err.Error())
 	}
 	s.judgeForce(c, ForceMembership)
 	s.judgeMembershipUse(c, srv, srv.member(n.id))
@@ -185,11 +169,7 @@ func (s *Sim) patchMembership(c *call) reply {
 	return reply{status: http.StatusOK, body: membershipView(m)}
 }
 
-func (s *Sim) leaveNetwork(c *call) reply {
-	srv := c.account.servers[c.params["serverId"]]
-	if srv == nil {
-		return s.missing()
-	}
+func (s *Sim) leaveNetwork(c *call, srv *server) reply {
 	m := srv.member(c.params["publicNetworkId"])
 	if m == nil {
 		return s.missing()

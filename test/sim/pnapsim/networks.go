@@ -3,6 +3,7 @@ package pnapsim
 import (
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strconv"
 	"time"
@@ -10,14 +11,17 @@ import (
 
 // networkBody is the body that makes or changes a public network.
 type networkBody struct {
-	Name        *string `json:"name"`
-	Description *string `json:"description"`
-	Location    string  `json:"location"`
-	VLAN        int     `json:"vlanId"`
-	RA          *bool   `json:"raEnabled"`
-	Blocks      []struct {
-		ID string `json:"id"`
-	} `json:"ipBlocks"`
+	Name        *string  `json:"name"`
+	Description *string  `json:"description"`
+	Location    string   `json:"location"`
+	VLAN        int      `json:"vlanId"`
+	RA          *bool    `json:"raEnabled"`
+	Blocks      []idBody `json:"ipBlocks"`
+}
+
+// idBody is an object that only names another one.
+type idBody struct {
+	ID string `json:"id"`
 }
 
 // VLAN IDs that a network may have (Networks API, schema PublicNetworkCreate).
@@ -34,7 +38,7 @@ const (
 
 func (s *Sim) listNetworks(c *call) reply {
 	out := []any{}
-	for _, n := range c.account.networksInOrder() {
+	for _, n := range inOrder(c.account.networks) {
 		if location := c.query.Get("location"); location == "" || location == n.location {
 			out = append(out, s.networkView(c.account, n))
 		}
@@ -42,11 +46,7 @@ func (s *Sim) listNetworks(c *call) reply {
 	return reply{status: http.StatusOK, body: out}
 }
 
-func (s *Sim) getNetwork(c *call) reply {
-	n := c.account.networks[c.params["publicNetworkId"]]
-	if n == nil {
-		return s.missing()
-	}
+func (s *Sim) getNetwork(c *call, n *network) reply {
 	return reply{status: http.StatusOK, body: s.networkView(c.account, n)}
 }
 
@@ -63,7 +63,7 @@ func (s *Sim) networkView(a *account, n *network) object {
 	}
 	view := object{
 		"id": n.id, "name": n.name, "location": n.location, "vlanId": n.vlan, "status": n.status,
-		"createdOn": s.told(n.created), "ipBlocks": blocks, "memberships": members,
+		"createdOn": s.timestamp(n.created), "ipBlocks": blocks, "memberships": members,
 	}
 	if n.description != "" {
 		view["description"] = n.description
@@ -95,41 +95,37 @@ func hasV6(a *account, n *network) bool {
 	return slices.ContainsFunc(n.blocks, func(id string) bool { b := a.blocks[id]; return b != nil && b.isV6() })
 }
 
-func (s *Sim) createNetwork(c *call) reply {
-	body, err := decode[networkBody](c)
-	if err != nil {
-		return invalid(err.Error())
-	}
+func (s *Sim) createNetwork(c *call, a *account, body networkBody) reply {
 	if body.Name == nil || !knownLocation(body.Location) {
 		return invalid("name and a known location are required")
 	}
-	if r, ok := s.checkNewNetwork(c.account, body); !ok {
+	if r, ok := s.checkNewNetwork(a, body); !ok {
 		return r
 	}
-	n := &network{seq: s.nextSeq(), id: s.newID(), owner: c.client.id, name: *body.Name, location: body.Location,
+	n := &network{made: s.make(s.newID()), owner: c.client.id, name: *body.Name, location: body.Location,
 		status: networkReady, created: s.now}
 	if n.vlan = body.VLAN; n.vlan == 0 {
-		n.vlan = freeVLAN(c.account, body.Location)
+		n.vlan = freeVLAN(a, body.Location)
 	}
 	n.description = orEmpty(body.Description)
 	n.ra = body.RA != nil && *body.RA
 	var blocks []*block
 	for _, one := range body.Blocks {
-		b := c.account.blocks[one.ID]
+		b := a.blocks[one.ID]
 		if b == nil {
 			return s.missing()
 		}
-		if r, ok := s.assignable(c.account, n, b, len(blocks)); !ok {
+		if r, ok := s.assignable(a, n, b, len(blocks)); !ok {
 			return r
 		}
 		blocks = append(blocks, b)
 	}
-	c.account.networks[n.id] = n
+	a.networks[n.id] = n
 	s.beginNetworkChange(c, n)
 	for _, b := range blocks {
 		s.startAssign(c, n, b)
 	}
-	return reply{status: http.StatusCreated, body: s.networkView(c.account, n)}
+	return reply{status: http.StatusCreated, body: s.networkView(a, n)}
 }
 
 func orEmpty(text *string) string {
@@ -170,18 +166,10 @@ func freeVLAN(a *account, location string) int {
 	}
 }
 
-func (s *Sim) patchNetwork(c *call) reply {
-	n := c.account.networks[c.params["publicNetworkId"]]
-	if n == nil {
-		return s.missing()
-	}
-	body, err := decode[networkBody](c)
-	if err != nil {
-		return invalid(err.Error())
-	}
+func (s *Sim) patchNetwork(c *call, n *network, body networkBody) reply {
 	s.judgeNetworkUse(c, n)
 	if body.Name != nil && *body.Name != n.name {
-		if slices.ContainsFunc(c.account.networksInOrder(), func(o *network) bool { return o.name == *body.Name }) {
+		if slices.ContainsFunc(inOrder(c.account.networks), func(o *network) bool { return o.name == *body.Name }) {
 			return conflict(fmt.Sprintf("A network with the name %q exists.", *body.Name))
 		}
 	}
@@ -206,11 +194,7 @@ func (s *Sim) patchNetwork(c *call) reply {
 	return reply{status: http.StatusAccepted, body: s.networkView(c.account, n)}
 }
 
-func (s *Sim) deleteNetwork(c *call) reply {
-	n := c.account.networks[c.params["publicNetworkId"]]
-	if n == nil {
-		return s.missing()
-	}
+func (s *Sim) deleteNetwork(c *call, n *network) reply {
 	s.judgeNetworkUse(c, n)
 	if len(membersOf(c.account, n)) > 0 || len(n.view) > 0 {
 		return conflict("The network has members.")
@@ -240,7 +224,7 @@ func (s *Sim) removeNetwork(a *account, n *network) {
 
 func membersOf(a *account, n *network) []*server {
 	var out []*server
-	for _, srv := range a.serversInOrder() {
+	for _, srv := range inOrder(a.servers) {
 		if srv.member(n.id) != nil {
 			out = append(out, srv)
 		}
@@ -284,4 +268,154 @@ func endNetworkChange(n *network) {
 			n.status = networkReady
 		}
 	}
+}
+
+func (s *Sim) assignBlock(c *call, n *network, body idBody) reply {
+	b := c.account.blocks[body.ID]
+	if b == nil {
+		return s.missing()
+	}
+	s.judgeBlockUse(c, b, GrantAssign)
+	s.judgeNetworkChange(c, n)
+	if r, ok := s.networkAccepts(n); !ok {
+		return r
+	}
+	if r, ok := s.assignable(c.account, n, b, 0); !ok {
+		return r
+	}
+	s.startAssign(c, n, b)
+	return reply{status: http.StatusAccepted, body: networkBlockView(n, b)}
+}
+
+// networkAccepts reports whether a network takes a change now.
+func (s *Sim) networkAccepts(n *network) (reply, bool) {
+	queued := n.status == networkBusy && s.switches.Busy == "queue"
+	if n.status == networkReady || queued {
+		return reply{}, true
+	}
+	return conflict("The network is " + n.status + "."), false
+}
+
+// assignable reports whether a block can be assigned to a network that is about to get pending others.
+func (s *Sim) assignable(a *account, n *network, b *block, pending int) (reply, bool) {
+	if b.location != n.location {
+		return invalid(fmt.Sprintf("The IP block is in location %s, the network in %s.", b.location, n.location)), false
+	}
+	if b.status != blockUnassigned {
+		return conflict(fmt.Sprintf("The IP block is %s.", b.status)), false
+	}
+	count := pending
+	limit := maxV4Blocks
+	if b.isV6() {
+		limit = maxV6Blocks
+	}
+	for _, id := range n.blocks {
+		if other := a.blocks[id]; other != nil && other.isV6() == b.isV6() {
+			count++
+		}
+	}
+	if count >= limit {
+		return refuse(s.switches.OverLimit,
+			fmt.Sprintf("The network holds %d blocks of this IP version, the most it can.", limit)), false
+	}
+	return reply{}, true
+}
+
+// startAssign begins to assign a block; how it ends may be decided by a fault.
+func (s *Sim) startAssign(c *call, n *network, b *block) {
+	s.moveBlock(b, blockAssigning)
+	b.resource = n.id
+	b.resourceKind = ofNetwork
+	n.blocks = append(n.blocks, b.id)
+	outcome := c.outcome
+	end := s.reserveNetwork(c.client.id, n, s.lasts(s.latency.Assign, outcome))
+	s.schedule(end, func() { s.settleAssign(n, b, outcome) })
+}
+
+// lasts is how long a change takes, when a fault may hold it up.
+func (s *Sim) lasts(d Duration, outcome *Fault) time.Duration {
+	if outcome != nil {
+		return time.Duration(d + outcome.Delay)
+	}
+	return time.Duration(d)
+}
+
+func (s *Sim) settleAssign(n *network, b *block, outcome *Fault) {
+	endNetworkChange(n)
+	if b.status != blockAssigning || b.resource != n.id {
+		return // gone, or edited meanwhile
+	}
+	switch outcomeOf(outcome) {
+	case OutcomeError:
+		s.moveBlock(b, blockErrorAssigning)
+	case OutcomeRevert:
+		s.moveBlock(b, blockAssigned)
+		s.moveBlock(b, blockUnassigning)
+		s.settleUnassign(n, b, nil)
+	default:
+		s.moveBlock(b, blockAssigned)
+	}
+}
+
+func (s *Sim) unassignBlock(c *call, n *network) reply {
+	b := c.account.blocks[c.params["ipBlockId"]]
+	if b == nil {
+		return s.missing()
+	}
+	s.judgeBlockUse(c, b, GrantUnassign)
+	s.judgeNetworkChange(c, n)
+	s.judgeForce(c, ForceUnassign)
+	if r, ok := s.networkAccepts(n); !ok {
+		return r
+	}
+	if !n.has(b.id) {
+		return refuse(s.switches.NotOfNetwork, fmt.Sprintf("The IP block %s is not assigned to the network.", b.id))
+	}
+	if !slices.Contains(nextBlockStates(b.status), blockUnassigning) {
+		return conflict(fmt.Sprintf("The IP block is %s.", b.status))
+	}
+	if holder := addressHolder(c.account, n, b.cidr); holder != "" && !c.force {
+		return refuse(s.switches.MemberAddress, fmt.Sprintf("Server %s has an address of the IP block.", holder))
+	}
+	s.judgePublished(c, b)
+	s.startUnassign(c, n, b)
+	return reply{status: http.StatusAccepted, body: "The specified IP block is being removed from the Public Network."}
+}
+
+func (s *Sim) startUnassign(c *call, n *network, b *block) {
+	s.moveBlock(b, blockUnassigning)
+	outcome := c.outcome
+	end := s.reserveNetwork(c.client.id, n, s.lasts(s.latency.Unassign, outcome))
+	s.schedule(end, func() {
+		endNetworkChange(n)
+		s.settleUnassign(n, b, outcome)
+	})
+}
+
+// settleUnassign ends an unassignment; n is nil when the network is gone.
+func (s *Sim) settleUnassign(n *network, b *block, outcome *Fault) {
+	if b.status != blockUnassigning {
+		return
+	}
+	if outcomeOf(outcome) == OutcomeError {
+		s.moveBlock(b, blockErrorUnassigning)
+		return
+	}
+	s.moveBlock(b, blockUnassigned)
+	b.resource = ""
+	b.resourceKind = ""
+	if n != nil {
+		n.blocks = slices.DeleteFunc(n.blocks, func(id string) bool { return id == b.id })
+	}
+}
+
+// addressHolder is the first member of the network that has an address in cidr.
+func addressHolder(a *account, n *network, cidr netip.Prefix) string {
+	for _, srv := range membersOf(a, n) {
+		ips, err := expand(srv.member(n.id).ips)
+		if err == nil && slices.ContainsFunc(ips, cidr.Contains) {
+			return srv.id
+		}
+	}
+	return ""
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -26,27 +27,15 @@ type api struct {
 	write  string // scope that writes
 }
 
-func bmcAPI() api {
-	return api{"bmcapi", "/bmc/v1", "github.com/phoenixnap/go-sdk-bmc/bmcapi/v3", "bmc.read", "bmc"}
-}
+const sdk = "github.com/phoenixnap/go-sdk-bmc/"
 
-func ipAPI() api {
-	return api{"ipapi", "/ips/v1", "github.com/phoenixnap/go-sdk-bmc/ipapi/v3", "bmc.read", "bmc"}
-}
-
-func networkAPI() api {
-	return api{"networkapi", "/networks/v1", "github.com/phoenixnap/go-sdk-bmc/networkapi/v4", "bmc.read", "bmc"}
-}
-
-func tagAPI() api {
-	return api{"tagapi", "/tag-manager/v1", "github.com/phoenixnap/go-sdk-bmc/tagapi/v3", "tags.read", "tags"}
-}
-
-func locationAPI() api {
-	return api{"locationapi", "/location-api/v1", "github.com/phoenixnap/go-sdk-bmc/locationapi/v3", "", ""}
-}
-
-func allAPIs() []api { return []api{bmcAPI(), ipAPI(), networkAPI(), tagAPI(), locationAPI()} }
+var (
+	bmcAPI      = api{"bmcapi", "/bmc/v1", sdk + "bmcapi/v3", "bmc.read", "bmc"}
+	ipAPI       = api{"ipapi", "/ips/v1", sdk + "ipapi/v3", "bmc.read", "bmc"}
+	networkAPI  = api{"networkapi", "/networks/v1", sdk + "networkapi/v4", "bmc.read", "bmc"}
+	tagAPI      = api{"tagapi", "/tag-manager/v1", sdk + "tagapi/v3", "tags.read", "tags"}
+	locationAPI = api{"locationapi", "/location-api/v1", sdk + "locationapi/v3", "", ""}
+)
 
 // Specs are the OpenAPI documents that ship in the SDK modules. They are safe for concurrent use.
 type Specs struct {
@@ -58,7 +47,7 @@ type Specs struct {
 // directory (<module>/api/openapi.yaml).
 func LoadSpecs(ctx context.Context, dir string) (*Specs, error) {
 	specs := &Specs{documents: map[string]*openapi3.T{}}
-	for _, a := range allAPIs() {
+	for _, a := range []api{bmcAPI, ipAPI, networkAPI, tagAPI, locationAPI} {
 		file := filepath.Join(dir, a.name+".yaml")
 		if dir == "" {
 			module, err := moduleDir(ctx, a.module)
@@ -251,4 +240,43 @@ func unknownProperties(schema *openapi3.Schema, body any) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// pattern is a regular expression with an assertion beside it, since Go's RE2 knows no lookaround: text matches when it
+// matches want and also, and does not match not.
+type pattern struct{ want, also, not *regexp.Regexp }
+
+// MatchString implements openapi3.RegexMatcher.
+func (p pattern) MatchString(text string) bool {
+	return p.want.MatchString(text) && p.also.MatchString(text) && !p.not.MatchString(text)
+}
+
+// never matches no text.
+const never = `[^\s\S]`
+
+// rewritten are the patterns with lookaround as want, also and not.
+var rewritten = map[string][3]string{
+	`^(?=.*[a-zA-Z])([a-zA-Z0-9().-])+$`:  {`^[a-zA-Z0-9().-]+$`, `[a-zA-Z]`, never},  // hostnames
+	`^(?=.*[a-zA-Z])([a-zA-Z0-9(). -])+$`: {`^[a-zA-Z0-9(). -]+$`, `[a-zA-Z]`, never}, // names of networks
+	`^(?!\s*$).+`:                         {`^.+`, "", `^\s*$`},
+	`^(?s)(?!\s*$).+`:                     {`(?s)^.+`, "", `^\s*$`},
+	`^(?!-)[\w\-]{1,63}(?<!-)(\.(?!-)[\w\-]{1,63}(?<!-))*$`: { // domain names
+		`^\w([\w-]{0,61}\w)?(\.\w([\w-]{0,61}\w)?)*$`, "", never},
+}
+
+// compilePattern compiles a "pattern" of the OpenAPI documents. Those with lookaround are known one by one; a new one is
+// an error, never a match.
+func compilePattern(expr string) (openapi3.RegexMatcher, error) {
+	parts, ok := rewritten[expr]
+	if !ok {
+		parts = [3]string{expr, "", never}
+	}
+	var compiled [3]*regexp.Regexp
+	for i, part := range parts {
+		var err error
+		if compiled[i], err = regexp.Compile(part); err != nil {
+			return nil, fmt.Errorf("pattern %q of an OpenAPI document: write it for RE2 in compilePattern: %w", part, err)
+		}
+	}
+	return pattern{compiled[0], compiled[1], compiled[2]}, nil
 }

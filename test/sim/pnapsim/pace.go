@@ -86,17 +86,16 @@ func (s *Sim) judgePace(c *client, op *operation, r *http.Request, raw []byte) {
 	}
 	m, name, key := s.memoryOf(c), op.name(), requestKey(r, raw)
 	if until := m.notBefore[name]; s.now.Before(until) {
-		s.violate(c, "retry-after", fmt.Sprintf("%s before the time that 429 named", name))
+		s.violate(c, "retry-after", "%s before the time that 429 named", name)
 	}
 	if at, met := m.conflicts[key]; met && s.now.Sub(at) < s.clientTime(conflictPause) {
-		s.violate(c, "retry-conflict", fmt.Sprintf("%s again at once after 409", name))
+		s.violate(c, "retry-conflict", "%s again at once after 409", name)
 	}
 	if f := m.failures[key]; f.count > 0 && s.now.Sub(f.at) < s.clientTime(backoff(f.count)) {
-		s.violate(c, "retry-backoff", fmt.Sprintf("%s again too soon after failure number %d in a row", name, f.count))
+		s.violate(c, "retry-backoff", "%s again too soon after failure number %d in a row", name, f.count)
 	}
 	if m.unanswered[name] {
-		s.violate(c, "repeated-post", fmt.Sprintf("%s again after a lost answer without looking whether it was done",
-			name))
+		s.violate(c, "repeated-post", "%s again after a lost answer without looking whether it was done", name)
 	}
 	s.judgeBudget(c, m, name)
 }
@@ -113,8 +112,8 @@ func (s *Sim) judgeBudget(c *client, m *memory, operation string) {
 	recent := slices.DeleteFunc(m.recent[operation], func(at time.Time) bool { return !at.After(since) })
 	m.recent[operation] = append(recent, s.now)
 	if float64(len(m.recent[operation])) > c.budget {
-		s.violate(c, "request-budget", fmt.Sprintf("%s: %d requests within a minute; %g were declared", operation,
-			len(m.recent[operation]), c.budget))
+		s.violate(c, "request-budget", "%s: %d requests within a minute; %g were declared", operation,
+			len(m.recent[operation]), c.budget)
 	}
 }
 
@@ -174,6 +173,6 @@ func (s *Sim) judgeLost(e *Entry) {
 // judgeRefusedToken reports a client that keeps using a token that is over.
 func (s *Sim) judgeRefusedToken(c *client, t *token) {
 	if since := s.now.Sub(t.refused); c.judged && since >= s.clientTime(tokenGrace) {
-		s.violate(c, "stale-token", fmt.Sprintf("a token is used %s after it was first refused", since))
+		s.violate(c, "stale-token", "a token is used %s after it was first refused", since)
 	}
 }

@@ -30,6 +30,12 @@ const (
 	networkTypeUser    = "USER_DEFINED"
 )
 
+// serverChange is the body that changes a server.
+type serverChange struct {
+	Hostname    *string `json:"hostname"`
+	Description *string `json:"description"`
+}
+
 func hasPublic(networkType string) bool {
 	return networkType == networkTypeBoth || networkType == networkTypePublic
 }
@@ -44,7 +50,7 @@ func (s *Sim) listServers(c *call) reply {
 		return invalid(faults...)
 	}
 	out := []any{}
-	for _, srv := range c.account.serversInOrder() {
+	for _, srv := range inOrder(c.account.servers) {
 		if matchTags(tagMap(c.account, srv.tags), filters, s.switches.TagFilter == "or") {
 			out = append(out, s.serverView(c.account, srv))
 		}
@@ -52,11 +58,7 @@ func (s *Sim) listServers(c *call) reply {
 	return reply{status: http.StatusOK, body: out}
 }
 
-func (s *Sim) getServer(c *call) reply {
-	srv := c.account.servers[c.params["serverId"]]
-	if srv == nil {
-		return s.missing()
-	}
+func (s *Sim) getServer(c *call, srv *server) reply {
 	return reply{status: http.StatusOK, body: s.serverView(c.account, srv)}
 }
 
@@ -84,7 +86,7 @@ func (s *Sim) serverView(a *account, srv *server) object {
 		"storage":            "1x 960GB NVMe",
 		"privateIpAddresses": slices.Clone(srv.privateIPs), "publicIpAddresses": s.publicAddresses(a, srv),
 		"pricingModel": srv.pricing, "networkType": srv.networkType, "tags": assignmentsView(a, srv.tags),
-		"provisionedOn": s.told(srv.created), "networkConfiguration": configuration,
+		"provisionedOn": s.timestamp(srv.created), "networkConfiguration": configuration,
 		"storageConfiguration": object{"rootPartition": object{"raid": "NO_RAID", "size": -1}},
 	}
 	if srv.description != "" {
@@ -119,12 +121,8 @@ func (s *Sim) publicAddresses(a *account, srv *server) []string {
 	return out
 }
 
-func (s *Sim) createServer(c *call) reply {
-	body, err := decode[serverBody](c)
-	if err != nil {
-		return invalid(err.Error())
-	}
-	tags, faults := s.resolveTags(c.account, body.Tags)
+func (s *Sim) createServer(c *call, a *account, body serverBody) reply {
+	tags, faults := s.resolveTags(a, body.Tags)
 	if !knownLocation(body.Location) {
 		faults = append(faults, fmt.Sprintf("location %q: want one of %s", body.Location,
 			strings.Join(locations(), ", ")))
@@ -143,7 +141,7 @@ func (s *Sim) createServer(c *call) reply {
 	if faults != nil {
 		return invalid(faults...)
 	}
-	if len(c.account.servers) >= c.account.maxServers {
+	if len(a.servers) >= a.maxServers {
 		return s.overQuota(quotaServers)
 	}
 	if s.stock[body.Location] >= s.cfg.ServerStock {
@@ -156,15 +154,15 @@ func (s *Sim) createServer(c *call) reply {
 	if r, ok := s.buyOwnBlock(c, srv); !ok {
 		return r
 	}
-	c.account.servers[srv.id] = srv
+	a.servers[srv.id] = srv
 	s.stock[srv.location]++
 	s.after(s.latency.ServerCreate, func() { settleServer(srv, serverCreating) })
-	return reply{status: http.StatusOK, body: s.serverView(c.account, srv)}
+	return reply{status: http.StatusOK, body: s.serverView(a, srv)}
 }
 
 func (s *Sim) newServer(owner string, body serverBody) *server {
 	srv := &server{
-		seq: s.nextSeq(), id: s.newID(), owner: owner, hostname: body.Hostname, description: body.Description,
+		made: s.make(s.newID()), owner: owner, hostname: body.Hostname, description: body.Description,
 		os:   body.OS,
 		kind: body.Type, location: body.Location, networkType: body.NetworkType, reservation: body.Reservation,
 		pricing: body.Pricing, privateIPs: []string{}, created: s.now,
@@ -189,7 +187,7 @@ func (s *Sim) buyOwnBlock(c *call, srv *server) (reply, bool) {
 			false
 	}
 	b := &block{
-		seq: s.nextSeq(), id: s.newID(), owner: c.client.id, location: srv.location, cidr: cidr,
+		made: s.make(s.newID()), owner: c.client.id, location: srv.location, cidr: cidr,
 		status: blockAssigned, resource: srv.id, resourceKind: ofServer, created: s.now,
 	}
 	c.account.blocks[b.id] = b
@@ -206,18 +204,7 @@ func settleServer(srv *server, doing string) {
 	}
 }
 
-func (s *Sim) patchServer(c *call) reply {
-	srv := c.account.servers[c.params["serverId"]]
-	if srv == nil {
-		return s.missing()
-	}
-	body, err := decode[struct {
-		Hostname    *string `json:"hostname"`
-		Description *string `json:"description"`
-	}](c)
-	if err != nil {
-		return invalid(err.Error())
-	}
+func (s *Sim) patchServer(c *call, srv *server, body serverChange) reply {
 	s.judgeServerUse(c, srv)
 	if body.Hostname != nil {
 		srv.hostname = *body.Hostname
@@ -228,15 +215,7 @@ func (s *Sim) patchServer(c *call) reply {
 	return reply{status: http.StatusOK, body: s.serverView(c.account, srv)}
 }
 
-func (s *Sim) putServerTags(c *call) reply {
-	srv := c.account.servers[c.params["serverId"]]
-	if srv == nil {
-		return s.missing()
-	}
-	bodies, err := decode[[]assignmentBody](c)
-	if err != nil {
-		return invalid(err.Error())
-	}
+func (s *Sim) putServerTags(c *call, srv *server, bodies []assignmentBody) reply {
 	s.judgeServerUse(c, srv)
 	tags, faults := s.resolveTags(c.account, bodies)
 	if faults != nil {
@@ -244,4 +223,189 @@ func (s *Sim) putServerTags(c *call) reply {
 	}
 	srv.tags = tags
 	return reply{status: http.StatusOK, body: s.serverView(c.account, srv)}
+}
+
+// blocksBody is the body that ends a server or its use of a block.
+type blocksBody struct {
+	DeleteBlocks bool `json:"deleteIpBlocks"`
+}
+
+// mayAct reports whether a server is in one of the states that allow an action.
+func (s *Sim) mayAct(c *call, srv *server, from ...string) (reply, bool) {
+	s.judgeServerUse(c, srv)
+	if !slices.Contains(from, srv.status) {
+		return conflict("The server is " + srv.status + "."), false
+	}
+	return reply{}, true
+}
+
+// action moves a server to a state; a reboot or reset ends later.
+func action(to, result string, from ...string) handler {
+	return on((*call).server, func(s *Sim, c *call, srv *server) reply {
+		if r, ok := s.mayAct(c, srv, from...); !ok {
+			return r
+		}
+		srv.status = to
+		if to == serverRebooting || to == serverResetting {
+			s.after(s.latency.ServerAction, func() { settleServer(srv, to) })
+		}
+		return reply{status: http.StatusOK, body: object{"result": result}}
+	})
+}
+
+func (s *Sim) reserveServer(c *call, srv *server, body serverBody) reply {
+	if r, ok := s.mayAct(c, srv, serverPoweredOn, serverPoweredOff); !ok {
+		return r
+	}
+	if srv.reservation != "" {
+		return conflict("The server has a reservation.")
+	}
+	srv.reservation = s.newID()
+	srv.pricing = body.Pricing
+	return reply{status: http.StatusOK, body: s.serverView(c.account, srv)}
+}
+
+// provision reinstalls a reserved server; it keeps its ID.
+func (s *Sim) provision(c *call, srv *server, body serverBody) reply {
+	if r, ok := s.mayAct(c, srv, serverReserved); !ok {
+		return r
+	}
+	srv.hostname = body.Hostname
+	srv.os = body.OS
+	srv.status = serverCreating
+	s.after(s.latency.ServerCreate, func() { settleServer(srv, serverCreating) })
+	return reply{status: http.StatusAccepted, body: s.serverView(c.account, srv)}
+}
+
+// mayEnd reports whether a server can be given back now.
+func (s *Sim) mayEnd(c *call, srv *server) (reply, bool) {
+	r, ok := s.mayAct(c, srv, serverPoweredOn, serverPoweredOff, serverError)
+	if ok && srv.changing != "" {
+		return conflict("A network change of the server is in progress."), false
+	}
+	return r, ok
+}
+
+func (s *Sim) deprovision(c *call, srv *server, body blocksBody) reply {
+	if r, ok := s.mayEnd(c, srv); !ok {
+		return r
+	}
+	s.startEnd(c.account, srv, body.DeleteBlocks)
+	return reply{status: http.StatusAccepted,
+		body: "The server has been deprovisioned and related network setup is being updated."}
+}
+
+// deleteServer is the deprecated way: the server's own blocks always go with it.
+func (s *Sim) deleteServer(c *call, srv *server) reply {
+	if r, ok := s.mayEnd(c, srv); !ok {
+		return r
+	}
+	s.startEnd(c.account, srv, true)
+	return reply{status: http.StatusOK, body: object{"result": "Server has been deleted.", "serverId": srv.id}}
+}
+
+// startEnd takes a server away from its networks; then it is gone, or reserved when it has a reservation.
+func (s *Sim) startEnd(a *account, srv *server, deleteBlocks bool) {
+	srv.status = serverDeleting
+	for _, m := range srv.members {
+		s.startLeave(a, srv, m, time.Duration(s.latency.ServerAction))
+	}
+	s.after(s.latency.ServerAction, func() { s.endServer(a, srv, deleteBlocks) })
+}
+
+func (s *Sim) endServer(a *account, srv *server, deleteBlocks bool) {
+	for _, id := range srv.ownBlocks {
+		b := a.blocks[id]
+		if b == nil {
+			continue
+		}
+		s.releaseOwn(b)
+		if deleteBlocks {
+			s.removeBlock(a, b)
+		}
+	}
+	srv.ownBlocks = nil
+	srv.publicIPs = nil
+	srv.gateway = ""
+	if srv.reservation != "" {
+		srv.status = serverReserved
+		srv.privateIPs = []string{}
+		return
+	}
+	delete(a.servers, srv.id)
+	s.stock[srv.location]--
+}
+
+// releaseOwn takes a block from its server through the states to unassigned.
+func (s *Sim) releaseOwn(b *block) {
+	if b.status == blockAssigning {
+		s.moveBlock(b, blockAssigned)
+	}
+	if b.status != blockUnassigning {
+		s.moveBlock(b, blockUnassigning)
+	}
+	s.moveBlock(b, blockUnassigned)
+	b.resource = ""
+	b.resourceKind = ""
+}
+
+func (s *Sim) attachBlock(c *call, srv *server, body idBody) reply {
+	b := c.account.blocks[body.ID]
+	if b == nil {
+		return s.missing()
+	}
+	s.judgeBlockUse(c, b, GrantAssign)
+	s.judgeServerChange(c, srv)
+	if r, ok := s.serverAccepts(srv); !ok {
+		return r
+	}
+	if b.location != srv.location {
+		return invalid("The IP block is in location " + b.location + ", the server in " + srv.location + ".")
+	}
+	if b.status != blockUnassigned {
+		return conflict("The IP block is " + b.status + ".")
+	}
+	for _, id := range srv.ownBlocks {
+		if other := c.account.blocks[id]; other != nil && other.isV6() == b.isV6() {
+			return conflict("The server has an IP block of this IP version.")
+		}
+	}
+	s.moveBlock(b, blockAssigning)
+	b.resource = srv.id
+	b.resourceKind = ofServer
+	srv.ownBlocks = append(srv.ownBlocks, b.id)
+	srv.changing = c.client.id
+	s.after(s.latency.Assign, func() {
+		srv.changing = ""
+		if b.status == blockAssigning {
+			s.moveBlock(b, blockAssigned)
+		}
+	})
+	return reply{status: http.StatusAccepted, body: object{"id": b.id, "vlanId": 10}}
+}
+
+func (s *Sim) detachBlock(c *call, srv *server, body blocksBody) reply {
+	b := c.account.blocks[c.params["ipBlockId"]]
+	if b == nil || !slices.Contains(srv.ownBlocks, b.id) {
+		return s.missing()
+	}
+	s.judgeBlockUse(c, b, GrantUnassign)
+	s.judgeServerChange(c, srv)
+	if r, ok := s.serverAccepts(srv); !ok {
+		return r
+	}
+	if !slices.Contains(nextBlockStates(b.status), blockUnassigning) {
+		return conflict("The IP block is " + b.status + ".")
+	}
+	s.moveBlock(b, blockUnassigning)
+	srv.changing = c.client.id
+	s.after(s.latency.Unassign, func() {
+		srv.changing = ""
+		srv.ownBlocks = slices.DeleteFunc(srv.ownBlocks, func(id string) bool { return id == b.id })
+		s.settleUnassign(nil, b, nil)
+		if body.DeleteBlocks && b.status == blockUnassigned {
+			s.removeBlock(c.account, b)
+		}
+	})
+	return reply{status: http.StatusAccepted, body: "The specified IP block is being removed from the server."}
 }

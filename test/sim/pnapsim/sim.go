@@ -129,10 +129,10 @@ func (s *Sim) clientTime(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * s.clock.Scale())
 }
 
-// nextSeq numbers objects in the order in which they are made.
-func (s *Sim) nextSeq() int {
+// make numbers objects in the order in which they are made.
+func (s *Sim) make(id string) made {
 	s.seq++
-	return s.seq
+	return made{seq: s.seq, id: id}
 }
 
 // newID makes an ID in the API's form, 24 hexadecimal digits.

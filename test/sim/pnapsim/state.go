@@ -1,6 +1,7 @@
 package pnapsim
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -63,9 +64,16 @@ type account struct {
 	money      money
 }
 
+// made is what every object has: its number in the order in which all were made, and its ID.
+type made struct {
+	seq int
+	id  string
+}
+
+func (m made) number() int { return m.seq }
+
 type tag struct {
-	seq         int
-	id          string
+	made
 	name        string
 	description string
 	billing     bool
@@ -79,8 +87,7 @@ type assignment struct {
 }
 
 type block struct {
-	seq          int
-	id           string
+	made
 	owner        string // ID of the client that bought it; empty for the portal's user
 	grants       []string
 	location     string
@@ -97,8 +104,7 @@ type block struct {
 }
 
 type network struct {
-	seq         int
-	id          string
+	made
 	owner       string
 	name        string
 	location    string
@@ -122,8 +128,7 @@ type memberView struct {
 }
 
 type server struct {
-	seq         int
-	id          string
+	made
 	owner       string
 	hostname    string
 	description string
@@ -172,27 +177,6 @@ func (srv *server) member(networkID string) *membership {
 func (n *network) has(blockID string) bool { return slices.Contains(n.blocks, blockID) }
 
 // inOrder returns the values of a map in the order in which they were made.
-func inOrder[T any](values map[string]T, seq func(T) int) []T {
-	out := make([]T, 0, len(values))
-	for _, v := range values {
-		out = append(out, v)
-	}
-	slices.SortFunc(out, func(a, b T) int { return seq(a) - seq(b) })
-	return out
-}
-
-func (a *account) blocksInOrder() []*block {
-	return inOrder(a.blocks, func(b *block) int { return b.seq })
-}
-
-func (a *account) networksInOrder() []*network {
-	return inOrder(a.networks, func(n *network) int { return n.seq })
-}
-
-func (a *account) serversInOrder() []*server {
-	return inOrder(a.servers, func(s *server) int { return s.seq })
-}
-
-func (a *account) tagsInOrder() []*tag {
-	return inOrder(a.tags, func(t *tag) int { return t.seq })
+func inOrder[T interface{ number() int }](values map[string]T) []T {
+	return slices.SortedFunc(maps.Values(values), func(a, b T) int { return a.number() - b.number() })
 }

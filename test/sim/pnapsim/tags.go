@@ -37,7 +37,7 @@ func (a *account) tagNamed(name string) *tag {
 
 func (s *Sim) listTags(c *call) reply {
 	out := []any{}
-	for _, t := range c.account.tagsInOrder() {
+	for _, t := range inOrder(c.account.tags) {
 		if name := c.query.Get("name"); name == "" || name == t.name {
 			out = append(out, tagView(c.account, t))
 		}
@@ -45,11 +45,7 @@ func (s *Sim) listTags(c *call) reply {
 	return reply{status: http.StatusOK, body: out}
 }
 
-func (s *Sim) getTag(c *call) reply {
-	t := c.account.tags[c.params["tagId"]]
-	if t == nil {
-		return s.missing()
-	}
+func (s *Sim) getTag(c *call, t *tag) reply {
 	return reply{status: http.StatusOK, body: tagView(c.account, t)}
 }
 
@@ -69,10 +65,10 @@ func tagView(a *account, t *tag) object {
 			assigned = append(assigned, view)
 		}
 	}
-	for _, b := range a.blocksInOrder() {
+	for _, b := range inOrder(a.blocks) {
 		note("/ips/ip-blocks/"+b.id, b.tags)
 	}
-	for _, srv := range a.serversInOrder() {
+	for _, srv := range inOrder(a.servers) {
 		note("/bmc/servers/"+srv.id, srv.tags)
 	}
 	slices.Sort(values)
@@ -86,37 +82,25 @@ func tagView(a *account, t *tag) object {
 	return view
 }
 
-func (s *Sim) createTag(c *call) reply {
-	body, err := decode[tagBody](c)
-	if err != nil {
-		return invalid(err.Error())
-	}
+func (s *Sim) createTag(c *call, a *account, body tagBody) reply {
 	if !tagText.MatchString(body.Name) {
 		return invalid(fmt.Sprintf("name %q: want 1 to 100 letters, digits, - or _", body.Name))
 	}
-	if c.account.tagNamed(body.Name) != nil {
+	if a.tagNamed(body.Name) != nil {
 		return conflict(fmt.Sprintf("Tag %q exists.", body.Name))
 	}
-	t := s.addTag(c.account, body)
+	t := s.addTag(a, body)
 	t.usableAt = s.now.Add(time.Duration(s.latency.TagPropagation))
-	return reply{status: http.StatusCreated, body: tagView(c.account, t)}
+	return reply{status: http.StatusCreated, body: tagView(a, t)}
 }
 
 func (s *Sim) addTag(a *account, body tagBody) *tag {
-	t := &tag{seq: s.nextSeq(), id: s.newID(), name: body.Name, description: body.Description, billing: body.Billing}
+	t := &tag{made: s.make(s.newID()), name: body.Name, description: body.Description, billing: body.Billing}
 	a.tags[t.id] = t
 	return t
 }
 
-func (s *Sim) patchTag(c *call) reply {
-	t := c.account.tags[c.params["tagId"]]
-	if t == nil {
-		return s.missing()
-	}
-	body, err := decode[tagBody](c)
-	if err != nil {
-		return invalid(err.Error())
-	}
+func (s *Sim) patchTag(c *call, t *tag, body tagBody) reply {
 	if !tagText.MatchString(body.Name) {
 		return invalid(fmt.Sprintf("name %q: want 1 to 100 letters, digits, - or _", body.Name))
 	}
@@ -129,11 +113,7 @@ func (s *Sim) patchTag(c *call) reply {
 	return reply{status: http.StatusOK, body: tagView(c.account, t)}
 }
 
-func (s *Sim) deleteTag(c *call) reply {
-	t := c.account.tags[c.params["tagId"]]
-	if t == nil {
-		return s.missing()
-	}
+func (s *Sim) deleteTag(c *call, t *tag) reply {
 	s.judgeTagDeletion(c, t)
 	delete(c.account.tags, t.id)
 	gone := func(one assignment) bool { return one.tagID == t.id }
