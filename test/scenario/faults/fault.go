@@ -6,23 +6,37 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 )
 
-// Channel is where a finding is read.
-type Channel string
+// Trait is a set of what distinguishes a fault. Without one the fault turns the condition VLANReady of the Node: its
+// reason, and the ID that its message begins with, are the first cause.
+type Trait int
 
+// The traits.
 const (
-	// ByCondition is the condition VLANReady of the Node: its reason, and the ID that its message begins with.
-	ByCondition Channel = "condition"
-	// ByMetric is the agent's metric phoenixnap_agent_check, for what does not turn the condition; the first cause is
-	// that of `agent diagnose` right after.
-	ByMetric Channel = "metric"
-	// ByDiagnosis is only `agent diagnose`, for what the running agent cannot know or report.
-	ByDiagnosis Channel = "diagnose"
+	// Warns and Fails give the status in the agent's metric phoenixnap_agent_check, for what does not turn the
+	// condition; the first cause is that of `agent diagnose` right after.
+	Warns Trait = 1 << iota
+	Fails
+	// Silent reports that only `agent diagnose` finds it: the running agent cannot know or report it.
+	Silent
+	// Described reports that `agent diagnose` needs a description of the network: with the bond the way to the API
+	// server is gone, too.
+	Described
+	// Event reports that the kernel notifies the agent of fault and repair; else it polls, or hears from the API
+	// server.
+	Event
+	// Slow reports that the controller has to find out first, from phoenixNAP's API.
+	Slow
+	// Exclusive reports that other servers notice, so that no other fault may be there at the same time.
+	Exclusive
+	// Short reports that the fault is part of the short run.
+	Short
 )
 
 // Fault is something that goes wrong on a server or in its network, and what must be found then.
@@ -31,23 +45,40 @@ type Fault struct {
 	// ID and Reason are the first cause.
 	ID     check.ID
 	Reason string
-	// Told is where the finding is reported.
-	Told Channel
-	// Status that the metric gives: check.Warn or check.Fail. Only for ByMetric.
-	Status check.Status
-	// Flags of `agent diagnose`, where it needs more than its own.
-	Flags []string
-	// Event reports that the kernel notifies the agent of fault and repair; else it polls, or hears from the API
-	// server.
-	Event bool
-	// Slow reports that the controller has to find out first, from phoenixNAP's API.
-	Slow bool
-	// Alone reports that other servers notice, so that no other fault may be there at the same time.
-	Alone bool
-	// Short reports that the fault is part of the short run.
-	Short bool
+	Traits Trait
 
-	make, mend action
+	make, repair action
+}
+
+// has reports whether the fault has one of the traits.
+func (f Fault) has(t Trait) bool { return f.Traits&t != 0 }
+
+// channel is where the finding is read.
+func (f Fault) channel() string {
+	switch {
+	case f.has(Silent):
+		return "diagnose"
+	case f.has(Warns | Fails):
+		return "metric"
+	default:
+		return "condition"
+	}
+}
+
+// status is what the metric shows.
+func (f Fault) status() check.Status {
+	if f.has(Fails) {
+		return check.Fail
+	}
+	return check.Warn
+}
+
+// flags are those of `agent diagnose`.
+func (f Fault) flags() []string {
+	if f.has(Described) {
+		return []string{"--vlan", "56", "--network", "203.0.113.0/29"}
+	}
+	return nil
 }
 
 // action changes something at the site of a fault.
@@ -96,37 +127,16 @@ func portal(edit func(s *site) pnapsim.Edit) action {
 	return func(ctx context.Context, s *site) error { return s.cluster.Sim.Edit(ctx, edit(s)) }
 }
 
-// All are the faults that are made. Their order is that of the layers.
-func All() []Fault {
-	var all []Fault
-	for _, group := range [][]Fault{publishedFaults(), linkFaults(), bondFaults(), addressFaults(), networkFaults(),
-		kernelFaults(), routeFaults()} {
-		all = append(all, group...)
-	}
-	return all
-}
-
-// valid holds a fault against the catalogue of checks.
-func (f Fault) valid() error {
-	for _, c := range check.Catalogue() {
-		if c.ID != f.ID {
-			continue
-		}
-		for _, reason := range c.Reasons {
-			if reason == f.Reason {
-				return nil
-			}
-		}
-		return fmt.Errorf("%s: %s has no reason %s, but %v", f.Name, f.ID, f.Reason, c.Reasons)
-	}
-	return fmt.Errorf("%s: the catalogue has no check %s", f.Name, f.ID)
-}
-
-// validate holds all against the catalogue.
+// validate holds all against the catalogue of checks.
 func validate(all []Fault) error {
-	errs := make([]error, len(all))
-	for i, f := range all {
-		errs[i] = f.valid()
+	var errs []error
+	for _, f := range all {
+		i := slices.IndexFunc(check.Catalogue(), func(c check.Check) bool { return c.ID == f.ID })
+		if i < 0 {
+			errs = append(errs, fmt.Errorf("%s: the catalogue has no check %s", f.Name, f.ID))
+		} else if reasons := check.Catalogue()[i].Reasons; !slices.Contains(reasons, f.Reason) {
+			errs = append(errs, fmt.Errorf("%s: %s has no reason %s, but %v", f.Name, f.ID, f.Reason, reasons))
+		}
 	}
 	return errors.Join(errs...)
 }

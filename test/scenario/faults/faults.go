@@ -99,11 +99,11 @@ func routePods(ctx context.Context, c *cluster.Cluster) error {
 // campaign makes the faults: first those that all servers notice, one after another, then the others on all servers at
 // the same time.
 type campaign struct {
-	trials []*trial
-	out    io.Writer
-	rest   time.Duration
-	alone  []Fault
-	others []Fault
+	trials    []*trial
+	out       io.Writer
+	rest      time.Duration
+	exclusive []Fault
+	others    []Fault
 
 	mu      sync.Mutex
 	results []Result
@@ -116,8 +116,8 @@ func newCampaign(c *cluster.Cluster, w *watcher, o Options) *campaign {
 		k.trials = append(k.trials, &trial{site: &site{cluster: c, server: server, neighbour: neighbour}, watcher: w})
 	}
 	for _, f := range o.Faults {
-		if f.Alone {
-			k.alone = append(k.alone, f)
+		if f.has(Exclusive) {
+			k.exclusive = append(k.exclusive, f)
 		} else {
 			k.others = append(k.others, f)
 		}
@@ -126,12 +126,12 @@ func newCampaign(c *cluster.Cluster, w *watcher, o Options) *campaign {
 }
 
 func (k *campaign) run(ctx context.Context) ([]Result, error) {
-	if err := k.allWell(ctx); err != nil {
+	if err := k.allHealthy(ctx); err != nil {
 		return nil, fmt.Errorf("before any fault: %w", err)
 	}
-	for i, f := range k.alone {
+	for i, f := range k.exclusive {
 		k.note(k.trials[i%len(k.trials)].run(ctx, f))
-		if err := k.allWell(ctx); err != nil {
+		if err := k.allHealthy(ctx); err != nil {
 			return k.results, fmt.Errorf("after %q: %w", f.Name, err)
 		}
 	}
@@ -165,9 +165,9 @@ func (k *campaign) lane(ctx context.Context, t *trial, queue <-chan Fault) {
 func longestFirst(all []Fault) []Fault {
 	weight := func(f Fault) int {
 		switch {
-		case f.Slow:
+		case f.has(Slow):
 			return 0
-		case !f.Event:
+		case !f.has(Event):
 			return 1
 		default:
 			return 2
@@ -178,11 +178,11 @@ func longestFirst(all []Fault) []Fault {
 	return sorted
 }
 
-// allWell waits until no server has anything to say.
-func (k *campaign) allWell(ctx context.Context) error {
+// allHealthy waits until no server has anything to say.
+func (k *campaign) allHealthy(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, t := range k.trials {
-		group.Go(func() error { return t.well(ctx, slowPatience) })
+		group.Go(func() error { return t.healthy(ctx, slowPatience) })
 	}
 	return group.Wait()
 }

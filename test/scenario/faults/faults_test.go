@@ -27,7 +27,7 @@ import (
 func TestFaultsAreFound(t *testing.T) {
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	short := slices.DeleteFunc(All(), func(f Fault) bool { return !f.Short })
+	short := slices.DeleteFunc(All(), func(f Fault) bool { return !f.has(Short) })
 	var out strings.Builder
 	results, err := Run(ctx, Options{Out: &out, Dir: t.TempDir(), Servers: 3, Faults: short})
 	Report(&out, short, results)
@@ -57,11 +57,11 @@ func TestFaultsAreDeclared(t *testing.T) {
 			t.Errorf("two faults are called %q", f.Name)
 		}
 		names[f.Name] = true
-		if f.make == nil || f.mend == nil {
+		if f.make == nil || f.repair == nil {
 			t.Errorf("%q cannot be made and repaired", f.Name)
 		}
-		if (f.Told == ByMetric) != (f.Status != "") {
-			t.Errorf("%q: reported by %s with status %q", f.Name, f.Told, f.Status)
+		if f.has(Warns) && f.has(Fails) || f.has(Silent) && f.has(Warns|Fails) {
+			t.Errorf("%q has traits that exclude each other", f.Name)
 		}
 	}
 }
@@ -73,7 +73,7 @@ func TestChannels(t *testing.T) {
 		severity[c.ID] = c.Severity
 	}
 	for _, f := range All() {
-		if f.Told == ByCondition && severity[f.ID] != check.Error {
+		if f.channel() == "condition" && severity[f.ID] != check.Error {
 			t.Errorf("%q: %s is a %s, which never turns the condition", f.Name, f.ID, severity[f.ID])
 		}
 	}
@@ -107,7 +107,7 @@ func node(status corev1.ConditionStatus, reason, message string) *corev1.Node {
 	return n
 }
 
-func TestWatcherTellsSinceWhen(t *testing.T) {
+func TestWatcherReportsSinceWhen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWatcher(fake.NewClientset())
 		w.note(node("", "", ""), time.Now())
@@ -119,7 +119,7 @@ func TestWatcherTellsSinceWhen(t *testing.T) {
 			w.note(node(corev1.ConditionFalse, "VLANInterfaceDown", "PN103: bond0.56 is down"), time.Now())
 		}()
 		begun := time.Now()
-		broken := func(c told) bool { return c.firstCause() == "PN103" && c.reason == "VLANInterfaceDown" }
+		broken := func(c condition) bool { return c.firstCause() == "PN103" && c.reason == "VLANInterfaceDown" }
 		at, err := w.await(t.Context(), "srv-a", time.Minute, broken)
 		if err != nil || at.Sub(begun) != 3*time.Second {
 			t.Errorf("reported after %s (%v), want 3 s", at.Sub(begun), err)
@@ -164,21 +164,21 @@ func TestFirstCauseOfADiagnosis(t *testing.T) {
 
 func TestSum(t *testing.T) {
 	s := sum([]Result{
-		{Fault: Fault{Event: true}, Found: true, Seen: time.Second, Named: time.Second, Mended: 2 * time.Second},
-		{Fault: Fault{}, Found: true, Seen: 12 * time.Second, Named: 13 * time.Second, Mended: 11 * time.Second},
-		{Fault: Fault{Slow: true}, Found: true, Seen: 14 * time.Second, Named: 40 * time.Second,
-			Mended: 35 * time.Second},
-		{Fault: Fault{Event: true}, Seen: 0, Err: errors.New("not found")},
+		{Fault: Fault{Traits: Event}, Found: true, Seen: time.Second, Named: time.Second, Repaired: 2 * time.Second},
+		{Fault: Fault{}, Found: true, Seen: 12 * time.Second, Named: 13 * time.Second, Repaired: 11 * time.Second},
+		{Fault: Fault{Traits: Slow}, Found: true, Seen: 14 * time.Second, Named: 40 * time.Second,
+			Repaired: 35 * time.Second},
+		{Fault: Fault{Traits: Event}, Seen: 0, Err: errors.New("not found")},
 	})
-	want := summary{made: 4, found: 3, seen: 14 * time.Second, mended: 35 * time.Second, seenByEvent: time.Second,
-		mendedByEvent: 2 * time.Second, membership: 40 * time.Second}
+	want := summary{made: 4, found: 3, seen: 14 * time.Second, repaired: 35 * time.Second, seenByEvent: time.Second,
+		repairedByEvent: 2 * time.Second, membership: 40 * time.Second}
 	if s != want {
 		t.Errorf("sum %+v, want %+v", s, want)
 	}
 }
 
 func TestLate(t *testing.T) {
-	many := slices.Repeat([]Result{{Fault: Fault{Event: true}, Found: true, Seen: EventLimit, Mended: EventLimit}},
+	many := slices.Repeat([]Result{{Fault: Fault{Traits: Event}, Found: true, Seen: EventLimit, Repaired: EventLimit}},
 		MinFaults)
 	if err := Late(many); err != nil {
 		t.Errorf("at the limit: %v", err)
@@ -186,35 +186,35 @@ func TestLate(t *testing.T) {
 	if err := Late(many[1:]); err == nil {
 		t.Error("too few faults are no error")
 	}
-	many[3].Mended++
+	many[3].Repaired++
 	if err := Late(many); err == nil || !strings.Contains(err.Error(), "mended_to_condition_event_max") {
 		t.Errorf("beyond a limit: %v", err)
 	}
 }
 
-func TestReportTellsEveryFault(t *testing.T) {
+func TestReportListsEveryFault(t *testing.T) {
 	all := []Fault{{Name: "first", ID: "PN103", Reason: "VLANInterfaceDown"},
 		{Name: "second", ID: "PN105", Reason: "UnusualMTU"}}
-	results := []Result{{Fault: all[1], Found: true}, {Fault: all[0], Err: errors.New("not told within 60 s")}}
+	results := []Result{{Fault: all[1], Found: true}, {Fault: all[0], Err: errors.New("not reported within 60 s")}}
 	var out strings.Builder
 	Report(&out, all, results)
 	text := out.String()
 	if first, second := strings.Index(text, "first "), strings.Index(text, "second "); first < 0 || second < first {
 		t.Errorf("the table is not in the order of the faults:\n%s", text)
 	}
-	for _, want := range []string{"FAILED: not told within 60 s", "figure faults_made 2 faults\n",
+	for _, want := range []string{"FAILED: not reported within 60 s", "figure faults_made 2 faults\n",
 		"figure faults_found_as_first_cause 1 faults\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in\n%s", want, text)
 		}
 	}
-	if err := Missed(results); err == nil || !strings.Contains(err.Error(), "first: not told") {
+	if err := Missed(results); err == nil || !strings.Contains(err.Error(), "first: not reported") {
 		t.Errorf("missed: %v", err)
 	}
 }
 
 func TestLongestFirst(t *testing.T) {
-	sorted := longestFirst([]Fault{{Name: "event", Event: true}, {Name: "looks"}, {Name: "slow", Slow: true}})
+	sorted := longestFirst([]Fault{{Name: "event", Traits: Event}, {Name: "looks"}, {Name: "slow", Traits: Slow}})
 	if sorted[0].Name != "slow" || sorted[1].Name != "looks" || sorted[2].Name != "event" {
 		t.Errorf("order %v", sorted)
 	}

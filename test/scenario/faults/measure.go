@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 	"time"
 )
 
@@ -24,8 +26,8 @@ type Result struct {
 	// Seen is the time from the fault until the node was no longer reported healthy; Named until the right first cause
 	// was.
 	Seen, Named time.Duration
-	// Mended is the time from the repair until the node was reported healthy again.
-	Mended time.Duration
+	// Repaired is the time from the repair until the node was reported healthy again.
+	Repaired time.Duration
 	// Err is what went wrong; nil when the fault was found as the first cause and its end was seen.
 	Err error
 	// Found reports that the fault was found as the first cause.
@@ -40,7 +42,7 @@ type trial struct {
 
 func (t *trial) run(ctx context.Context, f Fault) Result {
 	r := Result{Fault: f, Server: t.server.Name}
-	if err := t.well(ctx, patience); err != nil {
+	if err := t.healthy(ctx, patience); err != nil {
 		r.Err = fmt.Errorf("before the fault: %w", err)
 		return r
 	}
@@ -52,27 +54,26 @@ func (t *trial) run(ctx context.Context, f Fault) Result {
 	} else {
 		r.Found = true
 	}
-	r.Err = errors.Join(r.Err, t.mend(ctx, f, &r))
+	r.Err = errors.Join(r.Err, t.repair(ctx, f, &r))
 	return r
 }
 
 // find waits until the fault is reported as the first cause.
 func (t *trial) find(ctx context.Context, f Fault, begun time.Time, r *Result) error {
 	limit := patience
-	if f.Slow {
+	if f.has(Slow) {
 		limit = slowPatience
 	}
-	switch f.Told {
-	case ByCondition:
+	if f.channel() == "condition" {
 		return t.findInCondition(ctx, f, begun, limit, r)
-	case ByMetric:
-		if err := t.awaitStatus(ctx, f.ID, f.Status, limit); err != nil {
+	}
+	if f.has(Warns | Fails) {
+		if err := t.awaitStatus(ctx, f.ID, f.status(), limit); err != nil {
 			return err
 		}
 		r.Seen = time.Since(begun)
-	case ByDiagnosis:
 	}
-	first, err := t.diagnose(ctx, f.Flags...)
+	first, err := t.diagnose(ctx, f.flags()...)
 	if err != nil {
 		return err
 	}
@@ -88,12 +89,12 @@ func (t *trial) find(ctx context.Context, f Fault, begun time.Time, r *Result) e
 
 func (t *trial) findInCondition(ctx context.Context, f Fault, begun time.Time, limit time.Duration, r *Result) error {
 	name := t.server.Name
-	seen, err := t.watcher.await(ctx, name, limit, func(c told) bool { return !isReady(c) })
+	seen, err := t.watcher.await(ctx, name, limit, func(c condition) bool { return !isReady(c) })
 	if err != nil {
 		return err
 	}
 	named, err := t.watcher.await(ctx, name, limit,
-		func(c told) bool { return c.firstCause() == f.ID && c.reason == f.Reason })
+		func(c condition) bool { return c.firstCause() == f.ID && c.reason == f.Reason })
 	if err != nil {
 		return fmt.Errorf("want %s %s as the first cause: %w", f.ID, f.Reason, err)
 	}
@@ -102,38 +103,162 @@ func (t *trial) findInCondition(ctx context.Context, f Fault, begun time.Time, l
 	return nil
 }
 
-// mend ends the fault and waits until the node is reported healthy.
-func (t *trial) mend(ctx context.Context, f Fault, r *Result) error {
+// repair ends the fault and waits until the node is reported healthy.
+func (t *trial) repair(ctx context.Context, f Fault, r *Result) error {
 	begun := time.Now()
-	if err := f.mend(ctx, t.site); err != nil {
+	if err := f.repair(ctx, t.site); err != nil {
 		return fmt.Errorf("repair: %w", err)
 	}
-	switch f.Told {
-	case ByCondition:
+	switch f.channel() {
+	case "condition":
 		ready, err := t.watcher.await(ctx, t.server.Name, slowPatience, isReady)
 		if err != nil {
 			return fmt.Errorf("after the repair: %w", err)
 		}
-		r.Mended = ready.Sub(begun)
-	case ByMetric:
+		r.Repaired = ready.Sub(begun)
+	case "metric":
 		if err := t.awaitHealthy(ctx, slowPatience); err != nil {
 			return fmt.Errorf("after the repair: %w", err)
 		}
-		r.Mended = time.Since(begun)
-	case ByDiagnosis:
-		first, err := t.diagnose(ctx, f.Flags...)
+		r.Repaired = time.Since(begun)
+	default:
+		first, err := t.diagnose(ctx, f.flags()...)
 		if err != nil || first.ID != "" {
 			return errors.Join(err, fmt.Errorf("after the repair diagnose reports %s", describe(first)))
 		}
-		r.Mended = time.Since(begun)
+		r.Repaired = time.Since(begun)
 	}
 	return nil
 }
 
-// well waits until the server's condition is True and none of its checks reports anything.
-func (t *trial) well(ctx context.Context, within time.Duration) error {
+// healthy waits until the server's condition is True and none of its checks reports anything.
+func (t *trial) healthy(ctx context.Context, within time.Duration) error {
 	if _, err := t.watcher.await(ctx, t.server.Name, within, isReady); err != nil {
 		return err
 	}
 	return t.awaitHealthy(ctx, within)
+}
+
+// Limits of the times from a fault to its report, and from its repair to the end of the report.
+const (
+	// EventLimit holds where the kernel sends an event.
+	EventLimit = 2 * time.Second
+	// LookLimit holds where the agent has to look by itself.
+	LookLimit = 30 * time.Second
+	// MinFaults is how many faults a full run makes at least.
+	MinFaults = 25
+)
+
+// line is a row of the table.
+func line(r Result) string {
+	result := "found"
+	if r.Err != nil {
+		result = "FAILED: " + strings.ReplaceAll(r.Err.Error(), "\n", "; ")
+	}
+	how := "looks"
+	if r.has(Event) {
+		how = "event"
+	}
+	return fmt.Sprintf("%-52s %-5s %-23s %-9s %-5s %s %s %s  %s", r.Name, r.ID, r.Reason, r.channel(), how,
+		seconds(r.Seen), seconds(r.Named), seconds(r.Repaired), result)
+}
+
+func seconds(d time.Duration) string {
+	if d == 0 {
+		return "     –"
+	}
+	return fmt.Sprintf("%6.2f", d.Seconds())
+}
+
+// Report prints the table in the order of the layers and the figures.
+func Report(out io.Writer, all []Fault, results []Result) {
+	fmt.Fprintf(out, "\n%-52s %-5s %-23s %-9s %-5s %6s %6s %6s\n%s\n", "fault", "first", "reason", "found by", "how",
+		"seen", "named", "fixed", strings.Repeat("-", 120))
+	for _, f := range all {
+		for _, r := range results {
+			if r.Name == f.Name {
+				fmt.Fprintln(out, line(r))
+			}
+		}
+	}
+	fmt.Fprintf(out,
+		"\nseen, named, fixed: seconds from the command that makes the fault until the node is no longer reported "+
+			"healthy,\nuntil the right first cause is, and from the command that repairs it until the node is reported "+
+			"healthy again.\n\n")
+	s := sum(results)
+	fmt.Fprintf(out, "figure faults_made %d faults\n", s.made)
+	fmt.Fprintf(out, "figure faults_found_as_first_cause %d faults\n", s.found)
+	for _, d := range s.durations() {
+		fmt.Fprintf(out, "figure %s %.2f s\n", d.name, d.value.Seconds())
+	}
+}
+
+// summary are the figures of a run.
+type summary struct {
+	made, found                  int
+	seen, repaired               time.Duration
+	seenByEvent, repairedByEvent time.Duration
+	membership                   time.Duration
+}
+
+func sum(results []Result) summary {
+	s := summary{made: len(results)}
+	for _, r := range results {
+		if r.Found {
+			s.found++
+		}
+		s.seen = max(s.seen, r.Seen)
+		s.repaired = max(s.repaired, r.Repaired)
+		switch {
+		case r.has(Slow):
+			// The agent sees it by itself; the cause is named when the controller has learned it from the API.
+			s.membership = max(s.membership, r.Named)
+		case r.has(Event):
+			s.seenByEvent = max(s.seenByEvent, r.Seen)
+			s.repairedByEvent = max(s.repairedByEvent, r.Repaired)
+		}
+	}
+	return s
+}
+
+// duration is a figure with its limit.
+type duration struct {
+	name         string
+	value, limit time.Duration
+}
+
+func (s summary) durations() []duration {
+	return []duration{
+		{"fault_to_condition_max", s.seen, LookLimit},
+		{"fault_to_condition_event_max", s.seenByEvent, EventLimit},
+		{"mended_to_condition_max", s.repaired, LookLimit},
+		{"mended_to_condition_event_max", s.repairedByEvent, EventLimit},
+		{"lost_membership_named_after", s.membership, LookLimit},
+	}
+}
+
+// Missed are the faults that were not found as the first cause, or whose end was not seen.
+func Missed(results []Result) error {
+	var errs []error
+	for _, r := range results {
+		if r.Err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", r.Name, r.Err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Late are the figures beyond their limits.
+func Late(results []Result) error {
+	s := sum(results)
+	var errs []error
+	if s.made < MinFaults {
+		errs = append(errs, fmt.Errorf("%d faults were made, want at least %d", s.made, MinFaults))
+	}
+	for _, d := range s.durations() {
+		if d.value > d.limit {
+			errs = append(errs, fmt.Errorf("%s is %.2f s, more than %s", d.name, d.value.Seconds(), d.limit))
+		}
+	}
+	return errors.Join(errs...)
 }

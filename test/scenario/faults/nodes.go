@@ -16,8 +16,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// told is the state of a Node's condition VLANReady, and since when the API server has shown it.
-type told struct {
+// condition is the state of a Node's condition VLANReady, and since when the API server has shown it.
+type condition struct {
 	status  corev1.ConditionStatus
 	reason  string
 	message string
@@ -25,19 +25,19 @@ type told struct {
 }
 
 // firstCause is the ID that the message of a condition that is not True begins with.
-func (t told) firstCause() check.ID {
-	id, _, found := strings.Cut(t.message, ":")
-	if t.status == corev1.ConditionTrue || !found {
+func (c condition) firstCause() check.ID {
+	id, _, found := strings.Cut(c.message, ":")
+	if c.status == corev1.ConditionTrue || !found {
 		return ""
 	}
 	return check.ID(id)
 }
 
-func (t told) String() string {
-	if t.status == "" {
+func (c condition) String() string {
+	if c.status == "" {
 		return "no condition"
 	}
-	return fmt.Sprintf("%s %s %q", t.status, t.reason, t.message)
+	return fmt.Sprintf("%s %s %q", c.status, c.reason, c.message)
 }
 
 // watcher follows the condition of all Nodes.
@@ -45,13 +45,13 @@ type watcher struct {
 	factory informers.SharedInformerFactory
 
 	mu      sync.Mutex
-	latest  map[string]told
+	latest  map[string]condition
 	changed chan struct{} // closed at the next change
 }
 
 func newWatcher(client kubernetes.Interface) *watcher {
 	return &watcher{
-		factory: informers.NewSharedInformerFactory(client, 0), latest: map[string]told{}, changed: make(chan struct{}),
+		factory: informers.NewSharedInformerFactory(client, 0), latest: map[string]condition{}, changed: make(chan struct{}),
 	}
 }
 
@@ -76,7 +76,7 @@ func (w *watcher) stop() { w.factory.Shutdown() }
 
 // note takes a version of a Node that has just arrived.
 func (w *watcher) note(node *corev1.Node, now time.Time) {
-	next := told{at: now}
+	next := condition{at: now}
 	if c := contract.FindNodeCondition(node, contract.ConditionVLANReady); c != nil {
 		next.status = c.Status
 		next.reason = c.Reason
@@ -93,14 +93,14 @@ func (w *watcher) note(node *corev1.Node, now time.Time) {
 	w.changed = make(chan struct{})
 }
 
-func (w *watcher) last(name string) (told, <-chan struct{}) {
+func (w *watcher) last(name string) (condition, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.latest[name], w.changed
 }
 
 // await waits until the Node's condition is as wanted and returns since when it has been.
-func (w *watcher) await(ctx context.Context, name string, within time.Duration, wanted func(told) bool) (time.Time,
+func (w *watcher) await(ctx context.Context, name string, within time.Duration, wanted func(condition) bool) (time.Time,
 	error) {
 	timer := time.NewTimer(within)
 	defer timer.Stop()
@@ -119,4 +119,4 @@ func (w *watcher) await(ctx context.Context, name string, within time.Duration, 
 	}
 }
 
-func isReady(t told) bool { return t.status == corev1.ConditionTrue }
+func isReady(c condition) bool { return c.status == corev1.ConditionTrue }
