@@ -4,6 +4,7 @@ package command
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -12,12 +13,13 @@ import (
 	"time"
 )
 
-// Main runs a program; an interrupt or SIGTERM ends its context. An error is printed and ends the process with code 1.
+// Main runs a program; an interrupt or SIGTERM ends its context. An error, unless it is that of
+// --help, is printed and ends the process with code 1.
 func Main(run func(context.Context) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx)
 	stop()
-	if err != nil {
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", filepath.Base(os.Args[0]), err)
 		os.Exit(1)
 	}

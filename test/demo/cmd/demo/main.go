@@ -9,38 +9,28 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/demo"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/cluster"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
 )
 
 func main() {
-	os.Exit(run())
-}
-
-func run() int {
 	keep := flag.Bool("keep", false, "leave everything running at the end, until interrupted")
 	kubeVIP := flag.String("kube-vip", "v1.0.0", "version of kube-vip: v1.0.0 or v0.9.1")
 	scale := flag.Float64("scale", 10, "how many seconds of the simulated account's time pass in a second")
 	auto := flag.Bool("auto", false,
-		"leave the public network of the servers to controller and agents: nobody configures a VLAN")
+		"leave the public network of the servers to controller and agents: no person configures a VLAN")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := tell(ctx, *keep, demo.Options{Out: os.Stdout, KubeVIP: *kubeVIP, Scale: *scale,
-		Auto: *auto}); err != nil {
-		fmt.Fprintln(os.Stderr, "demo:", err)
-		return 1
-	}
-	return 0
+	command.Main(func(ctx context.Context) error {
+		return run(ctx, *keep, demo.Options{Out: os.Stdout, KubeVIP: *kubeVIP, Scale: *scale, Auto: *auto})
+	})
 }
 
-func tell(ctx context.Context, keep bool, o demo.Options) error {
+func run(ctx context.Context, keep bool, o demo.Options) error {
 	if err := prepare(ctx, o.KubeVIP); err != nil {
 		return err
 	}

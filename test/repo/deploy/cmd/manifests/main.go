@@ -5,9 +5,8 @@ package main
 import (
 	"context"
 	"flag"
-	"fmt"
-	"os"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/deploy"
 )
@@ -16,10 +15,7 @@ func main() {
 	version := flag.String("version", "",
 		"version of the images, such as v2.0.0; empty keeps what stands in deploy/base")
 	flag.Parse()
-	if err := run(context.Background(), *version); err != nil {
-		_, _ = fmt.Fprintln(os.Stderr, "manifests:", err)
-		os.Exit(1)
-	}
+	command.Main(func(ctx context.Context) error { return run(ctx, *version) })
 }
 
 func run(ctx context.Context, version string) error {

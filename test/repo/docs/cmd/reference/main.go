@@ -7,21 +7,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/docs/reference"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/docs/source"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := write(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "reference:", err)
-		os.Exit(1)
-	}
-}
+func main() { command.Main(write) }
 
 func write(ctx context.Context) error {
 	constants, err := source.Constants(".", "agent", "controller", "pkg")

@@ -6,8 +6,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/development"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/figures"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/words"
@@ -16,13 +16,7 @@ import (
 func main() {
 	list := flag.Bool("words", false, "list the forbidden words with their places instead")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *list)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "figures:", err)
-		os.Exit(1)
-	}
+	command.Main(func(ctx context.Context) error { return run(ctx, *list) })
 }
 
 func run(ctx context.Context, list bool) error {

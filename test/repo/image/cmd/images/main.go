@@ -9,10 +9,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"strings"
-	"syscall"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/image"
 )
@@ -37,13 +36,7 @@ func main() {
 	flag.BoolVar(&o.push, "push", false, "push the images to the registry")
 	flag.BoolVar(&o.dryRun, "dry-run", false, "print the command lines and do nothing")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := o.run(ctx, os.Stdout)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "images:", err)
-		os.Exit(1)
-	}
+	command.Main(func(ctx context.Context) error { return o.run(ctx, os.Stdout) })
 }
 
 func (o options) run(ctx context.Context, out io.Writer) error {

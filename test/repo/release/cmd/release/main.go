@@ -9,10 +9,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/image"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/release"
@@ -25,13 +24,7 @@ func main() {
 	flag.StringVar(&r.Registry, "registry", "docker.io/phoenixnap", "registry and organisation of the images")
 	publish := flag.Bool("publish", false, "publish the images")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, r, *publish, os.Stdout)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "release:", err)
-		os.Exit(1)
-	}
+	command.Main(func(ctx context.Context) error { return run(ctx, r, *publish, os.Stdout) })
 }
 
 func run(ctx context.Context, r release.Release, publish bool, out io.Writer) (err error) {

@@ -11,11 +11,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
 )
 
 // every is the time between two looks.
@@ -29,18 +30,15 @@ func main() {
 	value := flag.Float64("value", 0, "value to wait for")
 	within := flag.Duration("within", 30*time.Second, "how long to wait")
 	flag.Parse()
-	pattern, err := regexp.Compile(*labels)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "await: --labels:", err)
-		os.Exit(1)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), *within)
-	err = await(ctx, *url, sample{metric: *metric, labels: pattern, value: *value})
-	cancel()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "await:", err)
-		os.Exit(1)
-	}
+	command.Main(func(ctx context.Context) error {
+		pattern, err := regexp.Compile(*labels)
+		if err != nil {
+			return fmt.Errorf("--labels: %w", err)
+		}
+		ctx, cancel := context.WithTimeout(ctx, *within)
+		defer cancel()
+		return await(ctx, *url, sample{metric: *metric, labels: pattern, value: *value})
+	})
 }
 
 // await looks again and again; its error is what the last look missed.

@@ -12,22 +12,17 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/conformance"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.LookupEnv, os.Stdin, os.Stdout)
-	stop()
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		_, _ = fmt.Fprintln(os.Stderr, "conformance:", err)
-		os.Exit(1)
-	}
+	command.Main(func(ctx context.Context) error {
+		return run(ctx, os.Args[1:], os.LookupEnv, os.Stdin, os.Stdout)
+	})
 }
 
 // secret are the fields of the controller's config secret that matter here.
