@@ -1,13 +1,18 @@
+// Package deploy renders what users install, from the kustomizations below deploy.
 package deploy
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
 )
 
 // File is the name that users apply, below the directory of its overlay.
@@ -92,4 +97,100 @@ func Stamp(root, version string) error {
 		return err
 	}
 	return stampChart(root, version)
+}
+
+// Chart is the directory of the Helm chart, below the root of the source tree.
+const Chart = "deploy/helm/phoenixnap-cloud-provider"
+
+// copied are the manifests that the chart shares with the kustomizations: name in the chart → path below the root.
+func copied() map[string]string {
+	const announcer = "deploy/components/announcer/"
+	return map[string]string{
+		"agent.yaml":                    "deploy/base/agent.yaml",
+		"agent-policy.yaml":             "deploy/base/agent-policy.yaml",
+		"controller.yaml":               "deploy/base/controller.yaml",
+		"controller-policy.yaml":        "deploy/base/controller-policy.yaml",
+		"service-addresses-policy.yaml": "deploy/components/service-addresses/policy.yaml",
+		"kube-vip-policy.yaml":          "deploy/components/kube-vip/policy.yaml",
+		"announcer-rights.yaml":         announcer + "rights.yaml",
+		"announcer-policy.yaml":         announcer + "policy.yaml",
+		"announcer-secret-policy.yaml":  announcer + "secret-policy.yaml",
+	}
+}
+
+// CopyToChart copies what the chart shares with the kustomizations.
+func CopyToChart(root string) error {
+	dir := filepath.Join(root, filepath.FromSlash(Chart), "manifests")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for name, source := range copied() {
+		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(source)))
+		if err != nil {
+			return fmt.Errorf("copy to the chart: %w", err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// versionLine is where a chart says its version, and that of the images (https://helm.sh/docs/topics/charts/).
+var versionLine = regexp.MustCompile(`(?m)^(version|appVersion): (v?)\S+$`)
+
+// stampChart writes a version into Chart.yaml. Versions of charts have no v.
+func stampChart(root, version string) error {
+	path := filepath.Join(root, filepath.FromSlash(Chart), "Chart.yaml")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("stamp the chart: %w", err)
+	}
+	number := strings.TrimPrefix(version, "v")
+	return os.WriteFile(path, versionLine.ReplaceAll(text, []byte("${1}: ${2}"+number)), 0o644)
+}
+
+// ChartValues are the flags of helm by which the chart gives what an overlay has.
+func ChartValues(overlay string) ([]string, error) {
+	distribution, variant, _ := strings.Cut(overlay, "-")
+	set := []string{"--set", "distribution=" + distribution}
+	switch variant {
+	case "":
+		return set, nil
+	case "single":
+		return append(set, "--set", "controller.replicas=1"), nil
+	case "manage-vlan":
+		return append(set, "--set", "manageVLAN=true"), nil
+	case "agent":
+		return append(set, "--set", "announcer=agent"), nil
+	default:
+		return nil, fmt.Errorf("the overlay %s has no values for the chart", overlay)
+	}
+}
+
+// RenderChart is what helm would install. The text is returned with an error, too: it contains helm's complaint.
+func RenderChart(ctx context.Context, root string, flags ...string) (string, error) {
+	chart := filepath.Join(root, filepath.FromSlash(Chart))
+	return runHelm(ctx, append([]string{"template", "pnap", chart, "--namespace", "kube-system", "--kube-version",
+		"1.36.0"}, flags...)...)
+}
+
+// runHelm runs helm with a home of its own, and returns all that it prints.
+func runHelm(ctx context.Context, args ...string) (string, error) {
+	program, err := tools.Binary(ctx, "helm")
+	if err != nil {
+		return "", err
+	}
+	home, err := os.MkdirTemp("", "phoenixnap-helm-*")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = os.RemoveAll(home) }()
+	var out, complaint bytes.Buffer
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = []string{"HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_CACHE_HOME=" + home, "HELM_DATA_HOME=" + home}
+	cmd.Stdout = &out
+	cmd.Stderr = &complaint
+	err = cmd.Run()
+	return out.String() + complaint.String(), err
 }

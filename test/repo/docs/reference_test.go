@@ -13,16 +13,15 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/docs/reference"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/docs/source"
 )
 
 // constants reads the product's once for all tests.
-var constants = sync.OnceValues(func() ([]source.Constant,
+var constants = sync.OnceValues(func() ([]reference.Constant,
 	error) {
-	return source.Constants(root, "agent", "controller", "pkg")
+	return reference.Constants(root, "agent", "controller", "pkg")
 })
 
-func declared(t *testing.T) []source.Constant {
+func declared(t *testing.T) []reference.Constant {
 	t.Helper()
 	all, err := constants()
 	if err != nil {
@@ -142,7 +141,7 @@ func TestEventsHaveTheirTypes(t *testing.T) {
 				c.Name)
 		}
 	}
-	sent, err := source.Events(root, "agent", "controller")
+	sent, err := reference.Events(root, "agent", "controller")
 	if err != nil {
 		t.Fatal(err)
 	}

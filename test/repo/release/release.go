@@ -4,6 +4,7 @@ package release
 import (
 	"context"
 	"crypto/sha256"
+	"debug/buildinfo"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -15,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	cdx "github.com/CycloneDX/cyclonedx-go"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/deploy"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/image"
@@ -237,4 +240,81 @@ func writeFile(path string, mode fs.FileMode, write func(io.Writer) error) error
 		return err
 	}
 	return errors.Join(write(out), out.Close())
+}
+
+// Report prints each image with its digest and whether that was tested end to end. The error names images that were
+// not.
+func Report(published []Published, tested func(digest string) (bool, error), out io.Writer) error {
+	var untested []error
+	for _, p := range published {
+		ok, err := tested(p.Digest)
+		if err != nil {
+			return err
+		}
+		word := "tested"
+		if !ok {
+			word = "NOT TESTED"
+			untested = append(untested,
+				fmt.Errorf("%s (%s) has not passed the end-to-end test on this machine: run make e2e on the same "+
+					"sources", p.Reference, p.Digest))
+		}
+		fmt.Fprintf(out, "%s@%s %s\n", p.Reference, p.Digest, word)
+	}
+	return errors.Join(untested...)
+}
+
+// Publish are the command lines that bring the images to their registry. The digests are kept: what is pulled is, byte
+// by byte, what was tested.
+func (r Release) Publish(published []Published) []image.Step {
+	var steps []image.Step
+	for _, p := range published {
+		steps = append(steps, image.Step{Args: []string{
+			"skopeo", "copy", "--all", "--preserve-digests", "oci-archive:" + filepath.Join(r.Dir, p.Archive),
+			"docker://" + p.Reference,
+		}})
+	}
+	return steps
+}
+
+// partsOf writes what a Go program is made of, as it says itself (go version -m), as a bill of materials in CycloneDX.
+// The time is the sources', so that equal programs have equal bills.
+func partsOf(program, version string, made time.Time, to io.Writer) error {
+	info, err := buildinfo.ReadFile(program)
+	if err != nil {
+		return fmt.Errorf("parts of %s: %w", program, err)
+	}
+	encoder := cdx.NewBOMEncoder(to, cdx.BOMFileFormatJSON).SetPretty(true)
+	if err := encoder.Encode(bill(info, version, made)); err != nil {
+		return fmt.Errorf("parts of %s: %w", program, err)
+	}
+	return nil
+}
+
+// bill lists the modules of a program and the Go toolchain, whose library is a part like any other.
+func bill(info *buildinfo.BuildInfo, version string, made time.Time) *cdx.BOM {
+	parts := []cdx.Component{component("stdlib", info.GoVersion)}
+	for _, module := range info.Deps {
+		for module.Replace != nil {
+			module = module.Replace
+		}
+		parts = append(parts, component(module.Path, module.Version))
+	}
+	references := make([]string, 0, len(parts))
+	for _, p := range parts {
+		references = append(references, p.BOMRef)
+	}
+	subject := component(info.Main.Path, version)
+	subject.Type = cdx.ComponentTypeApplication
+	subject.Name = info.Path
+	bom := cdx.NewBOM()
+	bom.Metadata = &cdx.Metadata{Timestamp: made.UTC().Format(time.RFC3339), Component: &subject}
+	bom.Components = &parts
+	bom.Dependencies = &[]cdx.Dependency{{Ref: subject.BOMRef, Dependencies: &references}}
+	return bom
+}
+
+// component names a module by its package URL (https://github.com/package-url/purl-spec, type golang).
+func component(module, version string) cdx.Component {
+	url := "pkg:golang/" + module + "@" + version
+	return cdx.Component{Type: cdx.ComponentTypeLibrary, BOMRef: url, Name: module, Version: version, PackageURL: url}
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/docs/source"
 )
 
 func TestFill(t *testing.T) {
@@ -54,7 +53,7 @@ func TestFlags(t *testing.T) {
 }
 
 func TestMeaning(t *testing.T) {
-	w := newWriter([]source.Constant{
+	w := newWriter([]Constant{
 		{Package: "pkg/contract", Name: "TagTrue", Value: "true"},
 		{Package: "pkg/contract", Name: "NodeReady", Value: "phoenixnap.com/ready"},
 		{Package: "a", Name: "orphan", Value: "wrong"},
@@ -68,7 +67,7 @@ func TestMeaning(t *testing.T) {
 			"`spec.type`",
 		"is one of kube-vip://<network-id> and `TagTrue`": "one of `kube-vip://<network-id>` and `TagTrue`",
 	} {
-		if got := w.meaning(source.Constant{Package: "pkg/contract", Comment: comment}); got != want {
+		if got := w.meaning(Constant{Package: "pkg/contract", Comment: comment}); got != want {
 			t.Errorf("meaning of %q:\n got %s\nwant %s", comment, got, want)
 		}
 	}
@@ -76,7 +75,7 @@ func TestMeaning(t *testing.T) {
 
 // TestAConstantWithoutACommentIsRefused: a table must not have an empty line.
 func TestAConstantWithoutACommentIsRefused(t *testing.T) {
-	constants := []source.Constant{{Package: "a", Name: "Bare", Value: "Bare", Block: "Reasons"}}
+	constants := []Constant{{Package: "a", Name: "Bare", Value: "Bare", Block: "Reasons"}}
 	s := Selection{table: "t", of: []choice{{pkg: "a", block: "Reasons"}}}
 	if _, err := s.write(writer{}, constants); err == nil || !strings.Contains(err.Error(), "a.Bare") {
 		t.Errorf("error = %v, want one that names the constant", err)

@@ -10,13 +10,12 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/docs/reference"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/docs/source"
 )
 
 func main() { command.Main(write) }
 
 func write(ctx context.Context) error {
-	constants, err := source.Constants(".", "agent", "controller", "pkg")
+	constants, err := reference.Constants(".", "agent", "controller", "pkg")
 	if err != nil {
 		return err
 	}

@@ -1,2 +1,0 @@
-// Package deploy renders what users install, from the kustomizations below deploy.
-package deploy
