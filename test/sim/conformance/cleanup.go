@@ -39,14 +39,14 @@ func (s *Survey) CleanUp(ctx context.Context) error {
 
 // find looks for what an earlier survey left, by the marks of a survey. What it cannot list it does not find.
 func (s *Survey) find(ctx context.Context) {
-	blocks, _ := s.account.get(ctx, blocksPath)
+	blocks := s.account.get(ctx, blocksPath)
 	for _, block := range blocks.list() {
 		if s.made.block == "" && text(block, "description") == description {
 			s.made.block = text(block, "id")
 			s.made.assigned = text(block, "assignedResourceId") != ""
 		}
 	}
-	networks, _ := s.account.get(ctx, networksPath)
+	networks := s.account.get(ctx, networksPath)
 	for _, network := range networks.list() {
 		switch {
 		case text(network, "description") != description:
@@ -57,7 +57,7 @@ func (s *Survey) find(ctx context.Context) {
 			s.made.second = text(network, "id")
 		}
 	}
-	tags, _ := s.account.get(ctx, tagsPath+"?name="+name)
+	tags := s.account.get(ctx, tagsPath+"?name="+name)
 	for _, tag := range tags.list() {
 		if text(tag, "name") == name {
 			s.made.tag = text(tag, "id")
@@ -69,7 +69,7 @@ func (s *Survey) leave(ctx context.Context) error {
 	if !s.made.joined {
 		return nil
 	}
-	err := s.insist(ctx, "end the membership of server "+s.options.Server, func() (answer, error) {
+	err := s.insist(ctx, "end the membership of server "+s.options.Server, func() answer {
 		return s.account.do(ctx, http.MethodDelete, s.membership()+"/"+s.made.network, nil)
 	})
 	if err != nil {
@@ -81,13 +81,13 @@ func (s *Survey) leave(ctx context.Context) error {
 }
 
 // insist asks until the service accepts: while something else is changing it answers 409.
-func (s *Survey) insist(ctx context.Context, what string, ask func() (answer, error)) error {
+func (s *Survey) insist(ctx context.Context, what string, ask func() answer) error {
 	return s.until(ctx, what, func() (bool, error) {
-		got, err := ask()
-		if err == nil && !got.accepted() && got.code != http.StatusConflict {
-			err = refused("this", got)
+		got := ask()
+		if !got.accepted() && got.code != http.StatusConflict {
+			return false, refused("this", got)
 		}
-		return got.accepted(), err
+		return got.accepted(), nil
 	})
 }
 
@@ -95,13 +95,10 @@ func (s *Survey) insist(ctx context.Context, what string, ask func() (answer, er
 // disagree for a while.
 func (s *Survey) untilMember(ctx context.Context, member bool) error {
 	return s.until(ctx, fmt.Sprintf("server %s is to be a member: %v", s.options.Server, member), func() (bool, error) {
-		server, err := s.account.get(ctx, serversPath+"/"+s.options.Server)
-		if err != nil {
-			return false, err
-		}
-		network, err := s.account.get(ctx, networksPath+"/"+s.made.network)
+		server := s.account.get(ctx, serversPath+"/"+s.options.Server)
+		network := s.account.get(ctx, networksPath+"/"+s.made.network)
 		return inServer(server.object(), s.made.network) == member &&
-			inNetwork(network.object(), s.options.Server) == member, err
+			inNetwork(network.object(), s.options.Server) == member, errors.Join(server.err, network.err)
 	})
 }
 
@@ -134,7 +131,7 @@ func (s *Survey) unassign(ctx context.Context) error {
 		return err
 	}
 	if err := s.insist(ctx, "unassign IP block "+s.made.block,
-		func() (answer, error) { return s.takeBlock(ctx) }); err != nil {
+		func() answer { return s.takeBlock(ctx) }); err != nil {
 		return err
 	}
 	if err := s.untilBlock(ctx, "unassigned"); err != nil {
@@ -150,21 +147,21 @@ func (s *Survey) deleteBlock(ctx context.Context) error {
 		return nil
 	}
 	return s.until(ctx, "delete IP block "+s.made.block, func() (bool, error) {
-		got, err := s.account.do(ctx, http.MethodDelete, blocksPath+"/"+s.made.block, nil)
-		if err != nil {
-			return false, err
+		got := s.account.do(ctx, http.MethodDelete, blocksPath+"/"+s.made.block, nil)
+		if got.err != nil {
+			return false, got.err
 		}
 		if got.accepted() {
 			s.options.Say("deleted %s", s.made.block)
 			s.made.block = ""
 			return true, nil
 		}
-		read, err := s.account.get(ctx, blocksPath+"/"+s.made.block)
-		if gone := read.code == http.StatusForbidden || read.code == http.StatusNotFound; gone {
+		read := s.account.get(ctx, blocksPath+"/"+s.made.block)
+		gone := read.code == http.StatusForbidden || read.code == http.StatusNotFound
+		if gone {
 			s.made.block = ""
-			return true, err
 		}
-		return false, err
+		return gone, read.err
 	})
 }
 
@@ -175,9 +172,8 @@ func (s *Survey) deleteNetworks(ctx context.Context) error {
 			continue
 		}
 		problems = append(problems, s.until(ctx, "delete public network "+*id, func() (bool, error) {
-			got, err := s.account.do(ctx, http.MethodDelete, networksPath+"/"+*id, nil)
-			return err == nil && (got.accepted() || got.code == http.StatusForbidden ||
-				got.code == http.StatusNotFound), err
+			got := s.account.do(ctx, http.MethodDelete, networksPath+"/"+*id, nil)
+			return got.accepted() || got.code == http.StatusForbidden || got.code == http.StatusNotFound, got.err
 		}))
 		if problems[len(problems)-1] == nil {
 			s.options.Say("deleted %s", *id)
@@ -191,9 +187,8 @@ func (s *Survey) deleteTag(ctx context.Context) error {
 	if s.made.tag == "" {
 		return nil
 	}
-	got, err := s.account.do(ctx, http.MethodDelete, tagsPath+"/"+s.made.tag, nil)
-	if err == nil && !got.accepted() {
-		err = refused("to delete the tag "+name, got)
+	if got := s.account.do(ctx, http.MethodDelete, tagsPath+"/"+s.made.tag, nil); !got.accepted() {
+		return refused("to delete the tag "+name, got)
 	}
-	return err
+	return nil
 }

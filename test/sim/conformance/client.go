@@ -27,10 +27,11 @@ type Account struct {
 	token string
 }
 
-// answer is an HTTP answer.
+// answer is an HTTP answer, or the error that came instead.
 type answer struct {
 	code int
 	raw  []byte
+	err  error
 }
 
 // object returns a body that is an object; empty when it is not.
@@ -52,16 +53,16 @@ func (a answer) list() []map[string]any {
 }
 
 // accepted reports whether the service took what it was asked.
-func (a answer) accepted() bool { return a.code >= 200 && a.code < 300 }
+func (a answer) accepted() bool { return a.err == nil && a.code >= 200 && a.code < 300 }
 
 // String is the code with what the service said about it.
 func (a answer) String() string {
 	body := a.object()
 	parts := []any{a.code}
-	if message, told := body["message"]; told {
+	if message, ok := body["message"]; ok {
 		parts = append(parts, message)
 	}
-	if faults, told := body["validationErrors"]; told {
+	if faults, ok := body["validationErrors"]; ok {
 		parts = append(parts, faults)
 	}
 	return strings.TrimSuffix(fmt.Sprintln(parts...), "\n")
@@ -86,78 +87,70 @@ func objects(o map[string]any, key string) []map[string]any {
 }
 
 // do asks with a token of all scopes. A token that ran out is replaced once.
-func (a *Account) do(ctx context.Context, method, path string, body any) (answer, error) {
+func (a *Account) do(ctx context.Context, method, path string, body any) answer {
 	if a.token == "" {
 		if err := a.authenticate(ctx); err != nil {
-			return answer{}, err
+			return answer{err: err}
 		}
 	}
-	got, err := a.ask(ctx, a.token, method, path, body)
-	if err != nil || got.code != http.StatusUnauthorized {
-		return got, err
+	got := a.ask(ctx, a.token, method, path, body)
+	if got.code != http.StatusUnauthorized {
+		return got
 	}
 	if err := a.authenticate(ctx); err != nil {
-		return answer{}, err
+		return answer{err: err}
 	}
 	return a.ask(ctx, a.token, method, path, body)
 }
 
-func (a *Account) get(ctx context.Context, path string) (answer, error) {
+func (a *Account) get(ctx context.Context, path string) answer {
 	return a.do(ctx, http.MethodGet, path, nil)
 }
 
 func (a *Account) authenticate(ctx context.Context) error {
-	got, err := a.login(ctx, a.ClientSecret, allScopes)
-	if err != nil {
-		return err
-	}
-	if !got.accepted() {
+	got := a.login(ctx, a.ClientSecret, allScopes)
+	if got.err == nil && !got.accepted() {
 		return fmt.Errorf("the token endpoint %s refuses the client %s: %d: check clientID and clientSecret",
 			a.TokenURL, a.ClientID, got.code)
 	}
 	a.token = text(got.object(), "access_token")
-	return nil
+	return got.err
 }
 
 // login asks for a token.
-func (a *Account) login(ctx context.Context, secret, scope string) (answer, error) {
+func (a *Account) login(ctx context.Context, secret, scope string) answer {
 	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {a.ClientID}, "client_secret": {secret},
 		"scope": {scope}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.TokenURL, strings.NewReader(form.Encode()))
-	if err != nil {
-		return answer{}, err
-	}
-	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	return a.send(request)
+	return a.send(ctx, http.MethodPost, a.TokenURL, strings.NewReader(form.Encode()),
+		http.Header{"Content-Type": {"application/x-www-form-urlencoded"}})
 }
 
-func (a *Account) ask(ctx context.Context, token, method, path string, body any) (answer, error) {
+func (a *Account) ask(ctx context.Context, token, method, path string, body any) answer {
+	header := http.Header{"Authorization": {"Bearer " + token}}
 	var content io.Reader
 	if body != nil {
 		raw, err := json.Marshal(body)
 		if err != nil {
-			return answer{}, err
+			return answer{err: err}
 		}
 		content = bytes.NewReader(raw)
+		header.Set("Content-Type", "application/json")
 	}
-	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(a.BaseURL, "/")+path, content)
-	if err != nil {
-		return answer{}, err
-	}
-	request.Header.Set("Authorization", "Bearer "+token)
-	if body != nil {
-		request.Header.Set("Content-Type", "application/json")
-	}
-	return a.send(request)
+	return a.send(ctx, method, strings.TrimSuffix(a.BaseURL, "/")+path, content, header)
 }
 
-func (a *Account) send(request *http.Request) (answer, error) {
+func (a *Account) send(ctx context.Context, method, at string, content io.Reader, header http.Header) answer {
+	request, err := http.NewRequestWithContext(ctx, method, at, content)
+	if err != nil {
+		return answer{err: err}
+	}
+	request.Header = header
 	a.http.Timeout = time.Minute
 	response, err := a.http.Do(request)
 	if err != nil {
-		return answer{}, err
+		return answer{err: err}
 	}
 	defer func() { _ = response.Body.Close() }()
 	raw, err := io.ReadAll(io.LimitReader(response.Body, 64<<20))
-	return answer{code: response.StatusCode, raw: raw}, err
+	return answer{code: response.StatusCode, raw: raw, err: err}
 }

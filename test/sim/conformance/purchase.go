@@ -42,9 +42,9 @@ func (s *Survey) Buy(ctx context.Context) (err error) {
 func (s *Survey) offer(ctx context.Context) string {
 	offer := fmt.Sprintf("one IPv4 block %s in %s, for some minutes, of which an hour is likely to be charged", size,
 		s.options.Location)
-	got, err := s.account.get(ctx, "/billing/v1/products?productCategory=PUBLIC_IP")
-	if err != nil || !got.accepted() {
-		return offer + ". The Billing API does not tell the price: see the price list in the portal"
+	got := s.account.get(ctx, "/billing/v1/products?productCategory=PUBLIC_IP")
+	if !got.accepted() {
+		return offer + ". The Billing API does not report the price: see the price list in the portal"
 	}
 	for _, product := range got.list() {
 		for _, plan := range objects(product, "plans") {
@@ -59,18 +59,15 @@ func (s *Survey) offer(ctx context.Context) string {
 }
 
 func (s *Survey) makeTag(ctx context.Context) error {
-	got, err := s.account.do(ctx, http.MethodPost, tagsPath, map[string]any{"name": name, "isBillingTag": false})
-	switch {
-	case err != nil:
-		return err
-	case got.accepted():
-		s.made.tag = text(got.object(), "id")
-		return nil
-	case got.code == http.StatusConflict:
+	got := s.account.do(ctx, http.MethodPost, tagsPath, map[string]any{"name": name, "isBillingTag": false})
+	if got.code == http.StatusConflict {
 		return nil // of an earlier survey
-	default:
+	}
+	if !got.accepted() {
 		return refused("a tag", got)
 	}
+	s.made.tag = text(got.object(), "id")
+	return nil
 }
 
 // buyBlock buys once the tag can be used: it is not at once.
@@ -80,10 +77,8 @@ func (s *Survey) buyBlock(ctx context.Context) error {
 		"tags": []any{map[string]any{"name": name, "value": "one"}},
 	}
 	err := s.until(ctx, "buy an IP block", func() (bool, error) {
-		got, err := s.account.do(ctx, http.MethodPost, blocksPath, order)
+		got := s.account.do(ctx, http.MethodPost, blocksPath, order)
 		switch {
-		case err != nil:
-			return false, err
 		case got.accepted():
 			s.made.block = text(got.object(), "id")
 			s.options.Say("bought %s %s", s.made.block, text(got.object(), "cidr"))
@@ -91,6 +86,9 @@ func (s *Survey) buyBlock(ctx context.Context) error {
 			return true, nil
 		case got.code == http.StatusBadRequest && strings.Contains(strings.ToLower(string(got.raw)), "tag"):
 			return false, nil
+		}
+		if got.err != nil {
+			return false, got.err
 		}
 		if full, err := s.quotaReached(ctx); err != nil || full {
 			s.note("quotaCode", got.code, "%s", got)
@@ -105,21 +103,21 @@ func (s *Survey) buyBlock(ctx context.Context) error {
 }
 
 func (s *Survey) quotaReached(ctx context.Context) (bool, error) {
-	got, err := s.account.get(ctx, "/bmc/v1/quotas")
+	got := s.account.get(ctx, "/bmc/v1/quotas")
 	for _, quota := range got.list() {
 		if strings.Contains(strings.ToLower(text(quota, "name")), "ip") && text(quota, "status") != "WITHIN_LIMIT" {
-			return true, err
+			return true, got.err
 		}
 	}
-	return false, err
+	return false, got.err
 }
 
 // untilBlock waits until the block has the status, and learns on the way what it says while it is assigned.
 func (s *Survey) untilBlock(ctx context.Context, status string) error {
 	return s.until(ctx, "IP block "+s.made.block+" is to be "+status, func() (bool, error) {
-		got, err := s.account.get(ctx, blocksPath+"/"+s.made.block)
-		if err != nil {
-			return false, err
+		got := s.account.get(ctx, blocksPath+"/"+s.made.block)
+		if got.err != nil {
+			return false, got.err
 		}
 		block := got.object()
 		if _, known := s.found["assignedIDFrom"]; !known && text(block, "status") == "assigning" {
@@ -138,17 +136,15 @@ func (s *Survey) untilBlock(ctx context.Context, status string) error {
 }
 
 func (s *Survey) unknownProperty(ctx context.Context) error {
-	got, err := s.account.do(ctx, http.MethodPatch, blocksPath+"/"+s.made.block,
+	got := s.account.do(ctx, http.MethodPatch, blocksPath+"/"+s.made.block,
 		map[string]any{"description": description, "conformance": true})
 	switch {
-	case err != nil:
-		return err
 	case got.accepted():
 		s.note("unknownProperty", "ignore", "a change with an unknown property is accepted")
 	case got.code == http.StatusBadRequest:
 		s.note("unknownProperty", "400", "a change with an unknown property: %s", got)
 	}
-	return nil
+	return got.err
 }
 
 func (s *Survey) fromTag(ctx context.Context) error {
@@ -163,12 +159,11 @@ func (s *Survey) eleventh(ctx context.Context) error {
 	if s.options.FullNetwork == "" {
 		return nil
 	}
-	got, err := s.account.do(ctx, http.MethodPost, networksPath+"/"+s.options.FullNetwork+"/ip-blocks",
+	got := s.account.do(ctx, http.MethodPost, networksPath+"/"+s.options.FullNetwork+"/ip-blocks",
 		map[string]any{"id": s.made.block})
-	if err != nil {
+	if err := s.refusal("overLimit", got, "an eleventh block"); err != nil {
 		return err
 	}
-	s.refusal("overLimit", got, "an eleventh block")
 	if got.accepted() {
 		s.made.network = s.options.FullNetwork
 		return fmt.Errorf("public network %s took the block: it is not full", s.options.FullNetwork)
@@ -178,11 +173,8 @@ func (s *Survey) eleventh(ctx context.Context) error {
 
 // makeNetwork makes a network, and offers it the block while it is still BUSY.
 func (s *Survey) makeNetwork(ctx context.Context) error {
-	got, err := s.account.do(ctx, http.MethodPost, networksPath,
+	got := s.account.do(ctx, http.MethodPost, networksPath,
 		map[string]any{"name": name, "location": s.options.Location, "description": description})
-	if err != nil {
-		return err
-	}
 	if !got.accepted() {
 		return refused("a public network", got)
 	}
@@ -195,20 +187,18 @@ func (s *Survey) makeNetwork(ctx context.Context) error {
 	if text(network, "status") != "BUSY" {
 		return nil
 	}
-	offered, err := s.offerBlock(ctx)
+	offered := s.offerBlock(ctx)
 	switch {
-	case err != nil:
-		return err
 	case offered.accepted():
 		s.made.assigned = true
 		s.note("busy", "queue", "a network that is BUSY takes a block: %s", offered)
 	case offered.code == http.StatusConflict:
 		s.note("busy", "409", "a network that is BUSY: %s", offered)
 	}
-	return nil
+	return offered.err
 }
 
-func (s *Survey) offerBlock(ctx context.Context) (answer, error) {
+func (s *Survey) offerBlock(ctx context.Context) answer {
 	return s.account.do(ctx, http.MethodPost, networksPath+"/"+s.made.network+"/ip-blocks",
 		map[string]any{"id": s.made.block})
 }
@@ -217,16 +207,12 @@ func (s *Survey) vlanInUse(ctx context.Context) error {
 	if s.made.vlan == 0 {
 		return nil
 	}
-	got, err := s.account.do(ctx, http.MethodPost, networksPath, map[string]any{"name": name + "-2",
+	got := s.account.do(ctx, http.MethodPost, networksPath, map[string]any{"name": name + "-2",
 		"location": s.options.Location, "vlanId": s.made.vlan, "description": description})
-	if err != nil {
-		return err
-	}
-	s.refusal("vlanInUse", got, "a network with a VLAN ID that is in use")
 	if got.accepted() {
 		s.made.second = text(got.object(), "id")
 	}
-	return nil
+	return s.refusal("vlanInUse", got, "a network with a VLAN ID that is in use")
 }
 
 func (s *Survey) assign(ctx context.Context) error {
@@ -234,10 +220,7 @@ func (s *Survey) assign(ctx context.Context) error {
 		if err := s.untilReady(ctx); err != nil {
 			return err
 		}
-		got, err := s.offerBlock(ctx)
-		if err != nil {
-			return err
-		}
+		got := s.offerBlock(ctx)
 		if !got.accepted() {
 			return refused("the block by its network", got)
 		}
@@ -252,17 +235,16 @@ func (s *Survey) assign(ctx context.Context) error {
 
 func (s *Survey) untilReady(ctx context.Context) error {
 	return s.until(ctx, "public network "+s.made.network+" is to be READY", func() (bool, error) {
-		got, err := s.account.get(ctx, networksPath+"/"+s.made.network)
-		return text(got.object(), "status") == "READY", err
+		got := s.account.get(ctx, networksPath+"/"+s.made.network)
+		return text(got.object(), "status") == "READY", got.err
 	})
 }
 
 func (s *Survey) deleteAssigned(ctx context.Context) error {
-	got, err := s.account.do(ctx, http.MethodDelete, blocksPath+"/"+s.made.block, nil)
-	if err != nil {
+	got := s.account.do(ctx, http.MethodDelete, blocksPath+"/"+s.made.block, nil)
+	if err := s.refusal("deleteWrongState", got, "deleting a block that is assigned"); err != nil {
 		return err
 	}
-	s.refusal("deleteWrongState", got, "deleting a block that is assigned")
 	if got.accepted() {
 		return errors.New("a block that was assigned could be deleted: nothing more can be found out with it")
 	}
@@ -275,25 +257,22 @@ func (s *Survey) join(ctx context.Context) error {
 	if s.options.Server == "" {
 		return nil
 	}
-	block, err := s.account.get(ctx, blocksPath+"/"+s.made.block)
-	if err != nil {
-		return err
+	block := s.account.get(ctx, blocksPath+"/"+s.made.block)
+	if block.err != nil {
+		return block.err
 	}
 	cidr, err := netip.ParsePrefix(text(block.object(), "cidr"))
 	if err != nil {
 		return err
 	}
 	first := cidr.Masked().Addr()
-	got, err := s.joinAs(ctx, first)
-	if err == nil && got.accepted() {
+	got := s.joinAs(ctx, first)
+	if got.accepted() {
 		s.note("first31IsGateway", "off", "a server may have the first address of %s", cidr)
-	} else if err == nil && got.code == http.StatusBadRequest {
-		if got, err = s.joinAs(ctx, first.Next()); err == nil && got.accepted() {
+	} else if got.code == http.StatusBadRequest {
+		if got = s.joinAs(ctx, first.Next()); got.accepted() {
 			s.note("first31IsGateway", "on", "a server may have the second address of %s, not the first", cidr)
 		}
-	}
-	if err != nil {
-		return err
 	}
 	if !got.accepted() {
 		return refused("the server by the network", got)
@@ -303,14 +282,10 @@ func (s *Survey) join(ctx context.Context) error {
 	if err := s.untilMember(ctx, true); err != nil {
 		return err
 	}
-	got, err = s.takeBlock(ctx)
-	if err == nil {
-		s.refusal("memberAddress", got, "taking a block away from a member that has an address of it")
-	}
-	return err
+	return s.refusal("memberAddress", s.takeBlock(ctx), "taking a block away from a member that has an address of it")
 }
 
-func (s *Survey) joinAs(ctx context.Context, address netip.Addr) (answer, error) {
+func (s *Survey) joinAs(ctx context.Context, address netip.Addr) answer {
 	return s.account.do(ctx, http.MethodPost, s.membership(),
 		map[string]any{"id": s.made.network, "ips": []string{address.String()}})
 }
@@ -319,14 +294,10 @@ func (s *Survey) membership() string {
 	return serversPath + "/" + s.options.Server + "/network-configuration/public-network-configuration/public-networks"
 }
 
-func (s *Survey) takeBlock(ctx context.Context) (answer, error) {
+func (s *Survey) takeBlock(ctx context.Context) answer {
 	return s.account.do(ctx, http.MethodDelete, networksPath+"/"+s.made.network+"/ip-blocks/"+s.made.block, nil)
 }
 
 func (s *Survey) notOfNetwork(ctx context.Context) error {
-	got, err := s.takeBlock(ctx)
-	if err == nil {
-		s.refusal("notOfNetwork", got, "taking a block off a network that does not have it")
-	}
-	return err
+	return s.refusal("notOfNetwork", s.takeBlock(ctx), "taking a block off a network that does not have it")
 }

@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -16,8 +15,8 @@ const (
 	serversPath  = "/bmc/v1/servers"
 	tagsPath     = "/tag-manager/v1/tags"
 	locationPath = "/location-api/v1/locations"
-	// nobody is an ID that does not exist.
-	nobody = "/ffffffffffffffffffffffff"
+	// absent is an ID that does not exist.
+	absent = "/ffffffffffffffffffffffff"
 )
 
 // Read asks what can be found out without changing anything.
@@ -32,37 +31,28 @@ func (s *Survey) Read(ctx context.Context) error {
 }
 
 func (s *Survey) tokenRefusal(ctx context.Context) error {
-	got, err := s.account.login(ctx, s.account.ClientSecret+"x", allScopes)
-	if err == nil {
-		s.refusal("tokenRefusal", got, "a token for a wrong secret")
-	}
-	return err
+	got := s.account.login(ctx, s.account.ClientSecret+"x", allScopes)
+	return s.refusal("tokenRefusal", got, "a token for a wrong secret")
 }
 
 // scopes asks for tags with a token that is not for tags.
 func (s *Survey) scopes(ctx context.Context) error {
-	token, err := s.account.login(ctx, s.account.ClientSecret, "bmc.read")
-	if err != nil || !token.accepted() {
-		return err
+	token := s.account.login(ctx, s.account.ClientSecret, "bmc.read")
+	if !token.accepted() {
+		return token.err
 	}
-	got, err := s.account.ask(ctx, text(token.object(), "access_token"), http.MethodGet, tagsPath, nil)
+	got := s.account.ask(ctx, text(token.object(), "access_token"), http.MethodGet, tagsPath, nil)
 	switch {
-	case err != nil:
-		return err
 	case got.accepted():
 		s.note("scopes", "loose", "a token for bmc.read lists tags")
 	case got.code == http.StatusForbidden || got.code == http.StatusUnauthorized:
 		s.note("scopes", "strict", "a token for bmc.read lists no tags: %s", got)
 	}
-	return nil
+	return got.err
 }
 
 func (s *Survey) missingResource(ctx context.Context) error {
-	got, err := s.account.get(ctx, blocksPath+nobody)
-	if err == nil {
-		s.refusal("missing", got, "an IP block that does not exist")
-	}
-	return err
+	return s.refusal("missing", s.account.get(ctx, blocksPath+absent), "an IP block that does not exist")
 }
 
 // documented are the properties of the schemas in question (Locations API: Location; IP API: IpBlock).
@@ -81,9 +71,9 @@ func documented(path string) []string {
 func (s *Survey) extraFields(ctx context.Context) error {
 	seen := 0
 	for _, path := range []string{locationPath, blocksPath} {
-		got, err := s.account.get(ctx, path)
-		if err != nil {
-			return err
+		got := s.account.get(ctx, path)
+		if got.err != nil {
+			return got.err
 		}
 		for _, each := range got.list() {
 			seen++
@@ -103,10 +93,7 @@ func (s *Survey) extraFields(ctx context.Context) error {
 
 // ofBlocks learns from the blocks that are there.
 func (s *Survey) ofBlocks(ctx context.Context) error {
-	got, err := s.account.get(ctx, blocksPath)
-	if err != nil {
-		return err
-	}
+	got := s.account.get(ctx, blocksPath)
 	if !got.accepted() {
 		return refused("the list of IP blocks", got)
 	}
@@ -134,9 +121,9 @@ func (s *Survey) assignedType(block map[string]any) {
 // tagFilter asks for blocks with two tags, of which the given one has only the first.
 func (s *Survey) tagFilter(ctx context.Context, id, name, value string) error {
 	query := url.Values{"tag": {name + "." + value, name + "." + value + "-none"}}
-	got, err := s.account.get(ctx, blocksPath+"?"+query.Encode())
-	if err != nil || !got.accepted() {
-		return err
+	got := s.account.get(ctx, blocksPath+"?"+query.Encode())
+	if !got.accepted() {
+		return got.err
 	}
 	if slices.ContainsFunc(got.list(), func(b map[string]any) bool { return text(b, "id") == id }) {
 		s.note("tagFilter", "or", "a block with one of two tags is listed")
@@ -148,22 +135,19 @@ func (s *Survey) tagFilter(ctx context.Context, id, name, value string) error {
 
 // ofServers learns which address of its own /31 a server has as its gateway.
 func (s *Survey) ofServers(ctx context.Context) error {
-	got, err := s.account.get(ctx, serversPath)
-	if err != nil {
-		return err
-	}
+	got := s.account.get(ctx, serversPath)
 	for _, server := range got.list() {
 		network, _ := server["networkConfiguration"].(map[string]any)
 		own, _ := network["ipBlocksConfiguration"].(map[string]any)
 		for _, block := range objects(own, "ipBlocks") {
-			read, err := s.account.get(ctx, blocksPath+"/"+text(block, "id"))
-			if err != nil {
-				return err
+			read := s.account.get(ctx, blocksPath+"/"+text(block, "id"))
+			if read.err != nil {
+				return read.err
 			}
 			s.gateway(text(read.object(), "cidr"), text(network, "gatewayAddress"))
 		}
 	}
-	return nil
+	return got.err
 }
 
 func (s *Survey) gateway(cidr, gateway string) {
@@ -172,13 +156,6 @@ func (s *Survey) gateway(cidr, gateway string) {
 	if err != nil || addressErr != nil || block.Bits() != 31 || !block.Contains(address) {
 		return
 	}
-	s.note("first31IsGateway", onOff(address == block.Masked().Addr()), "%s",
-		fmt.Sprintf("the gateway of a server's own %s is %s", block, address))
-}
-
-func onOff(on bool) string {
-	if on {
-		return "on"
-	}
-	return "off"
+	first := map[bool]string{true: "on", false: "off"}[address == block.Masked().Addr()]
+	s.note("first31IsGateway", first, "the gateway of a server's own %s is %s", block, address)
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 )
 
@@ -67,28 +68,23 @@ func New(account *Account, options Options) *Survey {
 }
 
 func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
+	loop.Sleep(ctx, d)
+	return ctx.Err()
 }
 
-// found notes the value of a switch.
+// note keeps the value of a switch.
 func (s *Survey) note(name string, value any, format string, args ...any) {
 	s.found[name] = Finding{Switch: name, Value: fmt.Sprint(value), Why: fmt.Sprintf(format, args...)}
 }
 
 // refusal notes the code with which something was refused that must not succeed.
-func (s *Survey) refusal(name string, got answer, what string) {
+func (s *Survey) refusal(name string, got answer, what string) error {
 	if got.accepted() {
 		s.found[name] = Finding{Switch: name, Why: what + " was not refused: " + got.String()}
-		return
+	} else if got.err == nil {
+		s.note(name, got.code, "%s: %s", what, got)
 	}
-	s.note(name, got.code, "%s: %s", what, got)
+	return got.err
 }
 
 // Findings are what is known of every switch, in the order of the simulator.
@@ -108,7 +104,7 @@ func (s *Survey) Findings() []Finding {
 func missing(name string) string {
 	switch name {
 	case "deleteErrorState":
-		return "nobody can bring a block into an error state; look at one when it happens"
+		return "no one can bring a block into an error state; look at one when it happens"
 	case "overLimit":
 		return "needs --buy and --full-network, a public network that holds ten IPv4 blocks"
 	case "quotaCode":
@@ -142,7 +138,13 @@ func (s *Survey) until(ctx context.Context, what string, done func() (bool, erro
 // errRefused reports that the service refused what the survey needs to go on.
 var errRefused = errors.New("refused")
 
-func refused(what string, got answer) error { return fmt.Errorf("%s is %w: %s", what, errRefused, got) }
+// refused is the error of an answer that was not accepted.
+func refused(what string, got answer) error {
+	if got.err != nil {
+		return got.err
+	}
+	return fmt.Errorf("%s is %w: %s", what, errRefused, got)
+}
 
 // Switches are the findings as switches of the simulator; what was not found out keeps its default. The error names a
 // value that the simulator does not have: then the service does something unexpected.

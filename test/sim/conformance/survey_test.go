@@ -74,17 +74,17 @@ func (w *world) inventory() string {
 	w.Helper()
 	var all []string
 	for _, path := range []string{blocksPath, networksPath, tagsPath} {
-		got, err := w.account.get(w.Context(), path)
-		if err != nil {
-			w.Fatal(err)
+		got := w.account.get(w.Context(), path)
+		if got.err != nil {
+			w.Fatal(got.err)
 		}
 		for _, each := range got.list() {
 			all = append(all, text(each, "id")+" "+text(each, "status")+" "+text(each, "assignedResourceId"))
 		}
 	}
-	server, err := w.account.get(w.Context(), serversPath+"/"+visitor)
-	if err != nil || inServer(server.object(), full) {
-		w.Fatal(err)
+	server := w.account.get(w.Context(), serversPath+"/"+visitor)
+	if server.err != nil || inServer(server.object(), full) {
+		w.Fatal(server.err)
 	}
 	return strings.Join(all, "\n")
 }
@@ -194,7 +194,7 @@ func TestAPurchaseIsConfirmed(t *testing.T) {
 		w.sim.Handler().ServeHTTP(out, r)
 	}))
 	t.Cleanup(billing.Close)
-	for base, want := range map[string]string{w.url: "does not tell the price", billing.URL: "ip-31: 0.006 per hour"} {
+	for base, want := range map[string]string{w.url: "does not report the price", billing.URL: "ip-31: 0.006 per hour"} {
 		w.account.BaseURL = base
 		var offer string
 		err := w.survey(func(o *Options) {

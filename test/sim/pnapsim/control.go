@@ -2,7 +2,9 @@ package pnapsim
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 )
@@ -26,60 +28,62 @@ import (
 func (s *Sim) control() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /_fake/dataplane", s.serveDataPlane)
-	mux.HandleFunc("GET /_fake/log", func(w http.ResponseWriter, r *http.Request) {
-		since, err := strconv.Atoi(r.URL.Query().Get("since"))
+	read := func(pattern string, answer func(url.Values) any) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			writeJSON(w, http.StatusOK, answer(r.URL.Query()))
+		})
+	}
+	read("GET /_fake/log", func(q url.Values) any {
+		since, err := strconv.Atoi(q.Get("since"))
 		if err != nil {
 			since = 0
 		}
-		writeJSON(w, http.StatusOK, s.Log(since))
+		return s.Log(since)
 	})
-	mux.HandleFunc("GET /_fake/counters", func(w http.ResponseWriter,
-		_ *http.Request) {
-		writeJSON(w, http.StatusOK, s.Counters())
+	read("GET /_fake/counters", func(url.Values) any { return s.Counters() })
+	read("GET /_fake/violations", func(url.Values) any { return append([]Violation{}, s.Violations()...) })
+	read("GET /_fake/money", func(q url.Values) any { return s.Money(q.Get("account")) })
+	read("GET /_fake/state", func(q url.Values) any { return s.State(q.Get("account")) })
+	read("POST /_fake/leakcheck", func(q url.Values) any {
+		return append([]string{}, s.LeakCheck(q.Get("client"), q["except"]...)...)
 	})
-	mux.HandleFunc("GET /_fake/violations", func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, http.StatusOK, append([]Violation{}, s.Violations()...))
+	mux.HandleFunc("POST /_fake/seed", accept(s.Seed))
+	mux.HandleFunc("POST /_fake/faults", accept(s.Arm))
+	mux.HandleFunc("POST /_fake/out-of-band", accept(s.OutOfBand))
+	mux.HandleFunc("POST /_fake/claims", s.serveClaim)
+	do := func(pattern string, change func(url.Values) error) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { conclude(w, change(r.URL.Query())) })
+	}
+	do("DELETE /_fake/faults", func(url.Values) error {
+		s.Disarm()
+		return nil
 	})
-	mux.HandleFunc("GET /_fake/money", func(w http.ResponseWriter, r *http.Request) {
-		writeJSON(w, http.StatusOK, s.Money(r.URL.Query().Get("account")))
+	do("POST /_fake/tokens/revoke", func(q url.Values) error {
+		s.RevokeTokens(q.Get("client"))
+		return nil
 	})
-	mux.HandleFunc("GET /_fake/state", func(w http.ResponseWriter, r *http.Request) {
-		writeJSON(w, http.StatusOK, s.State(r.URL.Query().Get("account")))
+	do("POST /_fake/restart", func(q url.Values) error {
+		s.Restart(q.Get("state") != "lose")
+		return nil
 	})
-	s.controlChanges(mux)
+	do("POST /_fake/advance", func(q url.Values) error {
+		by, err := time.ParseDuration(q.Get("by"))
+		if err != nil || by < 0 {
+			return errors.New("by: want a duration such as 30s")
+		}
+		s.Advance(by)
+		return nil
+	})
 	return mux
 }
 
-func (s *Sim) controlChanges(mux *http.ServeMux) {
-	mux.HandleFunc("POST /_fake/seed", accept(s.Seed))
-	mux.HandleFunc("POST /_fake/faults", accept(s.Arm))
-	mux.HandleFunc("DELETE /_fake/faults", func(w http.ResponseWriter, _ *http.Request) {
-		s.Disarm()
-		w.WriteHeader(http.StatusNoContent)
-	})
-	mux.HandleFunc("POST /_fake/tokens/revoke", func(w http.ResponseWriter, r *http.Request) {
-		s.RevokeTokens(r.URL.Query().Get("client"))
-		w.WriteHeader(http.StatusNoContent)
-	})
-	mux.HandleFunc("POST /_fake/out-of-band", accept(s.OutOfBand))
-	mux.HandleFunc("POST /_fake/claims", s.serveClaim)
-	mux.HandleFunc("POST /_fake/leakcheck", func(w http.ResponseWriter, r *http.Request) {
-		writeJSON(w, http.StatusOK, append([]string{},
-			s.LeakCheck(r.URL.Query().Get("client"), r.URL.Query()["except"]...)...))
-	})
-	mux.HandleFunc("POST /_fake/advance", func(w http.ResponseWriter, r *http.Request) {
-		by, err := time.ParseDuration(r.URL.Query().Get("by"))
-		if err != nil || by < 0 {
-			writeJSON(w, http.StatusBadRequest, object{"message": "by: want a duration such as 30s"})
-			return
-		}
-		s.Advance(by)
-		w.WriteHeader(http.StatusNoContent)
-	})
-	mux.HandleFunc("POST /_fake/restart", func(w http.ResponseWriter, r *http.Request) {
-		s.Restart(r.URL.Query().Get("state") != "lose")
-		w.WriteHeader(http.StatusNoContent)
-	})
+// conclude answers a change; its error is the client's fault.
+func conclude(w http.ResponseWriter, err error) {
+	if err != nil {
+		writeJSON(w, http.StatusBadRequest, object{"message": err.Error()})
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
 }
 
 // accept decodes a body and hands it to a method whose error is the client's fault.
@@ -89,22 +93,18 @@ func accept[T any](do func(T) error) http.HandlerFunc {
 		if !readControl(w, r, &value) {
 			return
 		}
-		if err := do(value); err != nil {
-			writeJSON(w, http.StatusBadRequest, object{"message": err.Error()})
-			return
-		}
-		w.WriteHeader(http.StatusNoContent)
+		conclude(w, do(value))
 	}
 }
 
 func readControl(w http.ResponseWriter, r *http.Request, into any) bool {
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(into); err != nil {
-		writeJSON(w, http.StatusBadRequest, object{"message": err.Error()})
-		return false
+	err := decoder.Decode(into)
+	if err != nil {
+		conclude(w, err)
 	}
-	return true
+	return err == nil
 }
 
 func (s *Sim) serveClaim(w http.ResponseWriter, r *http.Request) {
@@ -114,7 +114,7 @@ func (s *Sim) serveClaim(w http.ResponseWriter, r *http.Request) {
 	}
 	falsehoods, err := s.Claim(claim)
 	if err != nil {
-		writeJSON(w, http.StatusBadRequest, object{"message": err.Error()})
+		conclude(w, err)
 		return
 	}
 	writeJSON(w, http.StatusOK, object{"true": len(falsehoods) == 0, "falsehoods": append([]string{}, falsehoods...)})

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 // memory is what the judge remembers of a client's requests.
@@ -91,17 +93,13 @@ func (s *Sim) judgePace(c *client, op *operation, r *http.Request, raw []byte) {
 	if at, met := m.conflicts[key]; met && s.now.Sub(at) < s.clientTime(conflictPause) {
 		s.violate(c, "retry-conflict", "%s again at once after 409", name)
 	}
-	if f := m.failures[key]; f.count > 0 && s.now.Sub(f.at) < s.clientTime(backoff(f.count)) {
+	if f := m.failures[key]; f.count > 0 && s.now.Sub(f.at) < s.clientTime(loop.Backoff(firstBackoff, maxBackoff, f.count-1)) {
 		s.violate(c, "retry-backoff", "%s again too soon after failure number %d in a row", name, f.count)
 	}
 	if m.unanswered[name] {
 		s.violate(c, "repeated-post", "%s again after a lost answer without looking whether it was done", name)
 	}
 	s.judgeBudget(c, m, name)
-}
-
-func backoff(failures int) time.Duration {
-	return min(firstBackoff<<min(failures-1, 10), maxBackoff)
 }
 
 func (s *Sim) judgeBudget(c *client, m *memory, operation string) {

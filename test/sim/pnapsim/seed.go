@@ -79,9 +79,8 @@ type TagSeed struct {
 
 // NetworkSeed is a public network.
 type NetworkSeed struct {
-	// ID is 24 hexadecimal digits; made when empty.
-	ID string `json:"id,omitempty"`
-	// Owner is a client's ID, or empty for the portal's user.
+	// ID is 24 hexadecimal digits, made when empty; Owner is a client's ID, or empty for the portal's user.
+	ID    string `json:"id,omitempty"`
 	Owner string `json:"owner,omitempty"`
 	// Name is unique in the account.
 	Name string `json:"name"`
@@ -93,9 +92,8 @@ type NetworkSeed struct {
 
 // BlockSeed is an IP block.
 type BlockSeed struct {
-	// ID is 24 hexadecimal digits; made when empty.
-	ID string `json:"id,omitempty"`
-	// Owner is a client's ID, or empty for the portal's user.
+	// ID is 24 hexadecimal digits, made when empty; Owner is a client's ID, or empty for the portal's user.
+	ID    string `json:"id,omitempty"`
 	Owner string `json:"owner,omitempty"`
 	// Grants are what a client may do with it although it is not its own: assign, unassign, tags, delete.
 	Grants []string `json:"grants,omitempty"`
@@ -115,9 +113,8 @@ type BlockSeed struct {
 
 // ServerSeed is a server.
 type ServerSeed struct {
-	// ID is 24 hexadecimal digits; made when empty.
-	ID string `json:"id,omitempty"`
-	// Owner is a client's ID, or empty for the portal's user.
+	// ID is 24 hexadecimal digits, made when empty; Owner is a client's ID, or empty for the portal's user.
+	ID    string `json:"id,omitempty"`
 	Owner string `json:"owner,omitempty"`
 	// Hostname of the server.
 	Hostname string `json:"hostname"`

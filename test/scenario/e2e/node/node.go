@@ -3,10 +3,12 @@
 package node
 
 import (
-	"encoding/json"
+	"bytes"
+	"embed"
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"text/template"
 )
 
 // Spec is what the server has to know.
@@ -31,7 +33,6 @@ const (
 	// Images is where OCI archives that are handed over later can be found.
 	Images = "/images"
 
-	containerdSocket = "/run/containerd/containerd.sock"
 	kubeletConfig    = "/etc/kubernetes/kubelet.yaml"
 	kubeletAccess    = "/etc/kubernetes/kubelet.kubeconfig"
 	networkConfig    = "/etc/cni/net.d/10-lab.conflist"
@@ -46,71 +47,30 @@ const Root = "/run/node"
 // OnServer is how the server names a path of the node.
 func OnServer(path string) string { return filepath.Join(Root, path) }
 
-// files are the configuration of the node's programs: path there → content.
+//go:embed network.json kubelet.yaml containerd.toml
+var templates embed.FS
+
+// files are the configuration of the node's programs: path there → content. The network plugins make a bridge for the
+// pods of this node; the servers route to each other. The kubelet's is a KubeletConfiguration,
+// kubelet.config.k8s.io/v1beta1.
 func (s Spec) files() (map[string][]byte, error) {
-	network, err := s.network()
-	if err != nil {
-		return nil, err
-	}
-	kubelet, err := s.kubelet()
-	if err != nil {
-		return nil, err
-	}
-	return map[string][]byte{
-		networkConfig: network, kubeletConfig: kubelet, containerdConfig: []byte(containerd),
+	files := map[string][]byte{
 		"/etc/passwd": []byte("root:x:0:0:root:/root:/bin/sh\n"), "/etc/group": []byte("root:x:0:\n"),
 		"/etc/hosts": []byte("127.0.0.1 localhost\n"), "/etc/os-release": []byte("NAME=lab\nID=lab\n"),
 		"/etc/machine-id": fmt.Appendf(nil, "%032x\n", s.Address.As4()),
-	}, nil
+	}
+	all, err := template.ParseFS(templates, "*")
+	if err != nil {
+		return nil, err
+	}
+	for path, name := range map[string]string{
+		networkConfig: "network.json", kubeletConfig: "kubelet.yaml", containerdConfig: "containerd.toml",
+	} {
+		var text bytes.Buffer
+		if err := all.ExecuteTemplate(&text, name, s); err != nil {
+			return nil, err
+		}
+		files[path] = text.Bytes()
+	}
+	return files, nil
 }
-
-// network is the configuration of the network plugins: a bridge for the pods of this node; the servers route to each
-// other.
-func (s Spec) network() ([]byte, error) {
-	type object map[string]any
-	return json.Marshal(object{
-		"cniVersion": "1.0.0", "name": "lab",
-		"plugins": []object{{
-			"type": "bridge", "bridge": "cni0", "isGateway": true,
-			"ipam": object{
-				"type": "host-local", "ranges": [][]object{{{"subnet": s.Pods.Masked().String()}}},
-				"routes": []object{{"dst": "0.0.0.0/0"}},
-			},
-		}},
-	})
-}
-
-// kubelet is the kubelet's configuration (KubeletConfiguration, kubelet.config.k8s.io/v1beta1).
-func (s Spec) kubelet() ([]byte, error) {
-	return json.Marshal(map[string]any{
-		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
-		"authentication": map[string]any{"anonymous": map[string]any{"enabled": false},
-			"webhook": map[string]any{"enabled": true}},
-		"authorization": map[string]any{"mode": "Webhook"},
-		"cgroupDriver":  "cgroupfs", "cgroupRoot": "/" + s.Name, "enforceNodeAllocatable": []string{"none"},
-		"containerRuntimeEndpoint": "unix://" + containerdSocket,
-		"failSwapOn":               false, "localStorageCapacityIsolation": false,
-		// Two nodes share a machine that is smaller than either believes.
-		"evictionHard":                map[string]string{"memory.available": "10Mi"},
-		"imageGCHighThresholdPercent": 100, "imageGCLowThresholdPercent": 99,
-		"resolvConf": "", "clusterDomain": "cluster.local",
-	})
-}
-
-// containerd is containerd's configuration: no AppArmor, which the machine's kernel lacks, the Debian package's network
-// plugins, and a pause image that needs no registry.
-const containerd = `version = 2
-root = "/var/lib/containerd"
-state = "/run/containerd"
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "` + PauseImage + `"
-  disable_apparmor = true
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "/usr/lib/cni"
-    conf_dir = "/etc/cni/net.d"
-  [plugins."io.containerd.grpc.v1.cri".containerd]
-    snapshotter = "overlayfs"
-    default_runtime_name = "runc"
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-      runtime_type = "io.containerd.runc.v2"
-`

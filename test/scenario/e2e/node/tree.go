@@ -20,27 +20,8 @@ var packages = map[string][]string{
 	"libc6":                       {"lib/x86_64-linux-gnu/ld-linux-x86-64.so.2", "lib/x86_64-linux-gnu/libc.so.6"},
 }
 
-// Prepare downloads and builds what Tree puts together.
-func Prepare(ctx context.Context) error {
-	_, err := sources(ctx)
-	return err
-}
-
 // Tree puts the programs of a node together below dir: file there → file of this machine, for the lab's files.
 func Tree(ctx context.Context, dir string) (map[string]string, error) {
-	found, err := sources(ctx)
-	if err != nil {
-		return nil, err
-	}
-	files := map[string]string{}
-	for name, source := range found {
-		files[filepath.Join(dir, name)] = source
-	}
-	return files, nil
-}
-
-// sources finds every file of a node on this machine: path on the node → path here.
-func sources(ctx context.Context) (map[string]string, error) {
 	box, err := tools.Default()
 	if err != nil {
 		return nil, err
@@ -52,18 +33,18 @@ func sources(ctx context.Context) (map[string]string, error) {
 			return nil, err
 		}
 		for _, file := range wanted {
-			if files[target(file)], err = resolve(filepath.Join(root, file)); err != nil {
+			if files[filepath.Join(dir, target(file))], err = resolve(filepath.Join(root, file)); err != nil {
 				return nil, fmt.Errorf("the Debian package %s: %w", name, err)
 			}
 		}
 	}
-	if files["usr/bin/kubelet"], err = tools.Binary(ctx, "kubelet"); err != nil {
+	if files[filepath.Join(dir, "usr/bin/kubelet")], err = tools.Binary(ctx, "kubelet"); err != nil {
 		return nil, err
 	}
 	if err := tools.Packages(ctx, "busybox"); err != nil {
 		return nil, err
 	}
-	files["bin/busybox"], err = exec.LookPath("busybox")
+	files[filepath.Join(dir, "bin/busybox")], err = exec.LookPath("busybox")
 	return files, err
 }
 

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 // DataPlane is one state of all public networks.
@@ -68,7 +70,7 @@ func Follow(ctx context.Context, baseURL string, apply func(DataPlane) error) er
 		if err != nil {
 			klog.FromContext(ctx).V(2).Info("Data plane is not to be had", "url", baseURL, "err", err)
 			revision = -1 // a restarted server starts counting again
-			pause(ctx, retryPause)
+			loop.Sleep(ctx, retryPause)
 			continue
 		}
 		if state.Revision == revision {
@@ -101,13 +103,4 @@ func fetch(ctx context.Context, client *http.Client, baseURL string, revision in
 		return DataPlane{}, fmt.Errorf("decode the data plane of %s: %w", url, err)
 	}
 	return state, nil
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }
