@@ -104,7 +104,7 @@ func (s *story) moveByLabel(ctx context.Context) error {
 	return s.movedFrom(ctx, s.broken)
 }
 
-func (s *story) mend(ctx context.Context) error {
+func (s *story) repair(ctx context.Context) error {
 	if err := s.Lab.Repair(ctx, s.broken); err != nil {
 		return err
 	}
@@ -226,13 +226,13 @@ func (s *story) disturb(ctx context.Context, figure, reason string, command ...s
 			err)
 	}
 	s.say("%s# %s", server, strings.Join(command, " "))
-	event, told, err := s.toldOnNode(ctx, server, reason, before)
+	event, reported, err := s.reportedOnNode(ctx, server, reason, before)
 	if err != nil {
 		return err
 	}
 	if err := s.recovered(ctx, figure, begun, func(attempts []lab.Attempt) (lab.Attempt,
 		bool) {
-		return mending(attempts, begun, told)
+		return repairedAnswer(attempts, begun, reported)
 	}); err != nil {
 		return err
 	}
@@ -267,9 +267,9 @@ func (s *story) atRest(ctx context.Context, server string) error {
 	return err
 }
 
-// mending finds the answer that ended a disturbance since a moment: the first of those in a row that go on for a while
+// repairedAnswer finds the answer that ended a disturbance since a moment: the first of those in a row that go on for a while
 // after it was reported that everything is repaired.
-func mending(attempts []lab.Attempt, since, told time.Time) (lab.Attempt, bool) {
+func repairedAnswer(attempts []lab.Attempt, since, reported time.Time) (lab.Attempt, bool) {
 	var first *lab.Attempt
 	after := 0
 	for _, a := range attempts {
@@ -282,7 +282,7 @@ func mending(attempts []lab.Attempt, since, told time.Time) (lab.Attempt, bool) 
 			if first == nil {
 				first = &a
 			}
-			if a.At.After(told) {
+			if a.At.After(reported) {
 				after++
 			}
 			if after == steady {
@@ -304,9 +304,9 @@ func (s *story) eventsOn(ctx context.Context, server, reason string) ([]corev1.E
 	return events.Items, nil
 }
 
-// toldOnNode waits for an event of a reason on a Node that was not there before, or not so often; it returns when it
+// reportedOnNode waits for an event of a reason on a Node that was not there before, or not so often; it returns when it
 // was seen.
-func (s *story) toldOnNode(ctx context.Context, server, reason string, before []corev1.Event) (found corev1.Event,
+func (s *story) reportedOnNode(ctx context.Context, server, reason string, before []corev1.Event) (found corev1.Event,
 	seen time.Time, err error) {
 	known := map[string]int32{}
 	for _, e := range before {

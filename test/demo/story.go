@@ -36,7 +36,7 @@ type Options struct {
 
 // story is a story in progress.
 type story struct {
-	*tale
+	*presenter
 	*cluster.Cluster
 	options Options
 
@@ -47,14 +47,14 @@ type story struct {
 	brokenAt time.Time
 }
 
-// Tell runs the whole story. KeepRunning, where not nil, is called at the end of a story that went well, before
+// Run runs the whole story. KeepRunning, where not nil, is called at the end of a story that succeeded, before
 // everything is ended. An error names the failed step; the evidence has been printed by then.
-func Tell(ctx context.Context, o Options, keepRunning func(context.Context, *cluster.Cluster) error) (err error) {
+func Run(ctx context.Context, o Options, keepRunning func(context.Context, *cluster.Cluster) error) (err error) {
 	c, err := cluster.New(cluster.Options{Dir: o.Dir, KubeVIP: o.KubeVIP, Class: o.Class, Scale: o.Scale, Auto: o.Auto})
 	if err != nil {
 		return fmt.Errorf("prepare the cluster: %w", err)
 	}
-	s := &story{tale: newTale(o.Out), Cluster: c, options: o}
+	s := &story{presenter: newPresenter(o.Out), Cluster: c, options: o}
 	defer func() { err = errors.Join(err, c.Stop()) }()
 	if err := s.play(ctx, s.steps(keepRunning != nil)); err != nil {
 		if ctx.Err() == nil { // who interrupts knows why
@@ -100,14 +100,14 @@ func (s *story) steps(keep bool) []act {
 func (s *story) disturbance() []act {
 	if s.options.Auto {
 		return []act{
-			{"Somebody sets the VLAN interface of the announcing server down; its agent puts it right", s.disturbVLAN},
-			{"Somebody deletes the marks of the return path; the agent makes them again", s.disturbReturnPath},
+			{"A user sets the VLAN interface of the announcing server down; its agent repairs it", s.disturbVLAN},
+			{"A user deletes the marks of the return path; the agent makes them again", s.disturbReturnPath},
 		}
 	}
 	return []act{
-		{"The VLAN interface of the announcing server breaks; its agent tells why", s.breakVLAN},
+		{"The VLAN interface of the announcing server breaks; its agent reports why", s.breakVLAN},
 		{"The label goes, kube-vip is ended there, the other server answers", s.moveByLabel},
-		{"The interface is mended; condition and label return", s.mend},
+		{"The interface is repaired; condition and label return", s.repair},
 	}
 }
 

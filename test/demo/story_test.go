@@ -27,7 +27,7 @@ func TestStory(t *testing.T) {
 	for version, class := range map[string]string{"v1.0.0": "", "v0.9.1": contract.LoadBalancerClass} {
 		t.Run("kube-vip "+version, func(t *testing.T) {
 			var out strings.Builder
-			err := Tell(ctx, Options{Out: &out, Dir: t.TempDir(), KubeVIP: version, Class: class, Scale: 10}, nil)
+			err := Run(ctx, Options{Out: &out, Dir: t.TempDir(), KubeVIP: version, Class: class, Scale: 10}, nil)
 			t.Log("\n" + out.String())
 			if err != nil {
 				t.Fatal(err)
@@ -51,7 +51,7 @@ func TestAutoStory(t *testing.T) {
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var out strings.Builder
-	err := Tell(ctx, Options{Out: &out, Dir: t.TempDir(), KubeVIP: "v1.0.0", Scale: 10, Auto: true}, nil)
+	err := Run(ctx, Options{Out: &out, Dir: t.TempDir(), KubeVIP: "v1.0.0", Scale: 10, Auto: true}, nil)
 	t.Log("\n" + out.String())
 	if err != nil {
 		t.Fatal(err)
@@ -77,18 +77,18 @@ func attemptsOf(pattern string) []lab.Attempt {
 	return all
 }
 
-// TestMending: a disturbance is over when it was reported and answers come in a row; whether a request failed meanwhile
+// TestRepairedAnswer: a disturbance is over when it was reported and answers come in a row; whether a request failed meanwhile
 // or not.
-func TestMending(t *testing.T) {
+func TestRepairedAnswer(t *testing.T) {
 	for _, tc := range []struct {
-		name, pattern string
-		fault, told   float64 // seconds after begin
-		want          int     // the attempt that ends it, -1 for none
+		name, pattern   string
+		fault, reported float64 // seconds after begin
+		want            int     // the attempt that ends it, -1 for none
 	}{
 		{"no request failed", "oooooooooooo", 1.5, 2.5, 2},
 		{"some failed", "ooxxoooooooo", 1.5, 3.5, 4},
-		{"some failed after it was told", "ooxoxxooooooo", 1.5, 2.5, 6},
-		{"told late", "ooxxoooooooo", 1.5, 6.5, 4},
+		{"some failed after it was reported", "ooxoxxooooooo", 1.5, 2.5, 6},
+		{"reported late", "ooxxoooooooo", 1.5, 6.5, 4},
 		{"not yet long enough", "ooxxoooooo", 1.5, 5.5, -1},
 		{"no answer yet", "ooxxxxxxxx", 1.5, 3.5, -1},
 		{"no attempt yet", "oo", 1.5, 3.5, -1},
@@ -96,7 +96,7 @@ func TestMending(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			all := attemptsOf(tc.pattern)
 			at := func(seconds float64) time.Time { return begin.Add(time.Duration(seconds * float64(time.Second))) }
-			got, ok := mending(all, at(tc.fault), at(tc.told))
+			got, ok := repairedAnswer(all, at(tc.fault), at(tc.reported))
 			if ok != (tc.want >= 0) {
 				t.Fatalf("repaired: %t, want %t", ok, tc.want >= 0)
 			}
@@ -154,20 +154,20 @@ func TestUntilSaysWhatItSaw(t *testing.T) {
 
 func TestTaleCountsAndStops(t *testing.T) {
 	var out strings.Builder
-	told := newTale(&out)
-	if err := told.step(t.Context(), "works", func(context.Context) error { return nil }); err != nil {
+	reported := newPresenter(&out)
+	if err := reported.step(t.Context(), "works", func(context.Context) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if err := told.step(t.Context(), "breaks",
+	if err := reported.step(t.Context(), "breaks",
 		func(context.Context) error { return errors.New("a reason") }); err == nil {
 		t.Fatal("a failed step is no error")
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := told.step(cancelled, "interrupted", func(context.Context) error { return nil }); err == nil {
+	if err := reported.step(cancelled, "interrupted", func(context.Context) error { return nil }); err == nil {
 		t.Fatal("a step that was interrupted passes")
 	}
-	told.summary()
+	reported.summary()
 	for _, want := range []string{"figure demo_steps_passed 1 steps\n", "a reason", "FAILED"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, out.String())

@@ -206,7 +206,7 @@ func TestScheduling(t *testing.T) {
 		"a worker":                        {node("", ""), false, false},
 		"a new worker":                    {node("", "", uninitialized, notReady), false, false},
 		"a control-plane node that fails": {node(label, "", "node.kubernetes.io/unreachable:NoExecute"), false, false},
-		"a node that somebody drains": {node(label, "", "node.kubernetes.io/unschedulable:NoSchedule"), false,
+		"a node that a user drains": {node(label, "", "node.kubernetes.io/unschedulable:NoSchedule"), false,
 			false},
 	} {
 		for overlay, want := range map[string]bool{"kubeadm": tc.kubeadm, "k3s": tc.k3s} {

@@ -84,7 +84,7 @@ var rules = []rule{
 		why: "decisions are functions of values; what does I/O cannot be tested by tables and random starts",
 	},
 	{
-		name: "pkg stands alone", in: []string{"/pkg/..."}, forbid: []string{"/controller/...", "/agent/..."},
+		name: "pkg imports no room", in: []string{"/pkg/..."}, forbid: []string{"/controller/...", "/agent/..."},
 		transitive: true,
 		why:        "pkg is what both binaries agree on",
 	},
@@ -133,7 +133,7 @@ func TestRulesBite(t *testing.T) {
 		"controller without kernel": {ImportPath: module + "/controller/cloud/provider",
 			Deps: []string{"github.com/vishvananda/netlink"}},
 		"pure packages":         {ImportPath: module + "/agent/verify/check", Imports: []string{"net/http"}},
-		"pkg stands alone":      {ImportPath: module + "/pkg/contract", Deps: []string{module + "/controller/config"}},
+		"pkg imports no room":   {ImportPath: module + "/pkg/contract", Deps: []string{module + "/controller/config"}},
 		"product without tests": {ImportPath: module + "/agent", Deps: []string{module + "/test/env/lab"}},
 	}
 	inTest := pkg{ImportPath: module + "/controller/config", XTestImports: []string{"github.com/vishvananda/netlink"}}

@@ -50,7 +50,7 @@ func install(t *testing.T) kubernetes.Interface {
 	agent := agentOn(t, "nowhere")
 	configured(t, contract.AnnouncerKubeVIP)
 	eventually(t, "the policies for agents", func() bool {
-		_, err := agent.CoreV1().Events("default").Create(t.Context(), event("nobody", "Node", "elsewhere"), dryRun)
+		_, err := agent.CoreV1().Events("default").Create(t.Context(), event("unknown", "Node", "elsewhere"), dryRun)
 		return refusedBy(err, "phoenixnap-agent-events")
 	})
 	author := authorIn(t, "default")

@@ -48,11 +48,11 @@ func TestExamineAddress(t *testing.T) {
 		// Without it.
 		alone check.Status
 	}{
-		{"nobody", serviceVIP, nil, vip.AddressAnswers, check.Fail, "", check.Fail},
+		{"no one", serviceVIP, nil, vip.AddressAnswers, check.Fail, "", check.Fail},
 		{"another node", serviceVIP, []func(){there(serviceVIP)}, vip.LeaseAlive, check.Warn, "srv-b", check.OK},
 		{"both", serviceVIP, []func(){here(serviceVIP), there(serviceVIP)}, vip.SingleAnswer, check.Fail, "srv-b",
 			check.Fail},
-		{"nobody, of no Service", unpublished, nil, "", check.OK, "", check.Fail},
+		{"no one, of no Service", unpublished, nil, "", check.OK, "", check.Fail},
 		{"another node, of no Service", unpublished, []func(){there(unpublished)}, vip.NothingStale, check.Warn,
 			"srv-b", check.OK},
 		{"this node, of no Service", unpublished, []func(){here(unpublished)}, vip.NothingStale, check.Fail, "",

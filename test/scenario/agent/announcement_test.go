@@ -28,7 +28,7 @@ func TestAnnouncement(t *testing.T) {
 		status check.Status
 		reason string
 	}{
-		"nobody":       {nil, check.Fail, vip.ReasonNoAnswer},
+		"no one":       {nil, check.Fail, vip.ReasonNoAnswer},
 		"this node":    {[]func(*network){here}, check.OK, vip.ReasonAnswered},
 		"another node": {[]func(*network){there}, check.OK, vip.ReasonAnswered},
 		"both":         {[]func(*network){here, there}, check.Fail, vip.ReasonDuplicate},

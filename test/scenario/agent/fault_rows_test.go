@@ -41,7 +41,7 @@ func addressFaults() []fault {
 		}, remake, check.NodeAddress, check.Fail, "WrongPrefixLength"},
 		{"address of a smaller subnet", move("192.0.2.2/29"), remake, check.NodeAddress, check.Warn,
 			"WrongPrefixLength"},
-		{"address that nobody registered", move("192.0.2.9/28"), remake, check.NodeAddress, check.Warn,
+		{"address that is not registered", move("192.0.2.9/28"), remake, check.NodeAddress, check.Warn,
 			"AddressNotRegistered"},
 		{"block on the pods' bridge, too", func(s *server) { s.addAddress(pods, "192.0.2.9/28") },
 			func(s *server) { s.delAddress(pods, "192.0.2.9/28") },
@@ -203,7 +203,7 @@ func routeFaults() []fault {
 		}, func(s *server) {
 			s.route(netlink.RouteDel, "0.0.0.0/1", netlink.Route{Gw: net.ParseIP("10.0.0.1"), Table: ownTable})
 		}, check.ReturnPath, check.Warn, "ReturnPathElsewhere"},
-		{"mark bits of somebody else", func(s *server) {
+		{"mark bits of another program", func(s *server) {
 			s.expected.Mark = ownMark
 			s.expected.Mask = ownMark
 			s.must("add a rule", netlink.RuleAdd(foreign))

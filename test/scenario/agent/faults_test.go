@@ -30,11 +30,11 @@ func TestHealthyNode(t *testing.T) {
 
 // fault is one row of the table: something is broken in a real kernel, or on a real wire, and repaired.
 type fault struct {
-	name       string
-	make, mend func(*server)
-	id         check.ID
-	status     check.Status
-	reason     string
+	name         string
+	make, repair func(*server)
+	id           check.ID
+	status       check.Status
+	reason       string
 }
 
 // TestFaults breaks a real node in each way: the first cause must be the right one, and gone when the fault is
@@ -60,7 +60,7 @@ func (s *server) suffer(f fault) {
 	if len(first.Fixes) == 0 && first.Status != check.Unknown {
 		s.t.Errorf("%s: no fix", f.name)
 	}
-	f.mend(s)
+	f.repair(s)
 	if first, found := s.settle(patience, func(_ check.Finding, found bool) bool { return !found }); found {
 		s.t.Fatalf("%s, repaired: %s %s %s: %s (%s)",
 			f.name, first.ID, first.Status, first.Reason, first.Cause, first.Observed)
@@ -116,7 +116,7 @@ func linkFaults() []fault {
 			check.BondHealthy, check.Warn, "BondDegraded"},
 		{"bond of another mode", func(s *server) { s.rebuild(netlink.BOND_MODE_BROADCAST) }, rebuild, check.BondHealthy,
 			check.Warn, "UnexpectedBondMode"},
-		{"LACP that nobody speaks", func(s *server) { s.rebuild(netlink.BOND_MODE_802_3AD) }, rebuild,
+		{"LACP without a partner", func(s *server) { s.rebuild(netlink.BOND_MODE_802_3AD) }, rebuild,
 			check.BondHealthy, check.Warn, "NoLACPPartner"},
 		{"VLAN interface deleted", func(s *server) { s.must("delete", netlink.LinkDel(s.link(nodeVIF))) }, remake,
 			check.VLANInterface, check.Fail, "VLANInterfaceMissing"},

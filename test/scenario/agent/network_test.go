@@ -170,7 +170,7 @@ func (n *network) rests(what string, watch func(context.Context, func()) error) 
 	defer cancel()
 	var changes atomic.Int32
 	n.must("watch the "+what, watch(ctx, func() { changes.Add(1) }))
-	if told := changes.Load(); told > 0 {
-		n.t.Errorf("the %s changed %d times in 2 s without a cause", what, told)
+	if reported := changes.Load(); reported > 0 {
+		n.t.Errorf("the %s changed %d times in 2 s without a cause", what, reported)
 	}
 }

@@ -75,7 +75,7 @@ type observer struct {
 	seen   bool
 }
 
-func (o *observer) tell(s sampler.Sample) {
+func (o *observer) record(s sampler.Sample) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.report = s.Report
@@ -123,7 +123,7 @@ func TestSeenWithinTwoSeconds(t *testing.T) {
 	var o observer
 	expected := s.expected
 	m := sampler.New(sampler.Config{Reader: parts, Prober: parts, Watch: parts.Watch, Interval: time.Minute,
-		Record:   o.tell,
+		Record:   o.record,
 		Expected: func() check.Expected { return expected }})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
@@ -157,15 +157,15 @@ func TestSeenWithinTwoSeconds(t *testing.T) {
 		f.make(s)
 		slowest = max(slowest, o.await(t, f.name, f.reason, 2*time.Second))
 		time.Sleep(time.Second)
-		f.mend(s)
+		f.repair(s)
 		slowest = max(slowest, o.await(t, f.name+", repaired", "", 2*time.Second+s.asker.Interval*3))
 		time.Sleep(time.Second)
 	}
 	_, _ = fmt.Fprintf(t.Output(), "figure agent_fault_seen_in_kernel_max %.2f s\n", slowest.Seconds())
 }
 
-func row(name, reason string, spoil, mend func(*server)) fault {
-	return fault{name: name, make: spoil, mend: mend, reason: reason}
+func row(name, reason string, spoil, repair func(*server)) fault {
+	return fault{name: name, make: spoil, repair: repair, reason: reason}
 }
 
 // raise sets the VLAN interface up and makes the routes that went with it.

@@ -175,8 +175,8 @@ func (k *vlanKeeper) expect(e check.Expected) {
 	k.n.must("send what to expect", json.NewEncoder(k.stdin).Encode(e))
 }
 
-// told reports whether an event with that reason was reported.
-func (k *vlanKeeper) told(reason string) bool {
+// reported reports whether an event with that reason was reported.
+func (k *vlanKeeper) reported(reason string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, e := range k.events {

@@ -209,7 +209,7 @@ func TestBareServerIsConfigured(t *testing.T) {
 				}
 			}
 			n.waitUntil("the event", 30*time.Second, func() string {
-				if !k.told(vlan.ReasonConfigured) {
+				if !k.reported(vlan.ReasonConfigured) {
 					return "none was reported"
 				}
 				return ""
@@ -240,8 +240,8 @@ func TestRepairs(t *testing.T) {
 			n.must("down", netlink.LinkSetDown(n.link("bond0")))
 			n.must("up", netlink.LinkSetUp(n.link("bond0")))
 		}},
-		{"bond made anew", func() { n.makeBond(netlink.BOND_MODE_ACTIVE_BACKUP) }},
-		{"bond made anew as 802.3ad", func() { n.makeBond(netlink.BOND_MODE_802_3AD) }},
+		{"bond made again", func() { n.makeBond(netlink.BOND_MODE_ACTIVE_BACKUP) }},
+		{"bond made again as 802.3ad", func() { n.makeBond(netlink.BOND_MODE_802_3AD) }},
 		{"address deleted", func() { n.delAddress(nodeVIF, ownAddress) }},
 		{"reverse path filter", func() { n.sysctl("net/ipv4/conf/"+nodeVIF+"/rp_filter", "1") }},
 		{"MTU", func() { n.must("MTU", netlink.LinkSetMTU(n.link(nodeVIF), 1400)) }},
@@ -345,8 +345,8 @@ func TestAdopted(t *testing.T) {
 	n.mustBe(before)
 }
 
-// TestWrongInterfaceIsLeftAlone: what a user configured wrong is reported, and nothing is changed.
-func TestWrongInterfaceIsLeftAlone(t *testing.T) {
+// TestWrongInterfaceIsNotTouched: what a user configured wrong is reported, and nothing is changed.
+func TestWrongInterfaceIsNotTouched(t *testing.T) {
 	for name, wrong := range map[string]func(n *network){
 		"another VLAN ID":      func(n *network) { n.addVLAN("bond0", nodeVIF, 101, ownAddress) },
 		"a member of the bond": func(n *network) { n.addVLAN("eno1", "eno1.100", vlanID, ownAddress) },
@@ -359,7 +359,7 @@ func TestWrongInterfaceIsLeftAlone(t *testing.T) {
 			k := startVLANKeeper(n, 0)
 			k.expect(expected())
 			n.waitUntil("the event", 30*time.Second, func() string {
-				if !k.told(vlan.ReasonNotConfigured) {
+				if !k.reported(vlan.ReasonNotConfigured) {
 					return "none was reported"
 				}
 				return ""

@@ -102,11 +102,11 @@ func TestIfupdown(t *testing.T) {
 	for _, source := range []string{"source %s/etc/network/interfaces.d/*",
 		"source-directory %s/etc/network/interfaces.d"} {
 		before := newIfupdownServer(t, p, source).settings()
-		alone := make([]map[string]bool, len(all))
+		single := make([]map[string]bool, len(all))
 		for i, c := range all {
 			s := newIfupdownServer(t, p, source)
 			s.follow(c)
-			if alone[i] = added(before, s.settings()); len(alone[i]) == 0 {
+			if single[i] = added(before, s.settings()); len(single[i]) == 0 {
 				t.Errorf("%s: %s by itself changes nothing", source, c)
 			}
 		}
@@ -115,8 +115,8 @@ func TestIfupdown(t *testing.T) {
 			s.follow(all[i])
 			s.follow(all[j])
 			want := unlessModes(before)
-			maps.Copy(want, alone[i])
-			maps.Copy(want, alone[j])
+			maps.Copy(want, single[i])
+			maps.Copy(want, single[j])
 			if lost := missing(want, s.settings()); len(lost) > 0 {
 				t.Errorf("%s: %s, then %s: there is no %q", source, all[i], all[j], lost)
 			}

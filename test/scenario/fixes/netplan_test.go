@@ -92,8 +92,8 @@ func foreign(units map[string]bool) map[string]bool {
 }
 
 // pair follows two courses one after the other and returns what is wrong. before is what the server generates by
-// itself, alone what each course adds to it.
-func (s netplanServer) pair(before map[string]bool, courses [2]course, alone [2]map[string]bool) error {
+// itself, only what each course adds to it.
+func (s netplanServer) pair(before map[string]bool, courses [2]course, single [2]map[string]bool) error {
 	s.t.Helper()
 	var units map[string]bool
 	for _, c := range courses {
@@ -108,7 +108,7 @@ func (s netplanServer) pair(before map[string]bool, courses [2]course, alone [2]
 			return fmt.Errorf("%s adds to the server %q", c, grown)
 		}
 	}
-	if lost := append(missing(alone[0], units), missing(alone[1], units)...); len(lost) > 0 {
+	if lost := append(missing(single[0], units), missing(single[1], units)...); len(lost) > 0 {
 		return fmt.Errorf("in the end there is no %q", lost)
 	}
 	return nil
@@ -126,16 +126,16 @@ func TestNetplan(t *testing.T) {
 		"with the VLAN": installer + own} {
 		before, err := newNetplanServer(t, p, configuration).generated()
 		must(t, "generate the server's own configuration", err)
-		alone := make([]map[string]bool, len(all))
+		single := make([]map[string]bool, len(all))
 		for i, c := range all {
 			units, err := newNetplanServer(t, p, configuration).follow(c)
-			if alone[i] = added(before, units); err != nil {
+			if single[i] = added(before, units); err != nil {
 				t.Errorf("%s: %s by itself: %v", name, c, err)
 			}
 		}
 		tried += everyPair(all, func(i, j int) {
 			s := newNetplanServer(t, p, configuration)
-			if err := s.pair(before, [2]course{all[i], all[j]}, [2]map[string]bool{alone[i], alone[j]}); err != nil {
+			if err := s.pair(before, [2]course{all[i], all[j]}, [2]map[string]bool{single[i], single[j]}); err != nil {
 				broken += len(all[i].names) * len(all[j].names)
 				t.Errorf("%s: %s, then %s: %v", name, all[i], all[j], err)
 			}

@@ -105,17 +105,17 @@ func TestNetworkManager(t *testing.T) {
 		"without the VLAN": {"bond0": bond}, "with the VLAN": {"bond0": bond, vlan: string(existing)},
 	} {
 		before := newNMServer(t, p, connections).settings()
-		alone := make([]map[string]bool, len(all))
+		single := make([]map[string]bool, len(all))
 		missed := make([]bool, len(all))
 		for i, c := range all {
 			s := newNMServer(t, p, connections)
 			err := s.follow(c)
-			alone[i] = added(before, s.settings())
+			single[i] = added(before, s.settings())
 			if missed[i] = err != nil && len(connections) == 1; err != nil && !missed[i] {
 				t.Errorf("%s: %s by itself: %v", name, c, err)
 			}
-			if missed[i] && len(alone[i]) > 0 {
-				t.Errorf("%s: %s fails and changes %v", name, c, alone[i])
+			if missed[i] && len(single[i]) > 0 {
+				t.Errorf("%s: %s fails and changes %v", name, c, single[i])
 			}
 		}
 		tried += everyPair(all, func(i, j int) {
@@ -126,8 +126,8 @@ func TestNetworkManager(t *testing.T) {
 				t.Errorf("%s: %s, then %s: %v, %v", name, all[i], all[j], first, second)
 			}
 			want := unlessChanged(before)
-			maps.Copy(want, alone[i])
-			maps.Copy(want, alone[j])
+			maps.Copy(want, single[i])
+			maps.Copy(want, single[j])
 			if lost := missing(want, s.settings()); len(lost) > 0 {
 				t.Errorf("%s: %s, then %s: there is no %q", name, all[i], all[j], lost)
 			}

@@ -51,7 +51,7 @@ type expectation struct {
 // side is one version of kube-vip on two servers, with processes of its own for each namespace, so that each can be
 // broken by itself.
 type side struct {
-	*rig
+	*harness
 	version, x, y, z string
 	processes        map[string]int // by server and namespace
 	addresses        map[string]netip.Addr
@@ -77,6 +77,23 @@ func (s *side) revive() {
 	}
 }
 
+// standsBy waits until a kube-vip is ready to take over: its log says that it waits for the Lease of a Service, which
+// the other one holds.
+func (s *side) standsBy(server, namespace string) {
+	s.T.Helper()
+	name := "kube-vip-" + server + "-" + s.namespace(namespace)
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		log, err := s.Lab.Log(s.T.Context(), name)
+		s.Must("read the log of "+name, err)
+		if strings.Contains(string(log), "attempting to acquire leader lease") {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.T.Fatalf("%s does not wait for a Lease; its log is\n%s", name, log)
+		}
+	}
+}
+
 func (s *side) service(namespace, name string, annotations map[string]string) {
 	s.addresses[namespace+"/"+name] = s.serve(s.namespace(namespace), name, annotations)
 }
@@ -95,7 +112,7 @@ func (s *side) expect(state, id, of string, nodes ...string) *expectation {
 // others are all servers but one.
 func (s *side) others(but string) []string {
 	var names []string
-	for _, server := range s.servers {
+	for _, server := range s.Servers {
 		if server.Name != but {
 			names = append(names, server.Name)
 		}
@@ -127,14 +144,15 @@ func (s *side) breakAll(gatewayLink string) (want []*expectation) {
 	want = append(want, s.expect("the holder's kernel does not answer", "PN602", "deaf/web", s.others(s.z)...))
 	s.service("plain", "side", map[string]string{contract.KubeVIPInterface: privateLink})
 	want = append(want, s.expect("on the wrong interface", "PN605", "plain/side", s.x))
-	s.service("nobody", "web", nil)
-	want = append(want, s.expect("kube-vip runs nowhere", "PN601", "nobody/web", s.others(s.z)...))
+	s.service("unannounced", "web", nil)
+	want = append(want, s.expect("kube-vip runs nowhere", "PN601", "unannounced/web", s.others(s.z)...))
 	s.claim(lab.Gateway, gatewayLink, s.addresses["plain/foreign"])
 	want = append(want, s.expect("a foreign machine claims it", "PN608", "plain/foreign", s.x))
 	s.claim(s.y, publicLink, s.addresses["plain/second"])
 	want = append(want, s.expect("a second Node claims it: there", "PN603", "plain/second", s.y),
 		s.expect("a second Node claims it: the holder", "PN604", "plain/second", s.x))
-	time.Sleep(3 * time.Second) // so that the second kube-vip of each namespace is ready to take over
+	s.standsBy(s.y, "stopped")
+	s.standsBy(s.y, "killed")
 	s.signal(s.x, "stopped", syscall.SIGSTOP)
 	want = append(want, s.expect("stopped (SIGSTOP): there", "PN603", "stopped/web", s.x),
 		s.expect("stopped (SIGSTOP): the next holder", "PN604", "stopped/web", s.y))
@@ -147,8 +165,8 @@ func (s *side) breakAll(gatewayLink string) (want []*expectation) {
 	return append(want, s.expect("left behind by a Service that is gone", "PN603", "dead/gone", s.x))
 }
 
-// mend repairs what can be repaired.
-func (s *side) mend(gatewayLink string) (want []*expectation) {
+// repair fixes what can be repaired.
+func (s *side) repair(gatewayLink string) (want []*expectation) {
 	s.signal(s.x, "stopped", syscall.SIGCONT)
 	s.IP(lab.Gateway, "address", "delete", s.addresses["plain/foreign"].String()+"/32", "dev", gatewayLink)
 	s.IP(s.y, "address", "delete", s.addresses["plain/second"].String()+"/32", "dev", publicLink)
@@ -160,13 +178,13 @@ func (s *side) mend(gatewayLink string) (want []*expectation) {
 
 // TestStates: the agents name each state that kube-vip can be in.
 func TestStates(t *testing.T) {
-	r := newRig(t, versions(), 5)
-	gatewayLink := r.gatewayLink()
-	w := newWitness(r)
+	h := newHarness(t, versions(), 5)
+	gatewayLink := h.gatewayLink()
+	w := newWitness(h)
 	var sides []*side
 	var want []*expectation
 	for i, version := range versions() {
-		s := &side{rig: r, version: version, x: r.servers[2*i].Name, y: r.servers[2*i+1].Name, z: r.servers[4].Name,
+		s := &side{harness: h, version: version, x: h.Servers[2*i].Name, y: h.Servers[2*i+1].Name, z: h.Servers[4].Name,
 			processes: map[string]int{}, addresses: map[string]netip.Addr{}}
 		sides = append(sides, s)
 		want = append(want, s.begin()...)
@@ -182,7 +200,7 @@ func TestStates(t *testing.T) {
 	all := want
 	for _, phase := range []func(*side) []*expectation{
 		func(s *side) []*expectation { return s.breakAll(gatewayLink) },
-		func(s *side) []*expectation { return s.mend(gatewayLink) },
+		func(s *side) []*expectation { return s.repair(gatewayLink) },
 		func(s *side) []*expectation {
 			s.IP(s.x, "route", "replace", "default", "via", apiServer, "dev", privateLink)
 			return []*expectation{s.expect("no way back", "PN606", "plain/web", s.x)}
@@ -213,23 +231,23 @@ const limit = 30 * time.Second
 var hold = flag.Bool("hold", false, "hold the times to their limit")
 
 // gatewayLink is the gateway's interface in the public network.
-func (r *rig) gatewayLink() string {
-	r.T.Helper()
+func (h *harness) gatewayLink() string {
+	h.T.Helper()
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
-		for line := range strings.Lines(r.IP(lab.Gateway, "-4", "-o", "address")) {
+		for line := range strings.Lines(h.IP(lab.Gateway, "-4", "-o", "address")) {
 			fields := strings.Fields(line)
 			if len(fields) > 3 && strings.HasPrefix(fields[3], nodeGateway+"/") {
 				return fields[1]
 			}
 		}
 	}
-	r.T.Fatal("the gateway has no interface with " + nodeGateway)
+	h.T.Fatal("the gateway has no interface with " + nodeGateway)
 	return ""
 }
 
 // witness reads what the agents say, all the time: events on Services and conditions of Nodes.
 type witness struct {
-	*rig
+	*harness
 	// meanwhile is done again and again while something is awaited.
 	meanwhile func()
 
@@ -240,9 +258,9 @@ type witness struct {
 }
 
 // newWitness begins to read; it ends with the test.
-func newWitness(r *rig) *witness {
-	w := &witness{rig: r, meanwhile: func() {}, seen: map[sighting]time.Time{}}
-	ctx, cancel := context.WithCancel(r.T.Context())
+func newWitness(h *harness) *witness {
+	w := &witness{harness: h, meanwhile: func() {}, seen: map[sighting]time.Time{}}
+	ctx, cancel := context.WithCancel(h.T.Context())
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		for ctx.Err() == nil {
@@ -256,7 +274,7 @@ func newWitness(r *rig) *witness {
 			}
 		}
 	})
-	r.T.Cleanup(func() { cancel(); reading.Wait() })
+	h.T.Cleanup(func() { cancel(); reading.Wait() })
 	return w
 }
 
@@ -275,12 +293,12 @@ var (
 
 // look reads once.
 func (w *witness) look(ctx context.Context) error {
-	events, err := w.kube.CoreV1().Events(metav1.NamespaceAll).List(ctx,
+	events, err := w.Kube.CoreV1().Events(metav1.NamespaceAll).List(ctx,
 		metav1.ListOptions{FieldSelector: "involvedObject.kind=Service"})
 	if err != nil {
 		return fmt.Errorf("read events: %w", err)
 	}
-	nodes, err := w.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	nodes, err := w.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("read Nodes: %w", err)
 	}
@@ -351,7 +369,7 @@ func (w *witness) awaitHealthy(limit time.Duration) {
 	w.T.Helper()
 	for deadline := time.Now().Add(limit); ; time.Sleep(500 * time.Millisecond) {
 		w.meanwhile()
-		nodes, err := w.kube.CoreV1().Nodes().List(w.T.Context(), metav1.ListOptions{})
+		nodes, err := w.Kube.CoreV1().Nodes().List(w.T.Context(), metav1.ListOptions{})
 		w.Must("read Nodes", err)
 		var ill []string
 		for i := range nodes.Items {
@@ -391,7 +409,7 @@ func (w *witness) wantReports(sides []*side) {
 // reportOf is a Node's report of an address.
 func (w *witness) reportOf(node string, address netip.Addr) contract.ReportedAddress {
 	w.T.Helper()
-	n, err := w.kube.CoreV1().Nodes().Get(w.T.Context(), node, metav1.GetOptions{})
+	n, err := w.Kube.CoreV1().Nodes().Get(w.T.Context(), node, metav1.GetOptions{})
 	w.Must("read Node", err)
 	reported, err := contract.ParseReportedAddresses(n.Annotations[contract.NodeReportedAddresses])
 	w.Must("read the report", err)
@@ -422,7 +440,7 @@ func figures(all []*expectation) string {
 
 // header names the columns of the table.
 func header() string {
-	return fmt.Sprintf("%-8s %-42s %-5s %-14s %s\n%s\n", "kube-vip", "state", "first", "address", "told after",
+	return fmt.Sprintf("%-8s %-42s %-5s %-14s %s\n%s\n", "kube-vip", "state", "first", "address", "reported",
 		strings.Repeat("-", 100))
 }
 

@@ -67,7 +67,7 @@ func write(t *testing.T, name, content string) string {
 }
 
 // Everything that is missing is reported at once, and nothing is started.
-func TestWhatIsMissingIsTold(t *testing.T) {
+func TestWhatIsMissingIsReported(t *testing.T) {
 	bare := write(t, "cloud-sa.json", `{"clientID": "a", "clientSecret": "b"}`)
 	full := write(t, "cloud-sa.json",
 		`{"clientID": "a", "clientSecret": "b", "location": "ASH", "loadbalancer": "kube-vip://c"}`)
@@ -91,8 +91,8 @@ func TestWhatIsMissingIsTold(t *testing.T) {
 			if err := cmd.Run(); err == nil {
 				t.Error("make run-local succeeded")
 			}
-			if told := strings.Count(out.String(), "run-local: "); told != len(tc.want) {
-				t.Errorf("%d faults are reported, want %d:\n%s", told, len(tc.want), out)
+			if reported := strings.Count(out.String(), "run-local: "); reported != len(tc.want) {
+				t.Errorf("%d faults are reported, want %d:\n%s", reported, len(tc.want), out)
 			}
 			for _, want := range tc.want {
 				if !strings.Contains(out.String(), want) {

@@ -37,32 +37,32 @@ const (
 // TestReplies asks by every way, with kube-proxy in both of its modes: unmanaged, the anti-spoofing of the default
 // network eats the replies; managed, all arrive; without the agent's work again none.
 func TestReplies(t *testing.T) {
-	r := newRig(t)
-	r.createServices()
+	h := newHarness(t)
+	h.createServices()
 	fmt.Fprintf(t.Output(), "%-10s %-52s %-12s %-12s %s\n", "kube-proxy", "asked", "unmanaged", "managed",
 		"after cleanup")
 	for _, mode := range []string{"nftables", "iptables"} {
-		r.proxyMode(mode)
-		r.waitForProxy(mode)
-		drops := r.dropped()
-		unmanaged := r.ask()
-		r.diagnosed(check.Warn)
-		if drops = r.dropped() - drops; drops == 0 {
+		h.proxyMode(mode)
+		h.waitForProxy(mode)
+		drops := h.dropped()
+		unmanaged := h.ask()
+		h.diagnosed(check.Warn)
+		if drops = h.dropped() - drops; drops == 0 {
 			t.Errorf("%s: the upstream dropped nothing: the clients go without an answer for another reason", mode)
 		}
 		t.Logf("%s: the upstream dropped %d packets with a foreign source", mode, drops)
-		agent := r.manage()
-		managed := r.ask()
-		r.inside(mode)
-		r.diagnosed(check.OK)
+		agent := h.manage()
+		managed := h.ask()
+		h.inside(mode)
+		h.diagnosed(check.OK)
 		if mode == "nftables" {
-			r.disturb()
+			h.disturb()
 		}
-		r.Must("end the agent", r.Lab.Signal(t.Context(), agent, syscall.SIGTERM))
-		_, err := r.Lab.Await(t.Context(), agent, 10*time.Second)
-		r.Must("wait for its end", err)
-		r.Run(holder, agentCleanup()...)
-		cleaned := r.ask()
+		h.Must("end the agent", h.Lab.Signal(t.Context(), agent, syscall.SIGTERM))
+		_, err := h.Lab.Await(t.Context(), agent, 10*time.Second)
+		h.Must("wait for its end", err)
+		h.Run(holder, agentCleanup()...)
+		cleaned := h.ask()
 		for i, w := range ways() {
 			fmt.Fprintf(t.Output(), "%-10s %-52s %-12s %-12s %s\n", mode, w.name, word(unmanaged[i]), word(managed[i]),
 				word(cleaned[i]))
@@ -85,21 +85,21 @@ func word(answer string) string {
 }
 
 // ask sends some clients on every path and returns the servers that answered, in the order of the paths.
-func (r *rig) ask() []string {
-	r.T.Helper()
+func (h *harness) ask() []string {
+	h.T.Helper()
 	probes := make([]int, len(ways()))
 	for i, w := range ways() {
-		id, err := r.Lab.StartProbe(r.T.Context(), lab.Probe{URL: w.url(), Interval: 4 * pace, Timeout: attempt})
-		r.Must("probe "+w.url(), err)
+		id, err := h.Lab.StartProbe(h.T.Context(), lab.Probe{URL: w.url(), Interval: 4 * pace, Timeout: attempt})
+		h.Must("probe "+w.url(), err)
 		probes[i] = id
 	}
 	time.Sleep(2 * attempt)
 	answers := make([]string, len(probes))
 	for i, id := range probes {
-		attempts, err := r.Lab.StopProbe(r.T.Context(), id)
-		r.Must("stop the probe", err)
+		attempts, err := h.Lab.StopProbe(h.T.Context(), id)
+		h.Must("stop the probe", err)
 		if len(attempts) == 0 {
-			r.T.Errorf("%s: no request arrived", ways()[i].name)
+			h.T.Errorf("%s: no request arrived", ways()[i].name)
 		}
 		for _, a := range attempts {
 			if a.OK {
@@ -111,42 +111,42 @@ func (r *rig) ask() []string {
 }
 
 // dropped counts the packets that the routers took for spoofed (TcpExt IPReversePathFilter, net/ipv4/proc.c).
-func (r *rig) dropped() int {
-	r.T.Helper()
-	names, values, _ := strings.Cut(r.Run(lab.Gateway, "grep", "^TcpExt:", "/proc/net/netstat"), "\n")
+func (h *harness) dropped() int {
+	h.T.Helper()
+	names, values, _ := strings.Cut(h.Run(lab.Gateway, "grep", "^TcpExt:", "/proc/net/netstat"), "\n")
 	i := slices.Index(strings.Fields(names), "IPReversePathFilter")
 	if i < 0 {
-		r.T.Fatal("the kernel does not count what its reverse path filter drops")
+		h.T.Fatal("the kernel does not count what its reverse path filter drops")
 	}
 	count, err := strconv.Atoi(strings.Fields(values)[i])
-	r.Must("read a counter", err)
+	h.Must("read a counter", err)
 	return count
 }
 
 // waitForProxy waits until kube-proxy serves all ways on both nodes: a pod of the node that does not run the endpoint
 // is answered within the cluster.
-func (r *rig) waitForProxy(mode string) {
-	r.T.Helper()
+func (h *harness) waitForProxy(mode string) {
+	h.T.Helper()
 	for _, w := range ways() {
 		pod := lab.PodOf(holder)
 		if w.endpoint == holder {
 			pod = lab.PodOf(other)
 		}
-		r.within(60*time.Second, fmt.Sprintf("with kube-proxy in mode %s %s is answered by %s within the cluster", mode,
+		h.within(60*time.Second, fmt.Sprintf("with kube-proxy in mode %s %s is answered by %s within the cluster", mode,
 			w.url(), w.answer), func(ctx context.Context) bool {
-			return strings.Contains(r.fetch(ctx, pod, w.url()), w.answer)
+			return strings.Contains(h.fetch(ctx, pod, w.url()), w.answer)
 		})
 	}
 }
 
 // manage starts the shipped agent on the holder and waits until it reports that it has made everything.
-func (r *rig) manage() int {
-	r.T.Helper()
-	events := r.kube.CoreV1().Events(metav1.NamespaceDefault)
-	r.Must("forget earlier events", events.DeleteCollection(r.T.Context(), metav1.DeleteOptions{},
+func (h *harness) manage() int {
+	h.T.Helper()
+	events := h.Kube.CoreV1().Events(metav1.NamespaceDefault)
+	h.Must("forget earlier events", events.DeleteCollection(h.T.Context(), metav1.DeleteOptions{},
 		metav1.ListOptions{}))
-	id := r.Start(lab.Program{Host: holder, Name: "agent", Args: agentRun()})
-	r.within(30*time.Second, "the Node has the event "+returnpath.ReasonManaged, func(ctx context.Context) bool {
+	id := h.Start(lab.Program{Host: holder, Name: "agent", Args: agentRun()})
+	h.within(30*time.Second, "the Node has the event "+returnpath.ReasonManaged, func(ctx context.Context) bool {
 		list, err := events.List(ctx, metav1.ListOptions{})
 		return err == nil && slices.ContainsFunc(list.Items, func(e corev1.Event) bool {
 			return e.Reason == returnpath.ReasonManaged && e.InvolvedObject.Name == holder
@@ -156,30 +156,30 @@ func (r *rig) manage() int {
 }
 
 // inside checks what must not change within the cluster while the path of replies is managed.
-func (r *rig) inside(mode string) {
-	r.T.Helper()
-	r.waitForProxy(mode)
+func (h *harness) inside(mode string) {
+	h.T.Helper()
+	h.waitForProxy(mode)
 	// The other node's pod asks the holder's program at its public address.
-	if got := r.fetch(r.T.Context(), lab.PodOf(other),
+	if got := h.fetch(h.T.Context(), lab.PodOf(other),
 		fmt.Sprintf("http://%s:%d/", nodeIP, hostPort)); !strings.Contains(got, "the node") {
-		r.T.Errorf("a pod of the other node gets %q from %s", got, nodeIP)
+		h.T.Errorf("a pod of the other node gets %q from %s", got, nodeIP)
 	}
-	way := r.Run(holder, "ip", "route", "get", clientIP, "from", podOf(holder).String(), "iif", "pod0")
+	way := h.Run(holder, "ip", "route", "get", clientIP, "from", podOf(holder).String(), "iif", "pod0")
 	if !strings.Contains(way, fmt.Sprintf("dev bond0.%d", defaultVLAN)) {
-		r.T.Errorf("what a pod begins itself leaves by another way than the default route: %s", way)
+		h.T.Errorf("what a pod begins itself leaves by another way than the default route: %s", way)
 	}
 }
 
 // diagnosed checks that a diagnosis reports the actual paths of replies: of the node's own programs and of pods.
-func (r *rig) diagnosed(want check.Status) {
-	r.T.Helper()
-	out, err := r.Lab.Exec(r.T.Context(), holder, lab.Path("agent"), "diagnose", "--node-name", holder, "--kubeconfig",
+func (h *harness) diagnosed(want check.Status) {
+	h.T.Helper()
+	out, err := h.Lab.Exec(h.T.Context(), holder, lab.Path("agent"), "diagnose", "--node-name", holder, "--kubeconfig",
 		lab.Path("agent.kubeconfig"), "-o", "json")
-	r.Must("diagnose", err)
+	h.Must("diagnose", err)
 	var document struct {
 		Checks []check.Finding `json:"checks"`
 	}
-	r.Must(fmt.Sprintf("read the diagnosis %s%s", out.Stdout, out.Stderr), json.Unmarshal(out.Stdout, &document))
+	h.Must(fmt.Sprintf("read the diagnosis %s%s", out.Stdout, out.Stderr), json.Unmarshal(out.Stdout, &document))
 	judged := 0
 	for _, f := range document.Checks {
 		wanted, tells := map[check.ID]check.Status{
@@ -189,17 +189,17 @@ func (r *rig) diagnosed(want check.Status) {
 			continue
 		}
 		if judged++; f.Status != wanted {
-			r.T.Errorf("%s is %s, want %s: %s %s (%s)", f.ID, f.Status, wanted, f.Cause, f.Because, f.Observed)
+			h.T.Errorf("%s is %s, want %s: %s %s (%s)", f.ID, f.Status, wanted, f.Cause, f.Because, f.Observed)
 		}
 	}
 	if judged != 3 {
-		r.T.Errorf("%d findings were judged, want 3", judged)
+		h.T.Errorf("%d findings were judged, want 3", judged)
 	}
 }
 
 // disturb takes parts of the managed way away while clients ask, and measures how long they go without an answer.
-func (r *rig) disturb() {
-	r.T.Helper()
+func (h *harness) disturb() {
+	h.T.Helper()
 	worst := time.Duration(0)
 	for _, d := range []struct{ name, commands string }{
 		{"rules deleted",
@@ -207,64 +207,64 @@ func (r *rig) disturb() {
 		{"routing tables flushed", "route flush table 1100\nroute flush table 5196\nroute flush table 9292\n"},
 		{"interface down and up", "link set bond0.100 down\nlink set bond0.100 up\n"},
 	} {
-		worst = max(worst, r.shortest(d.name, lab.Program{Host: holder, Args: []string{"ip", "-batch", "-"},
+		worst = max(worst, h.shortest(d.name, lab.Program{Host: holder, Args: []string{"ip", "-batch", "-"},
 			Stdin: []byte(d.commands)}))
 	}
-	worst = max(worst, r.shortest("nftables table deleted",
+	worst = max(worst, h.shortest("nftables table deleted",
 		lab.Program{Host: holder, Args: []string{"nft", "delete", "table", "ip", "phoenixnap"}}))
-	fmt.Fprintf(r.T.Output(), "figure return_path_repaired_max %.2f s\n", worst.Seconds())
+	fmt.Fprintf(h.T.Output(), "figure return_path_repaired_max %.2f s\n", worst.Seconds())
 	if worst > limit {
-		r.T.Errorf("a repair took %v, want at most %s", worst, limit)
+		h.T.Errorf("a repair took %v, want at most %s", worst, limit)
 	}
 }
 
 // shortest measures again, with fewer clients, what took too long: other tests may share the processors of this
 // computer, and an emulated machine that has fallen behind its clients does not catch up.
-func (r *rig) shortest(name string, disturbance lab.Program) time.Duration {
-	r.T.Helper()
-	best := r.outage(name, disturbance, pace)
+func (h *harness) shortest(name string, disturbance lab.Program) time.Duration {
+	h.T.Helper()
+	best := h.outage(name, disturbance, pace)
 	for slower := 2 * pace; best > limit && slower <= 4*pace; slower *= 2 {
-		best = min(best, r.outage(name, disturbance, slower))
+		best = min(best, h.outage(name, disturbance, slower))
 	}
 	return best
 }
 
 // outage is the longest time without an answer around a disturbance, over all ways; at least patience where one is not
 // answered steadily before it or after it.
-func (r *rig) outage(name string, disturbance lab.Program, pace time.Duration) time.Duration {
-	r.T.Helper()
+func (h *harness) outage(name string, disturbance lab.Program, pace time.Duration) time.Duration {
+	h.T.Helper()
 	probes := map[way]int{}
 	for _, w := range ways() {
-		id, err := r.Lab.StartProbe(r.T.Context(), lab.Probe{URL: w.url(), Interval: pace, Timeout: attempt})
-		r.Must("probe", err)
+		id, err := h.Lab.StartProbe(h.T.Context(), lab.Probe{URL: w.url(), Interval: pace, Timeout: attempt})
+		h.Must("probe", err)
 		probes[w] = id
 	}
-	from, answered := r.answered(probes, "before "+name)
+	from, answered := h.answered(probes, "before "+name)
 	if answered {
-		out, err := r.Lab.ExecProgram(r.T.Context(), disturbance)
-		r.Must(name, err)
+		out, err := h.Lab.ExecProgram(h.T.Context(), disturbance)
+		h.Must(name, err)
 		if out.Code != 0 {
-			r.T.Errorf("%s: exit code %d: %s", name, out.Code, out.Stderr)
+			h.T.Errorf("%s: exit code %d: %s", name, out.Code, out.Stderr)
 		}
 		time.Sleep(attempt)
-		_, answered = r.answered(probes, "after "+name)
+		_, answered = h.answered(probes, "after "+name)
 	}
 	worst := time.Duration(0)
 	for w, id := range probes {
-		attempts, err := r.Lab.StopProbe(r.T.Context(), id)
-		r.Must("stop the probe", err)
+		attempts, err := h.Lab.StopProbe(h.T.Context(), id)
+		h.Must("stop the probe", err)
 		worst = max(worst, longest(slices.DeleteFunc(attempts,
 			func(a lab.Attempt) bool { return a.At.Before(from[w]) })))
 	}
 	if !answered {
 		return max(worst, patience)
 	}
-	r.T.Logf("%-24s clients without an answer for %v", name, worst.Round(time.Millisecond))
+	h.T.Logf("%-24s clients without an answer for %v", name, worst.Round(time.Millisecond))
 	return worst
 }
 
 // answered waits until every way was answered steadily, and returns since when each is.
-func (r *rig) answered(probes map[way]int, when string) (since map[way]time.Time, all bool) {
+func (h *harness) answered(probes map[way]int, when string) (since map[way]time.Time, all bool) {
 	since = map[way]time.Time{}
 	for late := time.Now().Add(patience); len(since) < len(probes); time.Sleep(50 * time.Millisecond) {
 		var open []string
@@ -272,8 +272,8 @@ func (r *rig) answered(probes map[way]int, when string) (since map[way]time.Time
 			if _, known := since[w]; known {
 				continue
 			}
-			attempts, err := r.Lab.ProbeResults(r.T.Context(), id)
-			r.Must("results of the probe", err)
+			attempts, err := h.Lab.ProbeResults(h.T.Context(), id)
+			h.Must("results of the probe", err)
 			last := attempts[max(0, len(attempts)-steady):]
 			failed := slices.IndexFunc(last, func(a lab.Attempt) bool { return !a.OK })
 			switch {
@@ -286,7 +286,7 @@ func (r *rig) answered(probes map[way]int, when string) (since map[way]time.Time
 			}
 		}
 		if time.Now().After(late) && len(open) > 0 {
-			r.T.Logf("%s: not answered steadily within %s: %s", when, patience, strings.Join(open, "; "))
+			h.T.Logf("%s: not answered steadily within %s: %s", when, patience, strings.Join(open, "; "))
 			return since, false
 		}
 	}

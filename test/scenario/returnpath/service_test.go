@@ -42,15 +42,15 @@ func ways() []way {
 func (w way) url() string { return fmt.Sprintf("http://%s:%d/", w.address, w.port) }
 
 // createServices makes a Service of type LoadBalancer for every way that needs one, as the controller publishes it.
-func (r *rig) createServices() {
-	r.T.Helper()
-	services := r.kube.CoreV1().Services(metav1.NamespaceDefault)
+func (h *harness) createServices() {
+	h.T.Helper()
+	services := h.Kube.CoreV1().Services(metav1.NamespaceDefault)
 	for i, w := range ways() {
 		if w.endpoint == "" {
 			continue
 		}
 		name := fmt.Sprintf("way-%d", i)
-		service, err := services.Create(r.T.Context(), &corev1.Service{
+		service, err := services.Create(h.T.Context(), &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: corev1.ServiceSpec{
 				Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: w.policy,
@@ -58,14 +58,14 @@ func (r *rig) createServices() {
 					TargetPort: intstr.FromInt32(backendPort)}},
 			},
 		}, metav1.CreateOptions{})
-		r.Must("create "+name, err)
+		h.Must("create "+name, err)
 		service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: w.address,
 			IPMode: ptr.To(corev1.LoadBalancerIPModeVIP)}}
-		_, err = services.UpdateStatus(r.T.Context(), service, metav1.UpdateOptions{})
-		r.Must("publish "+name, err)
-		_, err = r.kube.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Create(r.T.Context(),
+		_, err = services.UpdateStatus(h.T.Context(), service, metav1.UpdateOptions{})
+		h.Must("publish "+name, err)
+		_, err = h.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Create(h.T.Context(),
 			endpoints(name, w.endpoint), metav1.CreateOptions{})
-		r.Must("endpoints of "+name, err)
+		h.Must("endpoints of "+name, err)
 	}
 }
 

@@ -64,52 +64,52 @@ func (t target) String() string {
 }
 
 // start begins to ask.
-func (r *rig) start(t target, interval, timeout time.Duration) int {
-	r.Helper()
+func (h *harness) start(t target, interval, timeout time.Duration) int {
+	h.Helper()
 	spec := lab.Probe{URL: t.url, Interval: interval, Timeout: timeout}
 	if t.from != "" {
 		spec.From = netip.MustParseAddr(t.from)
 	}
-	id, err := r.Lab.StartProbe(r.Context(), spec)
-	r.must("ask "+t.String(), err)
+	id, err := h.Lab.StartProbe(h.Context(), spec)
+	h.must("ask "+t.String(), err)
 	return id
 }
 
-func (r *rig) attempts(probe int) []lab.Attempt {
-	r.Helper()
-	all, err := r.Lab.ProbeResults(r.Context(), probe)
-	r.must("what the client was answered", err)
+func (h *harness) attempts(probe int) []lab.Attempt {
+	h.Helper()
+	all, err := h.Lab.ProbeResults(h.Context(), probe)
+	h.must("what the client was answered", err)
 	return all
 }
 
-func (r *rig) finish(probe int) []lab.Attempt {
-	r.Helper()
-	all, err := r.Lab.StopProbe(r.Context(), probe)
-	r.must("end the client's requests", err)
+func (h *harness) finish(probe int) []lab.Attempt {
+	h.Helper()
+	all, err := h.Lab.StopProbe(h.Context(), probe)
+	h.must("end the client's requests", err)
 	return all
 }
 
 // answered waits for an answer and returns it.
-func (r *rig) answered(t target) testimony {
-	r.Helper()
-	return r.answeredBy(t, func(testimony) bool { return true })
+func (h *harness) answered(t target) testimony {
+	h.Helper()
+	return h.answeredBy(t, func(testimony) bool { return true })
 }
 
 // answeredBy waits for an answer that is as wanted.
-func (r *rig) answeredBy(t target, wanted func(testimony) bool) testimony {
-	r.Helper()
-	probe := r.start(t, 2*pace, patience)
-	defer r.finish(probe)
+func (h *harness) answeredBy(t target, wanted func(testimony) bool) testimony {
+	h.Helper()
+	probe := h.start(t, 2*pace, patience)
+	defer h.finish(probe)
 	var found testimony
-	r.until(answerLimit, t.String()+" is answered", func() (bool, string) {
+	h.until(answerLimit, t.String()+" is answered", func() (bool, string) {
 		last := "no request yet"
-		for _, a := range r.attempts(probe) {
+		for _, a := range h.attempts(probe) {
 			if !a.OK {
 				last = a.Error
 				continue
 			}
 			said, err := parseTestimony(a.Body)
-			r.must(t.String(), err)
+			h.must(t.String(), err)
 			if wanted(said) {
 				found = said
 				return true, ""
@@ -122,12 +122,12 @@ func (r *rig) answeredBy(t target, wanted func(testimony) bool) testimony {
 }
 
 // answeredWithin reports whether an answer comes in a time.
-func (r *rig) answeredWithin(t target, limit time.Duration) bool {
-	r.Helper()
-	probe := r.start(t, 2*pace, patience)
-	defer r.finish(probe)
+func (h *harness) answeredWithin(t target, limit time.Duration) bool {
+	h.Helper()
+	probe := h.start(t, 2*pace, patience)
+	defer h.finish(probe)
 	for begun := time.Now(); time.Since(begun) < limit; time.Sleep(pace) {
-		if slices.ContainsFunc(r.attempts(probe), func(a lab.Attempt) bool { return a.OK }) {
+		if slices.ContainsFunc(h.attempts(probe), func(a lab.Attempt) bool { return a.OK }) {
 			return true
 		}
 	}
@@ -136,33 +136,33 @@ func (r *rig) answeredWithin(t target, limit time.Duration) bool {
 
 // answeredAfterMove waits for an answer from an address that a living Service got in the place of another one. Where
 // the mode has a remedy that is documented for users, it may be needed.
-func (r *rig) answeredAfterMove(t target) {
-	r.Helper()
+func (h *harness) answeredAfterMove(t target) {
+	h.Helper()
 	remedies := 0
-	if r.mode.remedy != nil && !r.answeredWithin(t, remedyAfter) {
+	if h.mode.remedy != nil && !h.answeredWithin(t, remedyAfter) {
 		remedies++
-		r.must("remedy", r.mode.remedy(r.Context(), r.Cluster))
+		h.must("remedy", h.mode.remedy(h.Context(), h.Cluster))
 	}
-	r.answered(t)
-	r.figure("remedy_needed", remedies, "times")
+	h.answered(t)
+	h.figure("remedy_needed", remedies, "times")
 }
 
 // answers asks until it has been answered a number of times, on a new connection each, and returns the answers.
-func (r *rig) answers(t target, n int) []testimony {
-	r.Helper()
-	probe := r.start(t, pace, answerLimit)
-	defer r.finish(probe)
+func (h *harness) answers(t target, n int) []testimony {
+	h.Helper()
+	probe := h.start(t, pace, answerLimit)
+	defer h.finish(probe)
 	var all []testimony
-	r.until(answerLimit, fmt.Sprintf("%s is answered %d times", t, n), func() (bool, string) {
+	h.until(answerLimit, fmt.Sprintf("%s is answered %d times", t, n), func() (bool, string) {
 		all = all[:0]
 		last := ""
-		for _, a := range r.attempts(probe) {
+		for _, a := range h.attempts(probe) {
 			if !a.OK {
 				last = a.Error
 				continue
 			}
 			said, err := parseTestimony(a.Body)
-			r.must(t.String(), err)
+			h.must(t.String(), err)
 			all = append(all, said)
 		}
 		return len(all) >= n, fmt.Sprintf("%d answers, %s", len(all), last)
@@ -171,30 +171,30 @@ func (r *rig) answers(t target, n int) []testimony {
 }
 
 // refused asks a few times and fails when any is answered.
-func (r *rig) refused(t target) {
-	r.Helper()
-	for _, a := range r.tried(t, 3, refusal) {
+func (h *harness) refused(t target) {
+	h.Helper()
+	for _, a := range h.tried(t, 3, refusal) {
 		if a.OK {
-			r.Errorf("%s is answered: %s", t, a.Body)
+			h.Errorf("%s is answered: %s", t, a.Body)
 		}
 	}
 }
 
 // tried makes n attempts and waits for their ends.
-func (r *rig) tried(t target, n int, timeout time.Duration) []lab.Attempt {
-	r.Helper()
-	probe := r.start(t, pace/2, timeout)
-	r.until(time.Minute, fmt.Sprintf("%d requests to %s have ended", n, t), func() (bool, string) {
-		ended := len(r.attempts(probe))
+func (h *harness) tried(t target, n int, timeout time.Duration) []lab.Attempt {
+	h.Helper()
+	probe := h.start(t, pace/2, timeout)
+	h.until(time.Minute, fmt.Sprintf("%d requests to %s have ended", n, t), func() (bool, string) {
+		ended := len(h.attempts(probe))
 		return ended >= n, fmt.Sprint(ended)
 	})
-	return r.finish(probe)[:n]
+	return h.finish(probe)[:n]
 }
 
 // watch is a client that asks ten times a second while Services are changed, and another one that asks a Service that
 // is never changed: where that goes without an answer too, the computer was too busy for a result.
 type watch struct {
-	r              *rig
+	h              *harness
 	probe, control int
 	edits          []edit
 }
@@ -215,10 +215,10 @@ type impact struct {
 }
 
 // watching begins to watch what is answered already.
-func (r *rig) watching(t target) *watch {
-	r.Helper()
-	r.answered(t)
-	w := &watch{r: r, probe: r.start(t, pace, patience), control: r.start(r.control, pace, patience)}
+func (h *harness) watching(t target) *watch {
+	h.Helper()
+	h.answered(t)
+	w := &watch{h: h, probe: h.start(t, pace, patience), control: h.start(h.control, pace, patience)}
 	w.settled(w.probe)
 	w.settled(w.control)
 	return w
@@ -226,10 +226,10 @@ func (r *rig) watching(t target) *watch {
 
 // settled waits until a client is answered steadily.
 func (w *watch) settled(probe int) {
-	w.r.Helper()
+	w.h.Helper()
 	const row = 5
-	w.r.until(answerLimit, "the watching client is answered steadily", func() (bool, string) {
-		all := w.r.attempts(probe)
+	w.h.until(answerLimit, "the watching client is answered steadily", func() (bool, string) {
+		all := w.h.attempts(probe)
 		if len(all) < row {
 			return false, fmt.Sprintf("%d attempts", len(all))
 		}
@@ -240,7 +240,7 @@ func (w *watch) settled(probe int) {
 
 // during makes an edit; apply returns when it has taken effect. The edit lasts until the client is answered steadily.
 func (w *watch) during(name string, apply func()) {
-	w.r.Helper()
+	w.h.Helper()
 	e := edit{name: name, from: time.Now()}
 	apply()
 	time.Sleep(time.Second) // what the edit has stirred up shows
@@ -251,19 +251,19 @@ func (w *watch) during(name string, apply func()) {
 
 // end reports what the client saw of each edit, in their order.
 func (w *watch) end() []impact {
-	w.r.Helper()
+	w.h.Helper()
 	time.Sleep(patience + pace) // the last attempts come to their ends
-	all, control := w.r.finish(w.probe), w.r.finish(w.control)
+	all, control := w.h.finish(w.probe), w.h.finish(w.control)
 	var seen []impact
 	for _, e := range w.edits {
 		i := impactOf(all, e)
 		if c := impactOf(control, e); c.failed > 0 {
 			i.void = true
-			w.r.Logf("%s: a Service that was not changed went without an answer for %s", e.name, c.outage)
+			w.h.Logf("%s: a Service that was not changed went without an answer for %s", e.name, c.outage)
 		}
-		w.r.figure(e.name+"_failed", i.failed, "requests")
-		w.r.figure(e.name+"_outage", i.outage, "s")
-		w.r.figure(e.name+"_slowest", i.slowest, "s")
+		w.h.figure(e.name+"_failed", i.failed, "requests")
+		w.h.figure(e.name+"_outage", i.outage, "s")
+		w.h.figure(e.name+"_slowest", i.slowest, "s")
 		seen = append(seen, i)
 	}
 	return seen
@@ -271,10 +271,10 @@ func (w *watch) end() []impact {
 
 // harmless fails the test when an edit cost a request, but for those that are named.
 func (w *watch) harmless(but ...string) {
-	w.r.Helper()
+	w.h.Helper()
 	for i, seen := range w.end() {
 		if name := w.edits[i].name; seen.failed > 0 && !seen.void && !slices.Contains(but, name) {
-			w.r.Errorf("%s: %d requests failed, over %s; no client is to notice", name, seen.failed, seen.outage)
+			w.h.Errorf("%s: %d requests failed, over %s; no client is to notice", name, seen.failed, seen.outage)
 		}
 	}
 }

@@ -13,28 +13,28 @@ func TestServices(t *testing.T) {
 	for _, m := range modes() {
 		t.Run(m.name, func(t *testing.T) {
 			begun := time.Now()
-			r := newRig(t, m)
+			h := newHarness(t, m)
 			all := kinds()
 			prepared := map[int]bool{}
 			passed := 0
 			for i, k := range all {
 				t.Run(k.name, func(t *testing.T) {
-					r := r.with(t)
+					run := h.with(t)
 					for next := i; next < min(i+ahead, len(all)); next++ {
 						if prepare := all[next].prepare; prepare != nil && !prepared[next] {
-							prepare(r)
+							prepare(run)
 						}
 						prepared[next] = true
 					}
-					k.check(r)
+					k.check(run)
 					if !t.Failed() {
 						passed++
 					}
 				})
 			}
-			t.Run("nothing is left", func(t *testing.T) { r.with(t).nothingIsLeft() })
-			r.figure("kinds_passed", passed, "kinds")
-			r.figure("seconds", time.Since(begun), "s")
+			t.Run("nothing is left", func(t *testing.T) { h.with(t).nothingIsLeft() })
+			h.figure("kinds_passed", passed, "kinds")
+			h.figure("seconds", time.Since(begun), "s")
 		})
 	}
 }

@@ -19,8 +19,8 @@ import (
 
 // nodeKinds differ in what happens to servers. The last of them takes one away for good.
 func nodeKinds() []kind {
-	prepare := func(name string) func(*rig) {
-		return func(r *rig) { r.create(loadBalancer(name, shared())) }
+	prepare := func(name string) func(*harness) {
+		return func(h *harness) { h.create(loadBalancer(name, shared())) }
 	}
 	return []kind{
 		//proves:service-changes/node-joins
@@ -34,25 +34,25 @@ func nodeKinds() []kind {
 }
 
 // checkAdded: a server that joins serves, and no client notices otherwise.
-func checkAdded(r *rig) {
-	t := tcp(r.published("added"), 80)
-	w := r.watching(t)
+func checkAdded(h *harness) {
+	t := tcp(h.published("added"), 80)
+	w := h.watching(t)
 	w.during("node_added", func() {
 		begun := time.Now()
-		r.join(r.late())
-		r.joined(r.late())
-		r.figure("node_added_ready_after", time.Since(begun), "s")
-		r.endpoints(r.get("added"), r.Servers[0].Name, r.Servers[1].Name, r.late().Name)
-		r.answeredBy(t, func(a testimony) bool { return a.server == r.late().Name })
+		h.join(h.late())
+		h.joined(h.late())
+		h.figure("node_added_ready_after", time.Since(begun), "s")
+		h.endpoints(h.get("added"), h.Servers[0].Name, h.Servers[1].Name, h.late().Name)
+		h.answeredBy(t, func(a testimony) bool { return a.server == h.late().Name })
 	})
 	w.harmless()
-	r.remove("added")
+	h.remove("added")
 }
 
 // othersThan lists the servers but one.
-func (r *rig) othersThan(server string) []string {
+func (h *harness) othersThan(server string) []string {
 	var names []string
-	for _, s := range r.Servers {
+	for _, s := range h.Servers {
 		if s.Name != server {
 			names = append(names, s.Name)
 		}
@@ -61,104 +61,104 @@ func (r *rig) othersThan(server string) []string {
 }
 
 // held is the server that has an address now.
-func (r *rig) held(address netip.Addr) string {
-	r.Helper()
-	holder, err := r.holder(r.Context(), address)
-	r.must("who has the address", err)
+func (h *harness) held(address netip.Addr) string {
+	h.Helper()
+	holder, err := h.holder(h.Context(), address)
+	h.must("who has the address", err)
 	if holder == "" {
-		r.Fatalf("no server has %s", address)
+		h.Fatalf("no server has %s", address)
 	}
 	return holder
 }
 
 // leaves waits until another server has an address.
-func (r *rig) leaves(server string, address netip.Addr) {
-	r.Helper()
-	r.until(answerLimit, fmt.Sprintf("%s leaves %s", address, server), func() (bool, string) {
-		holder, err := r.holder(r.Context(), address)
+func (h *harness) leaves(server string, address netip.Addr) {
+	h.Helper()
+	h.until(answerLimit, fmt.Sprintf("%s leaves %s", address, server), func() (bool, string) {
+		holder, err := h.holder(h.Context(), address)
 		return err == nil && holder != "" && holder != server, fmt.Sprintf("%q has it (%v)", holder, err)
 	})
 }
 
 // checkDrained: a cordoned and drained node keeps the address and passes requests on; with the label that excludes it
 // from load balancers the address leaves it.
-func checkDrained(r *rig) {
-	address := r.published("drained")
+func checkDrained(h *harness) {
+	address := h.published("drained")
 	t := tcp(address, 80)
-	w := r.watching(t)
-	server := r.held(address)
+	w := h.watching(t)
+	server := h.held(address)
 	w.during("node_drained", func() {
-		r.patchNode(server, `{"spec":{"unschedulable":true}}`)
-		r.endpoints(r.get("drained"), r.othersThan(server)...)
-		r.answeredBy(t, func(a testimony) bool { return a.server != server })
+		h.patchNode(server, `{"spec":{"unschedulable":true}}`)
+		h.endpoints(h.get("drained"), h.othersThan(server)...)
+		h.answeredBy(t, func(a testimony) bool { return a.server != server })
 	})
-	r.until(answerLimit, server+" answers no more", func() (bool, string) {
-		got := serversOf(r.answers(t, 10))
+	h.until(answerLimit, server+" answers no more", func() (bool, string) {
+		got := serversOf(h.answers(t, 10))
 		return !slices.Contains(got, server), fmt.Sprint(got)
 	})
-	if now := r.held(address); now != server {
-		r.Errorf("cordon and drain already moved %s from %s to %s", address, server, now)
+	if now := h.held(address); now != server {
+		h.Errorf("cordon and drain already moved %s from %s to %s", address, server, now)
 	}
 	w.during("node_excluded", func() {
-		r.patchNode(server, fmt.Sprintf(`{"metadata":{"labels":{%q:""}}}`, corev1.LabelNodeExcludeBalancers))
-		r.leaves(server, address)
-		r.answered(t)
+		h.patchNode(server, fmt.Sprintf(`{"metadata":{"labels":{%q:""}}}`, corev1.LabelNodeExcludeBalancers))
+		h.leaves(server, address)
+		h.answered(t)
 	})
 	w.during("node_admitted_again", func() {
-		r.patchNode(server, fmt.Sprintf(`{"metadata":{"labels":{%q:null}},"spec":{"unschedulable":null}}`,
+		h.patchNode(server, fmt.Sprintf(`{"metadata":{"labels":{%q:null}},"spec":{"unschedulable":null}}`,
 			corev1.LabelNodeExcludeBalancers))
-		r.joined(r.named(server))
+		h.joined(h.named(server))
 	})
 	w.harmless("node_excluded")
-	r.remove("drained")
+	h.remove("drained")
 }
 
-func (r *rig) named(server string) cluster.Server {
-	for _, s := range r.Servers {
+func (h *harness) named(server string) cluster.Server {
+	for _, s := range h.Servers {
 		if s.Name == server {
 			return s
 		}
 	}
-	r.Fatalf("there is no server %s", server)
+	h.Fatalf("there is no server %s", server)
 	return cluster.Server{}
 }
 
-func (r *rig) patchNode(name, changes string) {
-	r.Helper()
-	_, err := r.Kube.CoreV1().Nodes().Patch(r.Context(), name, types.MergePatchType, []byte(changes),
+func (h *harness) patchNode(name, changes string) {
+	h.Helper()
+	_, err := h.Kube.CoreV1().Nodes().Patch(h.Context(), name, types.MergePatchType, []byte(changes),
 		metav1.PatchOptions{})
-	r.must("change Node "+name, err)
+	h.must("change Node "+name, err)
 }
 
 // checkRemoved: the server with the address is given back in the portal; the address moves and the Node goes.
-func checkRemoved(r *rig) {
-	address := r.published("removed")
+func checkRemoved(h *harness) {
+	address := h.published("removed")
 	t := tcp(address, 80)
-	w := r.watching(t)
-	server := r.held(address)
+	w := h.watching(t)
+	server := h.held(address)
 	w.during("node_removed", func() {
 		begun := time.Now()
-		r.must("give the server back", r.Sim.Edit(r.Context(),
-			pnapsim.Edit{Kind: pnapsim.EditDeleteServer, Server: r.named(server).ID}))
-		r.must("switch the server off", r.TakeAway(r.Context(), server))
-		r.endpoints(r.get("removed"), r.othersThan(server)...)
-		r.unheard(server)
-		r.leaves(server, address)
-		r.answered(t)
-		r.until(answerLimit, "the Node is gone", func() (bool, string) {
-			_, err := r.Kube.CoreV1().Nodes().Get(r.Context(), server, metav1.GetOptions{})
+		h.must("give the server back", h.Sim.Edit(h.Context(),
+			pnapsim.Edit{Kind: pnapsim.EditDeleteServer, Server: h.named(server).ID}))
+		h.must("switch the server off", h.TakeAway(h.Context(), server))
+		h.endpoints(h.get("removed"), h.othersThan(server)...)
+		h.unheard(server)
+		h.leaves(server, address)
+		h.answered(t)
+		h.until(answerLimit, "the Node is gone", func() (bool, string) {
+			_, err := h.Kube.CoreV1().Nodes().Get(h.Context(), server, metav1.GetOptions{})
 			return apierrors.IsNotFound(err), fmt.Sprint(err)
 		})
-		r.figure("node_removed_gone_after", time.Since(begun), "s")
+		h.figure("node_removed_gone_after", time.Since(begun), "s")
 	})
 	w.end()
-	r.remove("removed")
+	h.remove("removed")
 }
 
 // unheard marks a Node as the node lifecycle controller does when its kubelet is silent.
-func (r *rig) unheard(name string) {
-	r.Helper()
-	node := r.node(name)
+func (h *harness) unheard(name string) {
+	h.Helper()
+	node := h.node(name)
 	for i := range node.Status.Conditions {
 		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
 			c.Status = corev1.ConditionUnknown
@@ -166,6 +166,6 @@ func (r *rig) unheard(name string) {
 			c.LastTransitionTime = metav1.Now()
 		}
 	}
-	_, err := r.Kube.CoreV1().Nodes().UpdateStatus(r.Context(), node, metav1.UpdateOptions{})
-	r.must("mark Node "+name+" as unreachable", err)
+	_, err := h.Kube.CoreV1().Nodes().UpdateStatus(h.Context(), node, metav1.UpdateOptions{})
+	h.must("mark Node "+name+" as unreachable", err)
 }

@@ -68,19 +68,19 @@ func ports(all ...corev1.ServicePort) change {
 }
 
 // create creates a Service with backends on servers; without names on all that are members from the start.
-func (r *rig) create(s *corev1.Service, servers ...string) {
-	r.Helper()
+func (h *harness) create(s *corev1.Service, servers ...string) {
+	h.Helper()
 	if len(servers) == 0 {
-		servers = []string{r.Servers[0].Name, r.Servers[1].Name}
+		servers = []string{h.Servers[0].Name, h.Servers[1].Name}
 	}
-	r.endpoints(s, servers...)
-	_, err := r.Kube.CoreV1().Services(s.Namespace).Create(r.Context(), s, metav1.CreateOptions{})
-	r.must("create Service "+s.Name, err)
+	h.endpoints(s, servers...)
+	_, err := h.Kube.CoreV1().Services(s.Namespace).Create(h.Context(), s, metav1.CreateOptions{})
+	h.must("create Service "+s.Name, err)
 }
 
 // endpoints makes the backends of servers those of a Service, as the endpoint slice controller would.
-func (r *rig) endpoints(s *corev1.Service, servers ...string) {
-	r.Helper()
+func (h *harness) endpoints(s *corev1.Service, servers ...string) {
+	h.Helper()
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: s.Name, Namespace: s.Namespace,
 			Labels: map[string]string{discoveryv1.LabelServiceName: s.Name}},
@@ -90,7 +90,7 @@ func (r *rig) endpoints(s *corev1.Service, servers ...string) {
 		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: ptr.To(p.Name),
 			Port: ptr.To(p.TargetPort.IntVal), Protocol: ptr.To(p.Protocol)})
 	}
-	for _, server := range r.Servers {
+	for _, server := range h.Servers {
 		if slices.Contains(servers, server.Name) {
 			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
 				Addresses: []string{server.PodAddress().String()}, NodeName: ptr.To(server.Name),
@@ -100,33 +100,33 @@ func (r *rig) endpoints(s *corev1.Service, servers ...string) {
 			})
 		}
 	}
-	all := r.Kube.DiscoveryV1().EndpointSlices(s.Namespace)
-	_, err := all.Update(r.Context(), slice, metav1.UpdateOptions{})
+	all := h.Kube.DiscoveryV1().EndpointSlices(s.Namespace)
+	_, err := all.Update(h.Context(), slice, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
-		_, err = all.Create(r.Context(), slice, metav1.CreateOptions{})
+		_, err = all.Create(h.Context(), slice, metav1.CreateOptions{})
 	}
-	r.must("endpoints of Service "+s.Name, err)
+	h.must("endpoints of Service "+s.Name, err)
 }
 
 // get reads a Service.
-func (r *rig) get(name string) *corev1.Service {
-	r.Helper()
-	s, err := r.Kube.CoreV1().Services(cluster.Namespace).Get(r.Context(), name, metav1.GetOptions{})
-	r.must("read Service "+name, err)
+func (h *harness) get(name string) *corev1.Service {
+	h.Helper()
+	s, err := h.Kube.CoreV1().Services(cluster.Namespace).Get(h.Context(), name, metav1.GetOptions{})
+	h.must("read Service "+name, err)
 	return s
 }
 
 // patch changes a Service as kubectl patch --type=merge does.
-func (r *rig) patch(name string, changes map[string]any) {
-	r.Helper()
-	_, err := r.patched(name, changes)
-	r.must("change Service "+name, err)
+func (h *harness) patch(name string, changes map[string]any) {
+	h.Helper()
+	_, err := h.patched(name, changes)
+	h.must("change Service "+name, err)
 }
 
-func (r *rig) patched(name string, changes map[string]any) (*corev1.Service, error) {
+func (h *harness) patched(name string, changes map[string]any) (*corev1.Service, error) {
 	raw, err := json.Marshal(changes)
-	r.must("encode a change", err)
-	return r.Kube.CoreV1().Services(cluster.Namespace).Patch(r.Context(), name, types.MergePatchType, raw,
+	h.must("encode a change", err)
+	return h.Kube.CoreV1().Services(cluster.Namespace).Patch(h.Context(), name, types.MergePatchType, raw,
 		metav1.PatchOptions{})
 }
 
@@ -152,24 +152,24 @@ func publishedAddress(s *corev1.Service) netip.Addr {
 }
 
 // published waits until a Service has an address and lets the simulator judge that publication.
-func (r *rig) published(name string) netip.Addr {
-	r.Helper()
-	return r.publishedAs(name, netip.Addr.IsValid)
+func (h *harness) published(name string) netip.Addr {
+	h.Helper()
+	return h.publishedAs(name, netip.Addr.IsValid)
 }
 
 // publishedAs waits until a Service has the address that is wanted.
-func (r *rig) publishedAs(name string, wanted func(netip.Addr) bool) netip.Addr {
-	r.Helper()
-	address := publishedIn(r, r.Kube, name, wanted)
-	r.claim(ccm, name, r.blockOf(r.get(name)), address)
+func (h *harness) publishedAs(name string, wanted func(netip.Addr) bool) netip.Addr {
+	h.Helper()
+	address := publishedIn(h, h.Kube, name, wanted)
+	h.claim(ccm, name, h.blockOf(h.get(name)), address)
 	return address
 }
 
-func publishedIn(r *rig, kube kubernetes.Interface, name string, wanted func(netip.Addr) bool) netip.Addr {
-	r.Helper()
+func publishedIn(h *harness, kube kubernetes.Interface, name string, wanted func(netip.Addr) bool) netip.Addr {
+	h.Helper()
 	var address netip.Addr
-	r.until(publishLimit, "Service "+name+" has its address", func() (bool, string) {
-		s, err := kube.CoreV1().Services(cluster.Namespace).Get(r.Context(), name, metav1.GetOptions{})
+	h.until(publishLimit, "Service "+name+" has its address", func() (bool, string) {
+		s, err := kube.CoreV1().Services(cluster.Namespace).Get(h.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
 		}
@@ -182,64 +182,64 @@ func publishedIn(r *rig, kube kubernetes.Interface, name string, wanted func(net
 }
 
 // claim informs the simulator that an address is published.
-func (r *rig) claim(by, service string, block cluster.AccountBlock, address netip.Addr) {
-	r.Helper()
-	r.must("report what is published", r.Sim.Claim(r.Context(), pnapsim.Claim{
+func (h *harness) claim(by, service string, block cluster.AccountBlock, address netip.Addr) {
+	h.Helper()
+	h.must("report what is published", h.Sim.Claim(h.Context(), pnapsim.Claim{
 		Client: by, Kind: pnapsim.ClaimPublished, Block: block.ID, Address: address.String(),
 		Service: by + "/" + service,
 	}))
 }
 
 // withdraw informs the simulator that the address of a Service is no longer published.
-func (r *rig) withdraw(by, service string) {
-	r.Helper()
-	r.must("report what is withdrawn", r.Sim.Claim(r.Context(), pnapsim.Claim{
+func (h *harness) withdraw(by, service string) {
+	h.Helper()
+	h.must("report what is withdrawn", h.Sim.Claim(h.Context(), pnapsim.Claim{
 		Client: by, Kind: pnapsim.ClaimWithdrawn, Service: by + "/" + service,
 	}))
 }
 
 // blockOf is the block that a Service names as the source of its address.
-func (r *rig) blockOf(s *corev1.Service) cluster.AccountBlock {
-	r.Helper()
-	for _, b := range r.blocks() {
+func (h *harness) blockOf(s *corev1.Service) cluster.AccountBlock {
+	h.Helper()
+	for _, b := range h.blocks() {
 		if b.CIDR == s.Annotations[contract.ServiceIPBlock] {
 			return b
 		}
 	}
-	r.Fatalf("Service %s: the account holds no block %q", s.Name, s.Annotations[contract.ServiceIPBlock])
+	h.Fatalf("Service %s: the account holds no block %q", s.Name, s.Annotations[contract.ServiceIPBlock])
 	return cluster.AccountBlock{}
 }
 
 // blocks are those of the account.
-func (r *rig) blocks() []cluster.AccountBlock {
-	r.Helper()
-	state, err := r.Sim.State(r.Context())
-	r.must("read the account", err)
+func (h *harness) blocks() []cluster.AccountBlock {
+	h.Helper()
+	state, err := h.Sim.State(h.Context())
+	h.must("read the account", err)
 	return state.Blocks
 }
 
 // remove deletes a Service and its endpoints without waiting for the end.
-func (r *rig) remove(name string) {
-	r.Helper()
-	r.withdraw(ccm, name)
-	r.must("delete Service "+name, r.Kube.CoreV1().Services(cluster.Namespace).Delete(r.Context(), name,
+func (h *harness) remove(name string) {
+	h.Helper()
+	h.withdraw(ccm, name)
+	h.must("delete Service "+name, h.Kube.CoreV1().Services(cluster.Namespace).Delete(h.Context(), name,
 		metav1.DeleteOptions{}))
-	err := r.Kube.DiscoveryV1().EndpointSlices(cluster.Namespace).Delete(r.Context(), name, metav1.DeleteOptions{})
+	err := h.Kube.DiscoveryV1().EndpointSlices(cluster.Namespace).Delete(h.Context(), name, metav1.DeleteOptions{})
 	if !apierrors.IsNotFound(err) {
-		r.must("delete the endpoints of Service "+name, err)
+		h.must("delete the endpoints of Service "+name, err)
 	}
 }
 
 // removed waits until a Service is gone.
-func (r *rig) removed(name string) time.Duration {
-	r.Helper()
-	return goneFrom(r, r.Kube, name)
+func (h *harness) removed(name string) time.Duration {
+	h.Helper()
+	return goneFrom(h, h.Kube, name)
 }
 
-func goneFrom(r *rig, kube kubernetes.Interface, name string) time.Duration {
-	r.Helper()
-	return r.until(publishLimit, "Service "+name+" is gone", func() (bool, string) {
-		s, err := kube.CoreV1().Services(cluster.Namespace).Get(r.Context(), name, metav1.GetOptions{})
+func goneFrom(h *harness, kube kubernetes.Interface, name string) time.Duration {
+	h.Helper()
+	return h.until(publishLimit, "Service "+name+" is gone", func() (bool, string) {
+		s, err := kube.CoreV1().Services(cluster.Namespace).Get(h.Context(), name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return true, ""
 		}
@@ -248,13 +248,13 @@ func goneFrom(r *rig, kube kubernetes.Interface, name string) time.Duration {
 }
 
 // holder is the server whose hardware address the gateway has for an address; empty when it has none.
-func (r *rig) holder(ctx context.Context, address netip.Addr) (string, error) {
-	neighbours, err := r.Lab.Neighbours(ctx, "gateway")
+func (h *harness) holder(ctx context.Context, address netip.Addr) (string, error) {
+	neighbours, err := h.Lab.Neighbours(ctx, "gateway")
 	if err != nil {
 		return "", fmt.Errorf("ARP table of the gateway: %w", err)
 	}
-	for _, s := range r.Servers {
-		mac, err := r.Lab.ReadFile(ctx, s.Name, "/sys/class/net/"+cluster.PublicInterface+"/address")
+	for _, s := range h.Servers {
+		mac, err := h.Lab.ReadFile(ctx, s.Name, "/sys/class/net/"+cluster.PublicInterface+"/address")
 		if err != nil {
 			continue // a server that is gone has no interface
 		}

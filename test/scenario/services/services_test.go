@@ -15,9 +15,9 @@ type kind struct {
 	// name is the subtest's; the documentation names it.
 	name string
 	// prepare creates what will be published while earlier kinds are checked; nil for nothing.
-	prepare func(r *rig)
+	prepare func(h *harness)
 	// check reports whether it works, and gives everything back.
-	check func(r *rig)
+	check func(h *harness)
 }
 
 // kinds are all of them, in the order in which they run: what changes servers comes last.
@@ -31,27 +31,27 @@ func kinds() []kind {
 const ahead = 3
 
 // nothingIsLeft waits for the ends of all Services and compares the account with its state at the beginning.
-func (r *rig) nothingIsLeft() {
-	all, err := r.Kube.CoreV1().Services(cluster.Namespace).List(r.Context(), metav1.ListOptions{})
-	r.must("list Services", err)
+func (h *harness) nothingIsLeft() {
+	all, err := h.Kube.CoreV1().Services(cluster.Namespace).List(h.Context(), metav1.ListOptions{})
+	h.must("list Services", err)
 	for _, s := range all.Items {
 		if s.Name == "kubernetes" {
 			continue
 		}
 		if s.DeletionTimestamp == nil {
-			r.remove(s.Name)
+			h.remove(s.Name)
 		}
-		r.removed(s.Name)
+		h.removed(s.Name)
 	}
-	for _, b := range r.blocks() {
+	for _, b := range h.blocks() {
 		if b.ID != cluster.NodeBlockID && b.ID != ownBlockID {
-			r.Errorf("block %s (%s, %v) is left in the account", b.CIDR, b.Status, b.Tags)
+			h.Errorf("block %s (%s, %v) is left in the account", b.CIDR, b.Status, b.Tags)
 		}
 	}
-	violations, err := r.Sim.Violations(r.Context())
-	r.must("ask for broken rules", err)
+	violations, err := h.Sim.Violations(h.Context())
+	h.must("ask for broken rules", err)
 	for _, v := range violations {
-		r.Errorf("the controllers broke a rule of the API: %s", v)
+		h.Errorf("the controllers broke a rule of the API: %s", v)
 	}
-	r.figure("api_rules_broken", len(violations), "rules")
+	h.figure("api_rules_broken", len(violations), "rules")
 }

@@ -128,8 +128,8 @@ func (w *world) look() {
 	holders := map[string]string{}
 	for _, service := range w.services() {
 		for _, ingress := range service.Status.LoadBalancer.Ingress {
-			if other, taken := holders[ingress.IP]; taken && !w.told[ingress.IP] {
-				w.told[ingress.IP] = true
+			if other, taken := holders[ingress.IP]; taken && !w.reported[ingress.IP] {
+				w.reported[ingress.IP] = true
 				w.count.twice.Add(1)
 				w.fail("%s and %s have %s", other, service.Name, ingress.IP)
 			}

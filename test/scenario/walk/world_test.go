@@ -72,8 +72,8 @@ type world struct {
 	seen map[string]bool
 	// history is what was done, to explain how a walk ended.
 	history []string
-	// told are addresses whose double use was reported.
-	told map[string]bool
+	// reported are addresses whose double use was reported.
+	reported map[string]bool
 	// stopped are processes that stood still when another one took over.
 	stopped []*process
 }
@@ -83,7 +83,7 @@ func newWorld(t *testing.T, seed uint64, count *counts, specs *pnapsim.Specs) *w
 		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 0x77616c6b)), store: kubefake.NewStore(),
 		events: &events{reasons: map[string]int{}},
 		count:  count, extras: map[string]bool{}, late: map[string]bool{}, seen: map[string]bool{},
-		told: map[string]bool{},
+		reported: map[string]bool{},
 	}
 	w.collect = w.random.IntN(2) == 0
 	w.manages = w.random.IntN(2) == 0
@@ -142,7 +142,7 @@ func seedAccount() pnapsim.Seed {
 				contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: otherCluster,
 				contract.TagService: namespace + "_a",
 			}},
-			{Name: "of nobody", Location: location, CIDR: "198.51.100.40/29"},
+			{Name: "of no one", Location: location, CIDR: "198.51.100.40/29"},
 		},
 	}
 	own := netip.MustParseAddr("198.51.100.2")

@@ -296,7 +296,7 @@ func TestTheReportSaysWhatIsConfirmed(t *testing.T) {
 }
 
 // Wrong credentials are an error at once.
-func TestWrongCredentialsAreTold(t *testing.T) {
+func TestWrongCredentialsAreReported(t *testing.T) {
 	w := newWorld(t, pnapsim.Switches{})
 	w.account.ClientSecret = "wrong"
 	if err := w.survey().Read(t.Context()); err == nil ||

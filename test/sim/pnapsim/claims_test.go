@@ -67,7 +67,7 @@ func TestReleaseClaims(t *testing.T) {
 			t.Errorf("block %s is released: %v, %v; want %t", id, falsehoods, err, want)
 		}
 	}
-	for _, c := range []pnapsim.Claim{{Client: "nobody", Kind: pnapsim.ClaimReleased},
+	for _, c := range []pnapsim.Claim{{Client: "unknown", Kind: pnapsim.ClaimReleased},
 		{Client: simtest.ClientID, Kind: "wish"}} {
 		if _, err := sim.Claim(c); err == nil {
 			t.Errorf("claim %+v was accepted", c)

@@ -283,7 +283,7 @@ func (s *Sim) checkSchema(op *operation, r *http.Request, params map[string]stri
 	if len(raw) > 0 {
 		if err := json.Unmarshal(raw, &body); err != nil {
 			s.violate(c, "openapi-request", "%s: the body is not JSON", op.name())
-			return []string{"The body is not well-formed JSON."}
+			return []string{"The body is not valid JSON."}
 		}
 	}
 	if s.cfg.Specs == nil {

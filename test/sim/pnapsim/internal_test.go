@@ -156,8 +156,8 @@ func TestRealClock(t *testing.T) {
 			t.Errorf("30 s of the model took %s (%v), want 3 s", time.Since(start), err)
 		}
 		made := c.Now()
-		if told := c.Shown(made); !told.Equal(time.Now()) {
-			t.Errorf("API time is %s, while clients' clocks show %s", told, time.Now())
+		if shown := c.Shown(made); !shown.Equal(time.Now()) {
+			t.Errorf("API time is %s, while clients' clocks show %s", shown, time.Now())
 		}
 		c.Advance(time.Minute)
 		if got := c.Now().Sub(made); got != time.Minute {

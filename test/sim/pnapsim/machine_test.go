@@ -224,8 +224,8 @@ func TestTokenEndpoint(t *testing.T) {
 		"grant_type=client_credentials&client_id=x&client_secret=y": `401 {"error":"invalid_client","error_description":"Invalid client or Invalid client credentials"}`,
 	} {
 		got := p.form(body)
-		if told := fmt.Sprintf("%d %s", got.status, got.body); told != want {
-			t.Errorf("%s: %s, want %s", body, told, want)
+		if shown := fmt.Sprintf("%d %s", got.status, got.body); shown != want {
+			t.Errorf("%s: %s, want %s", body, shown, want)
 		}
 	}
 	narrow := p.form("grant_type=client_credentials&client_id=" + simtest.ClientID + "&client_secret=" +

@@ -287,8 +287,8 @@ func TestSecretsStayOut(t *testing.T) {
 	p := newPlain(t, base)
 	p.do(http.MethodGet, "/ips/v1/ip-blocks?tag="+url.QueryEscape(simtest.ClientSecret), nil)
 	p.do(http.MethodPost, "/ips/v1/ip-blocks", map[string]any{"description": p.token})
-	told := fmt.Sprint(sim.Log(0), sim.Violations())
-	if names := sim.FindSecrets(told); names != nil {
+	shown := fmt.Sprint(sim.Log(0), sim.Violations())
+	if names := sim.FindSecrets(shown); names != nil {
 		t.Errorf("log and violations hold %v", names)
 	}
 	if !slices.Equal(sim.FindSecrets(simtest.ClientSecret+p.token),

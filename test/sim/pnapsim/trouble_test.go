@@ -11,15 +11,15 @@ import (
 )
 
 // A client that gets another failure than 401 cannot know that its token is over.
-func TestTokenIsRefusedOnlyWhenTold(t *testing.T) {
+func TestTokenIsRefusedOnlyWhenRefused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		during pnapsim.Fault
 		want   []string
 	}{
-		"told so": {want: []string{"stale-token"}},
-		"told something else": {during: pnapsim.Fault{Action: pnapsim.FaultStatus,
+		"refused": {want: []string{"stale-token"}},
+		"another failure": {during: pnapsim.Fault{Action: pnapsim.FaultStatus,
 			Status: http.StatusServiceUnavailable}},
-		"told nothing whatsoever": {during: pnapsim.Fault{Action: pnapsim.FaultReset, Method: http.MethodDelete}},
+		"no answer": {during: pnapsim.Fault{Action: pnapsim.FaultReset, Method: http.MethodDelete}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sim, url := simtest.Unjudged(t, pnapsim.Config{}, simtest.Seed())
@@ -45,7 +45,7 @@ func TestRestartForgetsPausesNotPurchases(t *testing.T) {
 		restarted bool
 		want      []string
 	}{
-		"pause kept by nobody": {fault: pnapsim.Fault{Action: pnapsim.FaultStatus, Status: 429, RetryAfter: 30},
+		"pause that no client keeps": {fault: pnapsim.Fault{Action: pnapsim.FaultStatus, Status: 429, RetryAfter: 30},
 			want: []string{"retry-after"}},
 		"pause of a process before": {fault: pnapsim.Fault{Action: pnapsim.FaultStatus, Status: 429, RetryAfter: 30},
 			restarted: true},
@@ -70,7 +70,7 @@ func TestRestartForgetsPausesNotPurchases(t *testing.T) {
 		})
 	}
 	sim, _ := simtest.New(t, pnapsim.Config{}, simtest.Seed())
-	sim.ClientRestarted("a client that nobody knows")
+	sim.ClientRestarted("a client that is unknown")
 }
 
 // A status of the portal's choice stays until it is taken back; then the network shows its own.

@@ -44,7 +44,7 @@ func run(ctx context.Context, keep bool, o demo.Options) error {
 	if keep {
 		hold = func(ctx context.Context, c *cluster.Cluster) error { return wait(ctx, o.Out, dir, c) }
 	}
-	return demo.Tell(ctx, o, hold)
+	return demo.Run(ctx, o, hold)
 }
 
 // prepare builds what the demo runs; the first time it takes minutes, so it is not part of the story.

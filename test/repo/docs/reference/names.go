@@ -34,7 +34,7 @@ func (c choice) takes(k Constant) bool {
 	if len(c.names) > 0 {
 		return slices.Contains(c.names, k.Name)
 	}
-	return !k.Alone && strings.HasPrefix(k.Block, c.block)
+	return !k.Single && strings.HasPrefix(k.Block, c.block)
 }
 
 const contract = "pkg/contract"

@@ -23,8 +23,8 @@ type Constant struct {
 	Comment string
 	// Block is the comment of the declaration that it stands in, in one line.
 	Block string
-	// Alone reports that the declaration holds only this constant, so that both comments are one.
-	Alone bool
+	// Single reports that the declaration holds only this constant, so that both comments are one.
+	Single bool
 }
 
 // Constants returns the string constants of all packages below the directories, tests excepted, in the order of the
@@ -95,9 +95,9 @@ func ofSpec(directory string, block *ast.GenDecl, spec *ast.ValueSpec) []declare
 		if i >= len(spec.Values) {
 			break
 		}
-		c := Constant{Package: directory, Name: name.Name, Block: line(block.Doc), Alone: !block.Lparen.IsValid()}
+		c := Constant{Package: directory, Name: name.Name, Block: line(block.Doc), Single: !block.Lparen.IsValid()}
 		c.Comment = line(spec.Doc)
-		if c.Alone {
+		if c.Single {
 			c.Comment = c.Block
 		}
 		c.Comment = strings.TrimPrefix(strings.TrimPrefix(c.Comment, name.Name), ":")

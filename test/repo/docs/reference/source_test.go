@@ -37,8 +37,8 @@ const (
 	number = 7
 	computed = len("x")
 )
-// Alone is one.
-const Alone = "one"
+// Lone is one.
+const Lone = "one"
 `,
 		"agent/a_test.go":    "package agent\nconst inTest = \"no\"\n",
 		"pkg/names/names.go": "package names\nconst Prefix = domain + \"/\"\nconst domain = \"phoenixnap.com\"\n",
@@ -51,9 +51,9 @@ const Alone = "one"
 		{Package: "agent", Name: "Lost", Value: "Lost", Type: "Reason", Comment: "it is gone.",
 			Block: "Reasons of the events on a Node."},
 		{Package: "agent", Name: "bare", Value: "phoenixnap.com/bare", Block: "Reasons of the events on a Node."},
-		{Package: "agent", Name: "Alone", Value: "one", Comment: "is one.", Block: "Alone is one.", Alone: true},
-		{Package: "pkg/names", Name: "Prefix", Value: "phoenixnap.com/", Alone: true},
-		{Package: "pkg/names", Name: "domain", Value: "phoenixnap.com", Alone: true},
+		{Package: "agent", Name: "Lone", Value: "one", Comment: "is one.", Block: "Lone is one.", Single: true},
+		{Package: "pkg/names", Name: "Prefix", Value: "phoenixnap.com/", Single: true},
+		{Package: "pkg/names", Name: "domain", Value: "phoenixnap.com", Single: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("constants (-want +got):\n%s", diff)
@@ -64,7 +64,7 @@ func TestEvents(t *testing.T) {
 	root := tree(t, map[string]string{"agent/a.go": `package agent
 func f() {
 	r.Eventf(o, corev1.EventTypeNormal, eventDone, "text")
-	tell(verdict{corev1.EventTypeWarning, "Literal", "text"})
+	record(verdict{corev1.EventTypeWarning, "Literal", "text"})
 	r.Event(o, kind, reason, "text")
 	r.Event(o, corev1.EventTypeNormal, reasonOf(o), "text")
 }

@@ -8,8 +8,8 @@ import (
 
 func TestCommands(t *testing.T) {
 	for script, want := range map[string][][]string{
-		"make demo    # told step by step\nmake test": {{"make", "demo"}, {"make", "test"}},
-		"a 'b c' \"d \\\" e\" f\\ g":                  {{"a", "b c", `d " e`, "f g"}},
+		"make demo    # shown step by step\nmake test": {{"make", "demo"}, {"make", "test"}},
+		"a 'b c' \"d \\\" e\" f\\ g":                   {{"a", "b c", `d " e`, "f g"}},
 		"A=b C='d e' run --x=y >file 2>&1 | tail -1 && next; last": {{"run", "--x=y"}, {"tail", "-1"}, {"next"},
 			{"last"}},
 		"one \\\n    two \"$(three -o name | four)\" -- five": {{"three", "-o", "name"}, {"four"},

@@ -55,7 +55,7 @@ func TestTheCommandReadsAndAsksBeforeItBuys(t *testing.T) {
 	}
 }
 
-func TestWrongUsageIsTold(t *testing.T) {
+func TestWrongUsageIsReported(t *testing.T) {
 	broken := filepath.Join(t.TempDir(), "broken.json")
 	if err := os.WriteFile(broken, []byte(`{"clientSecret": "a-secret-that-must-not-leak"`), 0o600); err != nil {
 		t.Fatal(err)

@@ -11,8 +11,8 @@ import (
 // width is where the lines of the story break.
 const width = 100
 
-// tale presents the story: it runs the steps one after the other, with times, and remembers what was measured.
-type tale struct {
+// presenter presents the story: it runs the steps one after the other, with times, and remembers what was measured.
+type presenter struct {
 	out     io.Writer
 	begun   time.Time
 	steps   []stepResult
@@ -33,53 +33,53 @@ type figure struct {
 	unit  string
 }
 
-func newTale(out io.Writer) *tale { return &tale{out: out, begun: time.Now()} }
+func newPresenter(out io.Writer) *presenter { return &presenter{out: out, begun: time.Now()} }
 
 // step runs one step and reports it.
-func (t *tale) step(ctx context.Context, title string, run func(context.Context) error) error {
-	fmt.Fprintf(t.out, "\n[%6.1f s] %d. %s\n", time.Since(t.begun).Seconds(), len(t.steps)+1, title)
+func (p *presenter) step(ctx context.Context, title string, run func(context.Context) error) error {
+	fmt.Fprintf(p.out, "\n[%6.1f s] %d. %s\n", time.Since(p.begun).Seconds(), len(p.steps)+1, title)
 	started := time.Now()
 	err := run(ctx)
 	if err == nil {
 		err = ctx.Err()
 	}
-	t.steps = append(t.steps, stepResult{title: title, took: time.Since(started), err: err})
+	p.steps = append(p.steps, stepResult{title: title, took: time.Since(started), err: err})
 	if err != nil {
-		fmt.Fprintf(t.out, "           FAILED: %v\n", err)
-		return fmt.Errorf("step %d (%s): %w", len(t.steps), title, err)
+		fmt.Fprintf(p.out, "           FAILED: %v\n", err)
+		return fmt.Errorf("step %d (%s): %w", len(p.steps), title, err)
 	}
 	return nil
 }
 
 // say prints a detail of the running step.
-func (t *tale) say(format string, args ...any) {
+func (p *presenter) say(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	for line := range strings.Lines(text) {
-		fmt.Fprintf(t.out, "           %s\n", strings.TrimRight(line, "\n"))
+		fmt.Fprintf(p.out, "           %s\n", strings.TrimRight(line, "\n"))
 	}
 }
 
 // quote shows what a program printed.
-func (t *tale) quote(text string) {
+func (p *presenter) quote(text string) {
 	for line := range strings.Lines(strings.TrimRight(text, "\n") + "\n") {
-		fmt.Fprintf(t.out, "           | %s\n", strings.TrimRight(line, "\n"))
+		fmt.Fprintf(p.out, "           | %s\n", strings.TrimRight(line, "\n"))
 	}
 }
 
 // seconds remembers a measured duration.
-func (t *tale) seconds(name string, d time.Duration) {
-	t.figures = append(t.figures, figure{name: name, value: fmt.Sprintf("%.2f", d.Seconds()), unit: "s"})
+func (p *presenter) seconds(name string, d time.Duration) {
+	p.figures = append(p.figures, figure{name: name, value: fmt.Sprintf("%.2f", d.Seconds()), unit: "s"})
 }
 
 // count remembers a measured number.
-func (t *tale) count(name string, n int, unit string) {
-	t.figures = append(t.figures, figure{name: name, value: fmt.Sprint(n), unit: unit})
+func (p *presenter) count(name string, n int, unit string) {
+	p.figures = append(p.figures, figure{name: name, value: fmt.Sprint(n), unit: unit})
 }
 
 // passed counts the steps that succeeded.
-func (t *tale) passed() int {
+func (p *presenter) passed() int {
 	n := 0
-	for _, s := range t.steps {
+	for _, s := range p.steps {
 		if s.err == nil {
 			n++
 		}
@@ -88,20 +88,20 @@ func (t *tale) passed() int {
 }
 
 // summary prints the table of steps and the figures, each as a line of its own.
-func (t *tale) summary() {
-	fmt.Fprintf(t.out, "\n%s\n", strings.Repeat("=", width))
-	for i, s := range t.steps {
-		verdict := "ok"
+func (p *presenter) summary() {
+	fmt.Fprintf(p.out, "\n%s\n", strings.Repeat("=", width))
+	for i, s := range p.steps {
+		outcome := "ok"
 		if s.err != nil {
-			verdict = "FAILED"
+			outcome = "FAILED"
 		}
-		fmt.Fprintf(t.out, "%3d  %-80s %6.1f s  %s\n", i+1, clip(s.title, 80), s.took.Seconds(), verdict)
+		fmt.Fprintf(p.out, "%3d  %-80s %6.1f s  %s\n", i+1, clip(s.title, 80), s.took.Seconds(), outcome)
 	}
-	fmt.Fprintf(t.out, "%s\n", strings.Repeat("=", width))
-	t.count("demo_steps_passed", t.passed(), "steps")
-	t.seconds("demo_seconds", time.Since(t.begun))
-	for _, f := range t.figures {
-		fmt.Fprintf(t.out, "figure %s %s %s\n", f.name, f.value, f.unit)
+	fmt.Fprintf(p.out, "%s\n", strings.Repeat("=", width))
+	p.count("demo_steps_passed", p.passed(), "steps")
+	p.seconds("demo_seconds", time.Since(p.begun))
+	for _, f := range p.figures {
+		fmt.Fprintf(p.out, "figure %s %s %s\n", f.name, f.value, f.unit)
 	}
 }
 

@@ -4,7 +4,6 @@ package returnpath
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -15,16 +14,10 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/labtest"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/scenario/agentlab"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/dataplane"
 )
 
@@ -51,37 +44,25 @@ var (
 	vipTwo    = "203.0.113.18"
 )
 
-// rig is the network with its programs.
-type rig struct {
-	labtest.Harness
-	cp    *controlplane.ControlPlane
-	kube  kubernetes.Interface
-	dir   string
+// harness is the network with its programs.
+type harness struct {
+	*agentlab.Cluster
 	proxy map[string]int // process of kube-proxy by server
 }
 
-func newRig(t *testing.T) *rig {
+func newHarness(t *testing.T) *harness {
 	t.Helper()
-	r := &rig{Harness: labtest.Harness{T: t}, dir: t.TempDir(), proxy: map[string]int{}}
-	var err error
-	r.cp, err = controlplane.Start(t.Context(), controlplane.Options{Names: []string{"10.0.0.1"}})
-	r.Must("start the control plane", err)
-	t.Cleanup(func() { _ = r.cp.Stop() })
-	r.kube, err = kubernetes.NewForConfig(r.cp.Config())
-	r.Must("client", err)
-	root, err := tools.ModuleRoot()
-	r.Must("find the source tree", err)
-	r.Must("apply the agent's manifest", r.cp.ApplyFiles(t.Context(), filepath.Join(root, "deploy/base/agent.yaml"),
-		filepath.Join(root, "deploy/base/agent-policy.yaml")))
-	r.Begin(lab.Config{
-		Servers: servers(), HostPorts: []uint16{uint16(r.cp.Port())}, Files: r.files(),
+	h := &harness{Cluster: agentlab.New(t, servers(), "deploy/base/agent.yaml", "deploy/base/agent-policy.yaml"),
+		proxy: map[string]int{}}
+	h.Begin(lab.Config{
+		Servers: servers(), HostPorts: []uint16{uint16(h.ControlPlane.Port())}, Files: h.files(),
 		Programs: []string{"ip", "nft", "setpriv", "iptables", "iptables-save", "iptables-restore"}, Log: os.Stderr,
 		TimeLimit: 10 * time.Minute,
 	}, state(), func() {
-		r.PrintLogs([]string{holder, other}, []string{"ip", "rule"}, []string{"ip", "route", "show", "table", "all"})
+		h.PrintLogs([]string{holder, other}, []string{"ip", "rule"}, []string{"ip", "route", "show", "table", "all"})
 	})
-	r.configure()
-	return r
+	h.configure()
+	return h
 }
 
 func servers() []lab.Server {
@@ -106,30 +87,21 @@ func state() dataplane.DataPlane {
 }
 
 // files are the programs of the servers: name in the lab → path on this machine.
-func (r *rig) files() map[string]string {
-	r.T.Helper()
-	files := map[string]string{"xtables": extensions(r.T)}
+func (h *harness) files() map[string]string {
+	h.T.Helper()
+	files := map[string]string{"xtables": extensions(h.T)}
 	for name, build := range map[string]func() (string, error){
-		"kube-proxy": func() (string, error) { return tools.Binary(r.T.Context(), "kube-proxy") },
-		"backend":    func() (string, error) { return tools.Product(r.T.Context(), "./test/env/cluster/cmd/backend") },
-		"agent":      func() (string, error) { return tools.Product(r.T.Context(), "./agent") },
+		"kube-proxy": func() (string, error) { return tools.Binary(h.T.Context(), "kube-proxy") },
+		"backend":    func() (string, error) { return tools.Product(h.T.Context(), "./test/env/cluster/cmd/backend") },
+		"agent":      func() (string, error) { return tools.Product(h.T.Context(), "./agent") },
 	} {
 		path, err := build()
-		r.Must("build "+name, err)
+		h.Must("build "+name, err)
 		files[name] = path
 	}
-	for name, user := range map[string]func() (*rest.Config, error){
-		"kube-proxy.kubeconfig": func() (*rest.Config, error) { return r.cp.User("system:kube-proxy") },
-		"agent.kubeconfig": func() (*rest.Config, error) {
-			return r.cp.ServiceAccountOn(r.T.Context(), metav1.NamespaceSystem, "phoenixnap-agent", holder)
-		},
-	} {
-		config, err := user()
-		r.Must("credentials "+name, err)
-		files[name] = filepath.Join(r.dir, name)
-		r.Must("write "+name, controlplane.WriteKubeconfig(files[name], config,
-			fmt.Sprintf("https://10.0.0.1:%d", r.cp.Port())))
-	}
+	config, err := h.ControlPlane.User("system:kube-proxy")
+	files["kube-proxy.kubeconfig"] = h.Kubeconfig("kube-proxy", config, err)
+	files["agent.kubeconfig"] = h.AgentKubeconfig(holder)
 	return files
 }
 
@@ -150,53 +122,36 @@ func extensions(t *testing.T) string {
 
 // configure gives the servers the networks of a phoenixNAP server with a default network besides the cluster's public
 // one.
-func (r *rig) configure() {
-	r.T.Helper()
+func (h *harness) configure() {
+	h.T.Helper()
 	for i, s := range servers() {
 		host := byte(2 + i)
-		r.Must("default network", r.Lab.ConfigureVLAN(r.T.Context(), lab.VLAN{Server: s.Name, ID: defaultVLAN,
+		h.Must("default network", h.Lab.ConfigureVLAN(h.T.Context(), lab.VLAN{Server: s.Name, ID: defaultVLAN,
 			Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, host}), 28),
 			Gateway: netip.MustParseAddr("192.0.2.1")}))
-		r.Must("public network", r.Lab.ConfigureVLAN(r.T.Context(), lab.VLAN{Server: s.Name, ID: serviceVLAN,
+		h.Must("public network", h.Lab.ConfigureVLAN(h.T.Context(), lab.VLAN{Server: s.Name, ID: serviceVLAN,
 			Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{203, 0, 113, host}), 29)}))
-		r.publish(s, netip.AddrFrom4([4]byte{203, 0, 113, host}))
+		h.CreateNode(s, contract.NodeNetwork{NetworkID: "services", VLAN: serviceVLAN,
+			IPs: []netip.Addr{netip.AddrFrom4([4]byte{203, 0, 113, host})}, Announcer: contract.AnnouncerNone},
+			netip.MustParsePrefix(nodeBlock), netip.MustParsePrefix(blockOne), netip.MustParsePrefix(blockTwo))
 		// As a network plugin that routes does.
-		r.Run(s.Name, "ip", "route", "add", podOf(s.Name).String()+"/32", "dev", "pod0")
-		r.Start(lab.Program{Host: lab.PodOf(s.Name), Name: "backend-" + s.Name,
+		h.Run(s.Name, "ip", "route", "add", podOf(s.Name).String()+"/32", "dev", "pod0")
+		h.Start(lab.Program{Host: lab.PodOf(s.Name), Name: "backend-" + s.Name,
 			Args: []string{lab.Path("backend"), "--listen", ":" + strconv.Itoa(backendPort), "--name", s.Name}})
 	}
 	for _, vip := range []string{vipOne, vipTwo} {
-		r.Run(holder, "ip", "address", "add", vip+"/32", "dev", publicLink)
-		r.Run(holder, "busybox", "arping", "-U", "-c", "1", "-I", publicLink, vip)
+		h.Run(holder, "ip", "address", "add", vip+"/32", "dev", publicLink)
+		h.Run(holder, "busybox", "arping", "-U", "-c", "1", "-I", publicLink, vip)
 	}
 	// A program of the node itself, as an ingress controller with hostNetwork is.
-	r.Start(lab.Program{Host: holder, Name: "listener",
+	h.Start(lab.Program{Host: holder, Name: "listener",
 		Args: []string{lab.Path("backend"), "--listen", ":" + strconv.Itoa(hostPort), "--name", "the node"}})
 }
 
-// publish makes the Node of a server, as its kubelet and the controller would.
-func (r *rig) publish(s lab.Server, public netip.Addr) {
-	r.T.Helper()
-	network := contract.NodeNetwork{ServerID: s.ID, NetworkID: "services", VLAN: serviceVLAN, IPs: []netip.Addr{public},
-		Member: true, Announcer: contract.AnnouncerNone}
-	for _, raw := range []string{nodeBlock, blockOne, blockTwo} {
-		cidr := netip.MustParsePrefix(raw)
-		network.Blocks = append(network.Blocks, contract.NetworkBlock{CIDR: cidr, Gateway: cidr.Addr().Next()})
-	}
-	annotations, err := network.Annotations()
-	r.Must("annotations", err)
-	_, err = r.kube.CoreV1().Nodes().Create(r.T.Context(), &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: s.Name, Annotations: annotations},
-		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP,
-			Address: s.Private.Addr().String()}}},
-	}, metav1.CreateOptions{})
-	r.Must("create a node", err)
-}
-
 // fetch asks from a host of the cluster; empty without an answer in time.
-func (r *rig) fetch(ctx context.Context, host, address string) string {
+func (h *harness) fetch(ctx context.Context, host, address string) string {
 	// busybox' own time limit (-T) ends it by a fault when it is linked statically.
-	out, err := r.Lab.ExecProgram(ctx, lab.Program{Host: host, Timeout: 2 * attempt,
+	out, err := h.Lab.ExecProgram(ctx, lab.Program{Host: host, Timeout: 2 * attempt,
 		Args: []string{"busybox", "wget", "-q", "-O", "-", address}})
 	if err != nil {
 		return ""
@@ -218,23 +173,23 @@ func proxyCommand(server, mode string) []string {
 var proxyEnvironment = []string{"XTABLES_LIBDIR=" + lab.Path("xtables")}
 
 // proxyMode runs kube-proxy on all servers in one mode, and takes away what another mode has left.
-func (r *rig) proxyMode(mode string) {
-	r.T.Helper()
+func (h *harness) proxyMode(mode string) {
+	h.T.Helper()
 	for _, s := range servers() {
-		if id, running := r.proxy[s.Name]; running {
-			r.Must("end kube-proxy", r.Lab.Signal(r.T.Context(), id, syscall.SIGKILL))
-			_, err := r.Lab.Await(r.T.Context(), id, 10*time.Second)
-			r.Must("wait for its end", err)
-			out, err := r.Lab.ExecProgram(r.T.Context(),
+		if id, running := h.proxy[s.Name]; running {
+			h.Must("end kube-proxy", h.Lab.Signal(h.T.Context(), id, syscall.SIGKILL))
+			_, err := h.Lab.Await(h.T.Context(), id, 10*time.Second)
+			h.Must("wait for its end", err)
+			out, err := h.Lab.ExecProgram(h.T.Context(),
 				lab.Program{Host: s.Name, Env: proxyEnvironment, Args: append(proxyCommand(s.Name, mode), "--cleanup")})
-			r.Must("clean up kube-proxy", err)
-			if strings.Contains(r.Run(s.Name, "nft", "list", "tables"), "kube-proxy") {
-				r.T.Fatalf("kube-proxy --cleanup left its table on %s: %s", s.Name, out.Stderr)
+			h.Must("clean up kube-proxy", err)
+			if strings.Contains(h.Run(s.Name, "nft", "list", "tables"), "kube-proxy") {
+				h.T.Fatalf("kube-proxy --cleanup left its table on %s: %s", s.Name, out.Stderr)
 			}
 		}
 		// Makes the kernel load nf_tables: two kube-proxies that ask for it at the same instant may be refused.
-		r.Run(s.Name, "nft", "list", "tables")
-		r.proxy[s.Name] = r.Start(lab.Program{Host: s.Name, Name: "kube-proxy-" + mode + "-" + s.Name,
+		h.Run(s.Name, "nft", "list", "tables")
+		h.proxy[s.Name] = h.Start(lab.Program{Host: s.Name, Name: "kube-proxy-" + mode + "-" + s.Name,
 			Env: proxyEnvironment, Args: proxyCommand(s.Name, mode)})
 	}
 }
@@ -250,14 +205,14 @@ func agentRun() []string {
 func agentCleanup() []string { return append(slices.Clone(asPod), lab.Path("agent"), "cleanup") }
 
 // within waits until a condition holds.
-func (r *rig) within(limit time.Duration, what string, holds func(context.Context) bool) {
-	r.T.Helper()
-	ctx, cancel := context.WithTimeout(r.T.Context(), limit)
+func (h *harness) within(limit time.Duration, what string, holds func(context.Context) bool) {
+	h.T.Helper()
+	ctx, cancel := context.WithTimeout(h.T.Context(), limit)
 	defer cancel()
 	for !holds(ctx) {
 		select {
 		case <-ctx.Done():
-			r.T.Fatalf("not within %s: %s", limit, what)
+			h.T.Fatalf("not within %s: %s", limit, what)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

@@ -103,8 +103,8 @@ func restartKubeVIP(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
-// rig is a running cluster, as one test uses it.
-type rig struct {
+// harness is a running cluster, as one test uses it.
+type harness struct {
 	*testing.T
 	*cluster.Cluster
 	mode mode
@@ -117,55 +117,55 @@ type rig struct {
 // controlService is its name.
 const controlService = "steady"
 
-// with is the rig for a subtest.
-func (r *rig) with(t *testing.T) *rig {
-	sub := *r
+// with is the harness for a subtest.
+func (h *harness) with(t *testing.T) *harness {
+	sub := *h
 	sub.T = t
 	return &sub
 }
 
 // newRig starts everything; the last server of the account has not joined the cluster yet.
-func newRig(t *testing.T, m mode) *rig {
+func newHarness(t *testing.T, m mode) *harness {
 	t.Helper()
-	r := &rig{T: t, mode: m, dir: t.TempDir()}
+	h := &harness{T: t, mode: m, dir: t.TempDir()}
 	options := cluster.Options{
-		Dir: r.dir, Scale: scale, Servers: 3, MemoryMiB: 1536, Programs: []string{"ip"}, Account: furnish,
+		Dir: h.dir, Scale: scale, Servers: 3, MemoryMiB: 1536, Programs: []string{"ip"}, Account: populate,
 	}
 	m.options(&options)
 	var err error
-	r.Cluster, err = cluster.New(options)
-	r.must("prepare the cluster", err)
-	t.Cleanup(r.stop)
-	r.must("start the account", r.StartAccount(t.Context()))
-	r.must("start the control plane", r.StartControlPlane(t.Context()))
-	system, err := r.Kube.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
-	r.must("read the namespace kube-system", err)
-	r.uid = string(system.UID)
-	r.must("let the cluster use the owner's block", r.Sim.Edit(t.Context(), pnapsim.Edit{
-		Kind: pnapsim.EditRetagBlock, Block: ownBlockID, Tags: map[string]string{contract.TagCluster: r.uid},
+	h.Cluster, err = cluster.New(options)
+	h.must("prepare the cluster", err)
+	t.Cleanup(h.stop)
+	h.must("start the account", h.StartAccount(t.Context()))
+	h.must("start the control plane", h.StartControlPlane(t.Context()))
+	system, err := h.Kube.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
+	h.must("read the namespace kube-system", err)
+	h.uid = string(system.UID)
+	h.must("let the cluster use the owner's block", h.Sim.Edit(t.Context(), pnapsim.Edit{
+		Kind: pnapsim.EditRetagBlock, Block: ownBlockID, Tags: map[string]string{contract.TagCluster: h.uid},
 	}))
-	r.must("start the servers", r.StartServers(t.Context()))
+	h.must("start the servers", h.StartServers(t.Context()))
 	for _, address := range []string{otherClient, thirdClient} {
-		r.execute(lab.Client, "ip", "address", "add", address+"/24", "dev", "eth0")
+		h.execute(lab.Client, "ip", "address", "add", address+"/24", "dev", "eth0")
 	}
-	r.must("start the controller", r.StartController(t.Context()))
+	h.must("start the controller", h.StartController(t.Context()))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	r.must("begin to announce", m.announce(ctx, r.Cluster))
-	for _, s := range r.members() {
-		r.join(s)
+	h.must("begin to announce", m.announce(ctx, h.Cluster))
+	for _, s := range h.members() {
+		h.join(s)
 	}
-	r.create(loadBalancer(controlService))
-	for _, s := range r.members() {
-		r.joined(s)
+	h.create(loadBalancer(controlService))
+	for _, s := range h.members() {
+		h.joined(s)
 	}
-	r.control = tcp(r.published(controlService), 80)
-	r.answered(r.control)
-	return r
+	h.control = tcp(h.published(controlService), 80)
+	h.answered(h.control)
+	return h
 }
 
-// furnish adds to the account what only this package needs.
-func furnish(a *pnapsim.AccountSeed) {
+// populate adds to the account what only this package needs.
+func populate(a *pnapsim.AccountSeed) {
 	a.Blocks = append(a.Blocks, pnapsim.BlockSeed{
 		ID: ownBlockID, Name: "the owner's own", Location: cluster.Location, CIDR: ownBlock,
 		Grants: []string{pnapsim.GrantAssign, pnapsim.GrantUnassign},
@@ -181,22 +181,22 @@ func furnish(a *pnapsim.AccountSeed) {
 }
 
 // members are the servers that belong to the cluster from the start; late joins it later.
-func (r *rig) members() []cluster.Server { return r.Servers[:2] }
-func (r *rig) late() cluster.Server      { return r.Servers[2] }
+func (h *harness) members() []cluster.Server { return h.Servers[:2] }
+func (h *harness) late() cluster.Server      { return h.Servers[2] }
 
 // join makes a server a Node with all its programs.
-func (r *rig) join(s cluster.Server) {
-	r.Helper()
-	r.must("register "+s.Name, r.RegisterNode(r.Context(), s))
-	r.must("start the programs of "+s.Name, r.StartPrograms(r.Context(), s))
-	r.must("start the agent of "+s.Name, r.StartAgent(r.Context(), s))
+func (h *harness) join(s cluster.Server) {
+	h.Helper()
+	h.must("register "+s.Name, h.RegisterNode(h.Context(), s))
+	h.must("start the programs of "+s.Name, h.StartPrograms(h.Context(), s))
+	h.must("start the agent of "+s.Name, h.StartAgent(h.Context(), s))
 }
 
 // joined waits until a server may announce addresses.
-func (r *rig) joined(s cluster.Server) {
-	r.Helper()
-	r.until(answerLimit, s.Name+" may announce addresses", func() (bool, string) {
-		node, err := r.Kube.CoreV1().Nodes().Get(r.Context(), s.Name, metav1.GetOptions{})
+func (h *harness) joined(s cluster.Server) {
+	h.Helper()
+	h.until(answerLimit, s.Name+" may announce addresses", func() (bool, string) {
+		node, err := h.Kube.CoreV1().Nodes().Get(h.Context(), s.Name, metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
 		}
@@ -207,80 +207,80 @@ func (r *rig) joined(s cluster.Server) {
 		}
 		label := node.Labels[contract.NodeVLANReady]
 		return node.Spec.ProviderID == contract.ProviderID(s.ID) && label == "true" &&
-				r.mode.announces(r.Cluster, s.Name),
+				h.mode.announces(h.Cluster, s.Name),
 			fmt.Sprintf("provider ID %q, label %q, condition %v", node.Spec.ProviderID, label,
 				contract.FindNodeCondition(node, contract.ConditionVLANReady))
 	})
 }
 
 // stop ends everything, after the evidence where the test has failed.
-func (r *rig) stop() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), time.Minute)
+func (h *harness) stop() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.Context()), time.Minute)
 	defer cancel()
-	if r.Failed() {
-		r.evidence(ctx)
+	if h.Failed() {
+		h.evidence(ctx)
 	}
-	if err := r.Stop(); err != nil {
-		r.Error(err)
+	if err := h.Stop(); err != nil {
+		h.Error(err)
 	}
 }
 
 // evidence shows what there is to see.
-func (r *rig) evidence(ctx context.Context) {
-	if r.Kube != nil {
-		if events, err := r.Kube.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{}); err == nil {
+func (h *harness) evidence(ctx context.Context) {
+	if h.Kube != nil {
+		if events, err := h.Kube.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{}); err == nil {
 			for _, e := range events.Items {
-				r.Logf("%s %s/%s: %s: %s", e.LastTimestamp.Format(time.TimeOnly), e.InvolvedObject.Kind,
+				h.Logf("%s %s/%s: %s: %s", e.LastTimestamp.Format(time.TimeOnly), e.InvolvedObject.Kind,
 					e.InvolvedObject.Name, e.Reason, e.Message)
 			}
 		}
-		if all, err := r.Kube.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{}); err == nil {
+		if all, err := h.Kube.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{}); err == nil {
 			for _, s := range all.Items {
-				r.Logf("Service %s: %v, spec %+v, status %+v", s.Name, s.Annotations, s.Spec, s.Status)
+				h.Logf("Service %s: %v, spec %+v, status %+v", s.Name, s.Annotations, s.Spec, s.Status)
 			}
 		}
 	}
-	if r.Lab != nil {
-		if dir, err := r.CopyLogs(ctx); err == nil {
-			r.showLogs(filepath.Join(dir, "*.log"))
+	if h.Lab != nil {
+		if dir, err := h.CopyLogs(ctx); err == nil {
+			h.showLogs(filepath.Join(dir, "*.log"))
 		}
 	}
-	r.showLogs(filepath.Join(r.dir, "c*.log"))
+	h.showLogs(filepath.Join(h.dir, "c*.log"))
 }
 
-func (r *rig) showLogs(pattern string) {
+func (h *harness) showLogs(pattern string) {
 	const tail = 6000
 	paths, err := filepath.Glob(pattern)
 	if err != nil {
-		r.Log(err)
+		h.Log(err)
 	}
 	for _, path := range paths {
 		raw, err := os.ReadFile(path)
-		r.Logf("end of %s (%v):\n%s", filepath.Base(path), err, raw[max(0, len(raw)-tail):])
+		h.Logf("end of %s (%v):\n%s", filepath.Base(path), err, raw[max(0, len(raw)-tail):])
 	}
 }
 
-func (r *rig) must(what string, err error) {
-	r.Helper()
+func (h *harness) must(what string, err error) {
+	h.Helper()
 	if err != nil {
-		r.Fatalf("%s: %v", what, err)
+		h.Fatalf("%s: %v", what, err)
 	}
 }
 
 // execute runs a program that must succeed.
-func (r *rig) execute(host string, args ...string) string {
-	r.Helper()
-	out, err := r.Lab.Exec(r.Context(), host, args...)
-	r.must(host+": "+args[0], err)
+func (h *harness) execute(host string, args ...string) string {
+	h.Helper()
+	out, err := h.Lab.Exec(h.Context(), host, args...)
+	h.must(host+": "+args[0], err)
 	if out.Code != 0 {
-		r.Fatalf("%s: %v: exit code %d\n%s%s", host, args, out.Code, out.Stdout, out.Stderr)
+		h.Fatalf("%s: %v: exit code %d\n%s%s", host, args, out.Code, out.Stdout, out.Stderr)
 	}
 	return string(out.Stdout)
 }
 
 // until polls until look reports true, and returns how long that took.
-func (r *rig) until(limit time.Duration, what string, look func() (ok bool, seen string)) time.Duration {
-	r.Helper()
+func (h *harness) until(limit time.Duration, what string, look func() (ok bool, seen string)) time.Duration {
+	h.Helper()
 	begun := time.Now()
 	for {
 		ok, seen := look()
@@ -288,22 +288,22 @@ func (r *rig) until(limit time.Duration, what string, look func() (ok bool, seen
 			return time.Since(begun)
 		}
 		if time.Since(begun) > limit {
-			r.Fatalf("%s: not within %s; last seen: %s", what, limit, seen)
+			h.Fatalf("%s: not within %s; last seen: %s", what, limit, seen)
 		}
 		select {
-		case <-r.Context().Done():
-			r.Fatalf("%s: %v", what, context.Cause(r.Context()))
+		case <-h.Context().Done():
+			h.Fatalf("%s: %v", what, context.Cause(h.Context()))
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }
 
 // figure prints something that was measured.
-func (r *rig) figure(name string, value any, unit string) {
+func (h *harness) figure(name string, value any, unit string) {
 	if d, ok := value.(time.Duration); ok {
 		value = fmt.Sprintf("%.2f", d.Seconds())
 	}
-	fmt.Fprintf(r.Output(), "figure services_%s_%s %v %s\n", r.mode.word(), name, value, unit)
+	fmt.Fprintf(h.Output(), "figure services_%s_%s %v %s\n", h.mode.word(), name, value, unit)
 }
 
 // word is the name of the mode inside of names of figures.
@@ -315,9 +315,9 @@ func (m mode) word() string {
 }
 
 // node reads a Node.
-func (r *rig) node(name string) *corev1.Node {
-	r.Helper()
-	node, err := r.Kube.CoreV1().Nodes().Get(r.Context(), name, metav1.GetOptions{})
-	r.must("read Node "+name, err)
+func (h *harness) node(name string) *corev1.Node {
+	h.Helper()
+	node, err := h.Kube.CoreV1().Nodes().Get(h.Context(), name, metav1.GetOptions{})
+	h.must("read Node "+name, err)
 	return node
 }

@@ -1,0 +1,150 @@
+//go:build linux
+
+// Package agentlab is a control plane and a lab whose servers are its Nodes, for a test of the shipped agent. What the
+// controller would publish is published by the test.
+package agentlab
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/labtest"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
+)
+
+const (
+	// VLAN of the public network, and Link its interface on the servers.
+	VLAN = 56
+	Link = "bond0.56"
+	// NetworkID is the public network's.
+	NetworkID = "60473c2509268bc77fd06d29"
+	apiServer = "10.0.0.1"
+)
+
+// Blocks of the public network: that of the nodes and that of the Services.
+var (
+	NodeBlock    = netip.MustParsePrefix("203.0.113.0/28")
+	ServiceBlock = netip.MustParsePrefix("203.0.113.128/25")
+)
+
+// Cluster holds the parts. Its methods end the test when they fail.
+type Cluster struct {
+	labtest.Harness
+	ControlPlane *controlplane.ControlPlane
+	Kube         kubernetes.Interface
+	Servers      []lab.Server
+
+	dir      string
+	services byte // how many there are
+}
+
+// New starts a control plane with manifests, paths below the root of the source tree.
+func New(t *testing.T, servers []lab.Server, manifests ...string) *Cluster {
+	t.Helper()
+	c := &Cluster{Harness: labtest.Harness{T: t}, Servers: servers, dir: t.TempDir()}
+	var err error
+	c.ControlPlane, err = controlplane.Start(t.Context(), controlplane.Options{Names: []string{apiServer}})
+	c.Must("start the control plane", err)
+	t.Cleanup(func() { _ = c.ControlPlane.Stop() })
+	c.Kube, err = kubernetes.NewForConfig(c.ControlPlane.Config())
+	c.Must("client", err)
+	root, err := tools.ModuleRoot()
+	c.Must("find the source tree", err)
+	for _, path := range manifests {
+		c.Must("apply "+path, c.ControlPlane.ApplyFiles(t.Context(), filepath.Join(root, path)))
+	}
+	return c
+}
+
+// File is a file's path in a directory of the test.
+func (c *Cluster) File(name string) string { return filepath.Join(c.dir, name) }
+
+// Kubeconfig writes credentials for use inside the lab, and returns their file.
+func (c *Cluster) Kubeconfig(name string, config *rest.Config, err error) string {
+	c.T.Helper()
+	c.Must("credentials of "+name, err)
+	path := c.File(name + ".kubeconfig")
+	c.Must("kubeconfig of "+name, controlplane.WriteKubeconfig(path, config,
+		fmt.Sprintf("https://%s:%d", apiServer, c.ControlPlane.Port())))
+	return path
+}
+
+// AgentKubeconfig is the file of the credentials of a server's agent.
+func (c *Cluster) AgentKubeconfig(server string) string {
+	c.T.Helper()
+	config, err := c.ControlPlane.ServiceAccountOn(c.T.Context(), metav1.NamespaceSystem, "phoenixnap-agent", server)
+	return c.Kubeconfig("agent-"+server, config, err)
+}
+
+// StartLab starts servers with the agent, further files and programs, and makes each a Node in the public network.
+func (c *Cluster) StartLab(announcer string, files map[string]string, programs ...string) {
+	c.T.Helper()
+	agent, err := tools.Product(c.T.Context(), "./agent")
+	c.Must("build the agent", err)
+	files = maps.Clone(files)
+	files["phoenixnap-agent"] = agent
+	for _, s := range c.Servers {
+		files["agent-"+s.Name+".kubeconfig"] = c.AgentKubeconfig(s.Name)
+	}
+	c.Begin(lab.Config{
+		Servers: c.Servers, HostPorts: []uint16{uint16(c.ControlPlane.Port())}, Files: files, Programs: programs,
+		MemoryMiB: 2048, TimeLimit: 15 * time.Minute,
+	}, labtest.PublicNetwork(VLAN, c.Servers, NodeBlock, ServiceBlock), func() {
+		c.PrintNodes(c.Kube)
+		c.PrintLogs(labtest.Names(c.Servers), []string{"ip", "-4", "address", "show", "dev", Link})
+	})
+	for i, s := range c.Servers {
+		address := netip.PrefixFrom(netip.AddrFrom4([4]byte{203, 0, 113, byte(2 + i)}), NodeBlock.Bits())
+		c.Must("configure the VLAN", c.Lab.ConfigureVLAN(c.T.Context(), lab.VLAN{
+			Server: s.Name, ID: VLAN, Address: address, Gateway: NodeBlock.Addr().Next(),
+		}))
+		c.CreateNode(s, contract.NodeNetwork{NetworkID: NetworkID, VLAN: VLAN, IPs: []netip.Addr{address.Addr()},
+			Announcer: announcer}, NodeBlock, ServiceBlock)
+	}
+}
+
+// CreateNode makes the Node of a member of a network, as its kubelet and the controller would.
+func (c *Cluster) CreateNode(s lab.Server, network contract.NodeNetwork, blocks ...netip.Prefix) {
+	c.T.Helper()
+	network.ServerID = s.ID
+	network.Member = true
+	for _, cidr := range blocks {
+		network.Blocks = append(network.Blocks, contract.NetworkBlock{CIDR: cidr, Gateway: cidr.Addr().Next()})
+	}
+	annotations, err := network.Annotations()
+	c.Must("annotations", err)
+	_, err = c.Kube.CoreV1().Nodes().Create(c.T.Context(), &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: s.Name, Annotations: annotations},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP,
+			Address: s.Private.Addr().String()}}},
+	}, metav1.CreateOptions{})
+	c.Must("create Node "+s.Name, err)
+}
+
+// StartAgent starts an agent on a server by the name of a Node, which may be another's, with further flags.
+func (c *Cluster) StartAgent(server, node string, flags ...string) int {
+	c.T.Helper()
+	return c.Start(lab.Program{Host: server, Name: "agent-" + node, Args: append([]string{
+		"setpriv", "--bounding-set", "-all,+net_raw", "--inh-caps", "-all", "--no-new-privs",
+		lab.Path("phoenixnap-agent"), "run", "--node-name", node, "--kubeconfig",
+		lab.Path("agent-" + node + ".kubeconfig"), "--v", "2",
+	}, flags...)})
+}
+
+// NextAddress is an address of ServiceBlock that no Service of the test has.
+func (c *Cluster) NextAddress() netip.Addr {
+	c.services++
+	return netip.AddrFrom4([4]byte{203, 0, 113, 130 + c.services})
+}

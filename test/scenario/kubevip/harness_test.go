@@ -1,0 +1,96 @@
+//go:build linux
+
+package kubevip
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/labtest"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/scenario/agentlab"
+)
+
+const (
+	publicLink  = agentlab.Link
+	privateLink = "bond0.4"
+	apiServer   = "10.0.0.1"
+	nodeGateway = "203.0.113.1"
+)
+
+// harness is a cluster whose servers run the shipped agent.
+type harness struct{ *agentlab.Cluster }
+
+// newHarness starts everything but kube-vip.
+func newHarness(t *testing.T, versions []string, servers int) *harness {
+	t.Helper()
+	h := &harness{agentlab.New(t, labtest.Servers(servers), "deploy/overlays/kubeadm", "deploy/kube-vip/kube-vip.yaml")}
+	config, err := h.ControlPlane.ServiceAccount(t.Context(), metav1.NamespaceSystem, "kube-vip")
+	files := map[string]string{"home/.kube/config": h.Kubeconfig("kube-vip", config, err)}
+	for _, version := range versions {
+		files["kube-vip-"+version], err = tools.Binary(t.Context(), "kube-vip-"+version)
+		h.Must("build kube-vip "+version, err)
+	}
+	h.StartLab(contract.AnnouncerKubeVIP, files, "ip", "setpriv")
+	for _, s := range h.Servers {
+		h.StartAgent(s.Name, s.Name)
+	}
+	return h
+}
+
+// kubeVIP starts kube-vip for the Services of one namespace, as the shipped manifest sets it.
+func (h *harness) kubeVIP(version, server, namespace string) int {
+	return h.Start(lab.Program{
+		Host: server, Name: "kube-vip-" + server + "-" + namespace,
+		Args: []string{lab.Path("kube-vip-" + version), "manager"},
+		Env: []string{
+			"HOME=" + lab.Path("home"), "vip_arp=true", "vip_interface=" + publicLink, "vip_subnet=32",
+			"svc_enable=true", "svc_election=true",
+			"cp_enable=false", "cp_namespace=kube-system", "vip_leaseduration=5", "vip_renewdeadline=3",
+			"vip_retryperiod=1",
+			"vip_nodename=" + server, "svc_namespace=" + namespace, "prometheus_server=127.0.0.1:0",
+		},
+	})
+}
+
+// serve creates a Service with a published address, as the controller leaves it.
+func (h *harness) serve(namespace, name string, annotations map[string]string) netip.Addr {
+	h.T.Helper()
+	_, err := h.Kube.CoreV1().Namespaces().Create(h.T.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) {
+		h.Must("create namespace "+namespace, err)
+	}
+	address := h.NextAddress()
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{
+			contract.ServiceIPAddress: address.String(), contract.KubeVIPAddresses: address.String(),
+		}},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
+	}
+	maps.Copy(service.Annotations, annotations)
+	_, err = h.Kube.CoreV1().Services(namespace).Create(h.T.Context(), service, metav1.CreateOptions{})
+	h.Must("create Service "+name, err)
+	return address
+}
+
+func (h *harness) deleteService(namespace, name string) {
+	h.T.Helper()
+	h.Must("delete Service "+name, h.Kube.CoreV1().Services(namespace).Delete(h.T.Context(), name,
+		metav1.DeleteOptions{}))
+}
+
+// claim makes a host carry an address and say so, as any announcer does.
+func (h *harness) claim(host, link string, address netip.Addr) {
+	h.T.Helper()
+	h.IP(host, "address", "add", address.String()+"/32", "dev", link)
+	h.Sh(host, fmt.Sprintf("busybox arping -U -c 1 -I %s %s", link, address))
+}
