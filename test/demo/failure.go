@@ -267,8 +267,8 @@ func (s *story) atRest(ctx context.Context, server string) error {
 	return err
 }
 
-// repairedAnswer finds the answer that ended a disturbance since a moment: the first of those in a row that go on for a while
-// after it was reported that everything is repaired.
+// repairedAnswer finds the answer that ended a disturbance since a moment: the first of those in a row that go on for a
+// while after it was reported that everything is repaired.
 func repairedAnswer(attempts []lab.Attempt, since, reported time.Time) (lab.Attempt, bool) {
 	var first *lab.Attempt
 	after := 0
@@ -304,8 +304,8 @@ func (s *story) eventsOn(ctx context.Context, server, reason string) ([]corev1.E
 	return events.Items, nil
 }
 
-// reportedOnNode waits for an event of a reason on a Node that was not there before, or not so often; it returns when it
-// was seen.
+// reportedOnNode waits for an event of a reason on a Node that was not there before, or not so often; it returns when
+// it was seen.
 func (s *story) reportedOnNode(ctx context.Context, server, reason string, before []corev1.Event) (found corev1.Event,
 	seen time.Time, err error) {
 	known := map[string]int32{}

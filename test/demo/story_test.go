@@ -77,8 +77,8 @@ func attemptsOf(pattern string) []lab.Attempt {
 	return all
 }
 
-// TestRepairedAnswer: a disturbance is over when it was reported and answers come in a row; whether a request failed meanwhile
-// or not.
+// TestRepairedAnswer: a disturbance is over when it was reported and answers come in a row; whether a request failed
+// meanwhile or not.
 func TestRepairedAnswer(t *testing.T) {
 	for _, tc := range []struct {
 		name, pattern   string

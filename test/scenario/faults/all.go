@@ -18,7 +18,8 @@ import (
 
 // All are the faults that are made. Their order is that of the layers.
 func All() []Fault {
-	return slices.Concat(publishedFaults, linkFaults, bondFaults, addressFaults, networkFaults, kernelFaults, routeFaults)
+	return slices.Concat(publishedFaults, linkFaults, bondFaults, addressFaults, networkFaults, kernelFaults,
+		routeFaults)
 }
 
 var publishedFaults = []Fault{
@@ -121,7 +122,8 @@ var networkFaults = []Fault{
 	{"VLAN closed on the port of the server", "PN301", "GatewaySilent", Short,
 		onSwitch("bridge vlan delete dev p-$SERVER vid 56"), onSwitch("bridge vlan add dev p-$SERVER vid 56")},
 	{"gateway gone", "PN301", "GatewaySilent", Exclusive,
-		atGateway("ip address delete $GATEWAY/$BITS dev eth0.56"), atGateway("ip address add $GATEWAY/$BITS dev eth0.56")},
+		atGateway("ip address delete $GATEWAY/$BITS dev eth0.56"),
+		atGateway("ip address add $GATEWAY/$BITS dev eth0.56")},
 	{"another server answers for the gateway", "PN302", "GatewayAnsweredTwice", Warns | Exclusive,
 		nextDoor("ip address add $GATEWAY/32 dev bond0.56"), nextDoor("ip address delete $GATEWAY/32 dev bond0.56")},
 	{"server holds the address of the gateway", "PN302", "GatewayHeldHere", Event | Exclusive,

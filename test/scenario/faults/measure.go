@@ -183,8 +183,8 @@ func Report(out io.Writer, all []Fault, results []Result) {
 	}
 	fmt.Fprintf(out,
 		"\nseen, named, fixed: seconds from the command that makes the fault until the node is no longer reported "+
-			"healthy,\nuntil the right first cause is, and from the command that repairs it until the node is reported "+
-			"healthy again.\n\n")
+			"healthy,\nuntil the right first cause is, and from the command that repairs it until the node is "+
+			"reported healthy again.\n\n")
 	s := sum(results)
 	fmt.Fprintf(out, "figure faults_made %d faults\n", s.made)
 	fmt.Fprintf(out, "figure faults_found_as_first_cause %d faults\n", s.found)

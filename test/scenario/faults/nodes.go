@@ -51,7 +51,8 @@ type watcher struct {
 
 func newWatcher(client kubernetes.Interface) *watcher {
 	return &watcher{
-		factory: informers.NewSharedInformerFactory(client, 0), latest: map[string]condition{}, changed: make(chan struct{}),
+		factory: informers.NewSharedInformerFactory(client, 0), latest: map[string]condition{},
+		changed: make(chan struct{}),
 	}
 }
 

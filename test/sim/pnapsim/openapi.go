@@ -264,8 +264,8 @@ var rewritten = map[string][3]string{
 		`^\w([\w-]{0,61}\w)?(\.\w([\w-]{0,61}\w)?)*$`, "", never},
 }
 
-// compilePattern compiles a "pattern" of the OpenAPI documents. Those with lookaround are known one by one; a new one is
-// an error, never a match.
+// compilePattern compiles a "pattern" of the OpenAPI documents. Those with lookaround are known one by one; a new one
+// is an error, never a match.
 func compilePattern(expr string) (openapi3.RegexMatcher, error) {
 	parts, ok := rewritten[expr]
 	if !ok {
@@ -275,7 +275,8 @@ func compilePattern(expr string) (openapi3.RegexMatcher, error) {
 	for i, part := range parts {
 		var err error
 		if compiled[i], err = regexp.Compile(part); err != nil {
-			return nil, fmt.Errorf("pattern %q of an OpenAPI document: write it for RE2 in compilePattern: %w", part, err)
+			return nil, fmt.Errorf("pattern %q of an OpenAPI document: write it for RE2 in compilePattern: %w", part,
+				err)
 		}
 	}
 	return pattern{compiled[0], compiled[1], compiled[2]}, nil

@@ -93,7 +93,8 @@ func (s *Sim) judgePace(c *client, op *operation, r *http.Request, raw []byte) {
 	if at, met := m.conflicts[key]; met && s.now.Sub(at) < s.clientTime(conflictPause) {
 		s.violate(c, "retry-conflict", "%s again at once after 409", name)
 	}
-	if f := m.failures[key]; f.count > 0 && s.now.Sub(f.at) < s.clientTime(loop.Backoff(firstBackoff, maxBackoff, f.count-1)) {
+	f := m.failures[key]
+	if f.count > 0 && s.now.Sub(f.at) < s.clientTime(loop.Backoff(firstBackoff, maxBackoff, f.count-1)) {
 		s.violate(c, "retry-backoff", "%s again too soon after failure number %d in a row", name, f.count)
 	}
 	if m.unanswered[name] {

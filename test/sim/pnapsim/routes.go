@@ -50,15 +50,15 @@ func blockOperations() []operation {
 }
 
 func networkOperations() []operation {
+	const one = "/public-networks/{publicNetworkId}"
 	return []operation{
 		{networkAPI, http.MethodGet, "/public-networks", (*Sim).listNetworks},
 		{networkAPI, http.MethodPost, "/public-networks", with((*call).owner, (*Sim).createNetwork)},
-		{networkAPI, http.MethodGet, "/public-networks/{publicNetworkId}", on((*call).network, (*Sim).getNetwork)},
-		{networkAPI, http.MethodPatch, "/public-networks/{publicNetworkId}", with((*call).network, (*Sim).patchNetwork)},
-		{networkAPI, http.MethodDelete, "/public-networks/{publicNetworkId}", on((*call).network, (*Sim).deleteNetwork)},
-		{networkAPI, http.MethodPost, "/public-networks/{publicNetworkId}/ip-blocks", with((*call).network, (*Sim).assignBlock)},
-		{networkAPI, http.MethodDelete, "/public-networks/{publicNetworkId}/ip-blocks/{ipBlockId}",
-			on((*call).network, (*Sim).unassignBlock)},
+		{networkAPI, http.MethodGet, one, on((*call).network, (*Sim).getNetwork)},
+		{networkAPI, http.MethodPatch, one, with((*call).network, (*Sim).patchNetwork)},
+		{networkAPI, http.MethodDelete, one, on((*call).network, (*Sim).deleteNetwork)},
+		{networkAPI, http.MethodPost, one + "/ip-blocks", with((*call).network, (*Sim).assignBlock)},
+		{networkAPI, http.MethodDelete, one + "/ip-blocks/{ipBlockId}", on((*call).network, (*Sim).unassignBlock)},
 	}
 }
 
@@ -67,6 +67,9 @@ func serverOperations() []operation {
 	const networks = one + "/network-configuration/public-network-configuration/public-networks"
 	const ownBlocks = one + "/network-configuration/ip-block-configurations/ip-blocks"
 	const actions = one + "/actions/"
+	act := func(path string, does handler) operation {
+		return operation{bmcAPI, http.MethodPost, actions + path, does}
+	}
 	return []operation{
 		{bmcAPI, http.MethodGet, "/servers", (*Sim).listServers},
 		{bmcAPI, http.MethodPost, "/servers", with((*call).owner, (*Sim).createServer)},
@@ -79,14 +82,14 @@ func serverOperations() []operation {
 		{bmcAPI, http.MethodDelete, networks + "/{publicNetworkId}", on((*call).server, (*Sim).leaveNetwork)},
 		{bmcAPI, http.MethodPost, ownBlocks, with((*call).server, (*Sim).attachBlock)},
 		{bmcAPI, http.MethodDelete, ownBlocks + "/{ipBlockId}", with((*call).server, (*Sim).detachBlock)},
-		{bmcAPI, http.MethodPost, actions + "power-on", action(serverPoweredOn, "Powering on server.", serverPoweredOff)},
-		{bmcAPI, http.MethodPost, actions + "power-off", action(serverPoweredOff, "Powering off server.", serverPoweredOn)},
-		{bmcAPI, http.MethodPost, actions + "shutdown", action(serverPoweredOff, "Powering off server.", serverPoweredOn)},
-		{bmcAPI, http.MethodPost, actions + "reboot", action(serverRebooting, "Rebooting server.", serverPoweredOn)},
-		{bmcAPI, http.MethodPost, actions + "reset", action(serverResetting, "Resetting server.", serverPoweredOn, serverPoweredOff)},
-		{bmcAPI, http.MethodPost, actions + "reserve", with((*call).server, (*Sim).reserveServer)},
-		{bmcAPI, http.MethodPost, actions + "provision", with((*call).server, (*Sim).provision)},
-		{bmcAPI, http.MethodPost, actions + "deprovision", with((*call).server, (*Sim).deprovision)},
+		act("power-on", action(serverPoweredOn, "Powering on server.", serverPoweredOff)),
+		act("power-off", action(serverPoweredOff, "Powering off server.", serverPoweredOn)),
+		act("shutdown", action(serverPoweredOff, "Powering off server.", serverPoweredOn)),
+		act("reboot", action(serverRebooting, "Rebooting server.", serverPoweredOn)),
+		act("reset", action(serverResetting, "Resetting server.", serverPoweredOn, serverPoweredOff)),
+		act("reserve", with((*call).server, (*Sim).reserveServer)),
+		act("provision", with((*call).server, (*Sim).provision)),
+		act("deprovision", with((*call).server, (*Sim).deprovision)),
 	}
 }
 

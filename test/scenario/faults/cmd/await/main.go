@@ -1,6 +1,7 @@
 // Command await waits until every sample of a metric, or those whose labels match, have a value:
 //
-//	await --url http://127.0.0.1:9808/metrics --metric phoenixnap_agent_check --labels 'id="PN105",.*status="warn"' --value 1 --within 30s
+//	await --url http://127.0.0.1:9808/metrics --metric phoenixnap_agent_check --labels 'id="PN105",.*status="warn"' \
+//		--value 1 --within 30s
 package main
 
 import (
