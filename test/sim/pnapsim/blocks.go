@@ -44,26 +44,16 @@ func blockBits(size, version string) (bits int, v6 bool) {
 }
 
 func (s *Sim) listBlocks(c *call) reply {
-	filters, faults := parseTagFilters(c.query["tag"])
+	passes, faults := s.tagFilter(c)
 	if faults != nil {
 		return invalid(faults...)
 	}
 	lag := time.Duration(s.latency.ListLag)
 	c.account.ghosts = slices.DeleteFunc(c.account.ghosts,
 		func(b *block) bool { return !s.now.Before(b.deleted.Add(lag)) })
-	shown := []*block{}
-	for _, b := range slices.Concat(inOrder(c.account.blocks), c.account.ghosts) {
-		if !s.now.Before(b.created.Add(lag)) {
-			shown = append(shown, b)
-		}
-	}
-	out := []any{}
-	for _, b := range shown {
-		if matchTags(tagMap(c.account, b.tags), filters, s.switches.TagFilter == "or") {
-			out = append(out, s.blockView(c.account, b))
-		}
-	}
-	return reply{status: http.StatusOK, body: out}
+	return listing(slices.Concat(inOrder(c.account.blocks), c.account.ghosts),
+		func(b *block) bool { return !s.now.Before(b.created.Add(lag)) && passes(b.tags) },
+		func(b *block) object { return s.blockView(c.account, b) })
 }
 
 func (s *Sim) getBlock(c *call, b *block) reply {
@@ -83,9 +73,7 @@ func (s *Sim) blockView(a *account, b *block) object {
 		"ipVersion": version, "status": status, "tags": assignmentsView(a, b.tags), "isBringYourOwn": b.byo,
 		"createdOn": s.timestamp(b.created),
 	}
-	if b.description != "" {
-		view["description"] = b.description
-	}
+	optional(view, "description", b.description)
 	hidden := s.switches.AssignedIDFrom == blockAssigned && b.status == blockAssigning
 	if b.resource != "" && !hidden {
 		view["assignedResourceId"] = b.resource

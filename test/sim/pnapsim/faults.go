@@ -120,8 +120,6 @@ func (s *Sim) Disarm() {
 	s.faults = nil
 }
 
-func (s *Sim) takeOutcome(r *http.Request, c *client) *Fault { return s.takeFault(r, c, true) }
-
 // takeFault finds the fault that applies to a request: one with an outcome, or one of the other actions.
 func (s *Sim) takeFault(r *http.Request, c *client, outcome bool) *Fault {
 	for _, f := range s.faults {

@@ -114,6 +114,24 @@ func (s *Sim) finish(d *delivery, delivered bool) {
 	}
 }
 
+// optional adds a property that an answer leaves out when it is empty.
+func optional(o object, name, value string) {
+	if value != "" {
+		o[name] = value
+	}
+}
+
+// listing answers with a view of each value that is shown.
+func listing[T any](values []T, shown func(T) bool, view func(T) object) reply {
+	out := []any{}
+	for _, v := range values {
+		if shown(v) {
+			out = append(out, view(v))
+		}
+	}
+	return reply{status: http.StatusOK, body: out}
+}
+
 func messageOf(body any) string {
 	if o, ok := body.(object); ok {
 		if message, ok := o["message"].(string); ok {
@@ -220,51 +238,39 @@ func (s *Sim) processAPI(r *http.Request, raw []byte, d *delivery) {
 	if t != nil && !valid {
 		s.refuseToken(c, t)
 	}
-	d.reply = s.answer(op, params, r, raw, c, t, valid, d)
+	request := &call{op: op, client: c, params: params, query: r.URL.Query(), raw: raw}
+	request.force = request.query.Get("force") == "true"
+	if c != nil {
+		request.account = s.accounts[c.account]
+	}
+	d.reply = s.answer(request, r, t, valid, d)
 	if d.fault != nil && d.fault.Action == FaultDuplicate && d.reply.status < http.StatusBadRequest {
-		s.again(op, params, r, raw, c)
+		second := *request
+		second.outcome = nil
+		second.twice = true
+		op.handle(s, &second) // no client sees that answer
 	}
 	s.encode(d, op)
 	s.judgeAnswer(c, op, r, raw, d)
 }
 
-func (s *Sim) answer(op *operation, params map[string]string, r *http.Request, raw []byte, c *client, t *token,
-	valid bool, d *delivery) reply {
-	if op.api.read != "" {
+func (s *Sim) answer(c *call, r *http.Request, t *token, valid bool, d *delivery) reply {
+	if c.op.api.read != "" {
 		if !valid {
 			return refuse(http.StatusUnauthorized,
 				"The request failed due to invalid credentials. Please check the provided credentials and try again.")
 		}
-		if !s.scopeSuffices(op, t) {
+		if !s.scopeSuffices(c.op, t) {
 			return forbidden()
 		}
 	}
-	if faults := s.checkSchema(op, r, params, raw, c); len(faults) > 0 {
-		return refuse(http.StatusBadRequest,
-			"The request failed due to wrong data. Please check the provided parameters and try again.", faults...)
+	if faults := s.checkSchema(c, r); len(faults) > 0 {
+		return invalid(faults...)
 	}
-	request := s.newCall(op, params, r, raw, c)
-	request.outcome = s.takeOutcome(r, c)
-	if request.outcome != nil {
-		d.entry.Fault = request.outcome.Action
+	if c.outcome = s.takeFault(r, c.client, true); c.outcome != nil {
+		d.entry.Fault = c.outcome.Action
 	}
-	return op.handle(s, request)
-}
-
-func (s *Sim) newCall(op *operation, params map[string]string, r *http.Request, raw []byte, c *client) *call {
-	request := &call{op: op, client: c, params: params, query: r.URL.Query(), raw: raw,
-		force: r.URL.Query().Get("force") == "true"}
-	if c != nil {
-		request.account = s.accounts[c.account]
-	}
-	return request
-}
-
-// again delivers a request a second time; no client sees that answer.
-func (s *Sim) again(op *operation, params map[string]string, r *http.Request, raw []byte, c *client) {
-	second := s.newCall(op, params, r, raw, c)
-	second.twice = true
-	op.handle(s, second)
+	return c.op.handle(s, c)
 }
 
 func (s *Sim) scopeSuffices(op *operation, t *token) bool {
@@ -278,25 +284,25 @@ func (s *Sim) scopeSuffices(op *operation, t *token) bool {
 }
 
 // checkSchema holds a request against the OpenAPI document; what differs is the client's fault.
-func (s *Sim) checkSchema(op *operation, r *http.Request, params map[string]string, raw []byte, c *client) []string {
+func (s *Sim) checkSchema(c *call, r *http.Request) []string {
 	var body any
-	if len(raw) > 0 {
-		if err := json.Unmarshal(raw, &body); err != nil {
-			s.violate(c, "openapi-request", "%s: the body is not JSON", op.name())
+	if len(c.raw) > 0 {
+		if err := json.Unmarshal(c.raw, &body); err != nil {
+			s.violate(c.client, "openapi-request", "%s: the body is not JSON", c.op.name())
 			return []string{"The body is not valid JSON."}
 		}
 	}
 	if s.cfg.Specs == nil {
 		return nil
 	}
-	faults, unknown := s.cfg.Specs.checkRequest(op, r, params, body, len(raw) > 0)
+	faults, unknown := s.cfg.Specs.checkRequest(c.op, r, c.params, body, len(c.raw) > 0)
 	if s.switches.UnknownProperty == "400" {
 		for _, name := range unknown {
 			faults = append(faults, fmt.Sprintf("body: unknown property %q", name))
 		}
 	}
 	for _, fault := range faults {
-		s.violate(c, "openapi-request", "%s: %s", op.name(), fault)
+		s.violate(c.client, "openapi-request", "%s: %s", c.op.name(), fault)
 	}
 	return faults
 }

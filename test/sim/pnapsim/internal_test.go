@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -206,17 +207,16 @@ func FuzzTagFilter(f *testing.F) {
 		strings.Repeat("a", 101) + ".b"} {
 		f.Add(text)
 	}
+	s := New(Config{Switches: Switches{TagFilter: "or"}})
 	f.Fuzz(func(t *testing.T, text string) {
-		filters, faults := parseTagFilters([]string{text})
-		if len(filters)+len(faults) != 1 {
-			t.Fatalf("%q: %d filters and %d faults", text, len(filters), len(faults))
+		name, value, _ := strings.Cut(text, ".")
+		a := &account{tags: map[string]*tag{"1": {name: name}}}
+		passes, faults := s.tagFilter(&call{account: a, query: url.Values{"tag": {text}}})
+		if len(faults) > 1 || (faults == nil) != (tagText.MatchString(name) && tagText.MatchString(value)) {
+			t.Fatalf("%q: faults %q", text, faults)
 		}
-		if len(filters) == 1 {
-			one := filters[0]
-			if one.name+"."+one.value != text || !matchTags(map[string]string{one.name: one.value}, filters, false) ||
-				matchTags(nil, filters, true) {
-				t.Errorf("%q: %+v", text, one)
-			}
+		if faults == nil && (!passes([]assignment{{tagID: "1", value: value}}) || passes(nil)) {
+			t.Errorf("%q does not pass only the tag %s=%s", text, name, value)
 		}
 	})
 }

@@ -37,13 +37,10 @@ const (
 )
 
 func (s *Sim) listNetworks(c *call) reply {
-	out := []any{}
-	for _, n := range inOrder(c.account.networks) {
-		if location := c.query.Get("location"); location == "" || location == n.location {
-			out = append(out, s.networkView(c.account, n))
-		}
-	}
-	return reply{status: http.StatusOK, body: out}
+	location := c.query.Get("location")
+	return listing(inOrder(c.account.networks),
+		func(n *network) bool { return location == "" || location == n.location },
+		func(n *network) object { return s.networkView(c.account, n) })
 }
 
 func (s *Sim) getNetwork(c *call, n *network) reply {
@@ -65,9 +62,7 @@ func (s *Sim) networkView(a *account, n *network) object {
 		"id": n.id, "name": n.name, "location": n.location, "vlanId": n.vlan, "status": n.status,
 		"createdOn": s.timestamp(n.created), "ipBlocks": blocks, "memberships": members,
 	}
-	if n.description != "" {
-		view["description"] = n.description
-	}
+	optional(view, "description", n.description)
 	if hasV6(a, n) {
 		view["raEnabled"] = n.ra
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"time"
 )
 
 // What the portal's user may do behind the clients' backs.
@@ -42,43 +41,46 @@ type Edit struct {
 // OutOfBand makes an edit. An error names the missing object.
 func (s *Sim) OutOfBand(e Edit) error {
 	defer s.enter()()
-	switch e.Kind {
-	case EditDeleteBlock, EditUnassignBlock, EditRetagBlock, EditBlockStatus:
-		return s.editBlock(e)
-	case EditRenameServer, EditServerStatus, EditDeleteServer, EditRemoveMember, EditAddMember:
-		return s.editServer(e)
-	case EditDeleteNetwork, EditNetworkStatus:
-		return s.editNetwork(e)
-	default:
-		return fmt.Errorf("edit kind %q is unknown", e.Kind)
+	for _, a := range s.accounts {
+		switch e.Kind {
+		case EditDeleteBlock, EditUnassignBlock, EditRetagBlock, EditBlockStatus:
+			if b := a.blocks[e.Block]; b != nil {
+				return s.editBlock(a, b, e)
+			}
+		case EditRenameServer, EditServerStatus, EditDeleteServer, EditRemoveMember, EditAddMember:
+			if srv := a.servers[e.Server]; srv != nil {
+				return s.editServer(a, srv, e)
+			}
+		case EditDeleteNetwork, EditNetworkStatus:
+			if n := a.networks[e.Network]; n != nil {
+				s.editNetwork(a, n, e)
+				return nil
+			}
+		default:
+			return fmt.Errorf("edit kind %q is unknown", e.Kind)
+		}
 	}
+	return fmt.Errorf("edit %s: there is no block %q, server %q or network %q", e.Kind, e.Block, e.Server, e.Network)
 }
 
-func (s *Sim) editBlock(e Edit) error {
-	for _, a := range s.accounts {
-		b := a.blocks[e.Block]
-		if b == nil {
-			continue
+func (s *Sim) editBlock(a *account, b *block, e Edit) error {
+	switch e.Kind {
+	case EditDeleteBlock:
+		s.detach(a, b)
+		s.removeBlock(a, b)
+	case EditUnassignBlock:
+		s.detach(a, b)
+	case EditRetagBlock:
+		tags, err := s.seedTags(a, e.Tags)
+		if err != nil {
+			return fmt.Errorf("retag block %s: %w", b.id, err)
 		}
-		switch e.Kind {
-		case EditDeleteBlock:
-			s.detach(a, b)
-			s.removeBlock(a, b)
-		case EditUnassignBlock:
-			s.detach(a, b)
-		case EditRetagBlock:
-			tags, err := s.seedTags(a, e.Tags)
-			if err != nil {
-				return fmt.Errorf("retag block %s: %w", b.id, err)
-			}
-			b.tags = tags
-		case EditBlockStatus:
-			b.status = e.Status
-			b.edited = true // the word may be one of the future
-		}
-		return nil
+		b.tags = tags
+	case EditBlockStatus:
+		b.status = e.Status
+		b.edited = true // the word may be one of the future
 	}
-	return fmt.Errorf("edit %s: there is no block %q", e.Kind, e.Block)
+	return nil
 }
 
 // detach takes a block from its resource through legal states, at once.
@@ -106,32 +108,25 @@ func (s *Sim) detach(a *account, b *block) {
 	b.resourceKind = ""
 }
 
-func (s *Sim) editServer(e Edit) error {
-	for _, a := range s.accounts {
-		srv := a.servers[e.Server]
-		if srv == nil {
-			continue
+func (s *Sim) editServer(a *account, srv *server, e Edit) error {
+	switch e.Kind {
+	case EditRenameServer:
+		srv.hostname = e.Hostname
+	case EditServerStatus:
+		srv.status = e.Status
+	case EditDeleteServer:
+		s.startEnd(a, srv, true)
+	case EditRemoveMember:
+		m := srv.member(e.Network)
+		if m == nil {
+			return fmt.Errorf("edit %s: server %s is no member of network %q", e.Kind, srv.id, e.Network)
 		}
-		switch e.Kind {
-		case EditRenameServer:
-			srv.hostname = e.Hostname
-		case EditServerStatus:
-			srv.status = e.Status
-		case EditDeleteServer:
-			s.startEnd(a, srv, true)
-		case EditRemoveMember:
-			m := srv.member(e.Network)
-			if m == nil {
-				return fmt.Errorf("edit %s: server %s is no member of network %q", e.Kind, srv.id, e.Network)
-			}
-			s.startLeave(a, srv, m, 0)
-			s.settle()
-		case EditAddMember:
-			return s.addMember(a, srv, e)
-		}
-		return nil
+		s.startLeave(a, srv, m, 0)
+		s.settle()
+	case EditAddMember:
+		return s.addMember(a, srv, e)
 	}
-	return fmt.Errorf("edit %s: there is no server %q", e.Kind, e.Server)
+	return nil
 }
 
 func (s *Sim) addMember(a *account, srv *server, e Edit) error {
@@ -145,23 +140,15 @@ func (s *Sim) addMember(a *account, srv *server, e Edit) error {
 	return nil
 }
 
-func (s *Sim) editNetwork(e Edit) error {
-	for _, a := range s.accounts {
-		n := a.networks[e.Network]
-		if n == nil {
-			continue
-		}
-		if e.Kind == EditNetworkStatus {
-			n.status = cmp.Or(e.Status, n.ownStatus())
-			n.edited = e.Status != ""
-			return nil
-		}
-		for _, srv := range membersOf(a, n) {
-			s.startLeave(a, srv, srv.member(n.id), time.Duration(0))
-		}
-		s.settle()
-		s.removeNetwork(a, n)
-		return nil
+func (s *Sim) editNetwork(a *account, n *network, e Edit) {
+	if e.Kind == EditNetworkStatus {
+		n.status = cmp.Or(e.Status, n.ownStatus())
+		n.edited = e.Status != ""
+		return
 	}
-	return fmt.Errorf("edit %s: there is no network %q", e.Kind, e.Network)
+	for _, srv := range membersOf(a, n) {
+		s.startLeave(a, srv, srv.member(n.id), 0)
+	}
+	s.settle()
+	s.removeNetwork(a, n)
 }

@@ -45,17 +45,12 @@ func hasPrivate(networkType string) bool {
 }
 
 func (s *Sim) listServers(c *call) reply {
-	filters, faults := parseTagFilters(c.query["tag"])
+	passes, faults := s.tagFilter(c)
 	if faults != nil {
 		return invalid(faults...)
 	}
-	out := []any{}
-	for _, srv := range inOrder(c.account.servers) {
-		if matchTags(tagMap(c.account, srv.tags), filters, s.switches.TagFilter == "or") {
-			out = append(out, s.serverView(c.account, srv))
-		}
-	}
-	return reply{status: http.StatusOK, body: out}
+	return listing(inOrder(c.account.servers), func(srv *server) bool { return passes(srv.tags) },
+		func(srv *server) object { return s.serverView(c.account, srv) })
 }
 
 func (s *Sim) getServer(c *call, srv *server) reply {
@@ -76,9 +71,7 @@ func (s *Sim) serverView(a *account, srv *server) object {
 		"ipBlocksConfiguration":       object{"ipBlocks": own},
 		"publicNetworkConfiguration":  object{"publicNetworks": networks},
 	}
-	if srv.gateway != "" {
-		configuration["gatewayAddress"] = srv.gateway
-	}
+	optional(configuration, "gatewayAddress", srv.gateway)
 	view := object{
 		"id": srv.id, "status": srv.status, "hostname": srv.hostname, "os": srv.os, "type": srv.kind,
 		"location": srv.location,
@@ -89,12 +82,8 @@ func (s *Sim) serverView(a *account, srv *server) object {
 		"provisionedOn": s.timestamp(srv.created), "networkConfiguration": configuration,
 		"storageConfiguration": object{"rootPartition": object{"raid": "NO_RAID", "size": -1}},
 	}
-	if srv.description != "" {
-		view["description"] = srv.description
-	}
-	if srv.reservation != "" {
-		view["reservationId"] = srv.reservation
-	}
+	optional(view, "description", srv.description)
+	optional(view, "reservationId", srv.reservation)
 	return view
 }
 

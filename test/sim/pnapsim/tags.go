@@ -36,13 +36,9 @@ func (a *account) tagNamed(name string) *tag {
 }
 
 func (s *Sim) listTags(c *call) reply {
-	out := []any{}
-	for _, t := range inOrder(c.account.tags) {
-		if name := c.query.Get("name"); name == "" || name == t.name {
-			out = append(out, tagView(c.account, t))
-		}
-	}
-	return reply{status: http.StatusOK, body: out}
+	name := c.query.Get("name")
+	return listing(inOrder(c.account.tags), func(t *tag) bool { return name == "" || name == t.name },
+		func(t *tag) object { return tagView(c.account, t) })
 }
 
 func (s *Sim) getTag(c *call, t *tag) reply {
@@ -76,9 +72,7 @@ func tagView(a *account, t *tag) object {
 		"id": t.id, "name": t.name, "isBillingTag": t.billing, "createdBy": "USER",
 		"values": slices.Compact(values), "resourceAssignments": assigned,
 	}
-	if t.description != "" {
-		view["description"] = t.description
-	}
+	optional(view, "description", t.description)
 	return view
 }
 
@@ -154,9 +148,7 @@ func assignmentsView(a *account, list []assignment) []any {
 			continue
 		}
 		view := object{"id": t.id, "name": t.name, "isBillingTag": t.billing, "createdBy": "USER"}
-		if one.value != "" {
-			view["value"] = one.value
-		}
+		optional(view, "value", one.value)
 		out = append(out, view)
 	}
 	return out
@@ -173,35 +165,26 @@ func tagMap(a *account, list []assignment) map[string]string {
 	return out
 }
 
-// tagFilter is one "name.value" of the query parameter tag.
-type tagFilter struct{ name, value string }
-
-// parseTagFilters reads the query parameters "tag", each in the form tagName.tagValue.
-func parseTagFilters(raw []string) ([]tagFilter, []string) {
-	var filters []tagFilter
-	var faults []string
+// tagFilter reads the query parameters "tag", each in the form tagName.tagValue, and reports whether the tags of a
+// resource pass all of them, or any with the switch "or".
+func (s *Sim) tagFilter(c *call) (passes func([]assignment) bool, faults []string) {
+	raw := c.query["tag"]
 	for _, text := range raw {
 		name, value, ok := strings.Cut(text, ".")
 		if !ok || !tagText.MatchString(name) || !tagText.MatchString(value) {
 			faults = append(faults, fmt.Sprintf("tag %q: want the form tagName.tagValue", text))
-			continue
 		}
-		filters = append(filters, tagFilter{name, value})
 	}
-	return filters, faults
-}
-
-// matchTags reports whether tags pass all filters, or any of them with or.
-func matchTags(tags map[string]string, filters []tagFilter, or bool) bool {
-	if len(filters) == 0 {
-		return true
-	}
-	passes := func(f tagFilter) bool {
-		value, tagged := tags[f.name]
-		return tagged && value == f.value
-	}
-	if or {
-		return slices.ContainsFunc(filters, passes)
-	}
-	return !slices.ContainsFunc(filters, func(f tagFilter) bool { return !passes(f) })
+	return func(list []assignment) bool {
+		tags := tagMap(c.account, list)
+		has := func(text string) bool {
+			name, want, _ := strings.Cut(text, ".")
+			value, tagged := tags[name]
+			return tagged && value == want
+		}
+		if s.switches.TagFilter == "or" {
+			return len(raw) == 0 || slices.ContainsFunc(raw, has)
+		}
+		return !slices.ContainsFunc(raw, func(text string) bool { return !has(text) })
+	}, faults
 }
