@@ -36,13 +36,11 @@ func (s *story) breakVLAN(ctx context.Context) error {
 		return err
 	}
 	s.say("%s: the VLAN interface is set down", server)
-	seen, err := until(ctx, 30*time.Second, "condition of "+server, func(ctx context.Context) (bool, string, error) {
-		return s.node(ctx, server, func(n *corev1.Node) (bool, string) {
-			_, text := vlanReady(n)
-			condition := contract.FindNodeCondition(n, contract.ConditionVLANReady)
-			return condition != nil && condition.Status == corev1.ConditionFalse && condition.Reason != "", text
-		})
-	})
+	seen, err := s.awaitNodes(ctx, 30*time.Second, "condition of "+server, func(n *corev1.Node) (bool, string) {
+		_, text := vlanReady(n)
+		condition := contract.FindNodeCondition(n, contract.ConditionVLANReady)
+		return condition != nil && condition.Status == corev1.ConditionFalse && condition.Reason != "", text
+	}, server)
 	if err != nil {
 		return err
 	}
@@ -87,14 +85,11 @@ func (s *story) diagnose(ctx context.Context, server string) error {
 }
 
 func (s *story) moveByLabel(ctx context.Context) error {
-	if _, err := until(ctx, time.Minute, "kube-vip ended on "+s.broken,
-		func(ctx context.Context) (bool, string, error) {
-			return s.node(ctx, s.broken, func(n *corev1.Node) (bool, string) {
-				_, labelled := n.Labels[contract.NodeVLANReady]
-				return !labelled && !s.KubeVIPRunsOn(n.Name),
-					fmt.Sprintf("label %t, kube-vip runs %t", labelled, s.KubeVIPRunsOn(n.Name))
-			})
-		}); err != nil {
+	if _, err := s.awaitNodes(ctx, time.Minute, "kube-vip ended on "+s.broken, func(n *corev1.Node) (bool, string) {
+		_, labelled := n.Labels[contract.NodeVLANReady]
+		return !labelled && !s.KubeVIPRunsOn(n.Name),
+			fmt.Sprintf("label %t, kube-vip runs %t", labelled, s.KubeVIPRunsOn(n.Name))
+	}, s.broken); err != nil {
 		return err
 	}
 	s.say("the label %s is gone from %s, and kube-vip with it", contract.NodeVLANReady, s.broken)
@@ -108,12 +103,7 @@ func (s *story) repair(ctx context.Context) error {
 	if err := s.Lab.Repair(ctx, s.broken); err != nil {
 		return err
 	}
-	if _, err := until(ctx, time.Minute, s.broken+" ready again", func(ctx context.Context) (bool, string, error) {
-		return s.node(ctx, s.broken, func(n *corev1.Node) (bool, string) {
-			ok, seen := vlanReady(n)
-			return ok && s.KubeVIPRunsOn(n.Name), seen
-		})
-	}); err != nil {
+	if _, err := s.awaitNodes(ctx, time.Minute, s.broken+" ready again", s.mayAnnounce, s.broken); err != nil {
 		return err
 	}
 	return s.showNodes(ctx)
@@ -230,8 +220,7 @@ func (s *story) disturb(ctx context.Context, figure, reason string, command ...s
 	if err != nil {
 		return err
 	}
-	if err := s.recovered(ctx, figure, begun, func(attempts []lab.Attempt) (lab.Attempt,
-		bool) {
+	if err := s.recovered(ctx, figure, begun, func(attempts []lab.Attempt) (lab.Attempt, bool) {
 		return repairedAnswer(attempts, begun, reported)
 	}); err != nil {
 		return err
@@ -252,10 +241,7 @@ const rest = 3 * time.Second
 func (s *story) atRest(ctx context.Context, server string) error {
 	var since time.Time
 	_, err := until(ctx, time.Minute, server+" at rest", func(ctx context.Context) (bool, string, error) {
-		ready, seen, err := s.node(ctx, server, func(n *corev1.Node) (bool, string) {
-			ok, seen := vlanReady(n)
-			return ok && s.KubeVIPRunsOn(n.Name), seen
-		})
+		ready, seen, err := s.nodes(ctx, s.mayAnnounce, server)
 		switch {
 		case err != nil || !ready:
 			since = time.Time{}

@@ -3,11 +3,14 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,38 +22,48 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
 )
 
-// everyNode reports whether all Nodes pass a test, and the state of those that do not.
-func (s *story) everyNode(ctx context.Context, test func(*corev1.Node) (bool, string)) (bool, string, error) {
-	nodes, err := s.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+// nodes reports whether all Nodes, or those with some names, pass a test, and the state of those that do not.
+func (s *story) nodes(ctx context.Context, test nodeTest, names ...string) (bool, string, error) {
+	list, err := s.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return false, "", fmt.Errorf("list nodes: %w", err)
 	}
+	passed := 0
 	var failing []string
-	for i := range nodes.Items {
-		if ok, seen := test(&nodes.Items[i]); !ok {
-			failing = append(failing, nodes.Items[i].Name+": "+seen)
+	for i, n := range list.Items {
+		if len(names) > 0 && !slices.Contains(names, n.Name) {
+			continue
+		}
+		if ok, seen := test(&list.Items[i]); ok {
+			passed++
+		} else {
+			failing = append(failing, n.Name+": "+seen)
 		}
 	}
-	return len(failing) == 0 && len(nodes.Items) == len(s.Servers), strings.Join(failing, "; "), nil
+	wanted := cmp.Or(len(names), len(s.Servers))
+	return len(failing) == 0 && passed == wanted, strings.Join(failing, "; "), nil
 }
 
-// node reports whether one Node passes a test, and its state otherwise.
-func (s *story) node(ctx context.Context, name string, test func(*corev1.Node) (bool, string)) (bool, string, error) {
-	node, err := s.Kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return false, "", fmt.Errorf("get node %s: %w", name, err)
-	}
-	ok, seen := test(node)
-	return ok, seen, nil
+// nodeTest reports whether a Node is as it should be, and its state.
+type nodeTest func(*corev1.Node) (bool, string)
+
+// awaitNodes waits until all Nodes, or those with some names, pass a test, and returns when that was.
+func (s *story) awaitNodes(ctx context.Context, limit time.Duration, what string, test nodeTest,
+	names ...string) (time.Time, error) {
+	return until(ctx, limit, what, func(ctx context.Context) (bool, string, error) {
+		return s.nodes(ctx, test, names...)
+	})
 }
 
 func uninitialised(n *corev1.Node) bool {
-	for _, taint := range n.Spec.Taints {
-		if taint.Key == cloudproviderapi.TaintExternalCloudProvider {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.Spec.Taints,
+		func(t corev1.Taint) bool { return t.Key == cloudproviderapi.TaintExternalCloudProvider })
+}
+
+// mayAnnounce reports whether a Node is ready for the public network, and kube-vip runs there.
+func (s *story) mayAnnounce(n *corev1.Node) (bool, string) {
+	ok, seen := vlanReady(n)
+	return ok && s.KubeVIPRunsOn(n.Name), seen
 }
 
 // vlanReady reports whether condition and label of a Node both show that it is ready for the public network.

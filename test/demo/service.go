@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -34,13 +33,7 @@ func (s *story) vlanReady(ctx context.Context) error {
 	if err := s.StartAgents(ctx); err != nil {
 		return err
 	}
-	if _, err := until(ctx, time.Minute, "nodes ready for the public network",
-		func(ctx context.Context) (bool, string, error) {
-			return s.everyNode(ctx, func(n *corev1.Node) (bool, string) {
-				ok, seen := vlanReady(n)
-				return ok && s.KubeVIPRunsOn(n.Name), seen
-			})
-		}); err != nil {
+	if _, err := s.awaitNodes(ctx, time.Minute, "nodes ready for the public network", s.mayAnnounce); err != nil {
 		return err
 	}
 	if s.options.Auto {
@@ -226,11 +219,11 @@ func (s *story) handBack(ctx context.Context) error {
 	if len(left) > 0 {
 		return fmt.Errorf("%d blocks are left in the account", len(left))
 	}
-	return s.verdict(ctx)
+	return s.checkRules(ctx)
 }
 
-// verdict asks the simulator whether the controller broke a rule of the API.
-func (s *story) verdict(ctx context.Context) error {
+// checkRules asks the simulator whether the controller broke a rule of the API.
+func (s *story) checkRules(ctx context.Context) error {
 	violations, err := s.Sim.Violations(ctx)
 	if err != nil {
 		return err

@@ -189,13 +189,10 @@ func (s *story) initialise(ctx context.Context) error {
 	if err := s.StartController(ctx); err != nil {
 		return err
 	}
-	if _, err := until(ctx, time.Minute, "nodes initialised", func(ctx context.Context) (bool, string, error) {
-		return s.everyNode(ctx, func(n *corev1.Node) (bool, string) {
-			done := !uninitialised(n) && n.Spec.ProviderID != "" && len(n.Status.Addresses) > 1 &&
-				n.Labels[corev1.LabelTopologyRegion] == cluster.Location &&
-				n.Labels[corev1.LabelInstanceTypeStable] != ""
-			return done, fmt.Sprintf("taints %v, provider ID %q", n.Spec.Taints, n.Spec.ProviderID)
-		})
+	if _, err := s.awaitNodes(ctx, time.Minute, "nodes initialised", func(n *corev1.Node) (bool, string) {
+		done := !uninitialised(n) && n.Spec.ProviderID != "" && len(n.Status.Addresses) > 1 &&
+			n.Labels[corev1.LabelTopologyRegion] == cluster.Location && n.Labels[corev1.LabelInstanceTypeStable] != ""
+		return done, fmt.Sprintf("taints %v, provider ID %q", n.Spec.Taints, n.Spec.ProviderID)
 	}); err != nil {
 		return err
 	}

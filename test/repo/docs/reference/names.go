@@ -39,59 +39,51 @@ func (c choice) takes(k Constant) bool {
 
 const contract = "pkg/contract"
 
-// namesTables are the tables of the page of names.
-func namesTables() []Selection {
-	return []Selection{
-		{table: "service-annotations-of-users", head: "annotation",
-			of: []choice{{pkg: contract, block: "Service annotations that a user writes"}}},
-		{table: "service-annotations-of-the-controller", head: "annotation",
-			of: []choice{{pkg: contract, block: "Service annotations that the controller writes"}}},
-		{table: "service-class-and-finalizer", head: "name",
-			of: []choice{{pkg: contract, names: []string{"LoadBalancerClass", "LoadBalancerFinalizer"}}}},
-		{table: "service-conditions", head: "condition",
-			of: []choice{{pkg: contract, block: "Types of the Service conditions"}}},
-		{table: "node-annotations-of-the-controller", head: "annotation", of: []choice{
-			{pkg: contract, block: "Node annotations that the controller writes"},
-			{pkg: contract, names: []string{"NodeMembershipManaged"}}}},
-		{table: "node-annotations-of-users", head: "annotation",
-			of: []choice{{pkg: contract, names: []string{"NodeHandOver"}}}},
-		{table: "node-labels", head: "label", of: []choice{{pkg: contract, names: []string{"NodeVLANReady"}},
-			{pkg: contract, block: "Further labels of a Node"}}},
-		{table: "node-annotations-of-the-agent", head: "annotation",
-			of: []choice{{pkg: contract, names: []string{"NodeReportedIdentity", "NodeReportedAddresses"}}}},
-		{table: "node-conditions", head: "condition",
-			of: []choice{{pkg: contract, block: "Types of the Node conditions"}}},
-		{table: "tags", head: "tag", of: []choice{{pkg: contract, names: []string{
-			"TagUsage", "TagCluster", "TagService", "TagPool", "TagNodes", "TagRetain", "TagServiceNamespace",
-			"TagServiceName", "TagDelete"}}}},
-	}
-}
-
-// conditionTables are the tables of the reasons of conditions.
-func conditionTables() []Selection {
-	return []Selection{
-		{table: "reasons-on-the-way", head: "reason", of: []choice{{pkg: "controller/loadbalancer/plan",
-			block: "Where a block stands"}, {pkg: "controller/loadbalancer/purchase", block: "Why a purchase waits"}}},
-		{table: "reasons-of-refusals", head: "reason",
-			of: []choice{{pkg: "controller/loadbalancer/plan", block: "Why something is refused"}}},
-		{table: "reasons-of-trouble", head: "reason",
-			of: []choice{{pkg: "controller/loadbalancer/reconcile", names: []string{
-				"reasonLookupFailed", "reasonReleaseFailed", "reasonNoNodeReady", "reasonOutdated", "reasonLedger",
-				"reasonResting", "reasonSurplus", "reasonRetagging", "reasonAnnounced"}}}},
-		{table: "reasons-of-publication", head: "reason",
-			of: []choice{{pkg: "controller/loadbalancer/service", block: "Reasons of the condition"},
-				{pkg: "controller/loadbalancer/reconcile",
-					names: []string{"reasonBlockNotReady", "reasonNoNodeReady", "reasonPublished"}}}},
-		{table: "reasons-of-the-announcement", head: "reason",
-			of: []choice{{pkg: contract, block: "The states that agents report"},
-				{pkg: contract, block: "Reasons of the Service condition"},
-				{pkg: "controller/loadbalancer/reconcile", names: []string{"reasonNotReported"}}}},
-		{table: "reasons-of-the-agent", head: "reason", of: []choice{{pkg: "agent/verify/check",
-			names: []string{"ReasonReady"}}, {pkg: "agent/observe/sampler", names: []string{"ReasonConfirming"}},
-			{pkg: "controller/node/metadata", names: []string{"ReasonAgentSilent", "ReasonNodeUnreachable"}}}},
-		{table: "reasons-of-announcements", head: "reason",
-			of: []choice{{pkg: "agent/verify/vip", block: "Reasons of the condition AnnouncementHealthy"}}},
-	}
+// tables are those of the page of names, and those of the reasons of conditions.
+var tables = []Selection{
+	{table: "service-annotations-of-users", head: "annotation",
+		of: []choice{{pkg: contract, block: "Service annotations that a user writes"}}},
+	{table: "service-annotations-of-the-controller", head: "annotation",
+		of: []choice{{pkg: contract, block: "Service annotations that the controller writes"}}},
+	{table: "service-class-and-finalizer", head: "name",
+		of: []choice{{pkg: contract, names: []string{"LoadBalancerClass", "LoadBalancerFinalizer"}}}},
+	{table: "service-conditions", head: "condition",
+		of: []choice{{pkg: contract, block: "Types of the Service conditions"}}},
+	{table: "node-annotations-of-the-controller", head: "annotation", of: []choice{
+		{pkg: contract, block: "Node annotations that the controller writes"},
+		{pkg: contract, names: []string{"NodeMembershipManaged"}}}},
+	{table: "node-annotations-of-users", head: "annotation",
+		of: []choice{{pkg: contract, names: []string{"NodeHandOver"}}}},
+	{table: "node-labels", head: "label", of: []choice{{pkg: contract, names: []string{"NodeVLANReady"}},
+		{pkg: contract, block: "Further labels of a Node"}}},
+	{table: "node-annotations-of-the-agent", head: "annotation",
+		of: []choice{{pkg: contract, names: []string{"NodeReportedIdentity", "NodeReportedAddresses"}}}},
+	{table: "node-conditions", head: "condition",
+		of: []choice{{pkg: contract, block: "Types of the Node conditions"}}},
+	{table: "tags", head: "tag", of: []choice{{pkg: contract, names: []string{
+		"TagUsage", "TagCluster", "TagService", "TagPool", "TagNodes", "TagRetain", "TagServiceNamespace",
+		"TagServiceName", "TagDelete"}}}},
+	{table: "reasons-on-the-way", head: "reason", of: []choice{{pkg: "controller/loadbalancer/plan",
+		block: "Where a block stands"}, {pkg: "controller/loadbalancer/purchase", block: "Why a purchase waits"}}},
+	{table: "reasons-of-refusals", head: "reason",
+		of: []choice{{pkg: "controller/loadbalancer/plan", block: "Why something is refused"}}},
+	{table: "reasons-of-trouble", head: "reason",
+		of: []choice{{pkg: "controller/loadbalancer/reconcile", names: []string{
+			"reasonLookupFailed", "reasonReleaseFailed", "reasonNoNodeReady", "reasonOutdated", "reasonLedger",
+			"reasonResting", "reasonSurplus", "reasonRetagging", "reasonAnnounced"}}}},
+	{table: "reasons-of-publication", head: "reason",
+		of: []choice{{pkg: "controller/loadbalancer/service", block: "Reasons of the condition"},
+			{pkg: "controller/loadbalancer/reconcile",
+				names: []string{"reasonBlockNotReady", "reasonNoNodeReady", "reasonPublished"}}}},
+	{table: "reasons-of-the-announcement", head: "reason",
+		of: []choice{{pkg: contract, block: "The states that agents report"},
+			{pkg: contract, block: "Reasons of the Service condition"},
+			{pkg: "controller/loadbalancer/reconcile", names: []string{"reasonNotReported"}}}},
+	{table: "reasons-of-the-agent", head: "reason", of: []choice{{pkg: "agent/verify/check",
+		names: []string{"ReasonReady"}}, {pkg: "agent/observe/sampler", names: []string{"ReasonConfirming"}},
+		{pkg: "controller/node/metadata", names: []string{"ReasonAgentSilent", "ReasonNodeUnreachable"}}}},
+	{table: "reasons-of-announcements", head: "reason",
+		of: []choice{{pkg: "agent/verify/vip", block: "Reasons of the condition AnnouncementHealthy"}}},
 }
 
 var eventType = regexp.MustCompile(`^\((Normal|Warning)\)`)

@@ -47,7 +47,7 @@ func Tables(root string, constants []Constant, help map[string]string) (map[stri
 
 // Selections are the tables that list constants.
 func Selections(constants []Constant) []Selection {
-	return slices.Concat(namesTables(), conditionTables(), eventTables(constants))
+	return slices.Concat(tables, eventTables(constants))
 }
 
 // Lists reports whether one of the tables lists the constant.
