@@ -15,7 +15,6 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools/subprocess"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/docs/shell"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
 )
@@ -202,7 +201,7 @@ func (c running) run(beginning string) string {
 		if b.page != c.page || b.language != "sh" {
 			continue
 		}
-		commands, err := shell.Commands(b.text)
+		commands, err := shellCommands(b.text)
 		must(c.T, err)
 		for _, words := range commands {
 			if strings.HasPrefix(strings.Join(words, " "), beginning) {

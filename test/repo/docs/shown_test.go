@@ -11,7 +11,6 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/docs/shell"
 )
 
 // TestTheDiagnosisShownIsOne: the page shows lines of what diagnose writes in the tests of its package, in their order.
@@ -117,7 +116,7 @@ func kubectlOf(t *testing.T) string {
 // printed is what a command of kubectl prints.
 func printed(t *testing.T, b *bench, command string) string {
 	t.Helper()
-	commands, err := shell.Commands(command)
+	commands, err := shellCommands(command)
 	must(t, err)
 	out, err := b.run(t.Context(), t, 30*time.Second, nil, commands[0][1:]...)
 	must(t, err)

@@ -4,8 +4,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/docs/shell"
 )
 
 // snippet is what a page asks a reader to type.
@@ -46,7 +44,7 @@ func snippets(t *testing.T) []snippet {
 	t.Helper()
 	var found []snippet
 	add := func(page, script string) {
-		commands, err := shell.Commands(placeholder.ReplaceAllString(script, "worker-1"))
+		commands, err := shellCommands(placeholder.ReplaceAllString(script, "worker-1"))
 		if err != nil {
 			t.Errorf("%s: %v", page, err)
 		}

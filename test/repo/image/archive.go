@@ -159,26 +159,6 @@ func (a *Archive) variant(documents map[string][]byte, d Descriptor) (Variant, e
 	return v, nil
 }
 
-// Extract writes the contents of a file of a variant.
-func (a *Archive) Extract(f File, to io.Writer) error {
-	found := false
-	err := a.walk(f.Blob, func(h *tar.Header, r io.Reader) (bool, error) {
-		if path.Clean(strings.TrimPrefix(h.Name, "/")) != f.Name {
-			return true, nil
-		}
-		found = true
-		_, err := io.Copy(to, r)
-		return false, err
-	})
-	if err == nil && !found {
-		err = fs.ErrNotExist
-	}
-	if err != nil {
-		return fmt.Errorf("extract %s of %s: %w", f.Name, a.path, err)
-	}
-	return nil
-}
-
 // walk visits the entries of a layer until visit returns false.
 func (a *Archive) walk(digest string, visit func(*tar.Header, io.Reader) (bool, error)) error {
 	found := false

@@ -1,13 +1,17 @@
 package image
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"debug/elf"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -269,4 +273,24 @@ func checkContext(t *testing.T, root, ignore string) {
 			t.Errorf(".dockerignore keeps %s from a build that needs it", name)
 		}
 	}
+}
+
+// Extract writes the contents of a file of a variant.
+func (a *Archive) Extract(f File, to io.Writer) error {
+	found := false
+	err := a.walk(f.Blob, func(h *tar.Header, r io.Reader) (bool, error) {
+		if path.Clean(strings.TrimPrefix(h.Name, "/")) != f.Name {
+			return true, nil
+		}
+		found = true
+		_, err := io.Copy(to, r)
+		return false, err
+	})
+	if err == nil && !found {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return fmt.Errorf("extract %s of %s: %w", f.Name, a.path, err)
+	}
+	return nil
 }

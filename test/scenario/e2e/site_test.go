@@ -55,7 +55,7 @@ func newSite(t *testing.T) *site {
 	s := &site{T: t, root: root, images: buildImages(t, dir, shippedTag(t, root))}
 	s.kubectl, err = tools.Binary(t.Context(), "kubectl")
 	check(t, err)
-	files, err := node.Tree(t.Context(), tree)
+	files, err := nodeTree(t.Context(), tree)
 	check(t, err)
 	for name, path := range s.images.files(tree) {
 		files[name] = path

@@ -5,8 +5,6 @@ package node
 import (
 	"encoding/json"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -62,27 +60,5 @@ func TestKubeletCommand(t *testing.T) {
 		if !slices.Contains(command, want) {
 			t.Errorf("%v lacks %s", command, want)
 		}
-	}
-}
-
-func TestResolve(t *testing.T) {
-	dir := t.TempDir()
-	file := filepath.Join(dir, "libx.so.2.5")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("libx.so.2.5", filepath.Join(dir, "libx.so.2")); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := resolve(filepath.Join(dir, "libx.so.2")); err != nil || filepath.Base(got) != "libx.so.2.5" {
-		t.Errorf("resolve() = %s, %v", got, err)
-	}
-	for _, bad := range []string{dir, filepath.Join(dir, "none")} {
-		if got, err := resolve(bad); err == nil {
-			t.Errorf("resolve(%s) = %s, want an error", bad, got)
-		}
-	}
-	if got := target("lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"); got != "lib64/ld-linux-x86-64.so.2" {
-		t.Errorf("the dynamic loader is put at %s", got)
 	}
 }

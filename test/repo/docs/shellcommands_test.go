@@ -1,4 +1,4 @@
-package shell
+package docs
 
 import (
 	"testing"
@@ -13,7 +13,7 @@ func TestCommands(t *testing.T) {
 		"A=b C='d e' run --x=y >file 2>&1 | tail -1 && next; last": {{"run", "--x=y"}, {"tail", "-1"}, {"next"},
 			{"last"}},
 		"one \\\n    two \"$(three -o name | four)\" -- five": {{"three", "-o", "name"}, {"four"},
-			{"one", "two", Substituted, "--", "five"}},
+			{"one", "two", substituted, "--", "five"}},
 		"A=b": nil,
 		"get x -o jsonpath='{range .a[*]}{\"\\n\"}{end}'": {{"get", "x", "-o",
 			`jsonpath={range .a[*]}{"\n"}{end}`}},
@@ -23,7 +23,7 @@ func TestCommands(t *testing.T) {
 		"patch node n -p '{\"spec\":{\"providerID\":\"x://y\"}}' \"\"": {{"patch", "node", "n", "-p",
 			`{"spec":{"providerID":"x://y"}}`, ""}},
 	} {
-		got, err := Commands(script)
+		got, err := shellCommands(script)
 		if err != nil {
 			t.Errorf("%s: %v", script, err)
 		}
@@ -35,7 +35,7 @@ func TestCommands(t *testing.T) {
 
 func TestWhatIsNotUnderstoodIsAnError(t *testing.T) {
 	for _, script := range []string{"a 'b", "a \"b", "a $(b", "a \"$(b\"", "cat <<EOF\nx\nEOF"} {
-		if got, err := Commands(script); err == nil {
+		if got, err := shellCommands(script); err == nil {
 			t.Errorf("%q: %q and no error", script, got)
 		}
 	}
@@ -44,7 +44,7 @@ func TestWhatIsNotUnderstoodIsAnError(t *testing.T) {
 func FuzzCommands(f *testing.F) {
 	f.Add("a \"$(b 'c')\" # d\n\\\n")
 	f.Fuzz(func(t *testing.T, script string) {
-		commands, err := Commands(script)
+		commands, err := shellCommands(script)
 		for _, words := range commands {
 			if len(words) == 0 && err == nil {
 				t.Errorf("%q: a command without words", script)

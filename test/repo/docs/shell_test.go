@@ -1,18 +1,17 @@
-// Package shell extracts the commands that pages ask readers to type.
-package shell
+package docs
 
 import (
 	"fmt"
 	"strings"
 )
 
-// Substituted stands in a word in the place of what a $(…) would print; its commands are among those that Commands
+// substituted stands in a word in the place of what a $(…) would print; its commands are among those that shellCommands
 // returns.
-const Substituted = "substituted"
+const substituted = "substituted"
 
-// Commands returns the simple commands of a script, each with its words, without comments, redirections and assignments
+// shellCommands returns the simple commands of a script, each with its words, without comments, redirections and assignments
 // before a command. It knows what pages use: quotes, continued lines, $(…), pipes, ; && ||. Anything else is an error.
-func Commands(script string) ([][]string, error) {
+func shellCommands(script string) ([][]string, error) {
 	r := &reader{rest: script}
 	if err := r.read(); err != nil {
 		return nil, fmt.Errorf("read %q: %w", script, err)
@@ -139,9 +138,9 @@ func (r *reader) substitute() error {
 			depth--
 		}
 		if depth == 0 && c == ')' {
-			inner, err := Commands(r.rest[2:i])
+			inner, err := shellCommands(r.rest[2:i])
 			r.commands = append(r.commands, inner...)
-			r.add(Substituted)
+			r.add(substituted)
 			r.rest = r.rest[i+1:]
 			return err
 		}
