@@ -1,10 +1,14 @@
 package image
 
 import (
+	"archive/tar"
+	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -157,4 +161,74 @@ func run(ctx context.Context, out, log io.Writer, line []string) error {
 		return fmt.Errorf("%s: %w: %s", strings.Join(line, " "), err, strings.Join(lines[max(0, len(lines)-5):], "; "))
 	}
 	return nil
+}
+
+// pack writes an OCI layout as an archive: the files in the order of their names and without a time, so that equal
+// layouts make equal archives.
+func pack(layout, to string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	file, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	buffered := bufio.NewWriterSize(file, 1<<20)
+	archive := tar.NewWriter(buffered)
+	err = filepath.WalkDir(layout, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(layout, path)
+		if err != nil {
+			return err
+		}
+		return packFile(archive, path, filepath.ToSlash(name))
+	})
+	return errors.Join(err, archive.Close(), buffered.Flush(), file.Close())
+}
+
+func packFile(archive *tar.Writer, path, name string) error {
+	in, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: info.Size(),
+		Format: tar.FormatUSTAR}); err != nil {
+		return err
+	}
+	_, err = io.Copy(archive, in)
+	return err
+}
+
+// Digest is what a registry calls the image of an OCI archive once it is pushed: the digest of the index of all
+// platforms (OCI image specification, image-layout.md).
+func Digest(archive string) (string, error) {
+	f, err := os.Open(archive)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	for r := tar.NewReader(f); ; {
+		h, err := r.Next()
+		if err != nil {
+			return "", fmt.Errorf("OCI archive %s: index.json: %w", archive, err)
+		}
+		if filepath.Base(h.Name) != "index.json" {
+			continue
+		}
+		var index struct{ Manifests []struct{ Digest string } }
+		if err := json.NewDecoder(r).Decode(&index); err != nil {
+			return "", fmt.Errorf("OCI archive %s: index.json: %w", archive, err)
+		}
+		if len(index.Manifests) != 1 {
+			return "", fmt.Errorf("OCI archive %s: it holds %d images, want one", archive, len(index.Manifests))
+		}
+		return index.Manifests[0].Digest, nil
+	}
 }

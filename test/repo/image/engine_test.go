@@ -116,6 +116,10 @@ func TestOpenDamaged(t *testing.T) {
 	checkError(t, err, "index.json is missing")
 	_, err = Open(path + ".none")
 	checkError(t, err, "no such file")
+	_, err = Digest(path)
+	checkError(t, err, "index.json")
+	_, err = Digest(path + ".none")
+	checkError(t, err, "no such file")
 }
 
 // checkError wants an error with that text, or none when the text is empty.

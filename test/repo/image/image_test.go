@@ -54,6 +54,9 @@ func archive(t *testing.T, b *Builder, i Image, platforms ...Platform) *Archive 
 	if err != nil {
 		t.Fatal(err)
 	}
+	if digest, err := Digest(path); err != nil || digest != a.Digest {
+		t.Errorf("digest %s (%v), want %s", digest, err, a.Digest)
+	}
 	return a
 }
 

@@ -183,11 +183,10 @@ func (r Release) addImages(ctx context.Context, builder *image.Builder) ([]Publi
 		if err := builder.Archive(ctx, i, p.Reference, path, image.Platforms()...); err != nil {
 			return nil, err
 		}
-		archive, err := image.Open(path)
-		if err != nil {
+		var err error
+		if p.Digest, err = image.Digest(path); err != nil {
 			return nil, err
 		}
-		p.Digest = archive.Digest
 		all = append(all, p)
 	}
 	return all, nil

@@ -71,9 +71,9 @@ func buildImages(t *testing.T, dir, shippedTag string) *archives {
 func build(t *testing.T, b *image.Builder, i image.Image, reference, path string, platforms ...image.Platform) string {
 	t.Helper()
 	check(t, b.Archive(t.Context(), i, reference, path, platforms...))
-	a, err := image.Open(path)
+	digest, err := image.Digest(path)
 	check(t, err)
-	return a.Digest
+	return digest
 }
 
 // pack puts one program into an image of its own and returns the name of the archive.

@@ -2,7 +2,6 @@ package image
 
 import (
 	"archive/tar"
-	"bufio"
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
@@ -12,7 +11,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"strings"
 )
 
@@ -231,46 +229,3 @@ func decodeDocument(documents map[string][]byte, name string, to any) error {
 
 // blobName is where the blob of a digest, sha256:<hex>, lies in a layout.
 func blobName(digest string) string { return "blobs/" + strings.Replace(digest, ":", "/", 1) }
-
-// pack writes an OCI layout as an archive: the files in the order of their names and without a time, so that equal
-// layouts make equal archives.
-func pack(layout, to string) error {
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		return err
-	}
-	file, err := os.Create(to)
-	if err != nil {
-		return err
-	}
-	buffered := bufio.NewWriterSize(file, 1<<20)
-	archive := tar.NewWriter(buffered)
-	err = filepath.WalkDir(layout, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		name, err := filepath.Rel(layout, path)
-		if err != nil {
-			return err
-		}
-		return packFile(archive, path, filepath.ToSlash(name))
-	})
-	return errors.Join(err, archive.Close(), buffered.Flush(), file.Close())
-}
-
-func packFile(archive *tar.Writer, path, name string) error {
-	in, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	info, err := in.Stat()
-	if err != nil {
-		return err
-	}
-	if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: info.Size(),
-		Format: tar.FormatUSTAR}); err != nil {
-		return err
-	}
-	_, err = io.Copy(archive, in)
-	return err
-}
