@@ -29,9 +29,12 @@ import (
 
 // IDs of blocks.
 const (
-	webBlock, poolBlock, orphanBlock = "6047127fed34ecc3ba8402d3", "6047127fed34ecc3ba8402d4", "6047127fed34ecc3ba8402d5"
-	broughtBlock, retainedBlock      = "6047127fed34ecc3ba8402d6", "6047127fed34ecc3ba8402d7"
-	macA                             = "02:00:00:00:00:0a"
+	webBlock      = "6047127fed34ecc3ba8402d3"
+	poolBlock     = "6047127fed34ecc3ba8402d4"
+	orphanBlock   = "6047127fed34ecc3ba8402d5"
+	broughtBlock  = "6047127fed34ecc3ba8402d6"
+	retainedBlock = "6047127fed34ecc3ba8402d7"
+	macA          = "02:00:00:00:00:0a"
 )
 
 // fixture is a running cluster: a real API server with the objects that the controller and the agents would have
@@ -120,7 +123,11 @@ func (s fixture) node(name, serverID string, annotations map[string]string, memb
 // services creates Services: one works, one gets no answer, one is rejected, one is new, and one has another class.
 func (s fixture) services() {
 	s.Helper()
-	const blockAssigned, published, announced = contract.ServiceConditionBlockAssigned, contract.ServiceConditionAddressPublished, contract.ServiceConditionAnnounced
+	const (
+		blockAssigned = contract.ServiceConditionBlockAssigned
+		published     = contract.ServiceConditionAddressPublished
+		announced     = contract.ServiceConditionAnnounced
+	)
 	s.service("web", "203.0.113.18", "203.0.113.16/29", nil, serviceCondition(blockAssigned, "True", "BlockAssigned",
 		""), serviceCondition(published, "True", "Published", ""),
 		serviceCondition(announced, "True", "Answered", "Node srv-a announces the address since 2026-01-01T02:00:00Z"))

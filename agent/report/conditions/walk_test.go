@@ -151,7 +151,10 @@ func (w *walk) others() {
 	w.foreign = strconv.Itoa(w.random.IntN(9))
 	w.server.edit(func(node *corev1.Node) {
 		contract.FindNodeCondition(node, corev1.NodeReady).Status = corev1.ConditionStatus(w.ready)
-		node.Annotations = map[string]string{contract.NodeReportedIdentity: node.Annotations[contract.NodeReportedIdentity], "example.com/foreign": w.foreign}
+		node.Annotations = map[string]string{
+			contract.NodeReportedIdentity: node.Annotations[contract.NodeReportedIdentity],
+			"example.com/foreign":         w.foreign,
+		}
 	})
 }
 

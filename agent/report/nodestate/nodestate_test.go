@@ -159,7 +159,9 @@ func TestReportedAddresses(t *testing.T) {
 		MAC: "02:00:00:00:00:01", Held: true}}
 	s.Reported(want)
 	s.Sample(sample(check.OK, ""))
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{contract.NodeReportedAddresses: b.annotations[contract.NodeReportedAddresses]}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		contract.NodeReportedAddresses: b.annotations[contract.NodeReportedAddresses],
+	}}}
 	s.ObserveNode(node)
 	if got, known := s.ReportedBefore(); !known || !cmp.Equal(got, want) {
 		t.Errorf("reported before: %v, %t; want %v", got, known, want)

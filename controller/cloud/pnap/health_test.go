@@ -126,7 +126,8 @@ func TestRequestsAreCounted(t *testing.T) {
 	m := NewMetrics()
 	registry := metrics.NewKubeRegistry()
 	registry.MustRegister(m.All()...)
-	client, dry := clientOf(t, s, func(c *Config) { c.Metrics = m }), clientOf(t, s, func(c *Config) {
+	client := clientOf(t, s, func(c *Config) { c.Metrics = m })
+	dry := clientOf(t, s, func(c *Config) {
 		c.Metrics = m
 		c.DryRun = true
 	})

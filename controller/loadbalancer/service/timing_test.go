@@ -279,8 +279,8 @@ func TestDryRun(t *testing.T) {
 		w.shop.set(func(s *shop) { s.fail = func(string, types.NamespacedName) error { return would } })
 		w.create("web", heldBy(frameworks))
 		elapse(30 * time.Minute)
-		if n, counts := w.shop.count("ensure", "web"), w.events.counts(); n != 1 ||
-			counts["Normal "+eventDryRun] != 1 ||
+		counts := w.events.counts()
+		if n := w.shop.count("ensure", "web"); n != 1 || counts["Normal "+eventDryRun] != 1 ||
 			counts["Warning "+eventSyncFailed] != 0 {
 			t.Errorf("%d calls, events %v", n, w.events.all())
 		}

@@ -56,7 +56,8 @@ func TestIDNARefusesPunycodeOfASCII(t *testing.T) {
 func TestHTTP2ClientRefusesFrameSizeZero(t *testing.T) {
 	client, server := net.Pipe()
 	go serveFrameSizeZero(server)
-	transport := &http2.Transport{ //nolint:staticcheck // the code that had the fault; client-go takes it with ConfigureTransports
+	// This is the code that had the fault; client-go takes it with ConfigureTransports.
+	transport := &http2.Transport{ //nolint:staticcheck // see above
 		AllowHTTP: true, DialTLS: func(string, string, *tls.Config) (net.Conn, error) { return client, nil },
 	}
 	answered := make(chan error, 1)

@@ -63,7 +63,13 @@ func ofNode(condition, status, reason string) map[string]string {
 
 // controllerAlertCases are those of what the controller says.
 func controllerAlertCases() []alertCase {
-	const blockAssigned, published, announced, vlan, healthy = "BlockAssigned", "AddressPublished", "Announced", "VLANReady", "AnnouncementHealthy"
+	const (
+		blockAssigned = "BlockAssigned"
+		published     = "AddressPublished"
+		announced     = "Announced"
+		vlan          = "VLANReady"
+		healthy       = "AnnouncementHealthy"
+	)
 	return []alertCase{
 		{alert: "PhoenixNAPNoLeader", fires: []string{waits}, at: "6m", silentAt: "4m",
 			quiet: []string{waits, strings.Replace(leads, `"a"`, `"b"`, 1)}},

@@ -143,7 +143,9 @@ func TestTheReaderMayReadMetricsAlone(t *testing.T) {
 	for path, want := range map[string]bool{"/metrics": true, "/healthz/phoenixnap-api": false, "/debug/pprof": false} {
 		review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(),
 			&authorizationv1.SelfSubjectAccessReview{
-				Spec: authorizationv1.SelfSubjectAccessReviewSpec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"}},
+				Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+					NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"},
+				},
 			}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)

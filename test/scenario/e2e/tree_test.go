@@ -14,7 +14,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
 )
 
-// nodePackages are the Debian packages, with the files that a node needs of them. A pattern leads to files and to links.
+// nodePackages are the Debian packages, with the files that a node needs of them. A pattern leads to files and to
+// links.
 var nodePackages = map[string][]string{
 	"containerd":                  {"usr/bin/containerd", "usr/bin/containerd-shim-runc-v2", "usr/bin/ctr"},
 	"runc":                        {"usr/sbin/runc"},

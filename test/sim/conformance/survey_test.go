@@ -194,7 +194,8 @@ func TestAPurchaseIsConfirmed(t *testing.T) {
 		w.sim.Handler().ServeHTTP(out, r)
 	}))
 	t.Cleanup(billing.Close)
-	for base, want := range map[string]string{w.url: "does not report the price", billing.URL: "ip-31: 0.006 per hour"} {
+	for base, want := range map[string]string{w.url: "does not report the price",
+		billing.URL: "ip-31: 0.006 per hour"} {
 		w.account.BaseURL = base
 		var offer string
 		err := w.survey(func(o *Options) {
