@@ -37,3 +37,14 @@ func TestEveryExceptionHasAReason(t *testing.T) {
 		}
 	}
 }
+
+// TestNoForbiddenWords: comments, strings and pages use the words of the glossary.
+func TestNoForbiddenWords(t *testing.T) {
+	found, err := Find("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		t.Error(f)
+	}
+}
