@@ -113,7 +113,6 @@ figures: go ## Measure the repository: lines, packages, lengths of functions, do
 
 .PHONY: docs
 docs: go ## Write the reference (findings, options, names, conditions, events) from the code
-	go run ./agent/diagnose/cmd/pages
 	go run ./test/repo/docs/cmd/reference
 
 .PHONY: manifests

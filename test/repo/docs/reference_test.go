@@ -2,8 +2,9 @@ package docs
 
 import (
 	"context"
-	"os"
+	"maps"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -53,7 +54,7 @@ func help(ctx context.Context, t *testing.T, program string, command ...string) 
 	return string(out)
 }
 
-// TestTablesAreCurrent holds the tables of the reference against the code that they are written from.
+// TestTablesAreCurrent holds the tables of the reference and the pages of findings against the code that they are written from.
 //
 //proves:known-bugs/broken-examples
 func TestTablesAreCurrent(t *testing.T) {
@@ -68,18 +69,23 @@ func TestTablesAreCurrent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	findings, err := reference.Findings(root)
+	if err != nil {
+		t.Fatal(err)
+	}
 	used := map[string]bool{}
-	for path, want := range pages {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if string(raw) != want {
-			t.Errorf("%s does not match the code; run make docs", path)
-		}
+	for _, want := range pages {
 		for _, name := range reference.Regions(want) {
 			used[name] = true
 		}
+	}
+	maps.Copy(pages, findings)
+	stale, err := reference.Differences(filepath.Join(root, "docs"), pages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range stale {
+		t.Errorf("docs/%s does not match the code; run make docs", name)
 	}
 	for name := range tables {
 		if !used[name] {

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose/pages"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/docs/reference"
 )
 
 const root = "../../.."
@@ -32,7 +32,7 @@ func (c course) String() string { return strings.Join(c.names, " or ") }
 // guide, and those of every finding that the checks are tested with.
 func courses(t *testing.T, tool check.Tool, words ...string) []course {
 	t.Helper()
-	examples, err := pages.Examples(filepath.Join(root, "agent", "verify", "check", "testdata"))
+	examples, err := reference.Examples(root)
 	must(t, "read the findings", err)
 	all, err := Guide(root, tool)
 	must(t, "read the guide", err)

@@ -16,8 +16,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose/pages"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/docs/reference"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/scenario/fixes"
 )
 
@@ -70,7 +70,7 @@ func follow(t *testing.T, fixes []check.Fix) {
 // finding is how the agent fixes a finding with systemd-networkd.
 func finding(t *testing.T, id check.ID, reason string) []check.Fix {
 	t.Helper()
-	examples, err := pages.Examples(filepath.Join(root(), "agent", "verify", "check", "testdata"))
+	examples, err := reference.Examples(root())
 	must(t, "read the findings", err)
 	for _, f := range examples[id] {
 		if f.Reason == reason {

@@ -7,14 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose/pages"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/config"
 )
@@ -66,9 +64,7 @@ func findings() string {
 			condition = "AnnouncementHealthy"
 		}
 		for _, reason := range e.Reasons {
-			page := path.Join("findings", strings.ToLower(string(e.ID))+".md")
-			rows = append(rows, []string{code(reason), fmt.Sprintf("[%s](%s)", e.ID, page), code(condition),
-				string(e.Severity), e.Title})
+			rows = append(rows, []string{code(reason), link(e.ID, "findings/"), code(condition), string(e.Severity), e.Title})
 		}
 	}
 	slices.SortStableFunc(rows, func(a, b []string) int { return cmp.Compare(a[0], b[0]) })
@@ -150,7 +146,8 @@ func codes(texts ...string) string {
 	return strings.Join(marked, ", ")
 }
 
-// Pages returns the pages below the directory docs of the project that hold tables, as they should be, by their paths.
+// Pages returns the pages below the directory docs of the project that hold tables, as they should be, by their paths
+// below docs.
 func Pages(root string, tables map[string]string) (map[string]string, error) {
 	paths, err := filepath.Glob(filepath.Join(root, "docs", "*", "*.md"))
 	if err != nil {
@@ -165,11 +162,61 @@ func Pages(root string, tables map[string]string) (map[string]string, error) {
 		if len(Regions(string(raw))) == 0 {
 			continue
 		}
-		if pages[path], err = Fill(string(raw), tables); err != nil {
+		name := filepath.Base(filepath.Dir(path)) + "/" + filepath.Base(path)
+		if pages[name], err = Fill(string(raw), tables); err != nil {
 			return nil, fmt.Errorf("fill %s: %w", path, err)
 		}
 	}
 	return pages, nil
+}
+
+// Write updates the pages of the directory docs, and deletes pages of findings that no longer exist.
+func Write(docs string, pages map[string]string) error {
+	stale, err := Differences(docs, pages)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(docs, findingPages), 0o755); err != nil {
+		return fmt.Errorf("write the pages: %w", err)
+	}
+	for _, name := range stale {
+		path := filepath.Join(docs, filepath.FromSlash(name))
+		content, wanted := pages[name]
+		if !wanted {
+			err = os.Remove(path)
+		} else {
+			err = os.WriteFile(path, []byte(content), 0o644)
+		}
+		if err != nil {
+			return fmt.Errorf("write the pages: %w", err)
+		}
+	}
+	return nil
+}
+
+// Differences names the pages of the directory docs that are not up to date. Pages of findings must be wanted.
+func Differences(docs string, pages map[string]string) ([]string, error) {
+	var names []string
+	for name, content := range pages {
+		raw, err := os.ReadFile(filepath.Join(docs, filepath.FromSlash(name)))
+		if err != nil && !os.IsNotExist(err) {
+			return nil, fmt.Errorf("read the pages: %w", err)
+		}
+		if err != nil || string(raw) != content {
+			names = append(names, name)
+		}
+	}
+	present, err := filepath.Glob(filepath.Join(docs, findingPages, "*.md"))
+	if err != nil {
+		return nil, fmt.Errorf("list the pages: %w", err)
+	}
+	for _, path := range present {
+		name := findingPages + "/" + filepath.Base(path)
+		if _, wanted := pages[name]; !wanted {
+			names = append(names, name)
+		}
+	}
+	return names, nil
 }
 
 // recipe is a fix that a guide shows, as the agent prints it for a node of its tests.
@@ -190,7 +237,7 @@ func recipes() []recipe {
 
 // fixes writes each recipe for each tool: table make-vlan-interface-netplan and so on.
 func fixes(root string) (map[string]string, error) {
-	examples, err := pages.Examples(filepath.Join(root, "agent", "verify", "check", "testdata"))
+	examples, err := Examples(root)
 	if err != nil {
 		return nil, err
 	}

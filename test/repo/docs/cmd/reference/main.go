@@ -1,11 +1,11 @@
-// Command reference writes the tables of docs/reference from the code. It is run at the root of the repository, by make
-// docs.
+// Command reference writes the tables and the pages of findings of docs/reference from the code. It is run at the root of
+// the repository, by make docs.
 package main
 
 import (
 	"context"
 	"fmt"
-	"os"
+	"maps"
 	"os/exec"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
@@ -35,10 +35,10 @@ func write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for path, content := range pages {
-		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-			return fmt.Errorf("write a page: %w", err)
-		}
+	findings, err := reference.Findings(".")
+	if err != nil {
+		return err
 	}
-	return nil
+	maps.Copy(pages, findings)
+	return reference.Write("docs", pages)
 }

@@ -1,6 +1,4 @@
-// Package pages writes the reference of findings from their declarations and from the faults that the checks are tested
-// with.
-package pages
+package reference
 
 import (
 	"fmt"
@@ -10,24 +8,32 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/vip"
 )
 
 const (
-	// Index is the page that lists all findings, below the directory of the reference.
-	Index = "findings.md"
-	// Directory holds a page for each finding, below the directory of the reference.
-	Directory = "findings"
-	notice    = "<!-- Written by `make docs` from the declarations of the checks; change those. -->\n"
+	// findingPages is the directory of the pages of findings, below docs.
+	findingPages = "reference/findings"
+	notice       = "<!-- Written by `make docs` from the declarations of the checks; change those. -->\n"
 )
 
-// Render returns all pages by their paths below the directory of the reference. examples are findings as they look on a
-// node.
-func Render(entries []diagnose.Entry, examples map[check.ID][]check.Finding) map[string]string {
-	pages := map[string]string{Index: index(entries)}
-	for _, e := range entries {
-		pages[path.Join(Directory, fileOf(e.ID))] = page(e, byReason(e, examples[e.ID]))
+// Findings returns the page that lists all findings and the page of each, by their paths below the directory docs. They
+// are written from the declarations of the findings and the faults that the checks are tested with.
+func Findings(root string) (map[string]string, error) {
+	examples, err := Examples(root)
+	if err != nil {
+		return nil, err
 	}
-	return pages
+	for _, o := range observations() {
+		f := vip.Evaluate(o)
+		examples[f.ID] = append(examples[f.ID], f)
+	}
+	entries := diagnose.Entries()
+	pages := map[string]string{findingPages + ".md": index(entries)}
+	for _, e := range entries {
+		pages[path.Join(findingPages, fileOf(e.ID))] = page(e, byReason(e, examples[e.ID]))
+	}
+	return pages, nil
 }
 
 func fileOf(id check.ID) string { return strings.ToLower(string(id)) + ".md" }
@@ -78,7 +84,8 @@ of a finding never changes its meaning.
 			group = g
 			fmt.Fprintf(&b, "\n## %s\n\n| finding | what it checks | severity | reasons |\n|---|---|---|---|\n", group)
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", link(e.ID, Directory+"/"), e.Title, e.Severity, code(e.Reasons))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", link(e.ID, "findings/"), e.Title, e.Severity,
+			codes(e.Reasons...))
 	}
 	return b.String()
 }
@@ -93,7 +100,7 @@ func page(e diagnose.Entry, examples []check.Finding) string {
 		fmt.Fprintf(&b, "| evaluated when these pass | %s |\n", links(e.DependsOn))
 	}
 	if len(e.Reasons) > 0 {
-		fmt.Fprintf(&b, "| reasons | %s |\n", code(e.Reasons))
+		fmt.Fprintf(&b, "| reasons | %s |\n", codes(e.Reasons...))
 	}
 	fmt.Fprintf(&b, "\n## Meaning\n\n%s\n", e.Meaning)
 	if len(e.Causes) > 0 {
@@ -105,9 +112,9 @@ func page(e diagnose.Entry, examples []check.Finding) string {
 	if e.Remedy != "" {
 		fmt.Fprintf(&b, "\n## How to fix\n\n%s\n", e.Remedy)
 	}
-	fixes(&b, examples)
+	sampleFix(&b, examples)
 	outputs(&b, examples)
-	b.WriteString("\n[All findings](../" + Index + ")\n")
+	b.WriteString("\n[All findings](../findings.md)\n")
 	return b.String()
 }
 
@@ -118,8 +125,8 @@ func evidence(e diagnose.Entry) string {
 	return "the node's own kernel and what the controller published; one sample is enough"
 }
 
-// fixes shows how to fix the example that has fixes for the most tools, with each of them.
-func fixes(b *strings.Builder, examples []check.Finding) {
+// sampleFix shows how to fix the example that has fixes for the most tools, with each of them.
+func sampleFix(b *strings.Builder, examples []check.Finding) {
 	if len(examples) == 0 {
 		return
 	}
@@ -137,7 +144,7 @@ func fixes(b *strings.Builder, examples []check.Finding) {
 			fmt.Fprintf(b, "\n### %s\n", fix.Tool)
 		}
 		last = fix.Tool
-		writeFix(b, fix)
+		b.WriteString("\n" + strings.TrimSuffix(steps(fix), "\n"))
 	}
 }
 
@@ -150,18 +157,6 @@ func tools(f check.Finding) int {
 		}
 	}
 	return n
-}
-
-func writeFix(b *strings.Builder, fix check.Fix) {
-	if fix.File != "" {
-		fmt.Fprintf(b, "\nWrite to `%s`:\n\n```\n%s```\n", fix.File, fix.Content)
-	}
-	if len(fix.Commands) > 0 {
-		fmt.Fprintf(b, "\n```sh\n%s\n```\n", strings.Join(fix.Commands, "\n"))
-	}
-	if fix.Note != "" {
-		fmt.Fprintf(b, "\nNote: %s.\n", fix.Note)
-	}
 }
 
 // outputs shows each reason as diagnose prints it.
@@ -182,14 +177,6 @@ func links(ids []check.ID) string {
 	texts := make([]string, len(ids))
 	for i, id := range ids {
 		texts[i] = link(id, "")
-	}
-	return strings.Join(texts, ", ")
-}
-
-func code(words []string) string {
-	texts := make([]string, len(words))
-	for i, word := range words {
-		texts[i] = "`" + word + "`"
 	}
 	return strings.Join(texts, ", ")
 }

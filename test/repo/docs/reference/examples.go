@@ -1,0 +1,81 @@
+package reference
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/kubevip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/vip"
+)
+
+// Examples reads the reports that the checks are tested with (check.Report as JSON, of broken nodes what differs from
+// the good node), in the order of the files' names: of each report the findings that are not healthy.
+func Examples(root string) (map[check.ID][]check.Finding, error) {
+	directory := filepath.Join(root, "agent", "verify", "check", "testdata")
+	paths, err := filepath.Glob(filepath.Join(directory, "*.json"))
+	if err != nil {
+		return nil, fmt.Errorf("find the examples in %s: %w", directory, err)
+	}
+	examples := map[check.ID][]check.Finding{}
+	for _, path := range paths {
+		if err := read(path, examples); err != nil {
+			return nil, err
+		}
+	}
+	return examples, nil
+}
+
+func read(path string, into map[check.ID][]check.Finding) error {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read an example: %w", err)
+	}
+	var report check.Report
+	if err := json.Unmarshal(raw, &report); err != nil {
+		return fmt.Errorf("read the example %s: %w", path, err)
+	}
+	for _, f := range report.Findings {
+		switch f.Status {
+		case check.Fail, check.Warn, check.Unknown:
+			into[f.ID] = append(into[f.ID], f)
+		case check.OK, check.Skip:
+		}
+	}
+	return nil
+}
+
+// observations are one for each way in which the announcement of an address goes wrong, as srv-a sees it.
+func observations() []vip.Observation {
+	const (
+		macB    = "02:00:00:00:00:0b"
+		foreign = "02:00:00:00:00:66"
+	)
+	here := []string{"bond0.100"}
+	lease := func(state kubevip.State, holder string) kubevip.Lease {
+		return kubevip.Lease{Name: "default/kubevip-web", State: state, Holder: holder}
+	}
+	all := []vip.Observation{
+		{},
+		{Error: "operation not permitted"},
+		{Lease: lease(kubevip.Held, "srv-b")},
+		{Held: here, Lease: lease(kubevip.Held, "srv-b")},
+		{Held: here, MACs: []string{macB}, Replied: true},
+		{Held: []string{"bond0"}},
+		{Held: here, ReturnBy: "bond0.11"},
+		{MACs: []string{macB}, Replied: true, Lease: lease(kubevip.Held, "srv-c")},
+		{MACs: []string{foreign}, Replied: true, Foreign: []string{foreign}},
+		{MACs: []string{macB}, Replied: true, Lease: lease(kubevip.Expired, "srv-b")},
+		{MACs: []string{macB}, Replied: true, Lease: lease(kubevip.Missing, "")},
+	}
+	for i := range all {
+		all[i].Target = vip.Target{Address: netip.AddrFrom4([4]byte{203, 0, 113, 3}), Service: "default/web"}
+		all[i].Interface = "bond0.100"
+		all[i].Node = "srv-a"
+		all[i].Names = map[string]string{macB: "srv-b"}
+	}
+	return all
+}
