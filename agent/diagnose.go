@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,8 +18,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose/examine"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/netstate"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
@@ -183,4 +186,155 @@ func watchDiagnosis(ctx context.Context, look func(context.Context) (diagnose.Do
 	last, err := diagnose.Watcher{Interval: show.flags.watch, Changed: changed, Look: look, Show: show.change}.Run(ctx)
 	stop()
 	return ended(last.ExitCode(show.flags.strict), errors.Join(err, <-done))
+}
+
+// look returns what diagnoses once: the node, or one address where it is valid.
+func (f *diagnoseFlags) look(address netip.Addr) (func(context.Context) (diagnose.Document, error), error) {
+	config, err := f.examination()
+	if err != nil {
+		return nil, err
+	}
+	examiner := examine.New(config)
+	if !address.IsValid() {
+		return examiner.Examine, nil
+	}
+	return func(ctx context.Context) (diagnose.Document, error) { return examiner.ExamineAddress(ctx, address) }, nil
+}
+
+func (f *diagnoseFlags) examination() (c examine.Config, err error) {
+	if c.Node, err = f.name(); err != nil {
+		return c, err
+	}
+	byHand, given, err := f.network.expected()
+	if err != nil {
+		return c, usageError{err}
+	}
+	if given {
+		c.ByHand = &byHand
+	}
+	c.Interface = f.iface
+	c.Uplink = f.uplink
+	c.Timeout = f.timeout
+	c.KubeVIPNamespace = f.kubeVIPNamespace
+	c.Reader = netstate.NewReader()
+	c.Prober = arp.NewProber()
+	if given && f.kubeconfig == "" && !inCluster() {
+		return c, nil
+	}
+	if c.Client, err = f.client(); err != nil {
+		c.Client = nil
+		c.NoClient = err
+	}
+	return c, nil
+}
+
+// inCluster reports whether the process runs in a pod with a ServiceAccount.
+func inCluster() bool { return os.Getenv("KUBERNETES_SERVICE_HOST") != "" }
+
+// networkFlags describe the public network by hand, for a node whose API server cannot be reached.
+type networkFlags struct {
+	vlan      int
+	networks  []string
+	gateways  []string
+	addresses []string
+}
+
+func (f *networkFlags) add(flags *pflag.FlagSet) {
+	flags.IntVar(&f.vlan, "vlan", 0, "VLAN ID of the public network, in place of what the controller published")
+	flags.StringSliceVar(&f.networks, "network", nil,
+		"block of the network in CIDR notation, with --vlan; may be repeated")
+	flags.StringSliceVar(&f.gateways, "gateway", nil,
+		"gateway of one of the blocks, with --network; may be repeated. The first usable address of a block when not "+
+			"given")
+	flags.StringSliceVar(&f.addresses, "address", nil,
+		"the node's own address in the network, with --vlan; may be repeated")
+}
+
+// expected returns the network that the flags describe; given is false when they describe none.
+func (f *networkFlags) expected() (e check.Expected, given bool, err error) {
+	if f.vlan == 0 {
+		if len(f.networks)+len(f.gateways)+len(f.addresses) > 0 {
+			return e, false, errors.New("--network, --gateway and --address need --vlan")
+		}
+		return e, false, nil
+	}
+	if e, err = check.ExpectedByHand(f.vlan, f.networks, f.addresses); err != nil {
+		return e, false, err
+	}
+	for _, raw := range f.gateways {
+		if err := setGateway(&e, raw); err != nil {
+			return e, false, err
+		}
+	}
+	return e, true, nil
+}
+
+// setGateway makes an address the gateway of the block that it lies in.
+func setGateway(e *check.Expected, raw string) error {
+	gateway, err := netip.ParseAddr(raw)
+	if err != nil {
+		return fmt.Errorf("--gateway %q is no IP address: %w", raw, err)
+	}
+	for i, b := range e.Network.Blocks {
+		if b.CIDR.Contains(gateway) {
+			if slices.Contains(e.Network.IPs, gateway) {
+				return fmt.Errorf("--gateway %s is the node's own --address, too", gateway)
+			}
+			e.Network.Blocks[i].Gateway = gateway
+			return nil
+		}
+	}
+	return fmt.Errorf("--gateway %s lies in none of the blocks given with --network", gateway)
+}
+
+func newDiagnoseVIPCommand(f *diagnoseFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "vip <address>",
+		Short: "Shows who answers for the address of a Service, who should, and what this node has to do with it",
+		Long: "Shows who answers for the address of a Service, who should, and what this node has to do with it. " +
+			"Nothing is changed.\n\n" +
+			"The flags and exit codes are those of diagnose.",
+		Example: "  phoenixnap-agent diagnose vip 203.0.113.3\n" +
+			"  phoenixnap-agent diagnose vip 203.0.113.3 --vlan 56 --network 203.0.113.0/29 --address 203.0.113.2",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError{fmt.Errorf("give one address, not %d", len(args))}
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			address, err := netip.ParseAddr(args[0])
+			if err != nil || !address.Is4() {
+				return usageError{fmt.Errorf("%q is no IPv4 address: give that of a Service, such as 203.0.113.3",
+					args[0])}
+			}
+			return runDiagnose(c, *f, address)
+		},
+	}
+}
+
+// newExplainCommand makes the command that explains a finding without the documentation.
+func newExplainCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "explain <finding>...",
+		Short:   "Explains what a finding such as PN301 means, what usually causes it and how to fix it",
+		Example: "  phoenixnap-agent diagnose explain PN301",
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError{fmt.Errorf("name a finding, such as %s", check.GatewayAnswers)}
+			}
+			style := diagnose.StyleFor(c.OutOrStdout(), os.LookupEnv)
+			for _, arg := range args {
+				entry, known := diagnose.EntryOf(check.ID(strings.ToUpper(arg)))
+				if !known {
+					return usageError{fmt.Errorf("%q is no finding: they are PN000 to PN609, see the output of "+
+						"diagnose", arg)}
+				}
+				if err := entry.Text(c.OutOrStdout(), style); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
 }

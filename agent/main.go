@@ -7,12 +7,25 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/component-base/version"
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/store"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
 )
 
@@ -54,4 +67,143 @@ func run(ctx context.Context, args []string) int {
 		fmt.Fprintln(os.Stderr, "phoenixnap-agent:", err)
 		return diagnose.ExitFailed
 	}
+}
+
+// usageError is a mistake in how the command was called.
+type usageError struct{ error }
+
+func newCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "phoenixnap-agent",
+		Short: "Checks a node's way to a phoenixNAP public network",
+		Long: "Checks a node's way to a phoenixNAP public network.\n\nThe flags of run, and what diagnose has in " +
+			"common with it, may also be given as environment variables:\n--node-name as PNAP_AGENT_NODE_NAME, and " +
+			"--kubeconfig as KUBECONFIG. A flag takes precedence over the environment.",
+		Version: version.Get().GitVersion,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("unknown command %q: give run, diagnose or cleanup", args[0])}
+			}
+			return nil
+		},
+		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return fromEnvironment(c.Flags(), os.LookupEnv) },
+	}
+	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	logging := flag.NewFlagSet("logging", flag.ContinueOnError)
+	klog.InitFlags(logging)
+	for _, name := range []string{"v", "vmodule"} {
+		command.PersistentFlags().AddGoFlag(logging.Lookup(name))
+	}
+	command.AddCommand(newRunCommand(), newDiagnoseCommand(), newCleanupCommand())
+	return command
+}
+
+// fromEnvironment sets the flags that were not given from environment variables. Flags of diagnose that run does not
+// have are given on the command line only.
+func fromEnvironment(flags *pflag.FlagSet, lookUp func(string) (string, bool)) error {
+	shared := map[string]bool{}
+	newRunCommand().Flags().VisitAll(func(f *pflag.Flag) { shared[f.Name] = true })
+	var errs []error
+	flags.VisitAll(func(f *pflag.Flag) {
+		name := variable(f.Name)
+		value, set := lookUp(name)
+		if f.Changed || !set || value == "" || !shared[f.Name] {
+			return
+		}
+		if err := flags.Set(f.Name, value); err != nil {
+			errs = append(errs, fmt.Errorf("environment variable %s: %w", name, err))
+		}
+	})
+	if err := errors.Join(errs...); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+// environmentPrefix keeps a variable such as INTERFACE or MARK, which other software sets, from changing the agent.
+const environmentPrefix = "PNAP_AGENT_"
+
+// variable returns the environment variable of a flag. KUBECONFIG has no prefix, because kubectl and client-go read it,
+// too.
+func variable(flagName string) string {
+	if flagName == "kubeconfig" {
+		return "KUBECONFIG"
+	}
+	return environmentPrefix + strings.ToUpper(strings.ReplaceAll(flagName, "-", "_"))
+}
+
+// nodeFlags are the flags that both commands have.
+type nodeFlags struct {
+	nodeName   string
+	kubeconfig string
+	iface      string
+	uplink     string
+}
+
+func (f *nodeFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.nodeName, "node-name", "",
+		"name of the Node that this machine is; in a pod, set it from spec.nodeName; the hostname when empty")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "",
+		"kubeconfig file with the address of the API server and the credentials; in a pod, empty takes the pod's "+
+			"ServiceAccount")
+	flags.StringVar(&f.iface, "interface", "",
+		"name of the VLAN interface; empty finds it by the VLAN ID of the network")
+	flags.StringVar(&f.uplink, "uplink", "",
+		"name of the interface that carries the server's VLANs; empty finds the bond")
+}
+
+// name returns the Node's name.
+func (f *nodeFlags) name() (string, error) {
+	if f.nodeName != "" {
+		return f.nodeName, nil
+	}
+	hostname, err := os.Hostname()
+	if err != nil || hostname == "" {
+		return "", usageError{errors.New("the hostname is not known: name the Node with --node-name")}
+	}
+	return strings.ToLower(hostname), nil
+}
+
+// client returns a client of the API server.
+func (f *nodeFlags) client() (kubernetes.Interface, error) {
+	config, err := f.restConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find the API server: %w; name a kubeconfig with --kubeconfig", err)
+	}
+	config.UserAgent = "phoenixnap-agent/" + version.Get().GitVersion
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("use %s: %w", f.kubeconfig, err)
+	}
+	return client, nil
+}
+
+// clients returns the ways to the API server of an agent that runs.
+func (f *nodeFlags) clients() (clients, error) {
+	main, err := f.client()
+	if err != nil {
+		return clients{}, err
+	}
+	config, err := f.restConfig()
+	if err != nil {
+		return clients{}, fmt.Errorf("find the API server: %w; name a kubeconfig with --kubeconfig", err)
+	}
+	config.UserAgent = "phoenixnap-agent/" + version.Get().GitVersion + " announcer"
+	views, err := kubernetes.NewForConfig(store.ClientConfig(config))
+	if err != nil {
+		return clients{}, fmt.Errorf("use %s: %w", f.kubeconfig, err)
+	}
+	return clients{main: main, views: views.CoreV1().ConfigMaps(metav1.NamespaceSystem)}, nil
+}
+
+func (f *nodeFlags) restConfig() (*rest.Config, error) {
+	if f.kubeconfig == "" {
+		return rest.InClusterConfig()
+	}
+	return clientcmd.BuildConfigFromFlags("", f.kubeconfig)
 }

@@ -5,6 +5,8 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +19,19 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/store"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/netstate"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/sampler"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/report/conditions"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/report/lease"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/report/metricsserver"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/report/nodestate"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/report/nodewatch"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/kubevip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/vip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 type runFlags struct {
@@ -91,4 +106,148 @@ func sendEvents(ctx context.Context, events record.EventBroadcaster, client kube
 	<-ctx.Done()
 	sink.Stop()
 	return nil
+}
+
+// staleFactor and staleFloor make the age of the last sample at which the agent calls itself dead.
+const (
+	staleFactor = 6
+	staleFloor  = time.Minute
+)
+
+// clients are ways to the API server.
+type clients struct {
+	main kubernetes.Interface
+	// views is only for the view of the announcers: its requests wait behind no others.
+	views store.ConfigMaps
+}
+
+// part is something that runs until its context ends.
+type part interface {
+	Run(ctx context.Context) error
+}
+
+// wakes wake the loops of the agent. They exist before the parts that run these loops: parts wake each other.
+type wakes struct {
+	samples, addresses     loop.Wake
+	localHealth, announcer loop.Wake
+	vlan, returnPath       loop.Wake
+}
+
+func newWakes() wakes {
+	return wakes{
+		samples: loop.NewWake(), addresses: loop.NewWake(), localHealth: loop.NewWake(), announcer: loop.NewWake(),
+		vlan: loop.NewWake(), returnPath: loop.NewWake(),
+	}
+}
+
+// announce says that what this node announces may have to change.
+func (w wakes) announce() {
+	w.localHealth.Signal()
+	w.announcer.Signal()
+}
+
+// keep says that what is managed may have to change.
+func (w wakes) keep() {
+	w.vlan.Signal()
+	w.returnPath.Signal()
+}
+
+// onServices follows a change of Services.
+func (w wakes) onServices() {
+	w.announce()
+	w.addresses.Signal()
+}
+
+// onExpectation follows a change of what to expect of the node.
+func (w wakes) onExpectation() {
+	w.samples.Signal()
+	w.keep()
+	w.announce()
+}
+
+// onSample returns what follows each sample. Until the first one, what is managed waits to know which machine this is.
+func (w wakes) onSample() func() {
+	first := sync.OnceFunc(w.keep)
+	return func() {
+		w.addresses.Signal()
+		w.announce()
+		first()
+	}
+}
+
+// shared is what all parts of the agent use: the way to the API server, what is known of the node, and what is
+// reported.
+type shared struct {
+	name      string
+	flags     runFlags
+	client    kubernetes.Interface
+	recorder  record.EventRecorder
+	wakes     wakes
+	metrics   *metricsserver.Metrics
+	health    *metricsserver.Health
+	publisher *conditions.Publisher
+	services  *nodewatch.ServiceWatcher
+	station   *nodestate.NodeState
+	node      *nodewatch.NodeWatcher
+	reader    *netstate.Reader
+	asker     *arp.Prober
+}
+
+// newShared returns what follows a Node and the Services, and writes what is found to the Node. It starts nothing.
+func newShared(name string, f runFlags, managed managing, client kubernetes.Interface,
+	recorder record.EventRecorder) *shared {
+	wakes := newWakes()
+	metrics := metricsserver.NewMetrics(version.Get().GitVersion, name)
+	health := metricsserver.NewHealth(max(staleFloor, staleFactor*f.interval), time.Now())
+	publisher := conditions.New(client.CoreV1().Nodes(), name, conditions.Recorder(recorder), metrics.Wrote)
+	services := nodewatch.NewServiceWatcher(client, wakes.onServices)
+	mark, mask := managed.marks()
+	station := nodestate.New(nodestate.Config{
+		Interface: f.iface, Uplink: f.uplink, Mark: mark, Mask: mask, TableBase: managed.tableBase,
+		Publisher: publisher, Services: services.Services, Metrics: metrics, Health: health,
+		OnExpectation: wakes.onExpectation, OnSample: wakes.onSample(),
+	})
+	return &shared{
+		name: name, flags: f, client: client, recorder: recorder, wakes: wakes, metrics: metrics, health: health,
+		publisher: publisher, services: services, station: station,
+		node:   nodewatch.NewNodeWatcher(client, name, station.ObserveNode),
+		reader: netstate.NewReader(), asker: arp.NewProber(),
+	}
+}
+
+// newParts returns all parts of the agent, each built of those before it. It starts nothing.
+func newParts(s *shared, managed managing, views store.ConfigMaps) []part {
+	samples := sampler.New(sampler.Config{
+		Reader: s.reader, Prober: s.asker, Expected: s.station.Expected, Watch: s.reader.Watch,
+		Interval: s.flags.interval,
+		Record:   s.station.Sample, Signals: s.wakes.samples,
+	})
+	keepers := managed.keepers(s.wakes, s.station, s.asker, onNode(s.recorder, s.publisher.Observed))
+	announcer, announcing := newAnnouncer(s, views)
+	verifying, sources := newVerifier(s, announcer)
+	sources.Managed = func() []metricsserver.Managed { return standing(keepers) }
+	renewer := &lease.Renewer{
+		Leases: s.client.CoordinationV1().Leases(metav1.NamespaceSystem), NodeName: s.name, Node: s.publisher.Observed,
+		OnRenew: s.metrics.Renewed,
+	}
+	server := metricsserver.NewServer(s.flags.metricsAddress, s.metrics, sources, s.health)
+	return slices.Concat([]part{s.services, s.node, s.publisher, samples}, keepers, announcing, verifying,
+		[]part{renewer, server})
+}
+
+// newVerifier returns the parts that judge the announcement of addresses, each time that the node was judged, too.
+func newVerifier(s *shared, a *announcer) ([]part, metricsserver.Sources) {
+	elections := kubevip.NewReader(s.client.CoordinationV1(), s.flags.kubeVIPNamespace, s.name,
+		s.wakes.addresses.Signal)
+	owners := vip.NewMACTable(s.client.CoreV1().Nodes(), s.wakes.addresses.Signal)
+	addresses := vip.New(vip.Config{
+		Node: s.name, Prober: s.asker, Router: s.reader, Elections: elections.Of, Owners: owners.Of,
+		View: a.view, Services: s.services.Services, Reported: s.station.ReportedBefore,
+		Interval: s.flags.announcementInterval,
+		Record:   a.tellAddresses, Report: s.station.Reported, Event: vip.Recorder(s.recorder),
+		Signals: s.wakes.addresses,
+	})
+	listener := arp.NewListener(s.station.VLANInterface, addresses.Hear)
+	sources := metricsserver.Sources{ARP: listener.Counters, Addresses: addresses.Figures, Announcer: a.figures}
+	return []part{elections, owners, listener, addresses}, sources
 }

@@ -3,10 +3,14 @@ package diagnose
 import (
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
+	"golang.org/x/term"
+
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
 // label is the width of the names of fields.
@@ -171,3 +175,80 @@ func Heading(w io.Writer, style Style, d Document, changes []string) error {
 	}
 	return nil
 }
+
+// minColumn is the narrowest column of wrapped text.
+const minColumn = 20
+
+// page is text that is being written: wrapped prose, and lines to copy that are never wrapped.
+type page struct {
+	strings.Builder
+	style Style
+}
+
+// prose writes text behind a prefix that takes columns columns, wrapped, with the further lines indented alike.
+func (p *page) prose(prefix string, columns int, s string) {
+	lines := text.Wrap(text.Clean(s), max(minColumn, p.style.width()-columns))
+	for i, line := range lines {
+		if i > 0 {
+			prefix = strings.Repeat(" ", columns)
+		}
+		p.line(prefix + line)
+	}
+}
+
+// copied writes a line that a person copies: a command, or a line of a file.
+func (p *page) copied(columns int, s string) {
+	p.line(strings.Repeat(" ", columns) + text.Clean(strings.TrimRight(s, "\n")))
+}
+
+func (p *page) line(s string) { fmt.Fprintln(p, strings.TrimRight(s, " ")) }
+
+// Style is how text is written.
+type Style text.Style
+
+// StyleFor is the style that suits a writer, see text.For.
+func StyleFor(w io.Writer, lookUp func(string) (string, bool)) Style {
+	columns := 0
+	isTerminal := false
+	if file, isFile := w.(*os.File); isFile {
+		width, _, err := term.GetSize(int(file.Fd()))
+		columns = width
+		isTerminal = err == nil
+	}
+	return Style(text.For(isTerminal, columns, lookUp))
+}
+
+func (s Style) width() int { return max(text.MinWidth, s.Width) }
+
+// outcome writes an outcome as a glyph and a word, padded so that all are of one width.
+func (s Style) outcome(status check.Status) string {
+	glyph := "?"
+	ascii := "?"
+	color := "36"
+	switch status {
+	case check.OK:
+		glyph = "✔"
+		ascii = "+"
+		color = "32"
+	case check.Warn:
+		glyph = "!"
+		ascii = "!"
+		color = "33"
+	case check.Fail:
+		glyph = "✖"
+		ascii = "x"
+		color = "1;31"
+	case check.Skip:
+		glyph = "–"
+		ascii = "-"
+		color = "2"
+	case check.Unknown:
+	}
+	glyph = text.Style(s).Glyph(glyph, ascii)
+	padding := strings.Repeat(" ", len(check.Unknown)-len(status))
+	return s.paint(glyph+" "+string(status), color) + padding
+}
+
+func (s Style) paint(word, color string) string { return text.Style(s).Paint(word, color) }
+
+func (s Style) heading(title string) string { return text.Style(s).Heading(title) }

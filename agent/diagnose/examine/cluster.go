@@ -10,11 +10,16 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/store"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/ownership"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/vip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
@@ -115,4 +120,71 @@ func sightingOf(node *corev1.Node, address netip.Addr) (s diagnose.Sighting, rep
 	}
 	return diagnose.Sighting{Node: node.Name, State: entry.State, MAC: entry.MAC, Held: entry.Held, Since: entry.Since},
 		true
+}
+
+// agreement is what the agents have agreed on: who announces which address; nil where they announce none, or nothing is
+// known.
+func (e *Examiner) agreement(ctx context.Context, s observed) (*election.View, error) {
+	if e.Client == nil || s.expected.Network.Announcer != contract.AnnouncerAgent {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
+	defer cancel()
+	d, err := store.New(e.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem), s.expected.Network.NetworkID).Read(ctx)
+	if err != nil || d.View == "" {
+		return nil, err
+	}
+	view, err := election.ParseView(d.View)
+	if err != nil {
+		return nil, fmt.Errorf("ConfigMap %s/%s: %w", metav1.NamespaceSystem, contract.AnnouncerView, err)
+	}
+	return view, nil
+}
+
+// ownedBy are the addresses that a node announces by the agreement, sorted.
+func ownedBy(view *election.View, node string) []netip.Addr {
+	if view == nil {
+		return nil
+	}
+	var owned []netip.Addr
+	for address, owner := range view.Owners {
+		if owner.Node == node {
+			owned = append(owned, address)
+		}
+	}
+	slices.SortFunc(owned, netip.Addr.Compare)
+	return owned
+}
+
+// agreed is the node that announces an address by the agreement; nil when there is none.
+func agreed(view *election.View, address netip.Addr) []diagnose.Holder {
+	if view == nil || view.Owners[address].Node == "" {
+		return nil
+	}
+	owner := view.Owners[address]
+	return []diagnose.Holder{{Node: owner.Node, Source: fmt.Sprintf("ConfigMap %s (since %s)", contract.AnnouncerView,
+		owner.Since.UTC().Format(time.RFC3339))}}
+}
+
+// managed is what an agent keeps on this node, as the agent's own marks in the kernel show.
+type managed struct {
+	// things in the words of --manage.
+	things []string
+	// mark and mask are those of the return path, zero where it is not managed.
+	mark, mask uint32
+}
+
+func managedOf(s check.Snapshot) managed {
+	var m managed
+	for _, l := range s.Links {
+		if _, ours, err := ownership.ParseRecord(l.Alias); ours || err != nil {
+			m.things = []string{"vlan"}
+		}
+	}
+	for _, r := range s.Rules {
+		if r.Protocol == ownership.Protocol && r.Mask != 0 && m.mask == 0 {
+			m.things, m.mark, m.mask = append(m.things, "return-path"), r.Mark, r.Mask
+		}
+	}
+	return m
 }

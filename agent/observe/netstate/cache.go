@@ -4,6 +4,7 @@ package netstate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -11,8 +12,12 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 // maxAge is how long cached links, addresses, rules and routes are used while the kernel reports no change. Listing
@@ -107,4 +112,63 @@ func readTables(ctx context.Context) (t tables, err error) {
 	}
 	t.rules, t.routes, err = readRouting(ctx, t.links)
 	return t, err
+}
+
+// receiveBuffer is the requested size of the event socket's buffer, in bytes: a node with many pods causes bursts.
+const receiveBuffer = 1 << 20
+
+// Watch calls changed whenever the kernel reports a change of a link, an address, a route, a rule or of the few
+// settings that it reports (RTM_NEWNETCONF; rp_filter is one), and whenever events were lost (ENOBUFS), until ctx
+// ends. The content of events is not used: a snapshot follows anyway.
+func Watch(ctx context.Context, changed func()) error { return watch(ctx, func() {}, changed) }
+
+// watch calls begun when no later change can be missed.
+func watch(ctx context.Context, begun, changed func()) error {
+	socket, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR,
+		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV4_NETCONF)
+	if err != nil {
+		return fmt.Errorf("subscribe to changes of the network: %w", err)
+	}
+	stop := context.AfterFunc(ctx, socket.Close)
+	defer func() {
+		if stop() {
+			socket.Close()
+		}
+	}()
+	// Without CAP_NET_ADMIN the limit of net.core.rmem_max holds; a smaller buffer only means more resyncs.
+	if err := socket.SetReceiveBufferSize(receiveBuffer, false); err != nil {
+		klog.FromContext(ctx).V(2).Info("Failed to enlarge the event buffer", "reason", err.Error())
+	}
+	begun()
+	for {
+		_, _, err := socket.Receive()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, unix.ENOBUFS):
+			klog.FromContext(ctx).V(2).Info("Network events were lost, reading everything again")
+		case err != nil:
+			return fmt.Errorf("receive changes of the network: %w", err)
+		default:
+		}
+		changed()
+	}
+}
+
+// watchPause is the pause before a broken subscription to the kernel's events is renewed.
+const watchPause = time.Second
+
+// Follow keeps a subscription to the kernel's events until ctx ends; watch, such as Watch, calls changed with each
+// change until the subscription breaks. Follow calls changed, too, when it had to be renewed. The error is always nil,
+// which suits an errgroup.
+func Follow(ctx context.Context, watch func(ctx context.Context, changed func()) error, changed func()) error {
+	for {
+		if err := watch(ctx, changed); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Failed to watch the kernel's network events")
+		}
+		if !loop.Sleep(ctx, watchPause) {
+			return nil
+		}
+		changed()
+	}
 }

@@ -1,3 +1,4 @@
+// Package metricsserver serves the agent's metrics and health over HTTP.
 package metricsserver
 
 import (

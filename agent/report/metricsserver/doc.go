@@ -1,2 +1,0 @@
-// Package metricsserver serves the agent's metrics and health over HTTP.
-package metricsserver
