@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -21,6 +22,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/speaker"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/store"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/netstate"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/report/conditions"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/report/metricsserver"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/vip"
@@ -34,8 +36,8 @@ import (
 const (
 	gatewayRounds   = 2
 	gatewayInterval = 150 * time.Millisecond
-	// mostGateways bounds how many are asked at once.
-	mostGateways = 3
+	// maxGateways bounds how many are asked at once.
+	maxGateways = 3
 )
 
 // announceFlags say how the agent announces addresses where the controller has it do so.
@@ -46,8 +48,8 @@ type announceFlags struct {
 
 // The bounds of --announcer-interval.
 const (
-	leastInterval = 50 * time.Millisecond
-	mostInterval  = 5 * time.Second
+	minInterval = 50 * time.Millisecond
+	maxInterval = 5 * time.Second
 )
 
 func (f *announceFlags) add(flags *pflag.FlagSet) {
@@ -60,9 +62,9 @@ func (f *announceFlags) add(flags *pflag.FlagSet) {
 }
 
 func (f *announceFlags) check() error {
-	if f.interval < leastInterval || f.interval > mostInterval || f.interval%time.Millisecond != 0 {
+	if f.interval < minInterval || f.interval > maxInterval || f.interval%time.Millisecond != 0 {
 		return usageError{fmt.Errorf("--announcer-interval %s: give whole milliseconds from %s to %s", f.interval,
-			leastInterval, mostInterval)}
+			minInterval, maxInterval)}
 	}
 	return nil
 }
@@ -71,29 +73,59 @@ func (f *announceFlags) check() error {
 type announcer struct {
 	*shared
 	responder *responder.Responder
-	herald    *speaker.Speaker
+	speaker   *speaker.Speaker
+	events    *speaker.Recorder
 }
 
 // newAnnouncer returns the announcer and the parts that it runs.
 func newAnnouncer(s *shared, views store.ConfigMaps) (*announcer, []part) {
 	local := localhealth.New(s.wakes.localHealth, s.localPorts, s.nodeAddresses, s.wakes.announcer.Signal)
-	answering := responder.New(responder.Config{Interface: s.station.VLANInterface, Seed: seedOf(s.name),
-		Watch: s.watchLinks})
-	herald := speaker.New(speaker.Config{
+	a := &announcer{shared: s, events: speaker.NewRecorder(s.name), responder: responder.New(responder.Config{
+		Interface: s.state.VLANInterface, Seed: seedOf(s.name), Watch: s.watchLinks,
+	})}
+	a.speaker = speaker.New(speaker.Config{
 		Node:        s.name,
 		NewElection: func(c election.Config) speaker.Election { return election.New(c) },
 		NewStore:    func(networkID string) speaker.Store { return store.New(views, networkID) },
 		Transport: heartbeat.Config{
-			Interface: s.station.VLANInterface, Source: s.ownAddress,
+			Interface: s.state.VLANInterface, Source: s.ownAddress,
 			Keys: heartbeat.NewKeyFile(s.flags.announce.keyFile), Interval: s.flags.announce.interval,
 		},
-		Responder:  answering,
+		Responder:  a.responder,
 		Network:    s.announcedNetwork,
-		Facts:      func() election.Facts { return s.situation(local.Ready).Facts() },
-		AskGateway: s.askGateway, Off: s.off, Record: newTeller(s).tell, Clock: responder.Now,
+		Facts:      func() election.Facts { return s.inputs(local.Ready).Facts() },
+		AskGateway: s.askGateway, Off: s.off, Record: a.record, Clock: responder.Now,
 		Signals: s.wakes.announcer,
 	})
-	return &announcer{shared: s, responder: answering, herald: herald}, []part{local, herald}
+	return a, []part{local, a.speaker}
+}
+
+// record checks the addresses when one moved, and records an event.
+func (a *announcer) record(e election.Event) {
+	if e.Kind == election.BecameOwner || e.Kind == election.LostOwnership {
+		a.wakes.addresses.Signal()
+	}
+	if n, ok := a.events.Of(e, time.Now()); ok {
+		if subject := a.subject(n.Address); subject != nil {
+			a.recorder.Event(subject, n.Type, n.Reason, n.Message)
+		}
+	}
+}
+
+// subject is the object of an event: the Service whose address is announced, or the Node where there is no address; nil
+// when it is not known, or not any more.
+func (a *announcer) subject(address netip.Addr) *corev1.ObjectReference {
+	if !address.IsValid() {
+		return conditions.Reference(a.publisher.Observed())
+	}
+	services, _ := a.services.Services()
+	for _, s := range services {
+		if announced, ok := speaker.Address(s); ok && announced == address {
+			return &corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: s.Namespace, Name: s.Name,
+				UID: s.UID}
+		}
+	}
+	return nil
 }
 
 // watchLinks reports changes of the kernel's interfaces to the responder, and to the announcer as well.
@@ -115,14 +147,14 @@ func seedOf(name string) uint64 {
 // separate from what takes a look at the kernel.
 func (s *shared) announcedNetwork() string {
 	known := speaker.Inputs{}
-	known.View, known.Sampled = s.station.View()
+	known.View, known.Sampled = s.state.View()
 	return known.Network()
 }
 
-// situation is what is known of node and cluster.
-func (s *shared) situation(localReady func(port int32) bool) speaker.Inputs {
+// inputs are what is known of node and cluster.
+func (s *shared) inputs(localReady func(port int32) bool) speaker.Inputs {
 	known := speaker.Inputs{Node: s.node.Node(), LocalReady: localReady}
-	known.View, known.Sampled = s.station.View()
+	known.View, known.Sampled = s.state.View()
 	known.Services, known.Listed = s.services.Services()
 	if link, err := packet.Look(known.View.Report.Interface); err == nil {
 		known.Link = link.Up
@@ -149,36 +181,25 @@ func (s *shared) nodeAddresses() []netip.Addr {
 
 // ownAddress is the node's address on the VLAN interface, invalid where it has none.
 func (s *shared) ownAddress() netip.Addr {
-	view, _ := s.station.View()
-	address, err := netip.ParseAddr(view.Report.Source)
-	if err != nil {
-		return netip.Addr{}
-	}
+	view, _ := s.state.View()
+	address, _ := netip.ParseAddr(view.Report.Source)
 	return address
 }
 
 // askGateway asks for the gateways of the public network.
 func (s *shared) askGateway(ctx context.Context) bool {
-	view, _ := s.station.View()
+	view, _ := s.state.View()
 	var questions []arp.Question
 	for _, b := range view.Expected.Network.Blocks {
-		if len(questions) < mostGateways {
+		if len(questions) < maxGateways {
 			questions = append(questions, arp.Question{Target: b.Gateway, Source: s.ownAddress()})
 		}
 	}
-	asker := arp.NewProber()
-	asker.Rounds = gatewayRounds
-	asker.Interval = gatewayInterval
-	answers, err := asker.Ask(ctx, view.Report.Interface, questions)
-	if err != nil {
-		return false
-	}
-	for _, a := range answers {
-		if a.Replied {
-			return true
-		}
-	}
-	return false
+	prober := arp.NewProber()
+	prober.Rounds = gatewayRounds
+	prober.Interval = gatewayInterval
+	answers, err := prober.Ask(ctx, view.Report.Interface, questions)
+	return err == nil && slices.ContainsFunc(answers, func(a arp.Answer) bool { return a.Replied })
 }
 
 // off reports whether a Node is certainly off: it was deleted, or a taint marks it as off.
@@ -190,17 +211,14 @@ func (s *shared) off(ctx context.Context, name string) (bool, error) {
 	case err != nil:
 		return false, fmt.Errorf("read Node %s: %w", name, err)
 	}
-	for _, taint := range node.Spec.Taints {
-		if taint.Key == corev1.TaintNodeOutOfService || taint.Key == cloudproviderapi.TaintNodeShutdown {
-			return true, nil
-		}
-	}
-	return false, nil
+	return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
+		return taint.Key == corev1.TaintNodeOutOfService || taint.Key == cloudproviderapi.TaintNodeShutdown
+	}), nil
 }
 
 // answers are the addresses that this node answers for at the moment, sorted.
 func (a *announcer) answers() []netip.Addr {
-	state := a.herald.State()
+	state := a.speaker.State()
 	if responder.Now() >= state.Until {
 		return nil
 	}
@@ -209,40 +227,31 @@ func (a *announcer) answers() []netip.Addr {
 
 // view is the state of the node with the addresses that the node itself answers for.
 func (a *announcer) view() (view vip.View, known bool) {
-	if view, known = a.station.View(); known {
+	if view, known = a.state.View(); known {
 		view.Answers = a.answers()
 	}
 	return view, known
 }
 
-// tellAddresses reports the findings about addresses. That this node cannot announce any goes first: a person
-// can fix it.
-func (a *announcer) tellAddresses(findings []check.Finding, verdict check.Outcome) {
-	if state := a.herald.State(); state.Running && state.Problem != "" {
+// recordAddresses reports the findings about addresses. That this node cannot announce any goes first: a person can fix
+// it.
+func (a *announcer) recordAddresses(findings []check.Finding, verdict check.Outcome) {
+	if state := a.speaker.State(); state.Running && state.Problem != "" {
 		verdict = check.Outcome{Status: check.Fail, Reason: vip.ReasonNoKey,
 			Message: "this node announces no addresses: " + state.Problem}
 	}
-	a.station.Addresses(findings, verdict)
+	a.state.Addresses(findings, verdict)
 }
 
 // figures are what metrics say of the announcer.
 func (a *announcer) figures() metricsserver.Announcer {
-	state := a.herald.State()
-	beats := a.herald.Transport.Counts
+	state := a.speaker.State()
+	beats := a.speaker.Transport.Counts
 	packets := a.responder.Counters()
 	figures := metricsserver.Announcer{
-		Running: state.Running, Addresses: a.answers(), Took: state.BecameOwner, Gave: state.LostOwnership,
-		APIFailures: state.APIFailures,
-		Sent:        beats.Sent(), Announced: packets.Announced, Heard: map[string]uint64{"no_room": state.Lost},
-		Requests: map[string]uint64{},
-	}
-	if state.View != nil {
-		figures.View = state.View.Number
-		figures.Members = len(state.View.Members)
-		figures.Since = make(map[netip.Addr]time.Time, len(figures.Addresses))
-		for _, address := range figures.Addresses {
-			figures.Since[address] = state.View.Owners[address].Since
-		}
+		Running: state.Running, View: state.View, Addresses: a.answers(), Took: state.BecameOwner,
+		Gave: state.LostOwnership, APIFailures: state.APIFailures, Sent: beats.Sent(), Announced: packets.Announced,
+		Heard: map[string]uint64{"no_room": state.Lost}, Requests: map[string]uint64{},
 	}
 	for drop, n := range beats.Received() {
 		figures.Heard[drop.String()] = n
@@ -251,47 +260,4 @@ func (a *announcer) figures() metricsserver.Announcer {
 		figures.Requests[verdict.String()] = n
 	}
 	return figures
-}
-
-// teller records events about the addresses that the agents announce.
-type teller struct {
-	*shared
-	tidings *speaker.Recorder
-}
-
-func newTeller(s *shared) *teller { return &teller{shared: s, tidings: speaker.NewRecorder(s.name)} }
-
-// tell checks the addresses when one moved, and records an event.
-func (t *teller) tell(e election.Event) {
-	if e.Kind == election.BecameOwner || e.Kind == election.LostOwnership {
-		t.wakes.addresses.Signal()
-	}
-	if n, is := t.tidings.Of(e, time.Now()); is {
-		if about := t.subject(n); about != nil {
-			t.recorder.Event(about, n.Type, n.Reason, n.Message)
-		}
-	}
-}
-
-// subject is the object of an event; nil when it is not known, or not any more.
-func (t *teller) subject(n speaker.Notice) *corev1.ObjectReference {
-	if n.Address.IsValid() {
-		return t.serviceOf(n.Address)
-	}
-	if own := t.publisher.Observed(); own != nil {
-		return &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: own.Name, UID: own.UID}
-	}
-	return nil
-}
-
-// serviceOf is the Service whose address is announced, nil when there is none.
-func (t *teller) serviceOf(a netip.Addr) *corev1.ObjectReference {
-	services, _ := t.services.Services()
-	for _, s := range services {
-		if address, is := speaker.Address(s); is && address == a {
-			return &corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: s.Namespace, Name: s.Name,
-				UID: s.UID}
-		}
-	}
-	return nil
 }

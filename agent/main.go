@@ -169,36 +169,34 @@ func (f *nodeFlags) name() (string, error) {
 
 // client returns a client of the API server.
 func (f *nodeFlags) client() (kubernetes.Interface, error) {
+	return f.connect("", func(config *rest.Config) *rest.Config {
+		config.ContentType = runtime.ContentTypeProtobuf
+		config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+		return config
+	})
+}
+
+// views returns a client that is only for the view of the announcers: its requests wait behind no others.
+func (f *nodeFlags) views() (store.ConfigMaps, error) {
+	client, err := f.connect(" announcer", store.ClientConfig)
+	if err != nil {
+		return nil, err
+	}
+	return client.CoreV1().ConfigMaps(metav1.NamespaceSystem), nil
+}
+
+// connect returns a client as configured; part is appended to the name by which the API server knows it.
+func (f *nodeFlags) connect(part string, configure func(*rest.Config) *rest.Config) (kubernetes.Interface, error) {
 	config, err := f.restConfig()
 	if err != nil {
 		return nil, fmt.Errorf("find the API server: %w; name a kubeconfig with --kubeconfig", err)
 	}
-	config.UserAgent = "phoenixnap-agent/" + version.Get().GitVersion
-	config.ContentType = runtime.ContentTypeProtobuf
-	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	client, err := kubernetes.NewForConfig(config)
+	config.UserAgent = "phoenixnap-agent/" + version.Get().GitVersion + part
+	client, err := kubernetes.NewForConfig(configure(config))
 	if err != nil {
 		return nil, fmt.Errorf("use %s: %w", f.kubeconfig, err)
 	}
 	return client, nil
-}
-
-// clients returns the ways to the API server of an agent that runs.
-func (f *nodeFlags) clients() (clients, error) {
-	main, err := f.client()
-	if err != nil {
-		return clients{}, err
-	}
-	config, err := f.restConfig()
-	if err != nil {
-		return clients{}, fmt.Errorf("find the API server: %w; name a kubeconfig with --kubeconfig", err)
-	}
-	config.UserAgent = "phoenixnap-agent/" + version.Get().GitVersion + " announcer"
-	views, err := kubernetes.NewForConfig(store.ClientConfig(config))
-	if err != nil {
-		return clients{}, fmt.Errorf("use %s: %w", f.kubeconfig, err)
-	}
-	return clients{main: main, views: views.CoreV1().ConfigMaps(metav1.NamespaceSystem)}, nil
 }
 
 func (f *nodeFlags) restConfig() (*rest.Config, error) {

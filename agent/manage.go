@@ -15,16 +15,14 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/record"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/ownership"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/returnpath"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/vlan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/netstate"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/report/conditions"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/report/metricsserver"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/report/nodestate"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
 )
 
 // What --manage takes.
@@ -107,83 +105,65 @@ func (m managing) marks() (mark, mask uint32) {
 	return m.bits.Value(0), uint32(m.bits)
 }
 
-// vlanKeeper counts its repairs.
-type vlanKeeper struct {
-	*vlan.Reconciler
-	repairs *atomic.Int64
-}
-
-// keepers returns one reconciler for each managed thing; event records on the Node.
-func (m managing) keepers(wakes wakes, st *nodestate.NodeState, asker *arp.Prober,
-	event func(warning bool, reason, message string)) (keepers []part) {
+// reconcilers returns one reconciler for each managed thing, and what is managed at the moment, for metrics.
+func (m managing) reconcilers(s *shared) (reconcilers []part, states []func() metricsserver.Managed) {
 	// One journal: both write the record of the VLAN interface.
 	journal := &ownership.Journal{}
 	expected := func() check.Expected {
-		if _, seen := st.View(); !seen {
+		if _, seen := s.state.View(); !seen {
 			// Whether the machine is the server that its Node names is not known before the first sample.
 			return check.Expected{}
 		}
-		return st.Expected()
+		return s.state.Expected()
 	}
 	if m.vlan {
-		repairs := &atomic.Int64{}
-		k := vlan.New(vlan.Config{
-			Expected: expected, Kernel: vlan.System{Journal: journal}, Prober: asker, Watch: netstate.Watch,
-			BlockedReason: st.BlockedReason,
+		var repairs atomic.Int64
+		r := vlan.New(vlan.Config{
+			Expected: expected, Kernel: vlan.System{Journal: journal}, Prober: s.prober, Watch: netstate.Watch,
+			BlockedReason: s.state.BlockedReason,
 			Record: func(e vlan.Event) {
 				if e.Reason == vlan.ReasonRepaired {
 					repairs.Add(1)
 				}
-				event(e.Warning, e.Reason, e.Message)
+				s.recordOnNode(e.Warning, e.Reason, e.Message)
 			},
-			Signals: wakes.vlan,
+			Signals: s.wakes.vlan,
 		})
-		keepers = append(keepers, vlanKeeper{Reconciler: k, repairs: repairs})
+		reconcilers = append(reconcilers, r)
+		states = append(states, func() metricsserver.Managed {
+			status := r.Status()
+			return metricsserver.Managed{Kind: manageVLAN, Interface: status.Interface,
+				Healthy: status.Interface != "" && status.Problem == "", Repairs: int(repairs.Load())}
+		})
 	}
 	if m.returnPath {
-		keepers = append(keepers, returnpath.New(returnpath.Config{
-			Expected: expected, Bits: m.bits, Journal: journal, BlockedReason: st.BlockedReason,
+		r := returnpath.New(returnpath.Config{
+			Expected: expected, Bits: m.bits, Journal: journal, BlockedReason: s.state.BlockedReason,
 			Watches: []func(context.Context, func()) error{netstate.Watch, returnpath.WatchTable},
-			Record:  func(n returnpath.Notice) { event(n.Warning, n.Reason, n.Message) },
-			Signals: wakes.returnPath,
-		}))
+			Record:  func(n returnpath.Notice) { s.recordOnNode(n.Warning, n.Reason, n.Message) },
+			Signals: s.wakes.returnPath,
+		})
+		reconcilers = append(reconcilers, r)
+		states = append(states, func() metricsserver.Managed {
+			status := r.Status()
+			return metricsserver.Managed{Kind: manageReturnPath, Interface: status.Interface,
+				Healthy: status.Managing && status.Problem == "", Repairs: status.Repairs}
+		})
 	}
-	return keepers
+	return reconcilers, states
 }
 
-// standing is what is managed at the moment, for metrics.
-func standing(keepers []part) (managed []metricsserver.Managed) {
-	for _, k := range keepers {
-		switch k := k.(type) {
-		case vlanKeeper:
-			s := k.Status()
-			managed = append(managed, metricsserver.Managed{
-				Kind: manageVLAN, Interface: s.Interface, Healthy: s.Interface != "" &&
-					s.Problem == "", Repairs: int(k.repairs.Load()),
-			})
-		case *returnpath.Reconciler:
-			s := k.Status()
-			managed = append(managed, metricsserver.Managed{Kind: manageReturnPath, Interface: s.Interface,
-				Healthy: s.Managing && s.Problem == "", Repairs: s.Repairs})
-		}
+// recordOnNode records an event on the Node; it is dropped while the Node is not known.
+func (s *shared) recordOnNode(warning bool, reason, message string) {
+	node := conditions.Reference(s.publisher.Observed())
+	if node == nil {
+		return
 	}
-	return managed
-}
-
-// onNode records events on the Node; they are dropped while the Node is not known.
-func onNode(recorder record.EventRecorder, node func() *corev1.Node) func(warning bool, reason, message string) {
-	return func(warning bool, reason, message string) {
-		observed := node()
-		if observed == nil {
-			return
-		}
-		eventType := corev1.EventTypeNormal
-		if warning {
-			eventType = corev1.EventTypeWarning
-		}
-		reference := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: observed.Name, UID: observed.UID}
-		recorder.Event(reference, eventType, reason, message)
+	eventType := corev1.EventTypeNormal
+	if warning {
+		eventType = corev1.EventTypeWarning
 	}
+	s.recorder.Event(node, eventType, reason, message)
 }
 
 func newCleanupCommand() *cobra.Command {

@@ -81,7 +81,11 @@ func runAgent(ctx context.Context, f runFlags) error {
 	if err := f.announce.check(); err != nil {
 		return err
 	}
-	clients, err := f.clients()
+	client, err := f.client()
+	if err != nil {
+		return err
+	}
+	views, err := f.views()
 	if err != nil {
 		return err
 	}
@@ -89,13 +93,13 @@ func runAgent(ctx context.Context, f runFlags) error {
 	events := record.NewBroadcaster(record.WithContext(ctx))
 	defer events.Shutdown()
 	recorder := events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "phoenixnap-agent", Host: name})
-	parts := newParts(newShared(name, f, managed, clients.main, recorder), managed, clients.views)
+	parts := newParts(newShared(name, f, managed, client, recorder), managed, views)
 
 	group, ctx := errgroup.WithContext(ctx)
 	for _, each := range parts {
 		group.Go(func() error { return each.Run(ctx) })
 	}
-	group.Go(func() error { return sendEvents(ctx, events, clients.main) })
+	group.Go(func() error { return sendEvents(ctx, events, client) })
 	return group.Wait()
 }
 
@@ -113,13 +117,6 @@ const (
 	staleFactor = 6
 	staleFloor  = time.Minute
 )
-
-// clients are ways to the API server.
-type clients struct {
-	main kubernetes.Interface
-	// views is only for the view of the announcers: its requests wait behind no others.
-	views store.ConfigMaps
-}
 
 // part is something that runs until its context ends.
 type part interface {
@@ -146,8 +143,8 @@ func (w wakes) announce() {
 	w.announcer.Signal()
 }
 
-// keep says that what is managed may have to change.
-func (w wakes) keep() {
+// manage says that what is managed may have to change.
+func (w wakes) manage() {
 	w.vlan.Signal()
 	w.returnPath.Signal()
 }
@@ -161,13 +158,13 @@ func (w wakes) onServices() {
 // onExpectation follows a change of what to expect of the node.
 func (w wakes) onExpectation() {
 	w.samples.Signal()
-	w.keep()
+	w.manage()
 	w.announce()
 }
 
 // onSample returns what follows each sample. Until the first one, what is managed waits to know which machine this is.
 func (w wakes) onSample() func() {
-	first := sync.OnceFunc(w.keep)
+	first := sync.OnceFunc(w.manage)
 	return func() {
 		w.addresses.Signal()
 		w.announce()
@@ -187,10 +184,10 @@ type shared struct {
 	health    *metricsserver.Health
 	publisher *conditions.Publisher
 	services  *nodewatch.ServiceWatcher
-	station   *nodestate.NodeState
+	state     *nodestate.NodeState
 	node      *nodewatch.NodeWatcher
 	reader    *netstate.Reader
-	asker     *arp.Prober
+	prober    *arp.Prober
 }
 
 // newShared returns what follows a Node and the Services, and writes what is found to the Node. It starts nothing.
@@ -202,36 +199,36 @@ func newShared(name string, f runFlags, managed managing, client kubernetes.Inte
 	publisher := conditions.New(client.CoreV1().Nodes(), name, conditions.Recorder(recorder), metrics.Wrote)
 	services := nodewatch.NewServiceWatcher(client, wakes.onServices)
 	mark, mask := managed.marks()
-	station := nodestate.New(nodestate.Config{
+	state := nodestate.New(nodestate.Config{
 		Interface: f.iface, Uplink: f.uplink, Mark: mark, Mask: mask, TableBase: managed.tableBase,
 		Publisher: publisher, Services: services.Services, Metrics: metrics, Health: health,
 		OnExpectation: wakes.onExpectation, OnSample: wakes.onSample(),
 	})
 	return &shared{
 		name: name, flags: f, client: client, recorder: recorder, wakes: wakes, metrics: metrics, health: health,
-		publisher: publisher, services: services, station: station,
-		node:   nodewatch.NewNodeWatcher(client, name, station.ObserveNode),
-		reader: netstate.NewReader(), asker: arp.NewProber(),
+		publisher: publisher, services: services, state: state,
+		node:   nodewatch.NewNodeWatcher(client, name, state.ObserveNode),
+		reader: netstate.NewReader(), prober: arp.NewProber(),
 	}
 }
 
 // newParts returns all parts of the agent, each built of those before it. It starts nothing.
 func newParts(s *shared, managed managing, views store.ConfigMaps) []part {
 	samples := sampler.New(sampler.Config{
-		Reader: s.reader, Prober: s.asker, Expected: s.station.Expected, Watch: s.reader.Watch,
+		Reader: s.reader, Prober: s.prober, Expected: s.state.Expected, Watch: s.reader.Watch,
 		Interval: s.flags.interval,
-		Record:   s.station.Sample, Signals: s.wakes.samples,
+		Record:   s.state.Sample, Signals: s.wakes.samples,
 	})
-	keepers := managed.keepers(s.wakes, s.station, s.asker, onNode(s.recorder, s.publisher.Observed))
+	reconcilers, states := managed.reconcilers(s)
 	announcer, announcing := newAnnouncer(s, views)
 	verifying, sources := newVerifier(s, announcer)
-	sources.Managed = func() []metricsserver.Managed { return standing(keepers) }
+	sources.Managed = states
 	renewer := &lease.Renewer{
 		Leases: s.client.CoordinationV1().Leases(metav1.NamespaceSystem), NodeName: s.name, Node: s.publisher.Observed,
 		OnRenew: s.metrics.Renewed,
 	}
 	server := metricsserver.NewServer(s.flags.metricsAddress, s.metrics, sources, s.health)
-	return slices.Concat([]part{s.services, s.node, s.publisher, samples}, keepers, announcing, verifying,
+	return slices.Concat([]part{s.services, s.node, s.publisher, samples}, reconcilers, announcing, verifying,
 		[]part{renewer, server})
 }
 
@@ -241,13 +238,13 @@ func newVerifier(s *shared, a *announcer) ([]part, metricsserver.Sources) {
 		s.wakes.addresses.Signal)
 	owners := vip.NewMACTable(s.client.CoreV1().Nodes(), s.wakes.addresses.Signal)
 	addresses := vip.New(vip.Config{
-		Node: s.name, Prober: s.asker, Router: s.reader, Elections: elections.Of, Owners: owners.Of,
-		View: a.view, Services: s.services.Services, Reported: s.station.ReportedBefore,
+		Node: s.name, Prober: s.prober, Router: s.reader, Elections: elections.Of, Owners: owners.Of,
+		View: a.view, Services: s.services.Services, Reported: s.state.ReportedBefore,
 		Interval: s.flags.announcementInterval,
-		Record:   a.tellAddresses, Report: s.station.Reported, Event: vip.Recorder(s.recorder),
+		Record:   a.recordAddresses, Report: s.state.Reported, Event: vip.Recorder(s.recorder),
 		Signals: s.wakes.addresses,
 	})
-	listener := arp.NewListener(s.station.VLANInterface, addresses.Hear)
+	listener := arp.NewListener(s.state.VLANInterface, addresses.Hear)
 	sources := metricsserver.Sources{ARP: listener.Counters, Addresses: addresses.Figures, Announcer: a.figures}
 	return []part{elections, owners, listener, addresses}, sources
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"time"
-	"unicode/utf8"
 
 	"sigs.k8s.io/yaml"
 
@@ -160,21 +159,8 @@ func (d Document) NPD(w io.Writer) (int, error) {
 	if first := d.first(); first.ID != "" {
 		line = string(first.ID) + ": " + first.Cause
 	}
-	if _, err := fmt.Fprintln(w, shortened(text.Clean(line), npdLength)); err != nil {
+	if _, err := fmt.Fprintln(w, text.Cut(text.Clean(line), npdLength, "...")); err != nil {
 		return NPDUnknown, fmt.Errorf("write the diagnosis: %w", err)
 	}
 	return code, nil
-}
-
-// shortened cuts text to at most length bytes, between characters.
-func shortened(text string, length int) string {
-	if len(text) <= length {
-		return text
-	}
-	const ellipsis = "..."
-	cut := length - len(ellipsis)
-	for cut > 0 && !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + ellipsis
 }

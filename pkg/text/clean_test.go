@@ -140,3 +140,31 @@ func TestCleanerPassesErrorsOn(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestCut(t *testing.T) {
+	for name, tc := range map[string]struct {
+		text  string
+		limit int
+		want  string
+	}{
+		"short":              {"abc", 3, "abc"},
+		"long":               {"abcdefgh", 6, "abc…"},
+		"inside a character": {"ééééé", 8, "éé…"},
+	} {
+		if got := Cut(tc.text, tc.limit, "…"); got != tc.want || len(got) > tc.limit || !utf8.ValidString(got) {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+func FuzzCut(f *testing.F) {
+	f.Add("interface bönd0 is down", 10)
+	f.Fuzz(func(t *testing.T, text string, limit int) {
+		limit = 3 + (limit&0xff+0x100)&0xff
+		text = strings.ToValidUTF8(text, "\uFFFD")
+		got := Cut(text, limit, "…")
+		if !utf8.ValidString(got) || len(got) > limit || !strings.HasPrefix(text, strings.TrimSuffix(got, "…")) {
+			t.Errorf("Cut(%q, %d) is %q", text, limit, got)
+		}
+	})
+}

@@ -189,3 +189,15 @@ func unfinished(text []byte) int {
 	}
 	return 0
 }
+
+// Cut shortens text to at most limit bytes, between characters; what is cut off is replaced by ellipsis.
+func Cut(text string, limit int, ellipsis string) string {
+	if len(text) <= limit {
+		return text
+	}
+	end := limit - len(ellipsis)
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + ellipsis
+}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -118,23 +117,18 @@ func same(c Condition, current *corev1.NodeCondition) bool {
 	return current != nil && current.Status == c.Status && current.Reason == c.Reason && current.Message == c.Message
 }
 
-// cut shortens a text to at most limit bytes, whole characters only.
-func cut(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	const more = "…"
-	end := limit - len(more)
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + more
-}
-
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-// Recorder returns a function that records transitions as events on the Node. kubectl describe node finds events by the
-// Node's own UID as well as by its name in the place of the UID.
+// Reference returns what an event on a Node names, nil for no Node. kubectl describe node finds events by the Node's own
+// UID as well as by its name in the place of the UID.
+func Reference(node *corev1.Node) *corev1.ObjectReference {
+	if node == nil {
+		return nil
+	}
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}
+}
+
+// Recorder returns a function that records transitions as events on the Node.
 func Recorder(events record.EventRecorder) func(*corev1.Node, Transition) {
 	return func(node *corev1.Node, t Transition) {
 		if t.From == "" && t.Status != corev1.ConditionFalse {
@@ -145,7 +139,6 @@ func Recorder(events record.EventRecorder) func(*corev1.Node, Transition) {
 		if t.Status == corev1.ConditionFalse {
 			eventType = corev1.EventTypeWarning
 		}
-		reference := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}
-		events.Eventf(reference, eventType, t.Reason, "%s is %s: %s", t.Type, t.Status, t.Message)
+		events.Eventf(Reference(node), eventType, t.Reason, "%s is %s: %s", t.Type, t.Status, t.Message)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
 const (
@@ -69,7 +71,8 @@ func New(nodes Nodes, name string, onTransition func(*corev1.Node, Transition), 
 // of an interface need not be, is replaced: the API server would store something else, and the publisher would write it
 // forever.
 func (p *Publisher) Set(c Condition) {
-	c.Reason, c.Message = valid(c.Reason), cut(valid(c.Message), MessageLimit)
+	c.Reason = valid(c.Reason)
+	c.Message = text.Cut(valid(c.Message), MessageLimit, "…")
 	p.change(func() bool {
 		changed := p.want.conditions[c.Type] != c
 		p.want.conditions[c.Type] = c
@@ -131,11 +134,11 @@ func older(a, b *corev1.Node) bool {
 
 // Run writes until ctx ends.
 func (p *Publisher) Run(ctx context.Context) error {
-	var limit rate
+	limit := newLimiter()
 	// The first heartbeat is spread over the whole period, so that a rollout of the agents is no burst.
 	heartbeat := time.Now().Add(rand.N(Heartbeat))
 	for {
-		if !p.await(ctx, &limit) {
+		if !p.await(ctx, limit) {
 			return nil
 		}
 		due := !time.Now().Before(heartbeat)
@@ -158,7 +161,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 
 // await waits until a write is allowed; false when ctx ended. A change does not shorten the pause after a failure, only
 // a new Node does, which has none of the conditions.
-func (p *Publisher) await(ctx context.Context, limit *rate) bool {
+func (p *Publisher) await(ctx context.Context, limit *limiter) bool {
 	for {
 		switch p.replaced.Wait(ctx, limit.wait(time.Now())) {
 		case loop.Ended:
@@ -286,52 +289,39 @@ const (
 	lastRetry  = 30 * time.Second
 )
 
-// rate limits how often the Node is written. Its zero value allows writeBurst writes.
-type rate struct {
-	// spent writes count against the burst; the oldest is forgiven at forgiven plus writePause.
-	spent    int
-	forgiven time.Time
+// limiter limits how often the Node is written.
+type limiter struct {
+	writes *rate.Limiter
 	// failures counts those in a row, retryAt is when to try again.
 	failures int
 	retryAt  time.Time
 }
 
+// newLimiter returns a limiter that allows writeBurst writes.
+func newLimiter() *limiter { return &limiter{writes: rate.NewLimiter(rate.Every(writePause), writeBurst)} }
+
 // wait returns how long the next write has to wait, 0 when it may go at once.
-func (p *rate) wait(now time.Time) time.Duration {
-	if now.Before(p.retryAt) {
-		return p.retryAt.Sub(now)
+func (l *limiter) wait(now time.Time) time.Duration {
+	if now.Before(l.retryAt) {
+		return l.retryAt.Sub(now)
 	}
-	p.forgive(now)
-	if p.spent < writeBurst {
-		return 0
-	}
-	return p.forgiven.Add(writePause).Sub(now)
+	return time.Duration(max(0, 1-l.writes.TokensAt(now)) * float64(writePause))
 }
 
-func (p *rate) forgive(now time.Time) {
-	passed := int(now.Sub(p.forgiven) / writePause)
-	if passed >= p.spent {
-		p.spent = 0
-		p.forgiven = now
-		return
-	}
-	p.spent, p.forgiven = p.spent-passed, p.forgiven.Add(time.Duration(passed)*writePause)
-}
-
-// wrote notes a write that succeeded.
-func (p *rate) wrote(now time.Time) {
-	p.forgive(now)
-	p.spent, p.failures, p.retryAt = p.spent+1, 0, time.Time{}
+// wrote notes a write that succeeded. It counts even if a rounding error let it go too early.
+func (l *limiter) wrote(now time.Time) {
+	l.writes.ReserveN(now, 1)
+	l.renew()
 }
 
 // failed notes a write that did not.
-func (p *rate) failed(now time.Time) {
-	p.retryAt = now.Add(loop.Jitter(loop.Backoff(firstRetry, lastRetry, p.failures), 10))
-	p.failures++
+func (l *limiter) failed(now time.Time) {
+	l.retryAt = now.Add(loop.Jitter(loop.Backoff(firstRetry, lastRetry, l.failures), 10))
+	l.failures++
 }
 
-// renew forgets failures: the Node is gone, and another one has its name.
-func (p *rate) renew() {
-	p.failures = 0
-	p.retryAt = time.Time{}
+// renew forgets failures: a write succeeded, or another Node has the name of the one that is gone.
+func (l *limiter) renew() {
+	l.failures = 0
+	l.retryAt = time.Time{}
 }

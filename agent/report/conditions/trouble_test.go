@@ -6,7 +6,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -107,7 +106,7 @@ func TestAnHourWithoutAnswers(t *testing.T) {
 	})
 }
 
-// Somebody who wants our condition to say something else cannot make us write without end, and does not win.
+// Another program that gives our condition another status cannot make us write without end, and does not win.
 func TestAnotherWriterIsNoReasonForAStorm(t *testing.T) {
 	inTrouble(t, func(w *walk) {
 		w.say(vlan(corev1.ConditionTrue, "Ready"))
@@ -164,32 +163,5 @@ func TestARestoredClusterIsBelievedAfterAHeartbeat(t *testing.T) {
 		w.server.deliver(w.pub)
 		time.Sleep(Heartbeat + Heartbeat/10)
 		w.expect("a heartbeat later")
-	})
-}
-
-func TestCut(t *testing.T) {
-	for name, tc := range map[string]struct {
-		text  string
-		limit int
-		want  string
-	}{
-		"short":              {"abc", 3, "abc"},
-		"long":               {"abcdefgh", 6, "abc…"},
-		"inside a character": {"ééééé", 8, "éé…"},
-	} {
-		if got := cut(tc.text, tc.limit); got != tc.want || len(got) > tc.limit || !utf8.ValidString(got) {
-			t.Errorf("%s: %q, want %q", name, got, tc.want)
-		}
-	}
-}
-
-func FuzzCut(f *testing.F) {
-	f.Add("interface bönd0 is down", 10)
-	f.Fuzz(func(t *testing.T, text string, limit int) {
-		limit = 3 + (limit&0xff+0x100)&0xff
-		got := cut(valid(text), limit)
-		if !utf8.ValidString(got) || len(got) > limit || !strings.HasPrefix(valid(text), strings.TrimSuffix(got, "…")) {
-			t.Errorf("cut(%q, %d) is %q", text, limit, got)
-		}
 	})
 }

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
 )
 
@@ -216,7 +217,7 @@ func (w *walk) wanted() string {
 		contract.ConditionAnnouncementHealthy} {
 		if c, has := w.want[kind]; has {
 			parts = append(parts, fmt.Sprintf("%s=%s %s %s", kind, c.Status, c.Reason,
-				cut(strings.ToValidUTF8(c.Message, "\uFFFD"), MessageLimit)))
+				text.Cut(strings.ToValidUTF8(c.Message, "\uFFFD"), MessageLimit, "…")))
 		}
 	}
 	parts = append(parts, fmt.Sprintf("%s=%s KubeletReady ", corev1.NodeReady, w.ready))

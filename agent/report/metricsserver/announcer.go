@@ -1,23 +1,22 @@
 package metricsserver
 
 import (
+	"cmp"
 	"net/netip"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
 )
 
 // Announcer is how the agent announces addresses itself.
 type Announcer struct {
 	// Running reports that it does; else there are no metrics of it.
 	Running bool
-	// View is the number of the newest view that is known, of which there are Members.
-	View    uint64
-	Members int
-	// Addresses are those that this node answers for, and since when it owns them; the zero Time where that is not
-	// known.
+	// View is the newest view that is known, or nil.
+	View *election.View
+	// Addresses are those that this node answers for.
 	Addresses []netip.Addr
-	Since     map[netip.Addr]time.Time
 	// Took and Gave count addresses that it started and stopped to answer for, APIFailures requests for the view that
 	// failed.
 	Took, Gave, APIFailures uint64
@@ -67,14 +66,15 @@ func (s Sources) collectAnnouncer(out chan<- prometheus.Metric) {
 	if !a.Running {
 		return
 	}
-	gauge(out, viewDesc, float64(a.View))
-	gauge(out, membersDesc, float64(a.Members))
+	view := cmp.Or(a.View, &election.View{})
+	gauge(out, viewDesc, float64(view.Number))
+	gauge(out, membersDesc, float64(len(view.Members)))
 	for i, address := range a.Addresses {
 		if i >= addressLimit {
 			break
 		}
 		gauge(out, announcedDesc, 1, address.String())
-		if since := a.Since[address]; !since.IsZero() {
+		if since := view.Owners[address].Since; !since.IsZero() {
 			gauge(out, sinceDesc, float64(since.UnixMilli())/1000, address.String())
 		}
 	}

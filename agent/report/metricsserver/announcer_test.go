@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
 )
 
 // TestMetricsOfTheAnnouncer: who answers for which address and since when, and what else is reported while the agents
@@ -13,9 +15,10 @@ func TestMetricsOfTheAnnouncer(t *testing.T) {
 	known := netip.MustParseAddr("203.0.113.5")
 	fresh := netip.MustParseAddr("203.0.113.6")
 	figures := Announcer{
-		View: 7, Members: 3, Addresses: []netip.Addr{known, fresh},
-		Since: map[netip.Addr]time.Time{known: time.UnixMilli(1700000000500)},
-		Took:  4, Gave: 2, APIFailures: 1, Sent: 90, Heard: map[string]uint64{"taken": 180},
+		View: &election.View{Number: 7, Members: []string{"srv-a", "srv-b", "srv-c"},
+			Owners: map[netip.Addr]election.Owner{known: {Since: time.UnixMilli(1700000000500)}}},
+		Addresses: []netip.Addr{known, fresh},
+		Took:      4, Gave: 2, APIFailures: 1, Sent: 90, Heard: map[string]uint64{"taken": 180},
 		Requests: map[string]uint64{"answered": 8}, Announced: 5,
 	}
 	m := NewMetrics("v1", "srv-a")

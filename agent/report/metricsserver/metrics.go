@@ -60,8 +60,8 @@ type Sources struct {
 	ARP func() arp.Counters
 	// Addresses returns what the watcher of addresses counted.
 	Addresses func() vip.Figures
-	// Managed returns what the agent keeps; nothing while it only watches.
-	Managed func() []Managed
+	// Managed return what the agent keeps.
+	Managed []func() Managed
 	// Announcer returns how the agent announces addresses itself.
 	Announcer func() Announcer
 }
@@ -259,10 +259,8 @@ func (s Sources) collectWire(out chan<- prometheus.Metric) {
 }
 
 func (s Sources) collectManaged(out chan<- prometheus.Metric) {
-	if s.Managed == nil {
-		return
-	}
-	for _, each := range s.Managed() {
+	for _, state := range s.Managed {
+		each := state()
 		value := 0.0
 		if each.Healthy {
 			value = 1

@@ -143,8 +143,9 @@ func TestMetricsOfSources(t *testing.T) {
 	sources := Sources{
 		ARP:       func() arp.Counters { return arp.Counters{Heard: 5, Sent: 6, Dropped: 1} },
 		Addresses: func() vip.Figures { return figures },
-		Managed: func() []Managed {
-			return []Managed{{Kind: "vlan", Interface: "bond0.100", Healthy: true, Repairs: 3}, {Kind: "return-path"}}
+		Managed: []func() Managed{
+			func() Managed { return Managed{Kind: "vlan", Interface: "bond0.100", Healthy: true, Repairs: 3} },
+			func() Managed { return Managed{Kind: "return-path"} },
 		},
 	}
 	usual := []string{
