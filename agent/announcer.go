@@ -226,11 +226,11 @@ func (a *announcer) answers() []netip.Addr {
 }
 
 // view is the state of the node with the addresses that the node itself answers for.
-func (a *announcer) view() (view vip.View, known bool) {
-	if view, known = a.state.View(); known {
+func (a *announcer) view() (view vip.View, ok bool) {
+	if view, ok = a.state.View(); ok {
 		view.Answers = a.answers()
 	}
-	return view, known
+	return view, ok
 }
 
 // recordAddresses reports the findings about addresses. That this node cannot announce any goes first: a person can fix

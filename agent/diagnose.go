@@ -325,8 +325,8 @@ func newExplainCommand() *cobra.Command {
 			}
 			style := diagnose.StyleFor(c.OutOrStdout(), os.LookupEnv)
 			for _, arg := range args {
-				entry, known := diagnose.EntryOf(check.ID(strings.ToUpper(arg)))
-				if !known {
+				entry, ok := diagnose.EntryOf(check.ID(strings.ToUpper(arg)))
+				if !ok {
 					return usageError{fmt.Errorf("%q is no finding: they are PN000 to PN609, see the output of "+
 						"diagnose", arg)}
 				}

@@ -95,7 +95,7 @@ func (a *Address) filled() *Address {
 
 func (p *page) section(heading string, lines []string) {
 	p.line("")
-	p.line(p.style.heading(heading))
+	p.line(p.style.Heading(heading))
 	for _, line := range lines {
 		p.prose("  ", 4, line)
 	}

@@ -68,7 +68,7 @@ func (d Document) Sum() Document {
 	d.Result = Result{Status: check.OK, Counts: map[check.Status]int{}}
 	for _, f := range d.Findings {
 		d.Result.Counts[f.Status]++
-		if weight(f.Status) > weight(d.Result.Status) {
+		if outcomes[f.Status].weight > outcomes[d.Result.Status].weight {
 			d.Result.Status = f.Status
 			d.Result.FirstCause = f.ID
 		}
@@ -76,34 +76,26 @@ func (d Document) Sum() Document {
 	return d
 }
 
-// weight orders outcomes: a failure outweighs what could not be determined.
-func weight(s check.Status) int {
-	switch s {
-	case check.Fail:
-		return 3
-	case check.Unknown:
-		return 2
-	case check.Warn:
-		return 1
-	case check.OK, check.Skip:
-	}
-	return 0
+// outcomes are what each status means for the whole and how it is shown. The worst has the largest weight: a failure
+// outweighs what could not be determined. colour contains the parameters of SGR, see text.Style.
+var outcomes = map[check.Status]struct {
+	weight, exit, npd    int
+	glyph, ascii, colour string
+}{
+	check.OK:      {0, ExitOK, NPDOK, "✔", "+", "32"},
+	check.Skip:    {0, ExitOK, NPDOK, "–", "-", "2"},
+	check.Warn:    {1, ExitOK, NPDOK, "!", "!", "33"},
+	check.Unknown: {2, ExitUndetermined, NPDUnknown, "?", "?", "36"},
+	check.Fail:    {3, ExitFailed, NPDProblem, "✖", "x", "1;31"},
 }
 
 // ExitCode is the code to exit with. Warnings are no failure unless strict.
 func (d Document) ExitCode(strict bool) int {
-	switch d.Sum().Result.Status {
-	case check.Fail:
+	status := d.Sum().Result.Status
+	if strict && status == check.Warn {
 		return ExitFailed
-	case check.Unknown:
-		return ExitUndetermined
-	case check.Warn:
-		if strict {
-			return ExitFailed
-		}
-	case check.OK, check.Skip:
 	}
-	return ExitOK
+	return outcomes[status].exit
 }
 
 // JSON writes the document for programs. It is harmless on a terminal, too, as text is.
@@ -148,19 +140,11 @@ const (
 func (d Document) NPD(w io.Writer) (int, error) {
 	d = d.Sum()
 	line := d.conclusion()
-	code := NPDOK
-	switch d.Result.Status {
-	case check.Fail:
-		code = NPDProblem
-	case check.Unknown:
-		code = NPDUnknown
-	case check.OK, check.Skip, check.Warn:
-	}
 	if first := d.first(); first.ID != "" {
 		line = string(first.ID) + ": " + first.Cause
 	}
 	if _, err := fmt.Fprintln(w, text.Cut(text.Clean(line), npdLength, "...")); err != nil {
 		return NPDUnknown, fmt.Errorf("write the diagnosis: %w", err)
 	}
-	return code, nil
+	return outcomes[d.Result.Status].npd, nil
 }

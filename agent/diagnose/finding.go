@@ -29,9 +29,9 @@ type chooser struct {
 
 // manages reports whether the agent itself manages what a finding is about.
 func (c chooser) manages(id check.ID) bool {
-	is := func(prefix string) bool { return strings.HasPrefix(string(id), prefix) }
-	return slices.Contains(c.managed, "vlan") && (is("PN1") || is("PN2")) ||
-		slices.Contains(c.managed, "return-path") && is("PN5")
+	begins := func(prefix string) bool { return strings.HasPrefix(string(id), prefix) }
+	return slices.Contains(c.managed, "vlan") && (begins("PN1") || begins("PN2")) ||
+		slices.Contains(c.managed, "return-path") && begins("PN5")
 }
 
 func (d Document) chooser(chosen check.Tool) chooser {
@@ -59,7 +59,7 @@ func (d Document) writeFinding(p *page, f check.Finding, choose chooser) {
 		text = after(text, f.Because)
 	case check.Warn, check.Fail, check.Unknown:
 	}
-	p.prose("  "+p.style.outcome(f.Status)+" ", len(check.Unknown)+5, text)
+	p.prose("  "+p.outcome(f.Status)+" ", len(check.Unknown)+5, text)
 	if f.Status == check.OK || f.Status == check.Skip {
 		return
 	}
@@ -82,10 +82,8 @@ func after(text, more string) string {
 
 // write writes the fixes of the tools that were chosen, those for any tool first.
 func (c chooser) write(p *page, f check.Finding) {
-	lasts := slices.ContainsFunc(f.Fixes, func(fix check.Fix) bool {
-		return slices.Contains(permanentTools(),
-			fix.Tool)
-	})
+	permanent := permanentTools()
+	lasts := slices.ContainsFunc(f.Fixes, func(fix check.Fix) bool { return slices.Contains(permanent, fix.Tool) })
 	tools := append([]check.Tool{check.AnyTool}, c.tools...)
 	if c.manages(f.ID) {
 		tools = []check.Tool{check.AnyTool, check.IPRoute2}
@@ -111,9 +109,9 @@ func headingOf(tool check.Tool) string {
 		return "fix"
 	case check.IPRoute2:
 		return "fix now"
-	case check.Netplan, check.NetworkManager, check.Ifupdown, check.Networkd:
+	default:
+		return "permanent fix, with " + string(tool)
 	}
-	return "permanent fix, with " + string(tool)
 }
 
 // inspects reports whether a command only shows something.
@@ -203,19 +201,19 @@ func Entries() []Entry {
 }
 
 // EntryOf returns the entry with that ID.
-func EntryOf(id check.ID) (e Entry, known bool) {
-	for _, e := range Entries() {
-		if e.ID == id {
-			return e, true
-		}
+func EntryOf(id check.ID) (e Entry, ok bool) {
+	entries := Entries()
+	i := slices.IndexFunc(entries, func(e Entry) bool { return e.ID == id })
+	if i < 0 {
+		return Entry{}, false
 	}
-	return Entry{}, false
+	return entries[i], true
 }
 
 // Text writes the entry for a person.
 func (e Entry) Text(w io.Writer, style Style) error {
 	p := &page{style: style}
-	p.prose(style.heading(string(e.ID))+" ", len(e.ID)+1, e.Title)
+	p.prose(style.Heading(string(e.ID))+" ", len(e.ID)+1, e.Title)
 	p.field(2, "severity", e.Impact())
 	p.field(2, "meaning", e.Meaning)
 	for i, cause := range e.Causes {
@@ -223,10 +221,7 @@ func (e Entry) Text(w io.Writer, style Style) error {
 	}
 	p.field(2, "remedy", e.Remedy)
 	p.line("")
-	if _, err := io.WriteString(w, p.String()); err != nil {
-		return fmt.Errorf("write the explanation: %w", err)
-	}
-	return nil
+	return p.writeTo(w, "write the explanation")
 }
 
 // Impact is what a failure means for the node.

@@ -28,10 +28,7 @@ func (d Document) Text(w io.Writer, style Style, tool check.Tool) error {
 	}
 	d.writeFindings(p, d.chooser(tool))
 	d.writeResult(p)
-	if _, err := io.WriteString(w, p.String()); err != nil {
-		return fmt.Errorf("write the diagnosis: %w", err)
-	}
-	return nil
+	return p.writeTo(w, "write the diagnosis")
 }
 
 func (p *page) field(indent int, name, text string) {
@@ -86,7 +83,7 @@ func (d Document) writeFindings(p *page, choose chooser) {
 		if g := Group(f.ID); g != group {
 			group = g
 			p.line("")
-			p.line(p.style.heading(group))
+			p.line(p.style.Heading(group))
 		}
 		d.writeFinding(p, f, choose)
 	}
@@ -102,8 +99,7 @@ func consequenceOf(f check.Finding) (check.ID, bool) {
 func (d Document) has(consequence check.Finding) bool {
 	cause, _ := consequenceOf(consequence)
 	return slices.ContainsFunc(d.Findings, func(f check.Finding) bool {
-		return f.ID == cause &&
-			f.Status != check.Skip
+		return f.ID == cause && f.Status != check.Skip
 	})
 }
 
@@ -121,7 +117,7 @@ func (d Document) consequences(cause check.ID) string {
 // writeResult ends the text with what to fix first, so that it appears above the prompt.
 func (d Document) writeResult(p *page) {
 	p.line("")
-	p.prose(p.style.outcome(d.Result.Status)+" ", len(check.Unknown)+3, d.conclusion())
+	p.prose(p.outcome(d.Result.Status)+" ", len(check.Unknown)+3, d.conclusion())
 	counts := d.Result.Counts
 	p.line(fmt.Sprintf("%d failed, %d unknown, %s, %d skipped, %d ok", counts[check.Fail], counts[check.Unknown],
 		plural(counts[check.Warn], "warning"), counts[check.Skip], counts[check.OK]))
@@ -165,15 +161,12 @@ func Heading(w io.Writer, style Style, d Document, changes []string) error {
 	if len(changes) > 0 {
 		p.line("")
 	}
-	p.line(style.heading("=== " + d.Time.Format("2006-01-02 15:04:05") + " UTC ==="))
+	p.line(style.Heading("=== " + d.Time.Format("2006-01-02 15:04:05") + " UTC ==="))
 	for _, change := range changes {
 		p.prose("  ", 4, change)
 	}
 	p.line("")
-	if _, err := io.WriteString(w, p.String()); err != nil {
-		return fmt.Errorf("write the diagnosis: %w", err)
-	}
-	return nil
+	return p.writeTo(w, "write the diagnosis")
 }
 
 // minColumn is the narrowest column of wrapped text.
@@ -187,7 +180,7 @@ type page struct {
 
 // prose writes text behind a prefix that takes columns columns, wrapped, with the further lines indented alike.
 func (p *page) prose(prefix string, columns int, s string) {
-	lines := text.Wrap(text.Clean(s), max(minColumn, p.style.width()-columns))
+	lines := text.Wrap(text.Clean(s), max(minColumn, max(text.MinWidth, p.style.Width)-columns))
 	for i, line := range lines {
 		if i > 0 {
 			prefix = strings.Repeat(" ", columns)
@@ -201,54 +194,34 @@ func (p *page) copied(columns int, s string) {
 	p.line(strings.Repeat(" ", columns) + text.Clean(strings.TrimRight(s, "\n")))
 }
 
+// writeTo writes the page; what says for an error what was written.
+func (p *page) writeTo(w io.Writer, what string) error {
+	if _, err := io.WriteString(w, p.String()); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
 func (p *page) line(s string) { fmt.Fprintln(p, strings.TrimRight(s, " ")) }
 
 // Style is how text is written.
-type Style text.Style
+type Style = text.Style
 
 // StyleFor is the style that suits a writer, see text.For.
 func StyleFor(w io.Writer, lookUp func(string) (string, bool)) Style {
 	columns := 0
 	isTerminal := false
-	if file, isFile := w.(*os.File); isFile {
+	if file, ok := w.(*os.File); ok {
 		width, _, err := term.GetSize(int(file.Fd()))
 		columns = width
 		isTerminal = err == nil
 	}
-	return Style(text.For(isTerminal, columns, lookUp))
+	return text.For(isTerminal, columns, lookUp)
 }
-
-func (s Style) width() int { return max(text.MinWidth, s.Width) }
 
 // outcome writes an outcome as a glyph and a word, padded so that all are of one width.
-func (s Style) outcome(status check.Status) string {
-	glyph := "?"
-	ascii := "?"
-	color := "36"
-	switch status {
-	case check.OK:
-		glyph = "✔"
-		ascii = "+"
-		color = "32"
-	case check.Warn:
-		glyph = "!"
-		ascii = "!"
-		color = "33"
-	case check.Fail:
-		glyph = "✖"
-		ascii = "x"
-		color = "1;31"
-	case check.Skip:
-		glyph = "–"
-		ascii = "-"
-		color = "2"
-	case check.Unknown:
-	}
-	glyph = text.Style(s).Glyph(glyph, ascii)
+func (p *page) outcome(status check.Status) string {
+	o := outcomes[status]
 	padding := strings.Repeat(" ", len(check.Unknown)-len(status))
-	return s.paint(glyph+" "+string(status), color) + padding
+	return p.style.Paint(p.style.Glyph(o.glyph, o.ascii)+" "+string(status), o.colour) + padding
 }
-
-func (s Style) paint(word, color string) string { return text.Style(s).Paint(word, color) }
-
-func (s Style) heading(title string) string { return text.Style(s).Heading(title) }

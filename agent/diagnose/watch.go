@@ -64,11 +64,11 @@ func Changes(before, after Document) []string {
 	is := map[string]bool{}
 	for _, f := range after.Findings {
 		is[key(f)] = true
-		old, known := was[key(f)]
-		if !known {
+		old, ok := was[key(f)]
+		if !ok {
 			old.Status = "new"
 		}
-		if !known || old.Status != f.Status || old.Reason != f.Reason || old.Cause != f.Cause ||
+		if !ok || old.Status != f.Status || old.Reason != f.Reason || old.Cause != f.Cause ||
 			old.Because != f.Because {
 			lines = append(lines, change(old, f))
 		}

@@ -2,8 +2,9 @@
 package debounce
 
 import (
-	"math"
 	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 // Value is a value of type T that belongs to a class, such as good or bad. Samples of the current class replace the
@@ -76,7 +77,7 @@ func (f *Failures) Hold(now time.Time) time.Duration {
 	if beyond <= 0 {
 		return 0
 	}
-	return time.Duration(min(float64(firstHold)*math.Pow(2, float64(beyond-1)), float64(LastHold)))
+	return loop.Backoff(firstHold, LastHold, beyond-1)
 }
 
 func (f *Failures) recent(now time.Time) []time.Time {

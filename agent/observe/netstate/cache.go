@@ -59,24 +59,24 @@ func (r *Reader) Watch(ctx context.Context, changed func()) error {
 }
 
 // read returns the current tables.
-func (k *tableCache) read(ctx context.Context) (tables, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (c *tableCache) read(ctx context.Context) (tables, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	// The count is read before the tables: a change in between is seen by the next read.
-	watched, after := k.watched.Load(), k.changes.Load()
-	if watched && after == k.after && !k.at.IsZero() && time.Since(k.at) < maxAge {
-		if links, err := refreshBonds(k.kept.links); err == nil {
-			k.kept.links = links
-			return k.kept, nil
+	watched, after := c.watched.Load(), c.changes.Load()
+	if watched && after == c.after && !c.at.IsZero() && time.Since(c.at) < maxAge {
+		if links, err := refreshBonds(c.kept.links); err == nil {
+			c.kept.links = links
+			return c.kept, nil
 		}
 	}
-	k.at = time.Time{}
+	c.at = time.Time{}
 	now := time.Now()
 	t, err := readTables(ctx)
 	if err == nil && watched {
-		k.kept = t
-		k.at = now
-		k.after = after
+		c.kept = t
+		c.at = now
+		c.after = after
 	}
 	return t, err
 }

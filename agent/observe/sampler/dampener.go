@@ -17,13 +17,11 @@ const (
 	ReasonConfirming = "Confirming"
 )
 
-// Dampener turns the reports of single samples into a stable one: what the kernel reports counts at once, what is
+// dampener turns the reports of single samples into a stable one: what the kernel reports counts at once, what is
 // missing on the wire only when it is missing twice, and a failure is over after two good samples. A check that flaps
 // must be good for longer each time, so that a loose cable does not make a node join and leave all day: its state
 // changes at most 60 times an hour.
-type Dampener struct {
-	checks map[check.ID]*dampened
-}
+type dampener map[check.ID]*dampened
 
 // dampened is the state of one check.
 type dampened struct {
@@ -34,18 +32,15 @@ type dampened struct {
 	goodSince time.Time
 }
 
-// NewDampener returns a Dampener without samples.
-func NewDampener() *Dampener { return &Dampener{checks: map[check.ID]*dampened{}} }
-
 // Observe takes the report of a sample. again is when to take the next sample to confirm this one; zero when there is
 // nothing to confirm.
-func (d *Dampener) Observe(r check.Report, now time.Time) (report check.Report, again time.Duration) {
+func (d dampener) Observe(r check.Report, now time.Time) (report check.Report, again time.Duration) {
 	findings := make([]check.Finding, len(r.Findings))
 	for i, f := range r.Findings {
-		state := d.checks[f.ID]
+		state := d[f.ID]
 		if state == nil {
 			state = &dampened{}
-			d.checks[f.ID] = state
+			d[f.ID] = state
 		}
 		held, wait := state.observe(f, now)
 		if findings[i] = held; wait > 0 && (again == 0 || wait < again) {
@@ -97,8 +92,6 @@ func classOf(status check.Status) string {
 		return good
 	case check.Skip:
 		return skipped
-	case check.Unknown, check.Fail:
-		return string(status)
 	default:
 		return string(status)
 	}

@@ -42,7 +42,7 @@ func TestDampener(t *testing.T) {
 		"waits for the next": {wire, []check.Status{check.OK, check.Fail}, []check.Status{check.OK, check.OK}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := NewDampener()
+			d := dampener{}
 			var got []check.Status
 			var again time.Duration
 			for _, status := range tc.samples {
@@ -112,7 +112,7 @@ func TestFlapsInStep(t *testing.T) {
 func TestFlapsOfAnyRhythm(t *testing.T) {
 	for seed := range uint64(seeds.Count(t, 100)) {
 		random := rand.New(rand.NewPCG(seed, 3))
-		d := NewDampener()
+		d := dampener{}
 		now := start
 		finding := check.Finding{ID: check.GatewayAnswers, Severity: check.Error, Wire: random.IntN(2) == 0}
 		var changes []time.Time

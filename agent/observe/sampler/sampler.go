@@ -32,7 +32,7 @@ const (
 
 // Sample is the current state of the node.
 type Sample struct {
-	// Report is dampened: see Dampener.
+	// Report is dampened, see dampener.
 	Report check.Report
 	// Snapshot is that of the last sample.
 	Snapshot check.Snapshot
@@ -60,42 +60,42 @@ type Config struct {
 type Sampler struct {
 	Config
 	wake     loop.Wake
-	dampener *Dampener
+	dampener dampener
 	wire     wireMemory
 }
 
 // New returns a Sampler; it starts nothing.
 func New(config Config) *Sampler {
-	return &Sampler{Config: config, wake: cmp.Or(config.Signals, loop.NewWake()), dampener: NewDampener()}
+	return &Sampler{Config: config, wake: cmp.Or(config.Signals, loop.NewWake()), dampener: dampener{}}
 }
 
 // Changed requests a sample soon, because the state or the expected state has changed.
-func (m *Sampler) Changed() { m.wake.Signal() }
+func (s *Sampler) Changed() { s.wake.Signal() }
 
 // Run takes samples until ctx ends.
-func (m *Sampler) Run(ctx context.Context) error {
+func (s *Sampler) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return netstate.Follow(ctx, m.Watch, m.Changed) })
-	group.Go(func() error { return m.loop(ctx) })
+	group.Go(func() error { return netstate.Follow(ctx, s.Watch, s.Changed) })
+	group.Go(func() error { return s.loop(ctx) })
 	return group.Wait()
 }
 
-func (m *Sampler) loop(ctx context.Context) error {
+func (s *Sampler) loop(ctx context.Context) error {
 	fresh := true
 	for {
 		began := time.Now()
-		next := m.Interval
-		again := m.sample(ctx, fresh)
+		next := s.Interval
+		again := s.sample(ctx, fresh)
 		if again > 0 {
-			next = min(again, m.Interval)
+			next = min(again, s.Interval)
 		}
-		switch m.wake.Wait(ctx, next) {
+		switch s.wake.Wait(ctx, next) {
 		case loop.Ended:
 			return nil
 		case loop.Due:
 			fresh = true
 		case loop.Woken:
-			if !m.wake.Debounce(ctx, max(eventDebounce, minInterval-time.Since(began))) {
+			if !s.wake.Debounce(ctx, max(eventDebounce, minInterval-time.Since(began))) {
 				return nil
 			}
 			// An event may reuse the answers, but a confirming sample probes the wire again.
@@ -106,20 +106,20 @@ func (m *Sampler) loop(ctx context.Context) error {
 
 // sample takes a sample; with fresh the wire is probed in any case. It returns when to take the next one to confirm
 // it, zero when there is nothing to confirm.
-func (m *Sampler) sample(ctx context.Context, fresh bool) (again time.Duration) {
-	expected := m.Expected()
+func (s *Sampler) sample(ctx context.Context, fresh bool) (again time.Duration) {
+	expected := s.Expected()
 	if fresh {
-		m.wire = wireMemory{}
+		s.wire = wireMemory{}
 	}
-	s, err := look(ctx, m.Reader, m.Prober, expected, &m.wire)
+	snapshot, err := look(ctx, s.Reader, s.Prober, expected, &s.wire)
 	if err != nil {
 		if ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Failed to take a sample")
 		}
 		return confirm
 	}
-	report, again := m.dampener.Observe(check.Evaluate(expected, s), time.Now())
-	m.Record(Sample{Report: report, Snapshot: s, Expected: expected})
+	report, again := s.dampener.Observe(check.Evaluate(expected, snapshot), time.Now())
+	s.Record(Sample{Report: report, Snapshot: snapshot, Expected: expected})
 	return again
 }
 
@@ -149,7 +149,7 @@ func look(
 	}
 	link, asks, routes := check.Questions(expected, s)
 	s.Routes = reader.Routes(s, routes)
-	if answers, known := memory.recall(link, asks, time.Now()); known {
+	if answers, ok := memory.recall(link, asks, time.Now()); ok {
 		s.ARP = answers
 		return s, nil
 	}

@@ -119,8 +119,8 @@ func same(c Condition, current *corev1.NodeCondition) bool {
 
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-// Reference returns what an event on a Node names, nil for no Node. kubectl describe node finds events by the Node's own
-// UID as well as by its name in the place of the UID.
+// Reference returns what an event on a Node names, nil for no Node. kubectl describe node finds events by the Node's
+// own UID as well as by its name in the place of the UID.
 func Reference(node *corev1.Node) *corev1.ObjectReference {
 	if node == nil {
 		return nil

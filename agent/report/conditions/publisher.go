@@ -298,7 +298,9 @@ type limiter struct {
 }
 
 // newLimiter returns a limiter that allows writeBurst writes.
-func newLimiter() *limiter { return &limiter{writes: rate.NewLimiter(rate.Every(writePause), writeBurst)} }
+func newLimiter() *limiter {
+	return &limiter{writes: rate.NewLimiter(rate.Every(writePause), writeBurst)}
+}
 
 // wait returns how long the next write has to wait, 0 when it may go at once.
 func (l *limiter) wait(now time.Time) time.Duration {

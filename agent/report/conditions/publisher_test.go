@@ -44,8 +44,8 @@ func run(t *testing.T, conditions []corev1.NodeCondition, test func(t *testing.T
 			Status: corev1.NodeStatus{Conditions: conditions}}
 		b := &bench{client: fake.NewClientset(node)}
 		b.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
-			patch, isPatch := action.(clienttesting.PatchAction)
-			if !isPatch || action.GetSubresource() != "status" {
+			patch, ok := action.(clienttesting.PatchAction)
+			if !ok || action.GetSubresource() != "status" {
 				t.Errorf("wrote %s %s/%s, want a patch of nodes/status", action.GetVerb(),
 					action.GetResource().Resource, action.GetSubresource())
 				return false, nil, nil

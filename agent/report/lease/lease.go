@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
@@ -33,17 +34,10 @@ const (
 	renewTimeout = 10 * time.Second
 )
 
-// Leases are the Leases of a namespace; the client of client-go reads and writes them.
-type Leases interface {
-	Get(ctx context.Context, name string, o metav1.GetOptions) (*coordinationv1.Lease, error)
-	Create(ctx context.Context, lease *coordinationv1.Lease, o metav1.CreateOptions) (*coordinationv1.Lease, error)
-	Update(ctx context.Context, lease *coordinationv1.Lease, o metav1.UpdateOptions) (*coordinationv1.Lease, error)
-}
-
 // Renewer renews the Lease of one agent.
 type Renewer struct {
 	// Leases is the client for the namespace of the Lease, kube-system.
-	Leases Leases
+	Leases typedcoordinationv1.LeaseInterface
 	// NodeName names the Node; the Lease is contract.AgentLeasePrefix and that name.
 	NodeName string
 	// Node returns the Node, or nil while it is not known. The Lease is owned by the Node and goes with it, and there
@@ -57,86 +51,81 @@ type Renewer struct {
 }
 
 // Run renews until ctx ends. A failed renewal is logged and tried again soon.
-func (k *Renewer) Run(ctx context.Context) error {
+func (r *Renewer) Run(ctx context.Context) error {
 	failures := 0
 	return loop.Run(ctx, func(ctx context.Context) time.Duration {
-		if k.Node() == nil {
+		if r.Node() == nil {
 			return nodePause
 		}
-		if err := k.attempt(ctx); err != nil && ctx.Err() == nil {
+		if err := r.attempt(ctx); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Failed to renew the agent's Lease")
+			pause := loop.Backoff(firstRetry, lastRetry, failures)
 			failures++
-			return retryAfter(failures - 1)
+			return pause - rand.N(pause/4)
 		}
 		failures = 0
 		return loop.Jitter(Period, 20)
 	})
 }
 
-// retryAfter is the pause after a failure that so many others preceded.
-func retryAfter(failures int) time.Duration {
-	pause := loop.Backoff(firstRetry, lastRetry, failures)
-	return pause - rand.N(pause/4)
-}
-
-func (k *Renewer) attempt(ctx context.Context) error {
+func (r *Renewer) attempt(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
-	err := k.Renew(ctx)
-	if k.OnRenew != nil {
-		k.OnRenew(err)
+	err := r.renew(ctx)
+	if r.OnRenew != nil {
+		r.OnRenew(err)
 	}
 	return err
 }
 
-// Renew writes the Lease once, creating it where there is none.
-func (k *Renewer) Renew(ctx context.Context) error {
-	name := contract.AgentLeasePrefix + k.NodeName
-	if k.current == nil {
-		existing, err := k.Leases.Get(ctx, name, metav1.GetOptions{})
+// renew writes the Lease once, creating it where there is none.
+func (r *Renewer) renew(ctx context.Context) error {
+	name := contract.AgentLeasePrefix + r.NodeName
+	if r.current == nil {
+		existing, err := r.Leases.Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			return k.create(ctx, name)
+			return r.create(ctx, name)
 		}
 		if err != nil {
 			return fmt.Errorf("get Lease %s: %w", name, err)
 		}
-		k.current = existing
+		r.current = existing
 	}
-	next := k.current.DeepCopy()
-	k.fill(next)
-	updated, err := k.Leases.Update(ctx, next, metav1.UpdateOptions{})
+	next := r.current.DeepCopy()
+	r.fill(next)
+	updated, err := r.Leases.Update(ctx, next, metav1.UpdateOptions{})
 	if err != nil {
 		// Whatever changed or removed it, the next attempt reads first.
-		k.current = nil
+		r.current = nil
 		return fmt.Errorf("renew Lease %s: %w", name, err)
 	}
-	k.current = updated
+	r.current = updated
 	return nil
 }
 
-func (k *Renewer) create(ctx context.Context, name string) error {
+func (r *Renewer) create(ctx context.Context, name string) error {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	k.fill(lease)
-	created, err := k.Leases.Create(ctx, lease, metav1.CreateOptions{})
+	r.fill(lease)
+	created, err := r.Leases.Create(ctx, lease, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("create Lease %s: %w", name, err)
 	}
-	k.current = created
+	r.current = created
 	return nil
 }
 
 // fill sets the fields of the Lease. An owner that no longer exists would have the garbage collector delete the Lease,
 // so it is replaced when another Node has taken the name.
-func (k *Renewer) fill(lease *coordinationv1.Lease) {
+func (r *Renewer) fill(lease *coordinationv1.Lease) {
 	now := metav1.NowMicro()
 	seconds := int32(Duration / time.Second)
-	lease.Spec.HolderIdentity = &k.NodeName
+	lease.Spec.HolderIdentity = &r.NodeName
 	lease.Spec.LeaseDurationSeconds = &seconds
 	lease.Spec.RenewTime = &now
 	if lease.Spec.AcquireTime == nil {
 		lease.Spec.AcquireTime = &now
 	}
-	if node := k.Node(); node != nil {
+	if node := r.Node(); node != nil {
 		lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name,
 			UID: node.UID}}
 	}

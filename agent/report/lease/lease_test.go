@@ -86,18 +86,18 @@ func TestRetriesAndTakesUpAnExistingLease(t *testing.T) {
 
 func TestALostLeaseIsMadeAgain(t *testing.T) {
 	client := fake.NewClientset()
-	k := newRenewer(client)
-	if err := k.Renew(testlog.Context(t)); err != nil {
+	r := newRenewer(client)
+	if err := r.renew(testlog.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	if err := client.CoordinationV1().Leases("kube-system").Delete(t.Context(), "phoenixnap-agent-srv-a",
 		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := k.Renew(testlog.Context(t)); err == nil {
+	if err := r.renew(testlog.Context(t)); err == nil {
 		t.Error("renewing a deleted Lease succeeded")
 	}
-	if err := k.Renew(testlog.Context(t)); err != nil {
+	if err := r.renew(testlog.Context(t)); err != nil {
 		t.Errorf("the attempt after it: %v", err)
 	}
 	read(t, client)
@@ -112,15 +112,15 @@ func TestAnAPIServerThatIsAwayIsAskedSeldom(t *testing.T) {
 			attempts++
 			return true, nil, errors.New("the API server is away")
 		})
-		k := newRenewer(client)
-		k.OnRenew = func(err error) {
+		r := newRenewer(client)
+		r.OnRenew = func(err error) {
 			if err != nil {
 				failed++
 			}
 		}
 		ctx, cancel := context.WithTimeout(testlog.Context(t), time.Hour)
 		defer cancel()
-		if err := k.Run(ctx); err != nil {
+		if err := r.Run(ctx); err != nil {
 			t.Error(err)
 		}
 		if attempts < 3600/20 || attempts > 3600/15+5 || failed != attempts {
@@ -133,10 +133,10 @@ func TestAnAPIServerThatIsAwayIsAskedSeldom(t *testing.T) {
 func TestNoLeaseWithoutANode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
-		k := newRenewer(client)
+		r := newRenewer(client)
 		var known atomic.Bool
-		node := k.Node()
-		k.Node = func() *corev1.Node {
+		node := r.Node()
+		r.Node = func() *corev1.Node {
 			if known.Load() {
 				return node
 			}
@@ -144,7 +144,7 @@ func TestNoLeaseWithoutANode(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(testlog.Context(t))
 		done := make(chan error)
-		go func() { done <- k.Run(ctx) }()
+		go func() { done <- r.Run(ctx) }()
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if n := len(client.Actions()); n > 0 {
@@ -164,12 +164,12 @@ func TestNoLeaseWithoutANode(t *testing.T) {
 // A Lease whose owner is no more is deleted by the garbage collector.
 func TestAnotherNodeOfTheNameOwnsTheLease(t *testing.T) {
 	client := fake.NewClientset()
-	k := newRenewer(client)
-	if err := k.Renew(testlog.Context(t)); err != nil {
+	r := newRenewer(client)
+	if err := r.renew(testlog.Context(t)); err != nil {
 		t.Fatal(err)
 	}
-	k.Node = func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "srv-a", UID: "u2"}} }
-	if err := k.Renew(testlog.Context(t)); err != nil {
+	r.Node = func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "srv-a", UID: "u2"}} }
+	if err := r.renew(testlog.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	if owners := read(t, client).OwnerReferences; len(owners) != 1 || owners[0].UID != "u2" {

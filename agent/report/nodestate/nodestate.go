@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/identity"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/sampler"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/report/conditions"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
@@ -47,8 +46,8 @@ type Config struct {
 	// TableBase makes the number of the routing table, see check.Expected.
 	TableBase int
 	Publisher Publisher
-	// Services returns the Services of the cluster; known is false before they were listed.
-	Services func() (services []*corev1.Service, known bool)
+	// Services returns the Services of the cluster; ok is false before they were listed.
+	Services func() (services []*corev1.Service, ok bool)
 	Metrics  Metrics
 	Health   Health
 	// OnExpectation is called when what to expect may have changed, OnSample after each sample. They must not block.
@@ -89,16 +88,11 @@ func (s *NodeState) ObserveNode(node *corev1.Node) {
 }
 
 func sameNetwork(a, b map[string]string) bool {
-	for _, key := range []string{
+	return !slices.ContainsFunc([]string{
 		contract.NodeServerID, contract.NodePublicNetworkID, contract.NodePublicNetworkVLAN,
-		contract.NodePublicNetworkIPs,
-		contract.NodePublicNetworkMember, contract.NodePublicNetworkBlocks, contract.NodeAnnouncer,
-	} {
-		if a[key] != b[key] {
-			return false
-		}
-	}
-	return true
+		contract.NodePublicNetworkIPs, contract.NodePublicNetworkMember, contract.NodePublicNetworkBlocks,
+		contract.NodeAnnouncer,
+	}, func(key string) bool { return a[key] != b[key] })
 }
 
 // Expected returns what to expect at the moment.
@@ -118,9 +112,7 @@ func (s *NodeState) Expected() check.Expected {
 
 // BlockedReason is why the agent must not change the machine's network: it is not the server that its Node names.
 func (s *NodeState) BlockedReason() string {
-	s.mu.Lock()
-	sample := s.sample
-	s.mu.Unlock()
+	sample := s.latest()
 	if sample == nil {
 		return ""
 	}
@@ -131,13 +123,13 @@ func (s *NodeState) BlockedReason() string {
 	return ""
 }
 
-// virtual returns the addresses of Services; known is false before they were listed.
-func (s *NodeState) virtual() (addresses []netip.Addr, known bool) {
-	services, known := s.Services()
+// virtual returns the addresses of Services; ok is false before they were listed.
+func (s *NodeState) virtual() (addresses []netip.Addr, ok bool) {
+	services, ok := s.Services()
 	for _, t := range vip.Targets(services) {
 		addresses = append(addresses, t.Address)
 	}
-	return addresses, known
+	return addresses, ok
 }
 
 // Sample takes a sample: it becomes the condition VLANReady, the reported identity and metrics.
@@ -150,28 +142,28 @@ func (s *NodeState) Sample(sample sampler.Sample) {
 	s.Metrics.Sample(sample.Report, sample.Snapshot, sample.Expected, now)
 	s.set(contract.ConditionVLANReady, sample.Report.Outcome(), sampler.ReasonConfirming)
 	// Before the Services are known, an address of one could be taken for the machine's own.
-	if virtual, known := s.virtual(); known {
-		s.identify(identity.Of(sample.Snapshot, sample.Report, virtual))
+	if virtual, ok := s.virtual(); ok {
+		// Strings and addresses always encode.
+		if raw, err := json.Marshal(identityOf(sample.Snapshot, sample.Report, virtual)); err == nil {
+			s.Publisher.Annotate(contract.NodeReportedIdentity, string(raw))
+		}
 	}
 	s.OnSample()
 }
 
 // VLANInterface is the name of the interface on the public network; empty while there is none.
 func (s *NodeState) VLANInterface() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.sample == nil {
-		return ""
+	if sample := s.latest(); sample != nil {
+		return sample.Report.Interface
 	}
-	return s.sample.Report.Interface
+	return ""
 }
 
-// identify publishes the identity of the machine.
-func (s *NodeState) identify(id contract.Identity) {
-	// Strings and addresses always encode.
-	if raw, err := json.Marshal(id); err == nil {
-		s.Publisher.Annotate(contract.NodeReportedIdentity, string(raw))
-	}
+// latest returns the latest sample, nil before the first.
+func (s *NodeState) latest() *sampler.Sample {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sample
 }
 
 // Addresses takes the findings for the addresses of Services: it becomes the condition AnnouncementHealthy and metrics.
@@ -188,9 +180,9 @@ func (s *NodeState) Reported(r contract.ReportedAddresses) {
 	}
 }
 
-// ReportedBefore returns what the agent reported on the Node; known is false before the Node was seen. A report that
+// ReportedBefore returns what the agent reported on the Node; ok is false before the Node was seen. A report that
 // cannot be read is written again.
-func (s *NodeState) ReportedBefore() (reported contract.ReportedAddresses, known bool) {
+func (s *NodeState) ReportedBefore() (reported contract.ReportedAddresses, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	reported, err := contract.ParseReportedAddresses(s.annotations[contract.NodeReportedAddresses])
@@ -216,19 +208,15 @@ func statusOf(status check.Status) corev1.ConditionStatus {
 		return corev1.ConditionTrue
 	case check.Fail:
 		return corev1.ConditionFalse
-	case check.Unknown, check.Warn, check.Skip:
-		return corev1.ConditionUnknown
 	default:
 		return corev1.ConditionUnknown
 	}
 }
 
-// View returns what the announcement watcher needs, without the addresses that the agent itself answers for; known is
+// View returns what the announcement watcher needs, without the addresses that the agent itself answers for; ok is
 // false before the first sample.
-func (s *NodeState) View() (view vip.View, known bool) {
-	s.mu.Lock()
-	sample := s.sample
-	s.mu.Unlock()
+func (s *NodeState) View() (view vip.View, ok bool) {
+	sample := s.latest()
 	if sample == nil {
 		return vip.View{}, false
 	}
@@ -238,4 +226,62 @@ func (s *NodeState) View() (view vip.View, known bool) {
 		Report: sample.Report, Snapshot: sample.Snapshot, Expected: sample.Expected,
 		Announcer: sample.Expected.Network.Announcer,
 	}, true
+}
+
+// identityLimit is the maximum number of hardware addresses, and of addresses, that are reported, so that a machine
+// with a network card of a hundred virtual functions does not fill its Node.
+const identityLimit = 64
+
+// identityOf returns the identity of the machine of s. Only the machine's own interfaces count: physical ones, bonds
+// and VLANs, and the uplink with its members whatever they are; bridges and pod interfaces belong to the container
+// network. The addresses of Services (virtual, or added deprecated as kube-vip does) move between machines and identify
+// none.
+func identityOf(s check.Snapshot, report check.Report, virtual []netip.Addr) contract.Identity {
+	id := contract.Identity{
+		Hostname: s.Hostname, VLANInterface: report.Interface, ServerID: s.Machine.ServerID,
+		Addresses: []netip.Addr{}, MACs: []string{},
+	}
+	own := map[int]bool{}
+	for _, l := range s.Links {
+		if !machineLink(s, l, report.Uplink) {
+			continue
+		}
+		own[l.Index] = true
+		// The VLAN interface may have an address of its own, and that is the one that others see.
+		if l.MAC != "" && (l.VLAN == nil || l.Name == report.Interface) {
+			id.MACs = append(id.MACs, l.MAC)
+		}
+		// The members of a bond share its address; their permanent addresses identify the machine.
+		if l.Slave != nil && l.Slave.PermanentMAC != "" {
+			id.MACs = append(id.MACs, l.Slave.PermanentMAC)
+		}
+	}
+	for _, a := range s.Addresses {
+		addr := a.Prefix.Addr()
+		if own[a.LinkIndex] && addr.IsGlobalUnicast() && !a.Deprecated && !slices.Contains(virtual, addr) {
+			id.Addresses = append(id.Addresses, addr)
+		}
+	}
+	slices.Sort(id.MACs)
+	id.MACs = firstOf(slices.Compact(id.MACs))
+	slices.SortFunc(id.Addresses, netip.Addr.Compare)
+	id.Addresses = firstOf(slices.Compact(id.Addresses))
+	return id
+}
+
+func firstOf[T any](all []T) []T { return all[:min(len(all), identityLimit)] }
+
+func machineLink(s check.Snapshot, l check.Link, uplink string) bool {
+	switch l.Type {
+	case "device":
+		return l.Name != "lo"
+	case "bond", "vlan":
+		return true
+	default:
+		if l.Name == uplink {
+			return true
+		}
+		master := s.LinkIndexed(l.Master)
+		return l.Master != 0 && master != nil && (master.Name == uplink || master.Type == "bond")
+	}
 }

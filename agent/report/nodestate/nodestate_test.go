@@ -18,7 +18,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// board takes what a station says.
+// board takes what a NodeState reports.
 type board struct {
 	node        *corev1.Node
 	conditions  map[corev1.NodeConditionType]conditions.Condition
@@ -160,8 +160,7 @@ func TestReportedAddresses(t *testing.T) {
 	s.Reported(want)
 	s.Sample(sample(check.OK, ""))
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
-		contract.NodeReportedAddresses: b.annotations[contract.NodeReportedAddresses],
-	}}}
+		contract.NodeReportedAddresses: b.annotations[contract.NodeReportedAddresses]}}}
 	s.ObserveNode(node)
 	if got, known := s.ReportedBefore(); !known || !cmp.Equal(got, want) {
 		t.Errorf("reported before: %v, %t; want %v", got, known, want)

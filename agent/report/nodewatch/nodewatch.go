@@ -17,11 +17,31 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
+// watcher follows objects of one kind.
+type watcher struct {
+	// what is followed, for errors.
+	what     string
+	informer cache.SharedIndexInformer
+	handler  cache.ResourceEventHandlerFuncs
+}
+
+// Run watches until ctx ends. An API server that cannot be reached is tried again and again.
+func (w *watcher) Run(ctx context.Context) error {
+	err := w.informer.SetTransform(strip)
+	if err == nil {
+		_, err = w.informer.AddEventHandler(w.handler)
+	}
+	if err != nil {
+		return fmt.Errorf("watch %s: %w", w.what, err)
+	}
+	w.informer.RunWithContext(ctx)
+	return nil
+}
+
 // NodeWatcher follows one Node. It keeps only what the agent reads of it.
 type NodeWatcher struct {
-	name     string
-	informer cache.SharedIndexInformer
-	onNode   func(*corev1.Node)
+	watcher
+	name string
 }
 
 // NewNodeWatcher returns a watcher of the Node of that name. onNode is called with each version of the Node, and with
@@ -29,35 +49,69 @@ type NodeWatcher struct {
 func NewNodeWatcher(client kubernetes.Interface, name string, onNode func(*corev1.Node)) *NodeWatcher {
 	nodes := client.CoreV1().Nodes()
 	own := fields.OneTermEqualSelector(metav1.ObjectNameField, name)
-	following := informer(client, own, &corev1.Node{}, listing(nodes.List), nodes.Watch)
-	return &NodeWatcher{name: name, informer: following, onNode: onNode}
+	observe := func(object any) {
+		if node, ok := object.(*corev1.Node); ok && node.Name == name {
+			onNode(node)
+		}
+	}
+	return &NodeWatcher{name: name, watcher: watcher{
+		what:     "Node " + name,
+		informer: newInformer(client, own, &corev1.Node{}, nodes.List, nodes.Watch),
+		handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    observe,
+			UpdateFunc: func(_, object any) { observe(object) },
+			DeleteFunc: func(any) { onNode(nil) },
+		},
+	}}
+}
+
+// Node returns the Node as last seen, nil while it is unknown. It must not be changed.
+func (w *NodeWatcher) Node() *corev1.Node {
+	object, ok, err := w.informer.GetStore().GetByKey(w.name)
+	if err != nil || !ok {
+		return nil
+	}
+	node, _ := object.(*corev1.Node)
+	return node
 }
 
 // ServiceWatcher follows all Services of the type LoadBalancer. It keeps only what the agent reads of them.
-type ServiceWatcher struct {
-	informer cache.SharedIndexInformer
-	onChange func()
-}
+type ServiceWatcher struct{ watcher }
 
 // NewServiceWatcher returns a watcher of Services. onChange is called when one came, went or changed; it must not
 // block. NewServiceWatcher starts nothing.
 func NewServiceWatcher(client kubernetes.Interface, onChange func()) *ServiceWatcher {
 	services := client.CoreV1().Services(metav1.NamespaceAll)
 	balanced := fields.OneTermEqualSelector("spec.type", string(corev1.ServiceTypeLoadBalancer))
-	following := informer(client, balanced, &corev1.Service{}, listing(services.List), services.Watch)
-	return &ServiceWatcher{informer: following, onChange: onChange}
+	return &ServiceWatcher{watcher{
+		what:     "Services",
+		informer: newInformer(client, balanced, &corev1.Service{}, services.List, services.Watch),
+		handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(any) { onChange() },
+			UpdateFunc: func(any, any) { onChange() },
+			DeleteFunc: func(any) { onChange() },
+		},
+	}}
 }
 
-type list func(context.Context, metav1.ListOptions) (runtime.Object, error)
-
-// listing makes a list of one type a list of any.
-func listing[T runtime.Object](typed func(context.Context, metav1.ListOptions) (T, error)) list {
-	return func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return typed(ctx, o) }
+// Services returns the Services of the type LoadBalancer as last seen; ok is false while they have not been listed yet.
+// They must not be changed.
+func (w *ServiceWatcher) Services() (services []*corev1.Service, ok bool) {
+	if !w.informer.HasSynced() {
+		return nil, false
+	}
+	for _, object := range w.informer.GetStore().List() {
+		if service, ok := object.(*corev1.Service); ok {
+			services = append(services, service)
+		}
+	}
+	return services, true
 }
 
-// informer follows the objects that the selector picks. The API server picks, so that nothing else comes over the wire.
-// Resync is off: a watch delivers changes, and the checks run on their own timers.
-func informer(client any, selector fields.Selector, example runtime.Object, list list,
+// newInformer follows the objects that the selector picks. The API server picks, so that nothing else comes over the
+// wire. Resync is off: a watch delivers changes, and the checks run on their own timers.
+func newInformer[L runtime.Object](client any, selector fields.Selector, example runtime.Object,
+	list func(context.Context, metav1.ListOptions) (L, error),
 	open func(context.Context, metav1.ListOptions) (watch.Interface, error),
 ) cache.SharedIndexInformer {
 	source := &cache.ListWatch{
@@ -72,73 +126,6 @@ func informer(client any, selector fields.Selector, example runtime.Object, list
 	}
 	return cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(source, client), example,
 		cache.SharedIndexInformerOptions{})
-}
-
-// Run watches until ctx ends. An API server that cannot be reached is tried again and again.
-func (w *NodeWatcher) Run(ctx context.Context) error {
-	err := run(ctx, w.informer, cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { w.observe(object) },
-		UpdateFunc: func(_, object any) { w.observe(object) },
-		DeleteFunc: func(any) { w.onNode(nil) },
-	})
-	if err != nil {
-		return fmt.Errorf("watch Node %s: %w", w.name, err)
-	}
-	return nil
-}
-
-// Run watches until ctx ends. An API server that cannot be reached is tried again and again.
-func (w *ServiceWatcher) Run(ctx context.Context) error {
-	err := run(ctx, w.informer, cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { w.onChange() },
-		UpdateFunc: func(any, any) { w.onChange() },
-		DeleteFunc: func(any) { w.onChange() },
-	})
-	if err != nil {
-		return fmt.Errorf("watch Services: %w", err)
-	}
-	return nil
-}
-
-func run(ctx context.Context, informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) error {
-	if err := informer.SetTransform(strip); err != nil {
-		return err
-	}
-	if _, err := informer.AddEventHandler(handler); err != nil {
-		return err
-	}
-	informer.RunWithContext(ctx)
-	return nil
-}
-
-func (w *NodeWatcher) observe(object any) {
-	if node, isNode := object.(*corev1.Node); isNode && node.Name == w.name {
-		w.onNode(node)
-	}
-}
-
-// Node returns the Node as last seen, nil while it is unknown. It must not be changed.
-func (w *NodeWatcher) Node() *corev1.Node {
-	object, known, err := w.informer.GetStore().GetByKey(w.name)
-	if err != nil || !known {
-		return nil
-	}
-	node, _ := object.(*corev1.Node)
-	return node
-}
-
-// Services returns the Services of the type LoadBalancer as last seen; known is false while they have not been listed
-// yet. They must not be changed.
-func (w *ServiceWatcher) Services() (services []*corev1.Service, known bool) {
-	if !w.informer.HasSynced() {
-		return nil, false
-	}
-	for _, object := range w.informer.GetStore().List() {
-		if service, isService := object.(*corev1.Service); isService {
-			services = append(services, service)
-		}
-	}
-	return services, true
 }
 
 // kubeVIPPrefix begins the annotations of kube-vip, such as the one that names the node that it announces from.

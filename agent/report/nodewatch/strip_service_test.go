@@ -17,8 +17,8 @@ func TestStripKeepsTheAnnouncement(t *testing.T) {
 	got, err := strip(&corev1.Service{Status: corev1.ServiceStatus{Conditions: []metav1.Condition{
 		{Type: contract.ServiceConditionBlockAssigned}, announced, {Type: contract.ServiceConditionAddressPublished},
 	}}})
-	service, is := got.(*corev1.Service)
-	if err != nil || !is {
+	service, ok := got.(*corev1.Service)
+	if err != nil || !ok {
 		t.Fatalf("strip returns %T, %v", got, err)
 	}
 	if diff := cmp.Diff([]metav1.Condition{announced}, service.Status.Conditions); diff != "" {

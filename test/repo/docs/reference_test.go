@@ -54,7 +54,8 @@ func help(ctx context.Context, t *testing.T, program string, command ...string) 
 	return string(out)
 }
 
-// TestTablesAreCurrent holds the tables of the reference and the pages of findings against the code that they are written from.
+// TestTablesAreCurrent holds the tables of the reference and the pages of findings against the code that they are
+// written from.
 //
 //proves:known-bugs/broken-examples
 func TestTablesAreCurrent(t *testing.T) {

@@ -64,7 +64,8 @@ func findings() string {
 			condition = "AnnouncementHealthy"
 		}
 		for _, reason := range e.Reasons {
-			rows = append(rows, []string{code(reason), link(e.ID, "findings/"), code(condition), string(e.Severity), e.Title})
+			rows = append(rows, []string{code(reason), link(e.ID, "findings/"), code(condition), string(e.Severity),
+				e.Title})
 		}
 	}
 	slices.SortStableFunc(rows, func(a, b []string) int { return cmp.Compare(a[0], b[0]) })

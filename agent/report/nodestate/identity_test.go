@@ -1,4 +1,4 @@
-package identity
+package nodestate
 
 import (
 	"encoding/json"
@@ -13,7 +13,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-func TestOf(t *testing.T) {
+func TestIdentity(t *testing.T) {
 	at := func(link int, prefix string, deprecated bool) check.Address {
 		return check.Address{LinkIndex: link, Prefix: netip.MustParsePrefix(prefix), Deprecated: deprecated}
 	}
@@ -40,7 +40,7 @@ func TestOf(t *testing.T) {
 			at(7, "10.244.1.1/24", false), at(9, "203.0.113.3/32", false),
 		},
 	}
-	got := Of(s, check.Report{Interface: "bond0.100", Uplink: "bond0"},
+	got := identityOf(s, check.Report{Interface: "bond0.100", Uplink: "bond0"},
 		[]netip.Addr{netip.MustParseAddr("203.0.113.4")})
 	want := contract.Identity{
 		Hostname: "worker-1",
@@ -64,7 +64,7 @@ func TestUplinkOfAnyKind(t *testing.T) {
 		},
 		Addresses: []check.Address{{LinkIndex: 1, Prefix: netip.MustParsePrefix("10.0.0.11/24")}},
 	}
-	got := Of(s, check.Report{Uplink: "br-lan"}, nil)
+	got := identityOf(s, check.Report{Uplink: "br-lan"}, nil)
 	if len(got.Addresses) != 1 || len(got.MACs) != 2 {
 		t.Errorf("identity is %+v, want the uplink's address and both hardware addresses", got)
 	}
@@ -81,13 +81,13 @@ func TestIdentityIsBounded(t *testing.T) {
 		address = address.Next()
 		s.Addresses = append(s.Addresses, check.Address{LinkIndex: i + 1, Prefix: netip.PrefixFrom(address, 64)})
 	}
-	first, err := json.Marshal(Of(s, check.Report{}, nil))
+	first, err := json.Marshal(identityOf(s, check.Report{}, nil))
 	if err != nil || len(first) > 8<<10 {
 		t.Errorf("the identity has %d bytes, want at most 8 KiB (%v)", len(first), err)
 	}
 	slices.Reverse(s.Links)
 	slices.Reverse(s.Addresses)
-	if second, err := json.Marshal(Of(s, check.Report{}, nil)); err != nil || string(second) != string(first) {
+	if second, err := json.Marshal(identityOf(s, check.Report{}, nil)); err != nil || string(second) != string(first) {
 		t.Errorf("another order led to another identity (%v)", err)
 	}
 }
@@ -99,7 +99,7 @@ func TestOwnAddressOfTheVLANInterface(t *testing.T) {
 		{Index: 2, Name: "bond0.56", Type: "vlan", MAC: "02:00:00:00:00:02", VLAN: &check.VLAN{ID: 56}},
 		{Index: 3, Name: "bond0.57", Type: "vlan", MAC: "02:00:00:00:00:03", VLAN: &check.VLAN{ID: 57}},
 	}}
-	got := Of(s, check.Report{Uplink: "bond0", Interface: "bond0.56"}, nil)
+	got := identityOf(s, check.Report{Uplink: "bond0", Interface: "bond0.56"}, nil)
 	if want := []string{"02:00:00:00:00:01", "02:00:00:00:00:02"}; !slices.Equal(got.MACs, want) {
 		t.Errorf("hardware addresses %q, want %q", got.MACs, want)
 	}
