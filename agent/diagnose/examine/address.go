@@ -112,10 +112,10 @@ func roleOf(expected check.Expected, address netip.Addr) string {
 }
 
 // servicesWith are the Services that have an address published, the first by name first.
-func (s observed) servicesWith(address netip.Addr) []*corev1.Service {
+func (o observed) servicesWith(address netip.Addr) []*corev1.Service {
 	var found []*corev1.Service
-	for _, t := range s.cluster.targets() {
-		for _, service := range s.cluster.services {
+	for _, t := range o.cluster.targets() {
+		for _, service := range o.cluster.services {
 			if t.Address == address && t.Service == nameOf(service) {
 				found = append(found, service)
 			}
@@ -140,7 +140,7 @@ func (e *Examiner) readReports(ctx context.Context, a *diagnose.Address) (owners
 	if err != nil {
 		return nil, err
 	}
-	return names.orNil(), nil
+	return names, nil
 }
 
 // election is that of kube-vip for the first of the Services; none where the agents announce.
@@ -171,20 +171,17 @@ func standingText(s kubevip.State) string {
 	switch s {
 	case kubevip.Held:
 		return "renewed during the check"
-	case kubevip.Released:
-		return "released"
-	case kubevip.Expired:
-		return "expired"
-	case kubevip.Missing:
-		return "missing"
-	default:
+	case "":
 		return fmt.Sprintf("not renewed within %s", renewal)
+	default:
+		return string(s)
 	}
 }
 
-// nameOwners adds the owners of the hardware addresses to an observation; without names they stay unknown.
+// nameOwners adds the owners of the hardware addresses to an observation. They stay unknown where no agent reported
+// anything: then an address without an owner proves nothing.
 func nameOwners(o *vip.Observation, names owners) {
-	if names == nil {
+	if len(names) == 0 {
 		return
 	}
 	o.Names = map[string]string{}

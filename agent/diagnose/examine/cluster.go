@@ -103,14 +103,6 @@ func (o owners) learn(node *corev1.Node) {
 	}
 }
 
-// orNil is nil where no agent reported anything: then an address without an owner proves nothing.
-func (o owners) orNil() owners {
-	if len(o) == 0 {
-		return nil
-	}
-	return o
-}
-
 // sightingOf is what the agent of a Node reports of an address.
 func sightingOf(node *corev1.Node, address netip.Addr) (s diagnose.Sighting, reported bool) {
 	all, err := contract.ParseReportedAddresses(node.Annotations[contract.NodeReportedAddresses])

@@ -135,13 +135,16 @@ func (e *Examiner) Examine(ctx context.Context) (diagnose.Document, error) {
 	if err != nil || s.view.Report.Interface == "" || s.view.Announcer == contract.AnnouncerNone {
 		return d.Sum(), err
 	}
-	targets, strays := s.cluster.targets(), s.staleAddresses()
+	targets := s.cluster.targets()
 	unasked, broken := vip.Unasked(s.view.Report, targets)
 	if broken {
 		d.Findings = append(d.Findings, unasked...)
 		return d.Sum(), nil
 	}
-	all := slices.Concat(targets, strays)
+	all := slices.Clone(targets)
+	if s.cluster.listed {
+		all = append(all, vip.StaleAddresses(s.cluster.services, s.view)...)
+	}
 	observations, err := vip.Observe(ctx, e.Prober, e.Reader, s.view, all)
 	if err != nil {
 		return d, fmt.Errorf("look the addresses of Services up: %w", err)
@@ -171,15 +174,7 @@ func (e *Examiner) ownersOf(ctx context.Context, c cluster, observations []vip.O
 	if err := e.nodes(ctx, names.learn); err != nil {
 		return nil, err
 	}
-	e.names = names.orNil()
+	e.names = names
 	e.namedAt = time.Now()
 	return e.names, nil
-}
-
-// staleAddresses are addresses that this node carries for no Service; none are known while the Services are not.
-func (s observed) staleAddresses() []vip.Target {
-	if !s.cluster.listed {
-		return nil
-	}
-	return vip.StaleAddresses(s.cluster.services, s.view)
 }

@@ -101,14 +101,8 @@ func readTables(ctx context.Context) (t tables, err error) {
 	if t.links, err = Dump(ctx, listLinks); err != nil {
 		return t, fmt.Errorf("list network interfaces: %w", err)
 	}
-	addresses, err := Dump(ctx, func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
-	if err != nil {
-		return t, fmt.Errorf("list addresses: %w", err)
-	}
-	for _, a := range addresses {
-		if value, valid := addressOf(a); valid {
-			t.addresses = append(t.addresses, value)
-		}
+	if t.addresses, err = listAddresses(ctx, netlink.FAMILY_ALL); err != nil {
+		return t, err
 	}
 	t.rules, t.routes, err = readRouting(ctx, t.links)
 	return t, err

@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
-	"net/netip"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -125,13 +124,17 @@ func Links(ctx context.Context) ([]Link, error) {
 
 // Addresses lists the IPv4 addresses of the calling process's namespace.
 func Addresses(ctx context.Context) ([]check.Address, error) {
-	addresses, err := Dump(ctx, func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_V4) })
+	return listAddresses(ctx, netlink.FAMILY_V4)
+}
+
+func listAddresses(ctx context.Context, family int) ([]check.Address, error) {
+	addresses, err := Dump(ctx, func() ([]netlink.Addr, error) { return netlink.AddrList(nil, family) })
 	if err != nil {
 		return nil, fmt.Errorf("list addresses: %w", err)
 	}
 	var values []check.Address
 	for _, a := range addresses {
-		if value, valid := addressOf(a); valid {
+		if value, ok := addressOf(a); ok {
 			values = append(values, value)
 		}
 	}
@@ -178,19 +181,10 @@ func macText(mac net.HardwareAddr) string {
 	return mac.String()
 }
 
-// addressOf converts netlink's address.
-func addressOf(a netlink.Addr) (check.Address, bool) {
-	if a.IPNet == nil {
-		return check.Address{}, false
-	}
-	ip, valid := netip.AddrFromSlice(a.IP)
-	bits, _ := a.Mask.Size()
-	if !valid {
-		return check.Address{}, false
-	}
+// addressOf converts netlink's address; ok is false where it has none.
+func addressOf(a netlink.Addr) (address check.Address, ok bool) {
+	prefix := prefixOf(a.IPNet)
 	return check.Address{
-		LinkIndex:  a.LinkIndex,
-		Prefix:     netip.PrefixFrom(ip.Unmap(), bits),
-		Deprecated: a.Flags&unix.IFA_F_DEPRECATED != 0,
-	}, true
+		LinkIndex: a.LinkIndex, Prefix: prefix, Deprecated: a.Flags&unix.IFA_F_DEPRECATED != 0,
+	}, prefix.Addr().IsValid()
 }

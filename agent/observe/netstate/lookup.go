@@ -126,9 +126,7 @@ func fill(answer *check.RouteAnswer, s check.Snapshot, routes []netlink.Route, e
 		if l := s.LinkIndexed(routes[0].LinkIndex); l != nil {
 			answer.Interface = l.Name
 		}
-		if gateway, valid := netip.AddrFromSlice(routes[0].Gw); valid {
-			answer.Gateway = gateway.Unmap()
-		}
+		answer.Gateway = addrOf(routes[0].Gw)
 	}
 }
 

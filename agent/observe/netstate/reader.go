@@ -64,19 +64,18 @@ func (r *Reader) Read(ctx context.Context) (check.Snapshot, error) {
 }
 
 // Dump repeats a dump that was interrupted, because its result may lack entries.
-func Dump[T any](ctx context.Context, list func() ([]T, error)) ([]T, error) {
-	var values []T
-	var err error
+func Dump[T any](ctx context.Context, list func() (T, error)) (none T, err error) {
 	for range maxDumps {
+		var values T
 		values, err = list()
 		if !errors.Is(err, netlink.ErrDumpInterrupted) {
 			return values, err
 		}
 		if !loop.Sleep(ctx, dumpPause) {
-			return nil, ctx.Err()
+			return none, ctx.Err()
 		}
 	}
-	return nil, err
+	return none, err
 }
 
 const (
@@ -154,7 +153,7 @@ func (r *Reader) content(path string) []byte {
 // out.
 func (r *Reader) readSettings(s *check.Snapshot) {
 	s.Settings = map[string]check.Settings{}
-	for _, name := range settled(s.Links) {
+	for _, name := range settingNames(s.Links) {
 		settings, err := r.settings(name)
 		if err != nil {
 			s.Unread = append(s.Unread, err.Error())
@@ -171,8 +170,8 @@ func (r *Reader) readSettings(s *check.Snapshot) {
 	s.IPVSReroute = err == nil && reroute == 1
 }
 
-// settled lists "all" and the interfaces whose settings are read.
-func settled(links []check.Link) []string {
+// settingNames lists "all" and the interfaces whose settings are read.
+func settingNames(links []check.Link) []string {
 	names := []string{"all"}
 	below := map[int]bool{}
 	for _, l := range links {

@@ -4,7 +4,6 @@ package netstate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -13,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
@@ -39,14 +37,7 @@ func readRouting(ctx context.Context, links []check.Link) (rules []check.Rule, r
 	for _, table := range []int{0, check.TableLocal, check.TableDefault} {
 		delete(wanted, table)
 	}
-	for range maxDumps {
-		if routes, err = readRoutes(links, wanted); !errors.Is(err, netlink.ErrDumpInterrupted) {
-			break
-		}
-		if !loop.Sleep(ctx, dumpPause) {
-			return nil, nil, ctx.Err()
-		}
-	}
+	routes, err = Dump(ctx, func() (map[int][]check.Route, error) { return readRoutes(links, wanted) })
 	if err != nil {
 		return nil, nil, fmt.Errorf("list routes: %w", err)
 	}
@@ -130,23 +121,17 @@ func routesOf(r netlink.Route) []check.Route {
 	return routes
 }
 
+// routeTypes are the types of routes by their names in iproute2.
+var routeTypes = map[int]string{
+	unix.RTN_UNICAST: "unicast", unix.RTN_LOCAL: "local", unix.RTN_BLACKHOLE: "blackhole",
+	unix.RTN_UNREACHABLE: "unreachable", unix.RTN_PROHIBIT: "prohibit", unix.RTN_THROW: "throw",
+}
+
 func routeType(number int) string {
-	switch number {
-	case unix.RTN_UNICAST:
-		return "unicast"
-	case unix.RTN_LOCAL:
-		return "local"
-	case unix.RTN_BLACKHOLE:
-		return "blackhole"
-	case unix.RTN_UNREACHABLE:
-		return "unreachable"
-	case unix.RTN_PROHIBIT:
-		return "prohibit"
-	case unix.RTN_THROW:
-		return "throw"
-	default:
-		return fmt.Sprintf("type %d", number)
+	if name, ok := routeTypes[number]; ok {
+		return name
 	}
+	return fmt.Sprintf("type %d", number)
 }
 
 func prefixOf(n *net.IPNet) netip.Prefix {
@@ -154,17 +139,11 @@ func prefixOf(n *net.IPNet) netip.Prefix {
 		return netip.Prefix{}
 	}
 	bits, _ := n.Mask.Size()
-	addr := addrOf(n.IP)
-	if !addr.IsValid() {
-		return netip.Prefix{}
-	}
-	return netip.PrefixFrom(addr, bits)
+	return netip.PrefixFrom(addrOf(n.IP), bits)
 }
 
+// addrOf converts an address; the zero Addr where there is none.
 func addrOf(ip net.IP) netip.Addr {
-	addr, valid := netip.AddrFromSlice(ip)
-	if !valid {
-		return netip.Addr{}
-	}
+	addr, _ := netip.AddrFromSlice(ip)
 	return addr.Unmap()
 }

@@ -53,11 +53,6 @@ var (
 		"Announcements of addresses; each is an ARP request and a reply.", nil, nil)
 )
 
-func announcerDescs() []*prometheus.Desc {
-	return []*prometheus.Desc{viewDesc, membersDesc, announcedDesc, sinceDesc, movesDesc, viewFailuresDesc,
-		beatsSentDesc, beatsHeardDesc, requestsDesc, announcementsDesc}
-}
-
 func (s Sources) collectAnnouncer(out chan<- prometheus.Metric) {
 	if s.Announcer == nil {
 		return

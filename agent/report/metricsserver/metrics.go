@@ -175,10 +175,8 @@ func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
 // Describe implements prometheus.Collector.
 func (s Sources) Describe(out chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{packetsDesc, probesDesc, machinesDesc, mismatchDesc, managedDesc,
-		repairsDesc} {
-		out <- desc
-	}
-	for _, desc := range announcerDescs() {
+		repairsDesc, viewDesc, membersDesc, announcedDesc, sinceDesc, movesDesc, viewFailuresDesc, beatsSentDesc,
+		beatsHeardDesc, requestsDesc, announcementsDesc} {
 		out <- desc
 	}
 }
