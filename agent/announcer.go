@@ -256,8 +256,8 @@ func (a *announcer) figures() metricsserver.Announcer {
 	for drop, n := range beats.Received() {
 		figures.Heard[drop.String()] = n
 	}
-	for verdict, n := range packets.Frames {
-		figures.Requests[verdict.String()] = n
+	for result, n := range packets.Frames {
+		figures.Requests[result.String()] = n
 	}
 	return figures
 }

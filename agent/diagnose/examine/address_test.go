@@ -27,7 +27,7 @@ func seen(edit func(*vip.Observation)) vip.Observation {
 	return o
 }
 
-func TestJudge(t *testing.T) {
+func TestEvaluate(t *testing.T) {
 	answered := func(o *vip.Observation) {
 		o.MACs = []string{"02:00:00:00:00:0b"}
 		o.Replied = true
@@ -71,7 +71,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-func TestName(t *testing.T) {
+func TestNameOwners(t *testing.T) {
 	o := seen(func(o *vip.Observation) { o.MACs = []string{"02:00:00:00:00:0b", "02:00:00:00:00:66"} })
 	nameOwners(&o, nil)
 	if o.Names != nil || o.Foreign != nil {

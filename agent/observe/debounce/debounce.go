@@ -7,21 +7,20 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
-// Value is a value of type T that belongs to a class, such as good or bad. Samples of the current class replace the
-// value at once; another class must be observed several times in a row.
+// Value is a value of type T that belongs to a class with a name, such as good or bad. Samples of the current class
+// replace the value at once; another class must be observed several times in a row.
 type Value[T any] struct {
-	held    T
-	class   string
-	settled bool
-	rival   string
-	count   int
+	held  T
+	class string
+	rival string
+	count int
 }
 
 // Observe takes a sample and the number of samples in a row that its class needs. It returns the current value;
-// settled is false while no class has been accepted yet, and pending is true while a rival class is being counted, so
+// stable is false while no class has been accepted yet, and pending is true while a rival class is being counted, so
 // that the caller should take the next sample soon.
-func (v *Value[T]) Observe(sample T, class string, needed int) (held T, settled, pending bool) {
-	if v.settled && class == v.class {
+func (v *Value[T]) Observe(sample T, class string, needed int) (held T, stable, pending bool) {
+	if class == v.class {
 		v.held = sample
 		v.rival = ""
 		v.count = 0
@@ -33,14 +32,14 @@ func (v *Value[T]) Observe(sample T, class string, needed int) (held T, settled,
 	}
 	v.count++
 	if v.count >= needed {
-		*v = Value[T]{held: sample, class: class, settled: true}
+		*v = Value[T]{held: sample, class: class}
 		return v.held, true, false
 	}
-	return v.held, v.settled, true
+	return v.held, v.class != "", true
 }
 
-// Held returns the current value; settled is false while no class has been accepted yet.
-func (v *Value[T]) Held() (held T, settled bool) { return v.held, v.settled }
+// Held returns the current value; stable is false while no class has been accepted yet.
+func (v *Value[T]) Held() (held T, stable bool) { return v.held, v.class != "" }
 
 // Class returns the current class, empty while there is none.
 func (v *Value[T]) Class() string { return v.class }

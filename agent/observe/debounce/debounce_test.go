@@ -11,8 +11,8 @@ import (
 
 // observed is what Observe returned.
 type observed struct {
-	Held             string
-	Settled, Pending bool
+	Held            string
+	Stable, Pending bool
 }
 
 func TestObserve(t *testing.T) {
@@ -38,8 +38,8 @@ func TestObserve(t *testing.T) {
 			var v Value[string]
 			var got []observed
 			for _, sample := range tc.samples {
-				held, settled, pending := v.Observe(sample, sample[:1], needed(sample))
-				got = append(got, observed{held, settled, pending})
+				held, stable, pending := v.Observe(sample, sample[:1], needed(sample))
+				got = append(got, observed{held, stable, pending})
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -71,10 +71,10 @@ func TestHeldClassWasSeenInARow(t *testing.T) {
 			}
 			row++
 			before := v.Class()
-			_, settled, pending := v.Observe(sample, sample, needed(sample))
+			_, stable, pending := v.Observe(sample, sample, needed(sample))
 			switch held := v.Class(); {
-			case settled != (held != ""), pending != (held != sample):
-				t.Fatalf("seed %d: settled %t, pending %t while %q is held and %q is seen", seed, settled, pending,
+			case stable != (held != ""), pending != (held != sample):
+				t.Fatalf("seed %d: stable %t, pending %t while %q is held and %q is seen", seed, stable, pending,
 					held, sample)
 			case held != before && (held != sample || row < needed(sample)):
 				t.Fatalf("seed %d: %q taken up after %d of %q", seed, held, row, sample)

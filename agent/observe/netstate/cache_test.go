@@ -19,7 +19,7 @@ func TestKept(t *testing.T) {
 		age     time.Duration
 		want    bool
 	}{
-		"settled":         {watched: true, changes: 7, age: maxAge / 2, want: true},
+		"unchanged":       {watched: true, changes: 7, age: maxAge / 2, want: true},
 		"changed":         {watched: true, changes: 8, age: maxAge / 2},
 		"old":             {watched: true, changes: 7, age: maxAge},
 		"not watched":     {changes: 7, age: maxAge / 2},

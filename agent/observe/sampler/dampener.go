@@ -66,9 +66,9 @@ func (d *dampened) observe(f check.Finding, now time.Time) (held check.Finding, 
 			again = max(wait, confirm)
 		}
 	}
-	held, settled, waiting := d.value.Observe(f, class, needed)
+	held, stable, waiting := d.value.Observe(f, class, needed)
 	switch {
-	case !settled:
+	case !stable:
 		held = unconfirmed(f)
 	case isBad(class) && isBad(d.value.Class()) && !isBad(before):
 		d.failures.Note(now)
