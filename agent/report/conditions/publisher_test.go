@@ -21,8 +21,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 )
 
-// bench is a publisher at work on a Node of a fake API server.
-type bench struct {
+// harness is a publisher at work on a Node of a fake API server.
+type harness struct {
 	*Publisher
 	client *fake.Clientset
 
@@ -37,12 +37,12 @@ func kubeletCondition() corev1.NodeCondition {
 }
 
 // run runs test inside a bubble with a publisher that has seen a Node with the given conditions.
-func run(t *testing.T, conditions []corev1.NodeCondition, test func(t *testing.T, b *bench)) {
+func run(t *testing.T, conditions []corev1.NodeCondition, test func(t *testing.T, b *harness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "srv-a", UID: "u1"},
 			Status: corev1.NodeStatus{Conditions: conditions}}
-		b := &bench{client: fake.NewClientset(node)}
+		b := &harness{client: fake.NewClientset(node)}
 		b.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			patch, ok := action.(clienttesting.PatchAction)
 			if !ok || action.GetSubresource() != "status" {
@@ -80,27 +80,27 @@ func run(t *testing.T, conditions []corev1.NodeCondition, test func(t *testing.T
 	})
 }
 
-func (b *bench) patches() []map[string]any {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.Clone(b.written)
+func (h *harness) patches() []map[string]any {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.written)
 }
 
-func (b *bench) recorded() []Transition {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.Clone(b.transitions)
+func (h *harness) recorded() []Transition {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.transitions)
 }
 
-func (b *bench) setRefuse(refuse bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.refuse = refuse
+func (h *harness) setRefuse(refuse bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.refuse = refuse
 }
 
-func (b *bench) condition(t *testing.T) *corev1.NodeCondition {
+func (h *harness) condition(t *testing.T) *corev1.NodeCondition {
 	t.Helper()
-	node, err := b.client.CoreV1().Nodes().Get(t.Context(), "srv-a", metav1.GetOptions{})
+	node, err := h.client.CoreV1().Nodes().Get(t.Context(), "srv-a", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func vlan(status corev1.ConditionStatus, reason string) Condition {
 }
 
 func TestWritesOnlyOnChange(t *testing.T) {
-	run(t, []corev1.NodeCondition{kubeletCondition()}, func(t *testing.T, b *bench) {
+	run(t, []corev1.NodeCondition{kubeletCondition()}, func(t *testing.T, b *harness) {
 		b.Set(vlan(corev1.ConditionTrue, "Ready"))
 		synctest.Wait()
 		if c := b.condition(t); c == nil || c.Status != corev1.ConditionTrue {
@@ -134,7 +134,7 @@ func TestWritesOnlyOnChange(t *testing.T) {
 }
 
 func TestTransitionTime(t *testing.T) {
-	run(t, nil, func(t *testing.T, b *bench) {
+	run(t, nil, func(t *testing.T, b *harness) {
 		b.Set(vlan(corev1.ConditionFalse, "VLANInterfaceDown"))
 		synctest.Wait()
 		first := b.condition(t).LastTransitionTime
@@ -163,7 +163,7 @@ func TestTransitionTime(t *testing.T) {
 }
 
 func TestHeartbeat(t *testing.T) {
-	run(t, nil, func(t *testing.T, b *bench) {
+	run(t, nil, func(t *testing.T, b *harness) {
 		b.Set(vlan(corev1.ConditionTrue, "Ready"))
 		synctest.Wait()
 		since := b.condition(t).LastTransitionTime
@@ -189,7 +189,7 @@ func TestRestartKeepsTheTransition(t *testing.T) {
 	old := metav1.NewTime(time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC))
 	existing := corev1.NodeCondition{Type: contract.ConditionVLANReady, Status: corev1.ConditionTrue, Reason: "Ready",
 		Message: "about Ready", LastTransitionTime: old}
-	run(t, []corev1.NodeCondition{existing}, func(t *testing.T, b *bench) {
+	run(t, []corev1.NodeCondition{existing}, func(t *testing.T, b *harness) {
 		b.Set(vlan(corev1.ConditionTrue, "Ready"))
 		synctest.Wait()
 		if len(b.patches()) != 0 {
@@ -204,7 +204,7 @@ func TestRestartKeepsTheTransition(t *testing.T) {
 }
 
 func TestOverwrittenConditionComesBack(t *testing.T) {
-	run(t, nil, func(t *testing.T, b *bench) {
+	run(t, nil, func(t *testing.T, b *harness) {
 		b.Set(vlan(corev1.ConditionTrue, "Ready"))
 		synctest.Wait()
 		node, err := b.client.CoreV1().Nodes().Get(t.Context(), "srv-a", metav1.GetOptions{})
@@ -225,7 +225,7 @@ func TestOverwrittenConditionComesBack(t *testing.T) {
 }
 
 func TestStaleWatchIsNoReasonToWrite(t *testing.T) {
-	run(t, nil, func(t *testing.T, b *bench) {
+	run(t, nil, func(t *testing.T, b *harness) {
 		b.Observe(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "srv-a", UID: "u1", ResourceVersion: "20"},
 			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: contract.ConditionVLANReady,
 				Status: corev1.ConditionTrue, Reason: "Ready", Message: "about Ready"}}}})
@@ -244,7 +244,7 @@ func TestStaleWatchIsNoReasonToWrite(t *testing.T) {
 }
 
 func TestRetriesWithGrowingPauses(t *testing.T) {
-	run(t, nil, func(t *testing.T, b *bench) {
+	run(t, nil, func(t *testing.T, b *harness) {
 		b.setRefuse(true)
 		b.Set(vlan(corev1.ConditionFalse, "VLANInterfaceDown"))
 		time.Sleep(time.Hour)
@@ -266,7 +266,7 @@ func TestRetriesWithGrowingPauses(t *testing.T) {
 }
 
 func TestDeletedNodeIsNotWritten(t *testing.T) {
-	run(t, nil, func(t *testing.T, b *bench) {
+	run(t, nil, func(t *testing.T, b *harness) {
 		b.Observe(nil)
 		b.Set(vlan(corev1.ConditionTrue, "Ready"))
 		b.Annotate(contract.NodeReportedIdentity, "{}")
@@ -279,7 +279,7 @@ func TestDeletedNodeIsNotWritten(t *testing.T) {
 }
 
 func TestPatchHoldsOnlyOurs(t *testing.T) {
-	run(t, []corev1.NodeCondition{kubeletCondition()}, func(t *testing.T, b *bench) {
+	run(t, []corev1.NodeCondition{kubeletCondition()}, func(t *testing.T, b *harness) {
 		b.Set(vlan(corev1.ConditionTrue, "Ready"))
 		b.Annotate(contract.NodeReportedIdentity, `{"hostname":"srv-a"}`)
 		synctest.Wait()

@@ -18,8 +18,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// board takes what a NodeState reports.
-type board struct {
+// fake takes what a NodeState reports.
+type fake struct {
 	node        *corev1.Node
 	conditions  map[corev1.NodeConditionType]conditions.Condition
 	annotations map[string]string
@@ -27,17 +27,17 @@ type board struct {
 	sampled     int
 }
 
-func (b *board) Observe(node *corev1.Node)                                      { b.node = node }
-func (b *board) Set(c conditions.Condition)                                     { b.conditions[c.Type] = c }
-func (b *board) Annotate(key, value string)                                     { b.annotations[key] = value }
-func (b *board) Sample(check.Report, check.Snapshot, check.Expected, time.Time) {}
-func (b *board) Addresses([]check.Finding)                                      {}
-func (b *board) Sampled(time.Time)                                              {}
-func (b *board) SetReady()                                                      { b.ready = true }
+func (f *fake) Observe(node *corev1.Node)                                      { f.node = node }
+func (f *fake) Set(c conditions.Condition)                                     { f.conditions[c.Type] = c }
+func (f *fake) Annotate(key, value string)                                     { f.annotations[key] = value }
+func (f *fake) Sample(check.Report, check.Snapshot, check.Expected, time.Time) {}
+func (f *fake) Addresses([]check.Finding)                                      {}
+func (f *fake) Sampled(time.Time)                                              {}
+func (f *fake) SetReady()                                                      { f.ready = true }
 
 // newNodeState returns a NodeState whose Services the test may set, and counts changes of the expectation.
-func newNodeState(services *[]*corev1.Service) (s *NodeState, b *board, changes *int) {
-	b = &board{conditions: map[corev1.NodeConditionType]conditions.Condition{}, annotations: map[string]string{}}
+func newNodeState(services *[]*corev1.Service) (s *NodeState, b *fake, changes *int) {
+	b = &fake{conditions: map[corev1.NodeConditionType]conditions.Condition{}, annotations: map[string]string{}}
 	changes = new(int)
 	s = New(Config{Publisher: b, Metrics: b, Health: b, Uplink: "bond7",
 		Services:      func() ([]*corev1.Service, bool) { return *services, *services != nil },

@@ -24,8 +24,8 @@ var cp *controlplane.ControlPlane
 
 func TestMain(m *testing.M) { os.Exit(controlplane.Main(m, &cp)) }
 
-// lookout is both watchers at work on a real API server.
-type lookout struct {
+// harness is both watchers at work on a real API server.
+type harness struct {
 	*testing.T
 	*NodeWatcher
 	*ServiceWatcher
@@ -36,13 +36,13 @@ type lookout struct {
 	changes   int
 }
 
-func watchNode(t *testing.T, name string) *lookout {
+func watchNode(t *testing.T, name string) *harness {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(cp.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lookout{T: t, client: client}
+	l := &harness{T: t, client: client}
 	l.NodeWatcher = NewNodeWatcher(client, name, func(node *corev1.Node) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -72,33 +72,33 @@ func watchNode(t *testing.T, name string) *lookout {
 	return l
 }
 
-func (l *lookout) must(err error) {
-	l.Helper()
+func (h *harness) must(err error) {
+	h.Helper()
 	if err != nil {
-		l.Fatal(err)
+		h.Fatal(err)
 	}
 }
 
-func (l *lookout) eventually(what string, holds func() bool) {
-	l.Helper()
+func (h *harness) eventually(what string, holds func() bool) {
+	h.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !holds(); {
 		if time.Now().After(deadline) {
-			l.Fatalf("not within 20 s: %s", what)
+			h.Fatalf("not within 20 s: %s", what)
 		}
 		<-time.After(20 * time.Millisecond)
 	}
 }
 
-func (l *lookout) seen() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Compact(slices.Clone(l.sightings))
+func (h *harness) seen() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Compact(slices.Clone(h.sightings))
 }
 
-func (l *lookout) changeCount() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.changes
+func (h *harness) changeCount() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.changes
 }
 
 func TestOneNodeComesAndGoes(t *testing.T) {
@@ -126,8 +126,8 @@ func TestOneNodeComesAndGoes(t *testing.T) {
 	}
 }
 
-func (l *lookout) names() string {
-	services, _ := l.Services()
+func (h *harness) names() string {
+	services, _ := h.Services()
 	var names []string
 	for _, s := range services {
 		names = append(names, s.Name)
