@@ -32,7 +32,7 @@ import (
 // exitCode is an error that is no more than the code to exit with: what there was to say has been said.
 type exitCode int
 
-func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 // memoryLimit, in bytes, is what the Go runtime keeps below by collecting garbage more often, where the environment
 // variable GOMEMLIMIT says nothing else: a list of many Services must not leave the agent large for ever. It idles at a

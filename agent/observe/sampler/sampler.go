@@ -166,11 +166,11 @@ type wireMemory struct {
 	at      time.Time
 }
 
-func (m *wireMemory) recall(link string, asks []check.Question, now time.Time) ([]check.ARPAnswer, bool) {
-	if m.answers == nil || link != m.link || now.Sub(m.at) >= wireAge || !slices.Equal(asks, m.asked) {
+func (w *wireMemory) recall(link string, asks []check.Question, now time.Time) ([]check.ARPAnswer, bool) {
+	if w.answers == nil || link != w.link || now.Sub(w.at) >= wireAge || !slices.Equal(asks, w.asked) {
 		return nil, false
 	}
-	return m.answers, true
+	return w.answers, true
 }
 
 func ask(ctx context.Context, prober Prober, link string, questions []check.Question) []check.ARPAnswer {

@@ -68,22 +68,22 @@ type NodeState struct {
 func New(config Config) *NodeState { return &NodeState{Config: config} }
 
 // ObserveNode takes a version of the Node, nil when it was deleted.
-func (s *NodeState) ObserveNode(node *corev1.Node) {
+func (n *NodeState) ObserveNode(node *corev1.Node) {
 	var annotations map[string]string
 	var addresses []netip.Addr
 	if node != nil {
 		annotations = node.Annotations
 		addresses = contract.NodeIPs(node)
-		s.Health.SetReady()
+		n.Health.SetReady()
 	}
-	s.Publisher.Observe(node)
-	s.mu.Lock()
-	changed := !sameNetwork(s.annotations, annotations) || !slices.Equal(s.addresses, addresses)
-	s.annotations = annotations
-	s.addresses = addresses
-	s.mu.Unlock()
+	n.Publisher.Observe(node)
+	n.mu.Lock()
+	changed := !sameNetwork(n.annotations, annotations) || !slices.Equal(n.addresses, addresses)
+	n.annotations = annotations
+	n.addresses = addresses
+	n.mu.Unlock()
 	if changed {
-		s.OnExpectation()
+		n.OnExpectation()
 	}
 }
 
@@ -96,36 +96,36 @@ func sameNetwork(a, b map[string]string) bool {
 }
 
 // Expected returns what to expect at the moment.
-func (s *NodeState) Expected() check.Expected {
-	s.mu.Lock()
-	annotations, addresses := s.annotations, s.addresses
-	s.mu.Unlock()
+func (n *NodeState) Expected() check.Expected {
+	n.mu.Lock()
+	annotations, addresses := n.annotations, n.addresses
+	n.mu.Unlock()
 	expected := check.ExpectedOf(annotations, addresses)
-	expected.Interface = s.Interface
-	expected.Uplink = s.Uplink
-	expected.Mark = s.Mark
-	expected.Mask = s.Mask
-	expected.TableBase = s.TableBase
-	expected.Virtual, _ = s.virtual()
+	expected.Interface = n.Interface
+	expected.Uplink = n.Uplink
+	expected.Mark = n.Mark
+	expected.Mask = n.Mask
+	expected.TableBase = n.TableBase
+	expected.Virtual, _ = n.virtual()
 	return expected
 }
 
 // BlockedReason is why the agent must not change the machine's network: it is not the server that its Node names.
-func (s *NodeState) BlockedReason() string {
-	sample := s.latest()
+func (n *NodeState) BlockedReason() string {
+	sample := n.latest()
 	if sample == nil {
 		return ""
 	}
 	// What the Node names may be newer than the sample was.
-	if f := check.Evaluate(s.Expected(), sample.Snapshot).Finding(check.Identity); f.Status == check.Fail {
+	if f := check.Evaluate(n.Expected(), sample.Snapshot).Finding(check.Identity); f.Status == check.Fail {
 		return string(f.ID) + ": " + f.Cause
 	}
 	return ""
 }
 
 // virtual returns the addresses of Services; ok is false before they were listed.
-func (s *NodeState) virtual() (addresses []netip.Addr, ok bool) {
-	services, ok := s.Services()
+func (n *NodeState) virtual() (addresses []netip.Addr, ok bool) {
+	services, ok := n.Services()
 	for _, t := range vip.Targets(services) {
 		addresses = append(addresses, t.Address)
 	}
@@ -133,72 +133,72 @@ func (s *NodeState) virtual() (addresses []netip.Addr, ok bool) {
 }
 
 // Sample takes a sample: it becomes the condition VLANReady, the reported identity and metrics.
-func (s *NodeState) Sample(sample sampler.Sample) {
-	s.mu.Lock()
-	s.sample = &sample
-	s.mu.Unlock()
+func (n *NodeState) Sample(sample sampler.Sample) {
+	n.mu.Lock()
+	n.sample = &sample
+	n.mu.Unlock()
 	now := time.Now()
-	s.Health.Sampled(now)
-	s.Metrics.Sample(sample.Report, sample.Snapshot, sample.Expected, now)
-	s.set(contract.ConditionVLANReady, sample.Report.Outcome(), sampler.ReasonConfirming)
+	n.Health.Sampled(now)
+	n.Metrics.Sample(sample.Report, sample.Snapshot, sample.Expected, now)
+	n.set(contract.ConditionVLANReady, sample.Report.Outcome(), sampler.ReasonConfirming)
 	// Before the Services are known, an address of one could be taken for the machine's own.
-	if virtual, ok := s.virtual(); ok {
+	if virtual, ok := n.virtual(); ok {
 		// Strings and addresses always encode.
 		if raw, err := json.Marshal(identityOf(sample.Snapshot, sample.Report, virtual)); err == nil {
-			s.Publisher.Annotate(contract.NodeReportedIdentity, string(raw))
+			n.Publisher.Annotate(contract.NodeReportedIdentity, string(raw))
 		}
 	}
-	s.OnSample()
+	n.OnSample()
 }
 
 // VLANInterface is the name of the interface on the public network; empty while there is none.
-func (s *NodeState) VLANInterface() string {
-	if sample := s.latest(); sample != nil {
+func (n *NodeState) VLANInterface() string {
+	if sample := n.latest(); sample != nil {
 		return sample.Report.Interface
 	}
 	return ""
 }
 
 // latest returns the latest sample, nil before the first.
-func (s *NodeState) latest() *sampler.Sample {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.sample
+func (n *NodeState) latest() *sampler.Sample {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.sample
 }
 
 // Addresses takes the findings for the addresses of Services: it becomes the condition AnnouncementHealthy and metrics.
-func (s *NodeState) Addresses(findings []check.Finding, verdict check.Outcome) {
-	s.Metrics.Addresses(findings)
-	s.set(contract.ConditionAnnouncementHealthy, verdict, vip.ReasonConfirming)
+func (n *NodeState) Addresses(findings []check.Finding, verdict check.Outcome) {
+	n.Metrics.Addresses(findings)
+	n.set(contract.ConditionAnnouncementHealthy, verdict, vip.ReasonConfirming)
 }
 
 // Reported publishes the report of the addresses.
-func (s *NodeState) Reported(r contract.ReportedAddresses) {
+func (n *NodeState) Reported(r contract.ReportedAddresses) {
 	// Addresses, words and times always encode.
 	if raw, err := r.Encode(); err == nil {
-		s.Publisher.Annotate(contract.NodeReportedAddresses, raw)
+		n.Publisher.Annotate(contract.NodeReportedAddresses, raw)
 	}
 }
 
 // ReportedBefore returns what the agent reported on the Node; ok is false before the Node was seen. A report that
 // cannot be read is written again.
-func (s *NodeState) ReportedBefore() (reported contract.ReportedAddresses, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	reported, err := contract.ParseReportedAddresses(s.annotations[contract.NodeReportedAddresses])
+func (n *NodeState) ReportedBefore() (reported contract.ReportedAddresses, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	reported, err := contract.ParseReportedAddresses(n.annotations[contract.NodeReportedAddresses])
 	if err != nil {
 		reported = nil
 	}
-	return reported, s.annotations != nil
+	return reported, n.annotations != nil
 }
 
 // set publishes a result, unless it only waits for confirmation: until then the Node's condition stays as it is, so
 // that an agent that restarts changes nothing that holds.
-func (s *NodeState) set(conditionType corev1.NodeConditionType, v check.Outcome, confirming string) {
+func (n *NodeState) set(conditionType corev1.NodeConditionType, v check.Outcome, confirming string) {
 	if v.Reason == confirming {
 		return
 	}
-	s.Publisher.Set(conditions.Condition{Type: conditionType, Status: statusOf(v.Status), Reason: v.Reason,
+	n.Publisher.Set(conditions.Condition{Type: conditionType, Status: statusOf(v.Status), Reason: v.Reason,
 		Message: v.Message})
 }
 
@@ -215,8 +215,8 @@ func statusOf(status check.Status) corev1.ConditionStatus {
 
 // View returns what the announcement watcher needs, without the addresses that the agent itself answers for; ok is
 // false before the first sample.
-func (s *NodeState) View() (view vip.View, ok bool) {
-	sample := s.latest()
+func (n *NodeState) View() (view vip.View, ok bool) {
+	sample := n.latest()
 	if sample == nil {
 		return vip.View{}, false
 	}
