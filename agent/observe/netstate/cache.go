@@ -17,7 +17,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 // maxAge is how long cached links, addresses, rules and routes are used while the kernel reports no change. Listing
@@ -144,24 +143,6 @@ func watch(ctx context.Context, begun, changed func()) error {
 		case err != nil:
 			return fmt.Errorf("receive changes of the network: %w", err)
 		default:
-		}
-		changed()
-	}
-}
-
-// watchPause is the pause before a broken subscription to the kernel's events is renewed.
-const watchPause = time.Second
-
-// Follow keeps a subscription to the kernel's events until ctx ends; watch, such as Watch, calls changed with each
-// change until the subscription breaks. Follow calls changed, too, when it had to be renewed. The error is always nil,
-// which suits an errgroup.
-func Follow(ctx context.Context, watch func(ctx context.Context, changed func()) error, changed func()) error {
-	for {
-		if err := watch(ctx, changed); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Failed to watch the kernel's network events")
-		}
-		if !loop.Sleep(ctx, watchPause) {
-			return nil
 		}
 		changed()
 	}
