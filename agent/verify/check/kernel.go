@@ -98,7 +98,8 @@ func SettingNames() []string {
 // effective combines a setting of "all" and of the VLAN interface as the kernel does for all but forwarding: the
 // greater value, which for flags is the logical or. observed writes both.
 func (v view) effective(key string) (value int, observed string) {
-	all, own := v.Settings["all"][key], v.Settings[v.vlan.Name][key]
+	all := v.Settings["all"][key]
+	own := v.Settings[v.vlan.Name][key]
 	return max(all, own), fmt.Sprintf("%s: all=%d, %s=%d", key, all, v.vlan.Name, own)
 }
 

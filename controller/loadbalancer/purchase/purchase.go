@@ -200,7 +200,8 @@ func (b *Buyer) newIntent() contract.Purchase {
 }
 
 // recordOutcome records what became of a purchase.
-func (b *Buyer) recordOutcome(ctx context.Context, order Order, record Record, intent contract.Purchase, block plan.Block,
+func (b *Buyer) recordOutcome(ctx context.Context, order Order, record Record, intent contract.Purchase,
+	block plan.Block,
 	failure error) (plan.Block, error) {
 	// What was paid for is written down even when the process is ending.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)

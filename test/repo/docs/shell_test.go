@@ -10,7 +10,8 @@ import (
 const substituted = "substituted"
 
 // shellCommands returns the simple commands of a script, each with its words, without comments, redirections and
-// assignments before a command. It knows what pages use: quotes, continued lines, $(…), pipes, ; && ||. Anything else is an error.
+// assignments before a command. It knows what pages use: quotes, continued lines, $(…), pipes, ; && ||. Anything else
+// is an error.
 func shellCommands(script string) ([][]string, error) {
 	r := &reader{rest: script}
 	if err := r.read(); err != nil {
