@@ -78,16 +78,16 @@ type Ask struct {
 	Wanted netip.Addr
 	// Silent reports whether an address is reported as silent; nil when there are no reports.
 	Silent func(netip.Addr) bool
-	// Barred reports whether an address is in use in ways that no ledger knows, such as by a server that a
+	// InUse reports whether an address is in use in ways that no ledger knows, such as by a server that a
 	// person joined to the network; nil when none is.
-	Barred func(netip.Addr) bool
+	InUse func(netip.Addr) bool
 	// Now is the time of the wish.
 	Now time.Time
 }
 
 func (a Ask) silent(address netip.Addr) bool { return a.Silent != nil && a.Silent(address) }
 
-func (a Ask) barred(address netip.Addr) bool { return a.Barred != nil && a.Barred(address) }
+func (a Ask) inUse(address netip.Addr) bool { return a.InUse != nil && a.InUse(address) }
 
 // Grant is an address that was given.
 type Grant struct {
@@ -172,7 +172,7 @@ func (l Ledger) refusal(address netip.Addr, h Holder, ask Ask) error {
 	switch {
 	case !IsHost(l.CIDR, address):
 		return ErrNoHost
-	case held, ask.barred(address):
+	case held, ask.inUse(address):
 		return ErrTaken
 	case l.rests(address, h, ask):
 		return ErrResting
@@ -196,7 +196,7 @@ func (l Ledger) grant(address netip.Addr, h Holder, ask Ask) Grant {
 // restingOnly reports whether waiting for the quarantine is enough to make an address free.
 func (l Ledger) restingOnly(ask Ask) bool {
 	for address := range l.Resting {
-		if !ask.barred(address) {
+		if !ask.inUse(address) {
 			return true
 		}
 	}

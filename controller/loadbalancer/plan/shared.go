@@ -75,7 +75,7 @@ func (o Observed) PoolWish() Wish {
 // placeWish is what the Service is to get of the pool or of a brought block.
 func (o Observed) placeWish() PlaceWish {
 	silent := func(a netip.Addr) bool { return Silent(o.Nodes, a) }
-	ask := Ask{Silent: silent, Barred: o.unavailable, Now: o.Now}
+	ask := Ask{Silent: silent, InUse: o.unavailable, Now: o.Now}
 	return PlaceWish{Wish: o.Wish(), Ask: ask, NetworkID: o.NetworkID}
 }
 

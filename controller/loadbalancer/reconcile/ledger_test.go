@@ -125,8 +125,8 @@ func TestAnnotationsBarNoAddresses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.service("keeper", inPool())
-			w.settle("keeper")
+			w.service("first", inPool())
+			w.settle("first")
 			w.service("greedy", test.change)
 			if test.settles {
 				w.settle("greedy")

@@ -162,8 +162,8 @@ func TestSecondSharedServiceCostsNothing(t *testing.T) {
 //proves:service-changes/delete-shared
 func TestReleasedAddressRests(t *testing.T) {
 	w := newWorld(t)
-	w.service("keeper", inPool())
-	w.settle("keeper")
+	w.service("first", inPool())
+	w.settle("first")
 	w.service("one", inPool())
 	w.settle("one")
 	given := w.address("one")
@@ -196,7 +196,7 @@ func TestReleasedAddressRests(t *testing.T) {
 		}
 	})
 	w.wantPurchases(1)
-	w.wantAddressesOnce("keeper", "two", "more0", "more1", "last")
+	w.wantAddressesOnce("first", "two", "more0", "more1", "last")
 }
 
 //proves:known-bugs/early-reuse

@@ -134,15 +134,15 @@ func walk(t *testing.T, seed uint64) {
 		names = append(names, name)
 		w.service(name, modes()[strings.TrimRight(name, "0123456789")].ask)
 	}
-	desk := newDesk(w)
-	w.troubled(rng, desk, names, 10+rng.IntN(40*len(names)))
-	desk.undo()
-	if sound := desk.sound(names); len(sound) > 0 {
+	portal := newPortal(w)
+	w.troubled(rng, portal, names, 10+rng.IntN(40*len(names)))
+	portal.undo()
+	if sound := portal.sound(names); len(sound) > 0 {
 		w.troubled(rng, nil, sound, 10*len(names))
 	}
-	w.wantAddressesOnce(desk.sound(names)...)
-	if bought := w.sim.Money(accountID).Purchases; bought > len(names)+desk.taken {
-		t.Errorf("%d blocks were bought for %d Services; people took %d away", bought, len(names), desk.taken)
+	w.wantAddressesOnce(portal.sound(names)...)
+	if bought := w.sim.Money(accountID).Purchases; bought > len(names)+portal.taken {
+		t.Errorf("%d blocks were bought for %d Services; people took %d away", bought, len(names), portal.taken)
 	}
 	for _, name := range names {
 		if w.get(name) != nil {
@@ -163,8 +163,8 @@ func walk(t *testing.T, seed uint64) {
 }
 
 // troubled syncs one or the other of the Services, so many times, amid faults and crashes, and edits blocks if
-// there is a desk.
-func (w *world) troubled(rng *rand.Rand, desk *desk, names []string, times int) {
+// there is a portal.
+func (w *world) troubled(rng *rand.Rand, portal *portal, names []string, times int) {
 	for range times {
 		if rng.IntN(6) == 0 {
 			w.arm(randomFault(rng))
@@ -172,8 +172,8 @@ func (w *world) troubled(rng *rand.Rand, desk *desk, names []string, times int) 
 		if rng.IntN(12) == 0 {
 			w.crashAt = w.step + 1 + rng.IntN(10)
 		}
-		if rng.IntN(25) == 0 && desk != nil {
-			desk.edit(rng, names)
+		if rng.IntN(25) == 0 && portal != nil {
+			portal.edit(rng, names)
 		}
 		name := names[rng.IntN(len(names))]
 		done, err := w.syncOrCrash(name)
@@ -182,10 +182,10 @@ func (w *world) troubled(rng *rand.Rand, desk *desk, names []string, times int) 
 			w.said = append(w.said, err.Error())
 			pause = w.pauseAfter(err)
 		}
-		if desk == nil {
+		if portal == nil {
 			w.wantAddressesOnce(names...)
 		} else {
-			w.wantAddressesOnce(desk.sound(names)...)
+			w.wantAddressesOnce(portal.sound(names)...)
 		}
 		w.clock.Advance(pause)
 	}

@@ -63,7 +63,7 @@ func (m *Manager) backOff(serverID string, d time.Duration) {
 func (p *pass) allocate(ctx context.Context, serverID string, node *corev1.Node) (netip.Addr, bool, error) {
 	holder := plan.Holder{Name: serverID}
 	next, grant, err := p.source.ledger.Expire(nil, p.config.Now()).Take(holder,
-		plan.Ask{Now: p.config.Now(), Barred: p.inUse})
+		plan.Ask{Now: p.config.Now(), InUse: p.inUse})
 	switch {
 	case errors.Is(err, plan.ErrResting):
 		klog.FromContext(ctx).V(2).Info("Free addresses of the node block are in quarantine", "block",

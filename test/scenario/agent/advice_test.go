@@ -42,7 +42,7 @@ func TestAdviceMends(t *testing.T) {
 	rows = rows[:min(len(rows), seeds.Count(t, 10))]
 	for _, f := range rows {
 		s := newServer(t)
-		s.asker.Interval = 50 * time.Millisecond
+		s.prober.Interval = 50 * time.Millisecond
 		s.sound(patience)
 		f.make(s)
 		s.settle(patience, func(first check.Finding, _ bool) bool { return first.Reason == f.reason })
@@ -82,7 +82,7 @@ func (s *server) mendByAdvice(name string) {
 }
 
 func (s *server) examiner() *examine.Examiner {
-	return examine.New(examine.Config{Node: "srv-a", ByHand: &s.expected, Reader: s.reader, Prober: s.asker,
+	return examine.New(examine.Config{Node: "srv-a", ByHand: &s.expected, Reader: s.reader, Prober: s.prober,
 		Timeout: time.Second})
 }
 

@@ -88,25 +88,25 @@ func (n *network) answering() *responder.Responder {
 	return r
 }
 
-// asker is a socket of the gateway.
-type asker struct {
+// requester is a socket of the gateway.
+type requester struct {
 	*packet.Port
 	t  *testing.T
 	in *packet.Batch
 }
 
-func (n *network) asker() *asker {
+func (n *network) requester() *requester {
 	n.t.Helper()
 	p, err := opened(n, inside{node: n.gateway}, func() (*packet.Port, error) {
 		return packet.Open(portVIF, unix.ETH_P_ARP, []bpf.Instruction{bpf.RetConstant{Val: 256}}, 1<<20)
 	})
 	n.must("open the gateway's interface", err)
 	n.t.Cleanup(func() { _ = p.Close() })
-	return &asker{Port: p, t: n.t, in: packet.NewBatch(64, 256)}
+	return &requester{Port: p, t: n.t, in: packet.NewBatch(64, 256)}
 }
 
 // request is the frame of a request; a source of 0.0.0.0 makes it a probe.
-func (a *asker) request(source, target netip.Addr) []byte {
+func (a *requester) request(source, target netip.Addr) []byte {
 	a.t.Helper()
 	p, err := arp.NewPacket(arp.OperationRequest, a.MAC[:], source, make(net.HardwareAddr, 6), target)
 	if err != nil {
@@ -125,7 +125,7 @@ func (a *asker) request(source, target netip.Addr) []byte {
 	return raw
 }
 
-func (a *asker) send(frames ...[]byte) {
+func (a *requester) send(frames ...[]byte) {
 	a.t.Helper()
 	out := packet.NewBatch(len(frames), 256)
 	for _, f := range frames {
@@ -138,7 +138,7 @@ func (a *asker) send(frames ...[]byte) {
 
 // answers returns the replies to the gateway that claim the address of the Service, until there are enough or the time
 // is over.
-func (a *asker) answers(enough int, within time.Duration) []arp.Packet {
+func (a *requester) answers(enough int, within time.Duration) []arp.Packet {
 	a.t.Helper()
 	return a.hear(enough, within, func(p arp.Packet) bool {
 		return p.Operation == arp.OperationReply && bytes.Equal(p.TargetHardwareAddr, a.MAC[:])
@@ -146,13 +146,13 @@ func (a *asker) answers(enough int, within time.Duration) []arp.Packet {
 }
 
 // announcements returns those of the address of the Service, likewise.
-func (a *asker) announcements(enough int, within time.Duration) []arp.Packet {
+func (a *requester) announcements(enough int, within time.Duration) []arp.Packet {
 	a.t.Helper()
 	return a.hear(enough, within, func(p arp.Packet) bool { return p.TargetIP == p.SenderIP })
 }
 
 // hear returns packets that claim the address of the Service.
-func (a *asker) hear(enough int, within time.Duration, is func(arp.Packet) bool) (claims []arp.Packet) {
+func (a *requester) hear(enough int, within time.Duration, is func(arp.Packet) bool) (claims []arp.Packet) {
 	a.t.Helper()
 	if err := a.SetReadDeadline(time.Now().Add(within)); err != nil {
 		a.t.Fatal(err)
@@ -178,7 +178,7 @@ func (a *asker) hear(enough int, within time.Duration, is func(arp.Packet) bool)
 }
 
 // drain takes what has come so far.
-func (a *asker) drain() { a.answers(1<<20, 300*time.Millisecond) }
+func (a *requester) drain() { a.answers(1<<20, 300*time.Millisecond) }
 
 func table(good time.Duration) *responder.Table {
 	return responder.NewTable(responder.Now()+good, virtual)
@@ -189,7 +189,7 @@ func table(good time.Duration) *responder.Table {
 func TestResponder(t *testing.T) {
 	n := newNetwork(t)
 	r := n.answering()
-	a := n.asker()
+	a := n.requester()
 	r.Grant(table(time.Hour))
 	if claims := a.announcements(2, 10*time.Second); len(claims) < 2 || claims[0].Operation == claims[1].Operation {
 		t.Fatalf("announced by %v, want a request and a reply", claims)
@@ -230,7 +230,7 @@ func TestResponder(t *testing.T) {
 func TestResponderInAFlood(t *testing.T) {
 	n := newNetwork(t)
 	r := n.answering()
-	a := n.asker()
+	a := n.requester()
 	r.Grant(table(time.Hour))
 	a.announcements(2, 10*time.Second)
 	seed := rand.Uint64()

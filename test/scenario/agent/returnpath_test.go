@@ -30,14 +30,14 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 )
 
-// keeperVariable sets what a process of this test binary does: "run" or "cleanup".
-const keeperVariable = "PNAP_TEST_RETURN_PATH"
+// modeVariable sets what a process of this test binary does: "run" or "cleanup".
+const modeVariable = "PNAP_TEST_RETURN_PATH"
 
-// TestReturnPathProcess is the keeper of the other tests, in a process of its own that may do nothing but administer
+// TestReturnPathProcess is the reconciler of the other tests, in a process of its own that may do nothing but administer
 // the network. It reads what to expect from its standard input, a line at a time, and prints its notices. Without its
 // variable there is nothing to do.
 func TestReturnPathProcess(t *testing.T) {
-	mode, ordered := os.LookupEnv(keeperVariable)
+	mode, ordered := os.LookupEnv(modeVariable)
 	if !ordered {
 		return
 	}
@@ -81,8 +81,8 @@ func TestReturnPathProcess(t *testing.T) {
 	}
 }
 
-// keeperProcess is a running keeper.
-type keeperProcess struct {
+// reconcilerProcess is a running reconciler.
+type reconcilerProcess struct {
 	n       *network
 	cmd     *exec.Cmd
 	stdin   *json.Encoder
@@ -90,11 +90,11 @@ type keeperProcess struct {
 	notices chan string
 }
 
-// startKeeper starts the keeper on the node, as a user without rights but CAP_NET_ADMIN.
-func (n *network) startKeeper(mode string, e check.Expected) *keeperProcess {
+// startReconciler starts the reconciler on the node, as a user without rights but CAP_NET_ADMIN.
+func (n *network) startReconciler(mode string, e check.Expected) *reconcilerProcess {
 	n.t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestReturnPathProcess$", "-test.v=false")
-	cmd.Env = append(os.Environ(), keeperVariable+"="+mode)
+	cmd.Env = append(os.Environ(), modeVariable+"="+mode)
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Credential: &syscall.Credential{Uid: 65534, Gid: 65534}, AmbientCaps: []uintptr{unix.CAP_NET_ADMIN},
@@ -105,54 +105,54 @@ func (n *network) startKeeper(mode string, e check.Expected) *keeperProcess {
 	out, err := cmd.StdoutPipe()
 	n.must("standard output", err)
 	// The test's thread is in the node's namespace, and so is what it starts.
-	n.must("start the keeper", cmd.Start())
-	k := &keeperProcess{n: n, cmd: cmd, stdin: json.NewEncoder(in), close: in.Close, notices: make(chan string, 100)}
+	n.must("start the reconciler", cmd.Start())
+	p := &reconcilerProcess{n: n, cmd: cmd, stdin: json.NewEncoder(in), close: in.Close, notices: make(chan string, 100)}
 	go func() {
-		defer close(k.notices)
+		defer close(p.notices)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
-			k.notices <- lines.Text()
+			p.notices <- lines.Text()
 		}
 	}()
-	k.expect(e)
-	return k
+	p.expect(e)
+	return p
 }
 
-func (k *keeperProcess) expect(e check.Expected) {
-	k.n.t.Helper()
-	k.n.must("send what to expect", k.stdin.Encode(e))
+func (p *reconcilerProcess) expect(e check.Expected) {
+	p.n.t.Helper()
+	p.n.must("send what to expect", p.stdin.Encode(e))
 }
 
-// stop ends the keeper and returns its notices.
-func (k *keeperProcess) stop() []string {
-	k.n.t.Helper()
-	k.n.must("end of standard input", k.close())
+// stop ends the reconciler and returns its notices.
+func (p *reconcilerProcess) stop() []string {
+	p.n.t.Helper()
+	p.n.must("end of standard input", p.close())
 	var all []string
-	for line := range k.notices {
+	for line := range p.notices {
 		if notice, is := strings.CutPrefix(line, "notice "); is {
 			all = append(all, notice)
 		} else if line != "PASS" {
-			k.n.t.Log(line)
+			p.n.t.Log(line)
 		}
 	}
-	k.n.must("the keeper's end", k.cmd.Wait())
+	p.n.must("the reconciler's end", p.cmd.Wait())
 	return all
 }
 
 // waitFor waits for a notice with that reason.
-func (k *keeperProcess) waitFor(reason string) string {
-	k.n.t.Helper()
+func (p *reconcilerProcess) waitFor(reason string) string {
+	p.n.t.Helper()
 	deadline := time.After(10 * time.Second)
 	for {
 		select {
-		case line, open := <-k.notices:
+		case line, open := <-p.notices:
 			if !open {
-				k.n.t.Fatalf("the keeper ended before it reported %s", reason)
+				p.n.t.Fatalf("the reconciler ended before it reported %s", reason)
 			}
 			if strings.HasPrefix(line, "notice "+reason+" ") {
 				return line
 			}
 		case <-deadline:
-			k.n.t.Fatalf("no notice %s within 10 s", reason)
+			p.n.t.Fatalf("no notice %s within 10 s", reason)
 		}
 	}
 }
@@ -169,7 +169,7 @@ func (n *network) protectSettings() {
 	}
 }
 
-// routing lists everything that a keeper may change. With ours, only what carries the agent's mark, without indices.
+// routing lists everything that a reconciler may change. With ours, only what carries the agent's mark, without indices.
 func (n *network) routing(ours bool) []string {
 	n.t.Helper()
 	var all []string
@@ -288,8 +288,8 @@ func (n *network) elsewhere() {
 	n.must("default route", netlink.RouteAdd(&netlink.Route{Gw: net.IPv4(10, 66, 0, 1)}))
 }
 
-// furnish adds what belongs to others and must stay.
-func (n *network) furnish() {
+// addForeign adds what belongs to others and must stay.
+func (n *network) addForeign() {
 	n.t.Helper()
 	n.must("foreign route", netlink.RouteAdd(&netlink.Route{LinkIndex: n.link("eno9").Attrs().Index,
 		Gw: net.IPv4(10, 66, 0, 9), Table: 1100}))
@@ -309,17 +309,17 @@ func (n *network) furnish() {
 
 var bothWays = map[string]string{"192.0.2.2": "192.0.2.1", serviceVIP: "203.0.113.1"}
 
-// TestReturnPathKeeper disturbs what a keeper made, in every way that is known to happen; each is repaired. In the end
+// TestReturnPathKeeper disturbs what a reconciler made, in every way that is known to happen; each is repaired. In the end
 // nothing of it is left, and what was not the agent's is as before.
 func TestReturnPathKeeper(t *testing.T) {
 	n := newNetwork(t)
 	n.elsewhere()
-	n.furnish()
+	n.addForeign()
 	n.addAddress(nodeVIF, serviceVIP+"/32")
 	n.sysctl("net/ipv4/conf/"+nodeVIF+"/rp_filter", "1")
 	before := n.routing(false)
 	n.protectSettings()
-	k := n.startKeeper("run", expected())
+	k := n.startReconciler("run", expected())
 	k.waitFor(returnpath.ReasonManaged)
 	n.waysOut(bothWays)
 	whole := n.routing(true)
@@ -355,7 +355,7 @@ func TestReturnPathKeeper(t *testing.T) {
 	if got := n.routing(true); !slices.Equal(got, whole) {
 		t.Errorf("the end of the agent took something away:\n%s", strings.Join(got, "\n"))
 	}
-	n.startKeeper("cleanup", expected()).stop()
+	n.startReconciler("cleanup", expected()).stop()
 	if after := n.routing(false); !slices.Equal(before, after) {
 		t.Errorf("after cleanup:\n%s\nbefore:\n%s", strings.Join(after, "\n"), strings.Join(before, "\n"))
 	}
@@ -460,7 +460,7 @@ func TestReturnPathFollowsBlocks(t *testing.T) {
 	e := expected()
 	one := e
 	one.Network.Blocks = e.Network.Blocks[1:]
-	k := n.startKeeper("run", one)
+	k := n.startReconciler("run", one)
 	k.waitFor(returnpath.ReasonManaged)
 	n.waysOut(map[string]string{serviceVIP: "203.0.113.1"})
 	first := n.routing(true)
@@ -477,13 +477,13 @@ func TestReturnPathFollowsBlocks(t *testing.T) {
 	k.expect(one)
 	k.waitFor(returnpath.ReasonRemoved)
 	k.stop()
-	n.startKeeper("cleanup", check.Expected{}).stop()
+	n.startReconciler("cleanup", check.Expected{}).stop()
 	if after := n.routing(false); !slices.Equal(before, after) {
 		t.Errorf("after cleanup:\n%s\nbefore:\n%s", strings.Join(after, "\n"), strings.Join(before, "\n"))
 	}
 }
 
-// TestReturnPathMarkClash: another program's mark blocks the keeper, which reports it.
+// TestReturnPathMarkClash: another program's mark blocks the reconciler, which reports it.
 func TestReturnPathMarkClash(t *testing.T) {
 	n := newNetwork(t)
 	mask := uint32(0xff)
@@ -495,7 +495,7 @@ func TestReturnPathMarkClash(t *testing.T) {
 	r.Mask = &mask
 	n.must("foreign rule", netlink.RuleAdd(r))
 	before := n.routing(false)
-	k := n.startKeeper("run", expected())
+	k := n.startReconciler("run", expected())
 	if line := k.waitFor(returnpath.ReasonMarkClash); !strings.Contains(line,
 		"the rule 500: from all fwmark 0x20/0xff") {
 		t.Errorf("the clash is reported as %q", line)
@@ -507,7 +507,7 @@ func TestReturnPathMarkClash(t *testing.T) {
 	n.must("delete the foreign rule", netlink.RuleDel(r))
 	k.waitFor(returnpath.ReasonManaged)
 	k.stop()
-	n.startKeeper("cleanup", expected()).stop()
+	n.startReconciler("cleanup", expected()).stop()
 	// Packets of another program with our bits would follow our rules.
 	conn, err := nftables.New()
 	n.must("nftables", err)
@@ -519,7 +519,7 @@ func TestReturnPathMarkClash(t *testing.T) {
 	}})
 	n.must("foreign marks", conn.Flush())
 	before = n.routing(false)
-	k = n.startKeeper("run", expected())
+	k = n.startReconciler("run", expected())
 	if line := k.waitFor(returnpath.ReasonMarkClash); !strings.Contains(line,
 		"chain divert in the nftables table proxy") {
 		t.Errorf("the clash is reported as %q", line)

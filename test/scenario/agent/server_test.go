@@ -34,13 +34,13 @@ type server struct {
 	*network
 	expected check.Expected
 	reader   *netstate.Reader
-	asker    *arp.Prober
+	prober   *arp.Prober
 }
 
 func newServer(t *testing.T) *server {
 	t.Helper()
-	s := &server{network: newNetwork(t), reader: netstate.NewReader(), asker: arp.NewProber()}
-	s.asker.Interval = 150 * time.Millisecond
+	s := &server{network: newNetwork(t), reader: netstate.NewReader(), prober: arp.NewProber()}
+	s.prober.Interval = 150 * time.Millisecond
 	s.must("add a second cable", netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eno2"},
 		PeerName: "port2"}))
 	s.must("move its far end", netlink.LinkSetNsFd(s.link("port2"), int(s.gateway)))
@@ -168,7 +168,7 @@ func (s *server) route(do func(*netlink.Route) error, destination string, r netl
 // judge takes a real snapshot and judges it.
 func (s *server) judge() check.Report {
 	s.t.Helper()
-	snapshot, err := sampler.Look(s.t.Context(), s.reader, s.asker, s.expected)
+	snapshot, err := sampler.Look(s.t.Context(), s.reader, s.prober, s.expected)
 	s.must("diagnose", err)
 	return check.Evaluate(s.expected, snapshot)
 }

@@ -23,7 +23,7 @@ import (
 type inside struct {
 	node   netns.NsHandle
 	reader *netstate.Reader
-	asker  *arp.Prober
+	prober *arp.Prober
 }
 
 // at runs do on a thread that ends with it, for its namespace is another's.
@@ -55,7 +55,7 @@ func (i inside) Routes(s check.Snapshot, questions []check.RouteQuestion) (answe
 }
 
 func (i inside) Ask(ctx context.Context, name string, questions []arp.Question) (answers []arp.Answer, err error) {
-	if entered := i.at(func() { answers, err = i.asker.Ask(ctx, name, questions) }); entered != nil {
+	if entered := i.at(func() { answers, err = i.prober.Ask(ctx, name, questions) }); entered != nil {
 		return nil, entered
 	}
 	return answers, err
@@ -119,7 +119,7 @@ func (o *observer) await(t *testing.T, what, reason string, within time.Duration
 func TestSeenWithinTwoSeconds(t *testing.T) {
 	s := newServer(t)
 	s.sound(patience)
-	parts := inside{node: s.node, reader: s.reader, asker: s.asker}
+	parts := inside{node: s.node, reader: s.reader, prober: s.prober}
 	var o observer
 	expected := s.expected
 	m := sampler.New(sampler.Config{Reader: parts, Prober: parts, Watch: parts.Watch, Interval: time.Minute,
@@ -158,7 +158,7 @@ func TestSeenWithinTwoSeconds(t *testing.T) {
 		slowest = max(slowest, o.await(t, f.name, f.reason, 2*time.Second))
 		time.Sleep(time.Second)
 		f.repair(s)
-		slowest = max(slowest, o.await(t, f.name+", repaired", "", 2*time.Second+s.asker.Interval*3))
+		slowest = max(slowest, o.await(t, f.name+", repaired", "", 2*time.Second+s.prober.Interval*3))
 		time.Sleep(time.Second)
 	}
 	_, _ = fmt.Fprintf(t.Output(), "figure agent_fault_seen_in_kernel_max %.2f s\n", slowest.Seconds())

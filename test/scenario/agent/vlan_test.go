@@ -57,7 +57,7 @@ func (n *network) makeBond(mode netlink.BondMode) {
 }
 
 // waitUntil waits until nothing is wrong and returns how long that took, without the time that this machine stood
-// still: one that is busy with other things says nothing of the keeper.
+// still: one that is busy with other things says nothing of the reconciler.
 func (n *network) waitUntil(what string, limit time.Duration, wrong func() string) time.Duration {
 	n.t.Helper()
 	const look = 50 * time.Millisecond // more than a look takes, and the pause between two
@@ -196,7 +196,7 @@ func TestBareServerIsConfigured(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := bareServer(t, mode)
 			before := n.photograph()
-			k := startVLANKeeper(n, 0)
+			k := startVLANReconciler(n, 0)
 			e := expected()
 			k.expect(e)
 			n.waitUntil("the interface", 30*time.Second, func() string { return n.amiss(nodeVIF, e, ownAddress) })
@@ -224,7 +224,7 @@ func TestBareServerIsConfigured(t *testing.T) {
 // TestRepairs disturbs the interface in every way that the kernel reports; each is repaired within two seconds.
 func TestRepairs(t *testing.T) {
 	n := bareServer(t, netlink.BOND_MODE_ACTIVE_BACKUP)
-	k := startVLANKeeper(n, 0)
+	k := startVLANReconciler(n, 0)
 	e := expected()
 	k.expect(e)
 	right := func() string { return n.amiss(nodeVIF, e, ownAddress) }
@@ -270,7 +270,7 @@ func TestRepairs(t *testing.T) {
 // TestOrders: another address, another VLAN, no address, no membership, no word at all.
 func TestOrders(t *testing.T) {
 	n := bareServer(t, netlink.BOND_MODE_ACTIVE_BACKUP)
-	k := startVLANKeeper(n, 0)
+	k := startVLANReconciler(n, 0)
 	first := expected()
 	k.expect(first)
 	n.waitUntil("the interface", 30*time.Second, func() string { return n.amiss(nodeVIF, first, ownAddress) })
@@ -328,7 +328,7 @@ func TestAdopted(t *testing.T) {
 	before := n.photograph()
 	index := n.link(nodeVIF).Attrs().Index
 
-	k := startVLANKeeper(n, 0)
+	k := startVLANReconciler(n, 0)
 	e := expected()
 	k.expect(e)
 	n.waitUntil("the interface", 30*time.Second, func() string {
@@ -356,7 +356,7 @@ func TestWrongInterfaceIsNotTouched(t *testing.T) {
 			n := bareServer(t, netlink.BOND_MODE_ACTIVE_BACKUP)
 			wrong(n)
 			before := n.photograph()
-			k := startVLANKeeper(n, 0)
+			k := startVLANReconciler(n, 0)
 			k.expect(expected())
 			n.waitUntil("the event", 30*time.Second, func() string {
 				if !k.reported(vlan.ReasonNotConfigured) {
@@ -376,7 +376,7 @@ func TestAddressInUse(t *testing.T) {
 	n.in(n.gateway, func() { n.addAddress("port1.100", "192.0.2.2/32") })
 	n.addVLAN("bond0", nodeVIF, vlanID)
 	n.waitForCarrier()
-	k := startVLANKeeper(n, 0)
+	k := startVLANReconciler(n, 0)
 	k.expect(expected())
 	n.waitUntil("the event", 30*time.Second, func() string {
 		for _, e := range k.history() {
@@ -391,26 +391,26 @@ func TestAddressInUse(t *testing.T) {
 	}
 }
 
-// TestDeaths kills the keeper at every step of its work and at random moments. The next one continues from there, and
+// TestDeaths kills the reconciler at every step of its work and at random moments. The next one continues from there, and
 // the clean-up finds everything.
 func TestDeaths(t *testing.T) {
 	n := bareServer(t, netlink.BOND_MODE_ACTIVE_BACKUP)
 	before := n.photograph()
 	r := rand.New(rand.NewPCG(1, uint64(os.Getpid())))
 	for death := range 8 {
-		var k *vlanKeeper
+		var k *vlanReconciler
 		if death < 4 {
-			k = startVLANKeeper(n, death+1)
+			k = startVLANReconciler(n, death+1)
 			k.expect(expected())
 			k.died()
 		} else {
-			k = startVLANKeeper(n, 0)
+			k = startVLANReconciler(n, 0)
 			k.expect(expected())
 			time.Sleep(time.Duration(r.IntN(60)) * time.Millisecond)
 			k.kill()
 		}
 		if death%2 == 0 {
-			k = startVLANKeeper(n, 0)
+			k = startVLANReconciler(n, 0)
 			k.expect(expected())
 			n.waitUntil("the interface", 30*time.Second,
 				func() string { return n.amiss(nodeVIF, expected(), ownAddress) })

@@ -124,7 +124,7 @@ func (h *harness) with(t *testing.T) *harness {
 	return &sub
 }
 
-// newRig starts everything; the last server of the account has not joined the cluster yet.
+// newHarness starts everything; the last server of the account has not joined the cluster yet.
 func newHarness(t *testing.T, m mode) *harness {
 	t.Helper()
 	h := &harness{T: t, mode: m, dir: t.TempDir()}

@@ -10,8 +10,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 )
 
-// desk simulates edits of the cluster's blocks in the portal.
-type desk struct {
+// portal simulates edits of the cluster's blocks in the portal.
+type portal struct {
 	w *world
 	// tags are what retagged blocks carried before.
 	tags map[string]map[string]string
@@ -21,12 +21,12 @@ type desk struct {
 	lost map[string]bool
 }
 
-func newDesk(w *world) *desk {
-	return &desk{w: w, tags: map[string]map[string]string{}, lost: map[string]bool{}}
+func newPortal(w *world) *portal {
+	return &portal{w: w, tags: map[string]map[string]string{}, lost: map[string]bool{}}
 }
 
 // edit does something to a block: takes it off its network, deletes it, or takes its tags away.
-func (d *desk) edit(rng *rand.Rand, names []string) {
+func (d *portal) edit(rng *rand.Rand, names []string) {
 	blocks := d.w.sim.State(accountID).Blocks
 	block := blocks[rng.IntN(len(blocks))]
 	id := fmt.Sprint(block["id"])
@@ -63,7 +63,7 @@ func (d *desk) edit(rng *rand.Rand, names []string) {
 }
 
 // undo gives blocks back the tags that they carried.
-func (d *desk) undo() {
+func (d *portal) undo() {
 	for _, block := range d.w.sim.State(accountID).Blocks {
 		id := fmt.Sprint(block["id"])
 		if tags, changed := d.tags[id]; changed {
@@ -74,7 +74,7 @@ func (d *desk) undo() {
 }
 
 // sound are the Services whose block was not deleted.
-func (d *desk) sound(names []string) []string {
+func (d *portal) sound(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return d.lost[name] })
 }
 

@@ -27,11 +27,11 @@ import (
 )
 
 const (
-	// vlanKeeperVariable makes a process of this test binary the keeper of its network namespace.
-	vlanKeeperVariable = "PNAP_VLAN_KEEPER"
-	// vlanKeeperDies is after how many changes of the network that process is killed.
-	vlanKeeperDies = "PNAP_VLAN_KEEPER_DIES"
-	// The user nobody owns nothing, so that only its capabilities help the keeper: it cannot write below /proc/sys
+	// vlanReconcilerVariable makes a process of this test binary the reconciler of its network namespace.
+	vlanReconcilerVariable = "PNAP_VLAN_RECONCILER"
+	// vlanReconcilerDies is after how many changes of the network that process is killed.
+	vlanReconcilerDies = "PNAP_VLAN_RECONCILER_DIES"
+	// The user nobody owns nothing, so that only its capabilities help the reconciler: it cannot write below /proc/sys
 	// either.
 	nobody = 65534
 )
@@ -69,22 +69,22 @@ func (m *mortal) SetUp(index int, up bool) error {
 	return m.Kernel.SetUp(index, up)
 }
 
-// TestVLANKeeperProcess is the body of a keeper's process; in any other it has nothing to test. Expectations come in on
+// TestVLANReconcilerProcess is the body of a reconciler's process; in any other it has nothing to test. Expectations come in on
 // the standard input, events go out on the standard output, a line of JSON each.
-func TestVLANKeeperProcess(t *testing.T) {
-	if os.Getenv(vlanKeeperVariable) == "" {
+func TestVLANReconcilerProcess(t *testing.T) {
+	if os.Getenv(vlanReconcilerVariable) == "" {
 		return
 	}
 	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGTERM)
 	defer stop()
 	kernel := &mortal{Kernel: vlan.System{Journal: &ownership.Journal{}}}
-	if dies, err := strconv.Atoi(os.Getenv(vlanKeeperDies)); err == nil {
+	if dies, err := strconv.Atoi(os.Getenv(vlanReconcilerDies)); err == nil {
 		kernel.left.Store(int64(dies))
 	}
 	var expected atomic.Pointer[check.Expected]
 	expected.Store(&check.Expected{})
 	out := json.NewEncoder(os.Stdout)
-	keeper := vlan.New(vlan.Config{
+	reconciler := vlan.New(vlan.Config{
 		Expected: func() check.Expected { return *expected.Load() }, Kernel: kernel, Prober: arp.NewProber(),
 		Watch:  netstate.Watch,
 		Record: func(e vlan.Event) { _ = out.Encode(e) },
@@ -97,17 +97,17 @@ func TestVLANKeeperProcess(t *testing.T) {
 				return
 			}
 			expected.Store(&e)
-			keeper.Wake()
+			reconciler.Wake()
 		}
 	}()
-	if err := keeper.Run(ctx); err != nil {
+	if err := reconciler.Run(ctx); err != nil {
 		t.Error(err)
 	}
 }
 
-// vlanKeeper is a keeper's process in the node's namespace. It has the capabilities NET_ADMIN and NET_RAW and runs as
+// vlanReconciler is a reconciler's process in the node's namespace. It has the capabilities NET_ADMIN and NET_RAW and runs as
 // the user nobody.
-type vlanKeeper struct {
+type vlanReconciler struct {
 	n      *network
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
@@ -116,32 +116,32 @@ type vlanKeeper struct {
 	ended  chan struct{}
 }
 
-// startVLANKeeper starts a process in the namespace of the calling thread; it dies after some changes unless dies is 0.
-func startVLANKeeper(n *network, dies int) *vlanKeeper {
+// startVLANReconciler starts a process in the namespace of the calling thread; it dies after some changes unless dies is 0.
+func startVLANReconciler(n *network, dies int) *vlanReconciler {
 	n.t.Helper()
 	self, err := os.Executable()
 	n.must("find the test binary", err)
-	cmd := exec.CommandContext(context.WithoutCancel(n.t.Context()), self, "-test.run=^TestVLANKeeperProcess$",
+	cmd := exec.CommandContext(context.WithoutCancel(n.t.Context()), self, "-test.run=^TestVLANReconcilerProcess$",
 		"-test.timeout=5m")
-	cmd.Env = append(os.Environ(), vlanKeeperVariable+"=1", vlanKeeperDies+"="+strconv.Itoa(dies))
+	cmd.Env = append(os.Environ(), vlanReconcilerVariable+"=1", vlanReconcilerDies+"="+strconv.Itoa(dies))
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Credential:  &syscall.Credential{Uid: nobody, Gid: nobody},
 		AmbientCaps: []uintptr{unix.CAP_NET_ADMIN, unix.CAP_NET_RAW},
 	}
 	cmd.Stderr = os.Stderr
-	k := &vlanKeeper{n: n, cmd: cmd, ended: make(chan struct{})}
+	k := &vlanReconciler{n: n, cmd: cmd, ended: make(chan struct{})}
 	k.stdin, err = cmd.StdinPipe()
 	n.must("pipe", err)
 	stdout, err := cmd.StdoutPipe()
 	n.must("pipe", err)
-	n.must("start the keeper", cmd.Start())
+	n.must("start the reconciler", cmd.Start())
 	go k.read(stdout)
 	n.t.Cleanup(k.kill)
 	return k
 }
 
-func (k *vlanKeeper) read(stdout io.Reader) {
+func (k *vlanReconciler) read(stdout io.Reader) {
 	defer close(k.ended)
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {
 		var e vlan.Event
@@ -155,28 +155,28 @@ func (k *vlanKeeper) read(stdout io.Reader) {
 }
 
 // kill ends the process without a chance to tidy up.
-func (k *vlanKeeper) kill() {
+func (k *vlanReconciler) kill() {
 	_ = k.cmd.Process.Kill()
 	<-k.ended
 }
 
 // died waits for the process to have died by itself.
-func (k *vlanKeeper) died() {
+func (k *vlanReconciler) died() {
 	k.n.t.Helper()
 	select {
 	case <-k.ended:
 	case <-time.After(time.Minute):
-		k.n.t.Fatal("the keeper still runs after a minute")
+		k.n.t.Fatal("the reconciler still runs after a minute")
 	}
 }
 
-func (k *vlanKeeper) expect(e check.Expected) {
+func (k *vlanReconciler) expect(e check.Expected) {
 	k.n.t.Helper()
 	k.n.must("send what to expect", json.NewEncoder(k.stdin).Encode(e))
 }
 
 // reported reports whether an event with that reason was reported.
-func (k *vlanKeeper) reported(reason string) bool {
+func (k *vlanReconciler) reported(reason string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, e := range k.events {
@@ -187,7 +187,7 @@ func (k *vlanKeeper) reported(reason string) bool {
 	return false
 }
 
-func (k *vlanKeeper) history() []vlan.Event {
+func (k *vlanReconciler) history() []vlan.Event {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return append([]vlan.Event(nil), k.events...)
