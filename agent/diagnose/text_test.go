@@ -222,7 +222,7 @@ func TestEveryFaultIsPrinted(t *testing.T) {
 				if err := d.Text(&out, Style{Unicode: true}, tool); err != nil {
 					t.Fatal(err)
 				}
-				tellsAll(t, out.String(), d)
+				reportsAll(t, out.String(), d)
 				noLineIsTooWide(t, out.String(), d)
 			}
 		})
@@ -241,7 +241,7 @@ func readReport(t *testing.T, path string) (report check.Report) {
 	return report
 }
 
-func tellsAll(t *testing.T, printed string, d Document) {
+func reportsAll(t *testing.T, printed string, d Document) {
 	t.Helper()
 	flat := strings.Join(strings.Fields(printed), " ")
 	for _, f := range d.Findings {

@@ -343,7 +343,7 @@ func TestOneChangeAtATime(t *testing.T) {
 	})
 }
 
-func TestMetricsTellTheAge(t *testing.T) {
+func TestMetricsReportTheAge(t *testing.T) {
 	counted := account.NewMetrics()
 	registry := metrics.NewKubeRegistry()
 	registry.MustRegister(counted.All()...)

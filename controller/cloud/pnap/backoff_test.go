@@ -44,7 +44,7 @@ func TestBackoffGrowsAndVaries(t *testing.T) {
 	}
 }
 
-func TestBackoffForgetsWhatNobodyRepeats(t *testing.T) {
+func TestBackoffForgetsWhatIsNotRepeated(t *testing.T) {
 	c := frozen()
 	b := newBackoff(c.now)
 	b.failed("old", "answer 500")

@@ -123,7 +123,7 @@ func TestWhatIsOursIsRestoredAndWhatIsNotIsKept(t *testing.T) {
 	w.mirrored(first())
 }
 
-func TestADeletedServiceIsMadeAnew(t *testing.T) {
+func TestADeletedServiceIsCreatedAgain(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	old := w.kept("the Service", anyService)

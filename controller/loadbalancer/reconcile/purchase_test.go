@@ -359,7 +359,7 @@ func (i intruding) EnsureTags(ctx context.Context, names ...string) error {
 
 var _ reconcile.Cloud = intruding{}
 
-func TestDescriptionTellsWhoseBlockItIs(t *testing.T) {
+func TestDescriptionSaysWhoseBlockItIs(t *testing.T) {
 	w := newWorld(t)
 	long := strings.Repeat("n", 63)
 	w.service(long)

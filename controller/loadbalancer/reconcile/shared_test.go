@@ -322,8 +322,8 @@ func (w *world) sweep() {
 	}
 }
 
-// TestSweepGivesBackWhatNobodyAsksFor: Services that go without their finalizer leave nothing for good.
-func TestSweepGivesBackWhatNobodyAsksFor(t *testing.T) {
+// TestSweepReleasesWhatNoServiceRequests: Services that go without their finalizer leave nothing for good.
+func TestSweepReleasesWhatNoServiceRequests(t *testing.T) {
 	w := newWorld(t)
 	for _, name := range []string{"one", "two"} {
 		w.service(name, inPool())
@@ -347,8 +347,8 @@ func TestSweepGivesBackWhatNobodyAsksFor(t *testing.T) {
 	}
 }
 
-// TestPurchaseForAPoolThatNobodyWantsAnyMore: the block comes when its Service is gone.
-func TestPurchaseForAPoolThatNobodyWantsAnyMore(t *testing.T) {
+// TestPurchaseForAPoolThatNoServiceWants: the block comes when its Service is gone.
+func TestPurchaseForAPoolThatNoServiceWants(t *testing.T) {
 	w := newWorld(t, slow(func(l *pnapsim.Latency) {
 		l.BlockCreate = pnapsim.Duration(30 * time.Second)
 		l.ListLag = pnapsim.Duration(8 * time.Second)

@@ -150,7 +150,7 @@ func TestNoNodeAtAllIsNotBelieved(t *testing.T) {
 // The cache is stale: the live Nodes are still selected.
 //
 //proves:known-bugs/membership-by-cache
-func TestNobodyLeavesOnTheWordOfTheCache(t *testing.T) {
+func TestNoServerLeavesOnTheWordOfTheCache(t *testing.T) {
 	w := newWorld(t, seedOf(2, "203.0.113.0/28", nil), nil)
 	w.node(0, true)
 	w.node(1, true)

@@ -243,7 +243,7 @@ func TestAgentWithoutALeaseIsContradictedOnce(t *testing.T) {
 }
 
 // As long as Leases cannot be read, and for 3 minutes after, no agent is silent.
-func TestUnreadableLeasesSilenceNobody(t *testing.T) {
+func TestUnreadableLeasesSilenceNoAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		client.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {

@@ -78,7 +78,7 @@ func setUpInPlace(ctx context.Context, c *setting, far *space.Space) error {
 			return batchHere(ctx, podLinks(c.Pods, process))
 		},
 		func() error {
-			_, err := startFar(far, announce, []string{"--every", "30s", "--ask-from", askerAddress.Addr().String()},
+			_, err := startFar(far, announce, []string{"--every", "30s", "--ask-from", clientAddress.Addr().String()},
 				virtual)
 			return err
 		},

@@ -42,7 +42,7 @@ func startNetwork(ctx context.Context, c *setting) (*realNetwork, error) {
 		Files:    map[string]string{"agent": program, "announce": announce, "kubeconfig": kubeconfig},
 		Programs: []string{"ip", "bridge", "setpriv"},
 	}
-	for i, name := range []string{server, announcer, asker} {
+	for i, name := range []string{server, announcer, client} {
 		config.Servers = append(config.Servers, lab.Server{
 			Name: name, ID: fmt.Sprintf("%s%d", serverID[:23], i),
 			Private: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(11 + i)}), 24),
@@ -68,7 +68,7 @@ func (n *realNetwork) setUp(ctx context.Context) error {
 	}
 	gateway := blocks()[0].Gateway
 	for name, address := range map[string]netip.Prefix{server: ownAddress, announcer: nextAddress,
-		asker: askerAddress} {
+		client: clientAddress} {
 		if err := n.lab.ConfigureVLAN(ctx, lab.VLAN{Server: name, ID: vlanID, Address: address,
 			Gateway: gateway}); err != nil {
 			return err
@@ -95,7 +95,7 @@ func (n *realNetwork) startRest(ctx context.Context, virtual []netip.Addr) error
 		all = append(all, address.String())
 	}
 	for host, flags := range map[string][]string{announcer: {"--every", "3s"},
-		asker: {"--every", "30s", "--ask-from", askerAddress.Addr().String()}} {
+		client: {"--every", "30s", "--ask-from", clientAddress.Addr().String()}} {
 		args := slices.Concat([]string{lab.Path("announce"), "--interface", vlanLink}, flags, all)
 		if _, err := n.lab.StartProcess(ctx, lab.Program{Host: host, Name: "announce-" + host,
 			Args: args}); err != nil {
@@ -107,7 +107,7 @@ func (n *realNetwork) startRest(ctx context.Context, virtual []netip.Addr) error
 
 func openPorts() string {
 	var b strings.Builder
-	for _, port := range []string{"gateway", server, announcer, asker} {
+	for _, port := range []string{"gateway", server, announcer, client} {
 		fmt.Fprintf(&b, "vlan add dev p-%s vid %d\n", port, vlanID)
 	}
 	return b.String()

@@ -225,7 +225,7 @@ func (s *setting) awaitReady(ctx context.Context) error {
 const (
 	server    = "node-0000"
 	announcer = "node-0001"
-	asker     = "node-0002"
+	client    = "node-0002"
 	vlanID    = 56
 	vlanLink  = "bond0.56"
 	serverID  = "66a1f0c2b5d3e4f5a6b70000"
@@ -233,10 +233,10 @@ const (
 )
 
 var (
-	ownAddress   = netip.MustParsePrefix("198.18.0.2/26")
-	nextAddress  = netip.MustParsePrefix("198.18.0.3/26")
-	askerAddress = netip.MustParsePrefix("198.18.0.4/26")
-	management   = netip.MustParsePrefix("10.0.0.1/24")
+	ownAddress    = netip.MustParsePrefix("198.18.0.2/26")
+	nextAddress   = netip.MustParsePrefix("198.18.0.3/26")
+	clientAddress = netip.MustParsePrefix("198.18.0.4/26")
+	management    = netip.MustParsePrefix("10.0.0.1/24")
 )
 
 // firstBlock is the block of the nodes; those of the Services follow it.

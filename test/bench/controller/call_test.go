@@ -29,7 +29,7 @@ func life() calls {
 	}
 }
 
-func TestCallsAreToldApart(t *testing.T) {
+func TestCallsAreDistinguished(t *testing.T) {
 	all := life()
 	if got := len(all.api()); got != 8 {
 		t.Errorf("%d calls of the API, want 8 without the token", got)

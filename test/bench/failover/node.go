@@ -91,9 +91,9 @@ func facts() election.Facts {
 }
 
 func askGateway(ctx context.Context, own netip.Addr) bool {
-	asker := arp.NewProber()
-	asker.Rounds = 2
-	asker.Interval = 150 * time.Millisecond
-	answers, err := asker.Ask(ctx, publicLink, []arp.Question{{Target: gateway, Source: own}})
+	prober := arp.NewProber()
+	prober.Rounds = 2
+	prober.Interval = 150 * time.Millisecond
+	answers, err := prober.Ask(ctx, publicLink, []arp.Question{{Target: gateway, Source: own}})
 	return err == nil && answers[0].Replied
 }

@@ -50,14 +50,14 @@ type Rate struct {
 
 // MeasureRate measures a responder on one core through a pair of veth interfaces.
 func MeasureRate(ctx context.Context) (rate Rate, err error) {
-	var asker, answerer *space.Space
-	for name, host := range map[string]**space.Space{"asker": &asker, "answerer": &answerer} {
+	var prober, answerer *space.Space
+	for name, host := range map[string]**space.Space{"prober": &prober, "answerer": &answerer} {
 		if *host, err = space.Open(name); err != nil {
 			return Rate{}, err
 		}
 		defer (*host).Close()
 	}
-	if err := cable(asker, publicLink, answerer, publicLink); err != nil {
+	if err := cable(prober, publicLink, answerer, publicLink); err != nil {
 		return Rate{}, err
 	}
 	pid, stop, err := respond(answerer)
@@ -66,7 +66,7 @@ func MeasureRate(ctx context.Context) (rate Rate, err error) {
 	}
 	defer stop()
 	var p *packet.Port
-	if err := asker.Visit(func() (err error) {
+	if err := prober.Visit(func() (err error) {
 		p, err = packet.Open(publicLink, unix.ETH_P_ARP, []bpf.Instruction{bpf.RetConstant{Val: 64}}, 1<<22)
 		return err
 	}); err != nil {

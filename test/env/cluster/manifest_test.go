@@ -14,7 +14,7 @@ import (
 
 const shipped = "../../../deploy/kube-vip/kube-vip.yaml"
 
-func TestShippedKubeVIPRunsByTheLabelAlone(t *testing.T) {
+func TestShippedKubeVIPRunsOnlyByTheLabel(t *testing.T) {
 	w, err := loadWorkload(shipped)
 	if err != nil {
 		t.Fatal(err)

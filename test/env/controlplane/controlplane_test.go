@@ -71,11 +71,11 @@ func TestMinor(t *testing.T) {
 
 func TestUserHasWhatRBACGrants(t *testing.T) {
 	ctx := t.Context()
-	nobody := clientOf(t, mustUser(t, "jane", "team"))
-	if _, err := nobody.CoreV1().Nodes().List(ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+	unknown := clientOf(t, mustUser(t, "jane", "team"))
+	if _, err := unknown.CoreV1().Nodes().List(ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Fatalf("list Nodes without a binding: %v, want Forbidden", err)
 	}
-	who, err := nobody.AuthenticationV1().SelfSubjectReviews().Create(ctx, selfReview(), metav1.CreateOptions{})
+	who, err := unknown.AuthenticationV1().SelfSubjectReviews().Create(ctx, selfReview(), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: team}]
 		t.Fatal(err)
 	}
 	eventually(t, func() error {
-		_, err := nobody.CoreV1().Nodes().Get(ctx, "absent", metav1.GetOptions{})
+		_, err := unknown.CoreV1().Nodes().Get(ctx, "absent", metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("get a Node with a binding: %w, want NotFound", err)
 		}
@@ -154,7 +154,7 @@ func TestServiceAccountToken(t *testing.T) {
 	}
 }
 
-func TestTokenOfAPodTellsTheNode(t *testing.T) {
+func TestTokenOfAPodNamesTheNode(t *testing.T) {
 	ctx := t.Context()
 	account := Manifest{Name: "account",
 		Data: []byte("{apiVersion: v1, kind: ServiceAccount, metadata: {name: rover, namespace: kube-system}}")}

@@ -32,7 +32,7 @@ func TestFaultsOfTheVLANInterface(t *testing.T) {
 	eventually(t, "the client reaches the server", func() bool { return pings(t, Client, n.ip(2), 1) })
 }
 
-func TestProgramsRunAndEndAsTold(t *testing.T) {
+func TestProgramsRunAndEndOnRequest(t *testing.T) {
 	out, err := shared.ExecProgram(t.Context(), Program{
 		Host: "srv-a", Args: []string{"sh", "-c", "cat; echo $WORD >&2; exit 3"}, Env: []string{"WORD=hello"},
 		Stdin: []byte("in"),

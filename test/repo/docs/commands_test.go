@@ -17,8 +17,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
 )
 
-// TestWhatThePagesTellToDoWorks tries it against a real API server on which this project is installed.
-func TestWhatThePagesTellToDoWorks(t *testing.T) {
+// TestCommandsOfThePagesWork tries it against a real API server on which this project is installed.
+func TestCommandsOfThePagesWork(t *testing.T) {
 	bench := newBench(t)
 	t.Run("commands", bench.commands)
 	t.Run("manifests", bench.manifests)

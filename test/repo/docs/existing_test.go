@@ -33,9 +33,9 @@ items:
 - {apiVersion: v1, kind: Service, metadata: {name: other, namespace: default}, spec: {type: LoadBalancer, loadBalancerClass: metallb.example/lb, allocateLoadBalancerNodePorts: false, ports: [{port: 80}]}}
 `
 
-// TestAClusterThatIsThereAlready follows the guide of that name with its own commands, the shipped controller and a
+// TestAnExistingCluster follows the guide of that name with its own commands, the shipped controller and a
 // simulated account, in which worker-1 is a server's host name, and worker-2 is not.
-func TestAClusterThatIsThereAlready(t *testing.T) {
+func TestAnExistingCluster(t *testing.T) {
 	t.Parallel()
 	c := newRunning(t, "docs/guides/existing-clusters.md", func(*pnapsim.AccountSeed, string) {}, runningCluster)
 	for _, node := range []string{"worker-1", "worker-2", "foreign"} {

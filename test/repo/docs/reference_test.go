@@ -154,12 +154,12 @@ func TestEventsHaveTheirTypes(t *testing.T) {
 	}
 	held := 0
 	for _, e := range sent {
-		told, known := types[e.Package+"."+e.Reason]
+		reported, known := types[e.Package+"."+e.Reason]
 		switch {
 		case e.Literal:
 			t.Errorf("%s sends an event with the reason %s; declare a constant", e.Package, e.Reason)
-		case known && told != e.Type:
-			t.Errorf("%s sends %s as %s, its comment has %s", e.Package, e.Reason, e.Type, told)
+		case known && reported != e.Type:
+			t.Errorf("%s sends %s as %s, its comment has %s", e.Package, e.Reason, e.Type, reported)
 		case known:
 			held++
 		}

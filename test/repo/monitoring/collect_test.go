@@ -102,7 +102,7 @@ func documents(manifests []controlplane.Manifest) []controlplane.Manifest {
 
 // The kustomization renders, what the API server knows of it is taken, and the reader may get /metrics and nothing
 // else.
-func TestTheReaderMayReadMetricsAlone(t *testing.T) {
+func TestTheReaderMayOnlyReadMetrics(t *testing.T) {
 	manifests, err := controlplane.Read(t.Context(), filepath.Join(root, "deploy", "monitoring"))
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -22,7 +23,7 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s:%d: %q, write %s", f.File, f.Line, f.Word, f.Instead)
 }
 
-// code and pages are where the words are looked for: comments and strings of Go, and the whole text of pages.
+// code and pages are where the words are looked for: comments, strings and names of Go, and the whole text of pages.
 var (
 	code  = []string{"agent", "controller", "pkg", "test"}
 	pages = []string{"README.md", "CONTRIBUTING.md", "Makefile", "docs", "deploy", "test"}
@@ -79,7 +80,10 @@ type text struct {
 
 func wholeText(content string) []text { return []text{{content, 1}} }
 
-// proseOfGo are the comments and the strings of a Go file.
+// parts separates the words of a name.
+var parts = regexp.MustCompile(`[A-Z]?[a-z0-9]+`)
+
+// proseOfGo are the comments, the strings and the words of the names of a Go file.
 func proseOfGo(source string) []text {
 	files := token.NewFileSet()
 	file := files.AddFile("", files.Base(), len(source))
@@ -93,6 +97,8 @@ func proseOfGo(source string) []text {
 			return found
 		case token.COMMENT, token.STRING:
 			found = append(found, text{literal, file.Line(position)})
+		case token.IDENT:
+			found = append(found, text{strings.Join(parts.FindAllString(literal, -1), " "), file.Line(position)})
 		default:
 		}
 	}

@@ -42,6 +42,8 @@ var forbidden = []word{
 	{`impostors?`, "duplicate member"},
 	{`contenders?`, "candidate"},
 	{`borne`, "owned, assigned"},
+	{`keepers?`, "reconciler"},
+	{`askers?`, "prober"},
 	{`thrice`, "three times"},
 	{`henceforth|hitherto|whence|hence`, "from now on, so far, from where, so"},
 }

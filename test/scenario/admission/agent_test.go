@@ -238,7 +238,7 @@ func leaseOf(node string) *coordinationv1.Lease {
 	}
 }
 
-func TestAgentRenewsItsOwnLeaseAlone(t *testing.T) {
+func TestAgentRenewsOnlyItsOwnLease(t *testing.T) {
 	admin := install(t)
 	agent := agentOn(t, "l1").CoordinationV1().Leases(metav1.NamespaceSystem)
 	own, err := agent.Create(t.Context(), leaseOf("l1"), metav1.CreateOptions{})

@@ -52,8 +52,8 @@ func installations(t *testing.T) []installation {
 	return all
 }
 
-// installAlone applies an installation where no other one is, and waits until the API server enforces what it says.
-func (i installation) installAlone(t *testing.T) kubernetes.Interface {
+// installOnly applies an installation where no other one is, and waits until the API server enforces what it says.
+func (i installation) installOnly(t *testing.T) kubernetes.Interface {
 	t.Helper()
 	admin := clientOf(t, cp.Config())
 	policies := admin.AdmissionregistrationV1()
@@ -229,7 +229,7 @@ func updateStatus(t *testing.T, client kubernetes.Interface, name string, addres
 func TestInstallingDisturbsNothing(t *testing.T) {
 	for _, i := range installations(t) {
 		t.Run(filepath.ToSlash(i.name), func(t *testing.T) {
-			i.installAlone(t)
+			i.installOnly(t)
 			for _, f := range foreigners {
 				other := foreigner(t, f.namespace, f.name)
 				lifeWithAnother(t, "", other)
@@ -264,7 +264,7 @@ func applies(t *testing.T, author kubernetes.Interface) bool {
 func TestPoliciesFollowTheAnnouncer(t *testing.T) {
 	for _, i := range installations(t) {
 		t.Run(filepath.ToSlash(i.name), func(t *testing.T) {
-			admin := i.installAlone(t)
+			admin := i.installOnly(t)
 			author := services{t, authorIn(t, "default")}
 			metalLB := foreigner(t, "metallb-system", "controller")
 			theirs(t, author, metalLB)
@@ -443,7 +443,7 @@ func TestPublishersOfTheChart(t *testing.T) {
 	text, err := deploy.RenderChart(t.Context(), root, "--set",
 		entry+"namespace=metallb-system,"+entry+"name=controller")
 	must(t, err)
-	installation{"chart", "kubeadm", controlplane.Manifest{Name: "chart", Data: []byte(text)}}.installAlone(t)
+	installation{"chart", "kubeadm", controlplane.Manifest{Name: "chart", Data: []byte(text)}}.installOnly(t)
 	configured(t, contract.AnnouncerKubeVIP)
 	author := services{t, authorIn(t, "default")}
 	eventually(t, "the policies apply", func() bool { return applies(t, author.client) })

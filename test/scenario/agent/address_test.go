@@ -46,7 +46,7 @@ func TestExamineAddress(t *testing.T) {
 		status check.Status
 		owner  string
 		// Without it.
-		alone check.Status
+		only check.Status
 	}{
 		{"no one", serviceVIP, nil, vip.AddressAnswers, check.Fail, "", check.Fail},
 		{"another node", serviceVIP, []func(){there(serviceVIP)}, vip.LeaseAlive, check.Warn, "srv-b", check.OK},
@@ -72,8 +72,8 @@ func TestExamineAddress(t *testing.T) {
 		if tc.owner == "" && len(d.Address.Claimants) != 0 || tc.owner != "" && !owned {
 			t.Errorf("%s: claimants %+v, want %q", tc.name, d.Address.Claimants, tc.owner)
 		}
-		if d, err = s.examiner().ExamineAddress(t.Context(), address); err != nil || d.Result.Status != tc.alone {
-			t.Errorf("%s, without a cluster: %v, want %s:\n%s", tc.name, err, tc.alone, text(t, d))
+		if d, err = s.examiner().ExamineAddress(t.Context(), address); err != nil || d.Result.Status != tc.only {
+			t.Errorf("%s, without a cluster: %v, want %s:\n%s", tc.name, err, tc.only, text(t, d))
 		}
 		s.withdraw(tc.address)
 	}

@@ -24,10 +24,10 @@ import (
 // maxRounds is how often a user diagnoses again before giving up.
 const maxRounds = 6
 
-// TestAdviceMends follows a diagnosis for faults that commands on the node fix at once: diagnose, run the commands of
+// TestAdviceRepairs follows a diagnosis for faults that commands on the node fix at once: diagnose, run the commands of
 // the first cause, diagnose again. In the end the node must be healthy. Every run takes some of the faults, a long one
 // all.
-func TestAdviceMends(t *testing.T) {
+func TestAdviceRepairs(t *testing.T) {
 	rows := slices.DeleteFunc(slices.Concat(linkFaults(), addressFaults(), wireFaults(), kernelFaults(), routeFaults()),
 		func(f fault) bool {
 			return slices.Contains(beyondCommands, f.reason) || slices.Contains(beyondCommands, f.name)
@@ -46,7 +46,7 @@ func TestAdviceMends(t *testing.T) {
 		s.sound(patience)
 		f.make(s)
 		s.settle(patience, func(first check.Finding, _ bool) bool { return first.Reason == f.reason })
-		s.mendByAdvice(f.name)
+		s.repairByAdvice(f.name)
 	}
 	t.Logf("%d faults were fixed only by advice", len(rows))
 }
@@ -60,8 +60,8 @@ var beyondCommands = []string{
 	"GatewayUnroutable", "block taken by a route", "half of the Internet elsewhere",
 }
 
-// mendByAdvice does what diagnoses say until there is nothing more to be said.
-func (s *server) mendByAdvice(name string) {
+// repairByAdvice does what diagnoses say until there is nothing more to be said.
+func (s *server) repairByAdvice(name string) {
 	s.t.Helper()
 	for range maxRounds {
 		d := s.diagnose()

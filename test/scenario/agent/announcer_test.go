@@ -235,10 +235,10 @@ func TestResponderInAFlood(t *testing.T) {
 	a.announcements(2, 10*time.Second)
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 1))
-	const rounds, rubbish = 50, 63
+	const rounds, garbage = 50, 63
 	for round := range rounds {
-		frames := make([][]byte, 0, rubbish+1)
-		for range rubbish {
+		frames := make([][]byte, 0, garbage+1)
+		for range garbage {
 			frames = append(frames, spoilt(random, a.request(gatewayIP, virtual)))
 		}
 		a.send(append(frames, a.request(gatewayIP, virtual))...)

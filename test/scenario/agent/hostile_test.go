@@ -45,7 +45,7 @@ func TestMalformedARP(t *testing.T) {
 			}
 		}
 	}
-	a.isWell()
+	a.isHealthy()
 	// What was let through by chance is at most a few frames; the rest was heard and dropped, or lost by the kernel.
 	if c := a.listener.Counters(); c.Dropped == 0 {
 		t.Errorf("the listener has dropped nothing: %+v", c)
@@ -77,7 +77,7 @@ func TestHostileARP(t *testing.T) {
 	if !a.heard(stranger, serviceVIP) {
 		t.Errorf("the listener never heard %s claim %s", stranger, serviceVIP)
 	}
-	a.isWell()
+	a.isHealthy()
 }
 
 // malformed is random bytes, a part of a packet, or a packet with impossible lengths and types.
@@ -163,7 +163,7 @@ func newAttack(t *testing.T, prepare func(*network) attacker) *attack {
 	})
 	t.Cleanup(func() { _ = a.conn.Close() })
 	a.listen()
-	a.isWell()
+	a.isHealthy()
 	a.before = heap()
 	return a
 }
@@ -239,8 +239,8 @@ func (a *attack) flood(r *rand.Rand) error {
 	return nil
 }
 
-// isWell waits until the node is healthy, as it must be without an attack, and compares the memory with its bound.
-func (a *attack) isWell() {
+// isHealthy waits until the node is healthy, as it must be without an attack, and compares the memory with its bound.
+func (a *attack) isHealthy() {
 	a.t.Helper()
 	var verdict check.Outcome
 	for range 5 {

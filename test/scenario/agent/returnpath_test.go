@@ -309,9 +309,9 @@ func (n *network) addForeign() {
 
 var bothWays = map[string]string{"192.0.2.2": "192.0.2.1", serviceVIP: "203.0.113.1"}
 
-// TestReturnPathKeeper disturbs what a reconciler made, in every way that is known to happen; each is repaired. In the end
+// TestReturnPathReconciler disturbs what a reconciler made, in every way that is known to happen; each is repaired. In the end
 // nothing of it is left, and what was not the agent's is as before.
-func TestReturnPathKeeper(t *testing.T) {
+func TestReturnPathReconciler(t *testing.T) {
 	n := newNetwork(t)
 	n.elsewhere()
 	n.addForeign()

@@ -86,7 +86,7 @@ func (n *network) lookWith(capabilities ...uintptr) findings {
 	return found
 }
 
-// TestNetRawIsEnough: the user nobody with CAP_NET_RAW finds what root finds.
+// TestNetRawIsEnough: the user otherUID with CAP_NET_RAW finds what root finds.
 func TestNetRawIsEnough(t *testing.T) {
 	n := newNetwork(t)
 	n.addAddress(nodeVIF, serviceVIP+"/32")
@@ -96,7 +96,7 @@ func TestNetRawIsEnough(t *testing.T) {
 		t.Fatalf("root finds %+v", want)
 	}
 	if diff := cmp.Diff(want, n.lookWith(unix.CAP_NET_RAW)); diff != "" {
-		t.Errorf("the user nobody with CAP_NET_RAW finds less than root (-root +nobody):\n%s", diff)
+		t.Errorf("the user otherUID with CAP_NET_RAW finds less than root (-root +otherUID):\n%s", diff)
 	}
 }
 

@@ -31,9 +31,9 @@ const (
 	vlanReconcilerVariable = "PNAP_VLAN_RECONCILER"
 	// vlanReconcilerDies is after how many changes of the network that process is killed.
 	vlanReconcilerDies = "PNAP_VLAN_RECONCILER_DIES"
-	// The user nobody owns nothing, so that only its capabilities help the reconciler: it cannot write below /proc/sys
+	// The user otherUID owns nothing, so that only its capabilities help the reconciler: it cannot write below /proc/sys
 	// either.
-	nobody = 65534
+	otherUID = 65534
 )
 
 // mortal kills its process after some changes.
@@ -106,7 +106,7 @@ func TestVLANReconcilerProcess(t *testing.T) {
 }
 
 // vlanReconciler is a reconciler's process in the node's namespace. It has the capabilities NET_ADMIN and NET_RAW and runs as
-// the user nobody.
+// the user otherUID.
 type vlanReconciler struct {
 	n      *network
 	cmd    *exec.Cmd
@@ -126,7 +126,7 @@ func startVLANReconciler(n *network, dies int) *vlanReconciler {
 	cmd.Env = append(os.Environ(), vlanReconcilerVariable+"=1", vlanReconcilerDies+"="+strconv.Itoa(dies))
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Credential:  &syscall.Credential{Uid: nobody, Gid: nobody},
+		Credential:  &syscall.Credential{Uid: otherUID, Gid: otherUID},
 		AmbientCaps: []uintptr{unix.CAP_NET_ADMIN, unix.CAP_NET_RAW},
 	}
 	cmd.Stderr = os.Stderr

@@ -188,7 +188,7 @@ func (n *network) mustBe(before []string) {
 
 const ownAddress = "192.0.2.2/28"
 
-// TestBareServerIsConfigured: from nothing to a node that every check calls healthy, and back, as the user nobody with
+// TestBareServerIsConfigured: from nothing to a node that every check calls healthy, and back, as the user otherUID with
 // two capabilities.
 func TestBareServerIsConfigured(t *testing.T) {
 	for name, mode := range map[string]netlink.BondMode{"802.3ad": netlink.BOND_MODE_802_3AD,

@@ -421,13 +421,13 @@ func (e *expectation) took() time.Duration { return e.seen.Sub(e.since) }
 
 // figures are the longest times: until a state is named, and until it is taken back.
 func figures(all []*expectation) string {
-	var named, mended time.Duration
+	var named, repaired time.Duration
 	states := map[string]bool{}
 	for _, e := range all {
 		switch {
 		case e.state == healthy:
 		case e.id == fine:
-			mended = max(mended, e.took())
+			repaired = max(repaired, e.took())
 		default:
 			named = max(named, e.took())
 			states[e.version+e.state] = true
@@ -435,7 +435,7 @@ func figures(all []*expectation) string {
 	}
 	return fmt.Sprintf("figure kubevip_states_named %d states\nfigure kubevip_state_to_condition_max %.1f s\nfigure "+
 		"kubevip_mended_to_condition_max %.1f s\n",
-		len(states), named.Seconds(), mended.Seconds())
+		len(states), named.Seconds(), repaired.Seconds())
 }
 
 // header names the columns of the table.

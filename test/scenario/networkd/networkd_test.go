@@ -211,7 +211,7 @@ func find(t *testing.T, name string) netlink.Link {
 	return link
 }
 
-// keep runs a managing agent's keepers until the test ends, and then takes back what they did.
+// keep runs a managing agent's reconcilers until the test ends, and then takes back what they did.
 func keep(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))

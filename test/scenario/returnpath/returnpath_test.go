@@ -182,10 +182,10 @@ func (h *harness) diagnosed(want check.Status) {
 	h.Must(fmt.Sprintf("read the diagnosis %s%s", out.Stdout, out.Stderr), json.Unmarshal(out.Stdout, &document))
 	judged := 0
 	for _, f := range document.Checks {
-		wanted, tells := map[check.ID]check.Status{
+		wanted, reports := map[check.ID]check.Status{
 			check.ReversePath: check.OK, check.ReturnPath: want, check.ServiceReplies: want,
 		}[f.ID]
-		if !tells {
+		if !reports {
 			continue
 		}
 		if judged++; f.Status != wanted {

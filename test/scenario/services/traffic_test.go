@@ -183,7 +183,7 @@ func checkLocal(h *harness) {
 	t := tcp(address, 80)
 	first := h.Servers[1].Name
 	second := h.Servers[0].Name
-	h.servedAlone(t, address, first)
+	h.servedOnly(t, address, first)
 	for _, from := range []string{client, otherClient} {
 		for _, a := range h.answers(t.by(from), 3) {
 			if a.client != from {
@@ -194,7 +194,7 @@ func checkLocal(h *harness) {
 	w := h.watching(t)
 	w.during("local_backend_moved", func() {
 		h.endpoints(h.get("local"), second)
-		h.servedAlone(t, address, second)
+		h.servedOnly(t, address, second)
 	})
 	w.during("policy_to_cluster", func() {
 		h.patch("local", spec("externalTrafficPolicy", corev1.ServiceExternalTrafficPolicyCluster))
@@ -205,12 +205,12 @@ func checkLocal(h *harness) {
 		h.answeredBy(t, func(a testimony) bool { return a.client == client })
 	})
 	w.end()
-	h.servedAlone(t, address, second)
+	h.servedOnly(t, address, second)
 	h.remove("local")
 }
 
-// servedAlone waits until one server answers, and holds the address.
-func (h *harness) servedAlone(t target, address netip.Addr, server string) {
+// servedOnly waits until one server answers, and holds the address.
+func (h *harness) servedOnly(t target, address netip.Addr, server string) {
 	h.Helper()
 	h.answeredBy(t, func(a testimony) bool { return a.server == server })
 	h.until(answerLimit, fmt.Sprintf("%s holds %s", server, address), func() (bool, string) {

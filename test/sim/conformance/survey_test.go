@@ -256,7 +256,7 @@ func TestASurveyThatEndsGivesEverythingBack(t *testing.T) {
 }
 
 // An account that may have no more blocks answers what the quota's code is, and buys nothing.
-func TestAFullAccountTellsTheCodeOfTheQuota(t *testing.T) {
+func TestAFullAccountReturnsTheCodeOfTheQuota(t *testing.T) {
 	for _, code := range pnapsim.SwitchValues("quotaCode") {
 		w := newWorld(t, switchesOf(t, map[string]string{"quotaCode": code}),
 			func(a *pnapsim.AccountSeed) { a.MaxBlocks = len(a.Blocks) })

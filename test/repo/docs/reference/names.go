@@ -110,7 +110,7 @@ func eventTables(constants []Constant) []Selection {
 			return EventType(c) + ", " + from
 		}}
 		for _, c := range constants {
-			if told := EventObject(c); told != "" && strings.HasPrefix(told, object) &&
+			if reported := EventObject(c); reported != "" && strings.HasPrefix(reported, object) &&
 				!slices.ContainsFunc(t.of, func(each choice) bool { return each.takes(c) }) {
 				t.of = append(t.of, choice{pkg: c.Package, block: c.Block})
 			}
