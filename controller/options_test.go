@@ -16,8 +16,8 @@ import (
 func TestEveryOptionHasAnEffect(t *testing.T) {
 	used := map[string]bool{}
 	notTests := func(file fs.FileInfo) bool { return !strings.HasSuffix(file.Name(), "_test.go") }
-	packages, err := parser.ParseDir(token.NewFileSet(), ".", notTests,
-		parser.SkipObjectResolution) //nolint:staticcheck // build tags do not matter here
+	//nolint:staticcheck // build tags do not matter here
+	packages, err := parser.ParseDir(token.NewFileSet(), ".", notTests, parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
 	}

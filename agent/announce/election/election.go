@@ -178,7 +178,7 @@ func (e *Election) done() bool {
 		return true
 	}
 	member := len(e.owned) > 0 || e.view.has(e.Node)
-	return len(e.draining) == 0 && !(member && e.hasSuccessor())
+	return len(e.draining) == 0 && (!member || !e.hasSuccessor())
 }
 
 // hasSuccessor reports whether another member is alive that could take over from this node.

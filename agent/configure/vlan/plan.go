@@ -191,7 +191,7 @@ func occupied(ip netip.Addr, index int, s Observed) string {
 	for _, a := range s.Addresses {
 		l := s.indexed(a.LinkIndex)
 		if a.Prefix.Addr() == ip && l != nil && l.Index != index &&
-			!(l.Ours && (l.Record.Made || l.Record.Owns(a.Prefix))) {
+			(!l.Ours || !l.Record.Made && !l.Record.Owns(a.Prefix)) {
 			return fmt.Sprintf("%s is on %s: remove it there", ip, l.Name)
 		}
 	}

@@ -12,7 +12,8 @@ func TestReport(t *testing.T) {
 		limited("calls_made", 3, "calls", 3), reported("took", 1.2345, "s"), limited("writes", 1, "calls", 0),
 		limited("memory", 200.4, "MiB", 200),
 	})
-	if want := "figure calls_made 3 calls\nfigure took 1.23 s\nfigure writes 1 calls\nfigure memory 200.40 MiB\n"; out.String() != want {
+	want := "figure calls_made 3 calls\nfigure took 1.23 s\nfigure writes 1 calls\nfigure memory 200.40 MiB\n"
+	if out.String() != want {
 		t.Errorf("printed %q, want %q", out.String(), want)
 	}
 	if want := "writes is 1 calls, more than 0\nmemory is 200.4 MiB, more than 200"; err == nil || err.Error() != want {

@@ -51,8 +51,8 @@ func startSimulator(ctx context.Context, root, dir string, s pnapsim.Seed, scale
 	defer log.Close()
 	read, write := io.Pipe()
 	// Not CommandContext: the simulator outlives the context of its start and ends with Stop.
-	cmd := exec.Command(program, "--seed", seedFile, "--scale",
-		strconv.FormatFloat(scale, 'f', -1, 64)) //nolint:noctx // see above
+	speed := strconv.FormatFloat(scale, 'f', -1, 64)
+	cmd := exec.Command(program, "--seed", seedFile, "--scale", speed) //nolint:noctx // see above
 	cmd.Dir = root
 	cmd.Stdout = write
 	cmd.Stderr = log

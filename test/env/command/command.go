@@ -16,6 +16,7 @@ import (
 // Main runs a program; an interrupt or SIGTERM ends its context. An error, unless it is that of
 // --help, is printed and ends the process with code 1.
 func Main(run func(context.Context) error) {
+	//nolint:forbidigo // it is called by main functions
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx)
 	stop()

@@ -35,8 +35,8 @@ func ForTest(t testing.TB) *ControlPlane {
 //
 //	func TestMain(m *testing.M) { os.Exit(controlplane.Main(m, &cp)) }
 func Main(m *testing.M, cp **ControlPlane) int {
-	ctx, cancel := context.WithTimeout(context.Background(),
-		startLimit) //nolint:forbidigo // this is the main function of a test program
+	//nolint:forbidigo // this is the main function of a test program
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
 	started, err := Start(ctx, Options{})
 	if err != nil {

@@ -33,9 +33,9 @@ import (
 // modeVariable sets what a process of this test binary does: "run" or "cleanup".
 const modeVariable = "PNAP_TEST_RETURN_PATH"
 
-// TestReturnPathProcess is the reconciler of the other tests, in a process of its own that may do nothing but administer
-// the network. It reads what to expect from its standard input, a line at a time, and prints its notices. Without its
-// variable there is nothing to do.
+// TestReturnPathProcess is the reconciler of the other tests, in a process of its own that may do nothing but
+// administer the network. It reads what to expect from its standard input, a line at a time, and prints its notices.
+// Without its variable there is nothing to do.
 func TestReturnPathProcess(t *testing.T) {
 	mode, ordered := os.LookupEnv(modeVariable)
 	if !ordered {
@@ -106,7 +106,8 @@ func (n *network) startReconciler(mode string, e check.Expected) *reconcilerProc
 	n.must("standard output", err)
 	// The test's thread is in the node's namespace, and so is what it starts.
 	n.must("start the reconciler", cmd.Start())
-	p := &reconcilerProcess{n: n, cmd: cmd, stdin: json.NewEncoder(in), close: in.Close, notices: make(chan string, 100)}
+	p := &reconcilerProcess{n: n, cmd: cmd, stdin: json.NewEncoder(in), close: in.Close,
+		notices: make(chan string, 100)}
 	go func() {
 		defer close(p.notices)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -169,7 +170,8 @@ func (n *network) protectSettings() {
 	}
 }
 
-// routing lists everything that a reconciler may change. With ours, only what carries the agent's mark, without indices.
+// routing lists everything that a reconciler may change. With ours, only what carries the agent's mark, without
+// indices.
 func (n *network) routing(ours bool) []string {
 	n.t.Helper()
 	var all []string
@@ -309,8 +311,8 @@ func (n *network) addForeign() {
 
 var bothWays = map[string]string{"192.0.2.2": "192.0.2.1", serviceVIP: "203.0.113.1"}
 
-// TestReturnPathReconciler disturbs what a reconciler made, in every way that is known to happen; each is repaired. In the end
-// nothing of it is left, and what was not the agent's is as before.
+// TestReturnPathReconciler disturbs what a reconciler made, in every way that is known to happen; each is repaired. In
+// the end nothing of it is left, and what was not the agent's is as before.
 func TestReturnPathReconciler(t *testing.T) {
 	n := newNetwork(t)
 	n.elsewhere()

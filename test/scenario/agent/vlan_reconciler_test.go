@@ -31,8 +31,8 @@ const (
 	vlanReconcilerVariable = "PNAP_VLAN_RECONCILER"
 	// vlanReconcilerDies is after how many changes of the network that process is killed.
 	vlanReconcilerDies = "PNAP_VLAN_RECONCILER_DIES"
-	// The user otherUID owns nothing, so that only its capabilities help the reconciler: it cannot write below /proc/sys
-	// either.
+	// The user otherUID owns nothing, so that only its capabilities help the reconciler: it cannot write below
+	// /proc/sys either.
 	otherUID = 65534
 )
 
@@ -69,8 +69,8 @@ func (m *mortal) SetUp(index int, up bool) error {
 	return m.Kernel.SetUp(index, up)
 }
 
-// TestVLANReconcilerProcess is the body of a reconciler's process; in any other it has nothing to test. Expectations come in on
-// the standard input, events go out on the standard output, a line of JSON each.
+// TestVLANReconcilerProcess is the body of a reconciler's process; in any other it has nothing to test. Expectations
+// come in on the standard input, events go out on the standard output, a line of JSON each.
 func TestVLANReconcilerProcess(t *testing.T) {
 	if os.Getenv(vlanReconcilerVariable) == "" {
 		return
@@ -105,8 +105,8 @@ func TestVLANReconcilerProcess(t *testing.T) {
 	}
 }
 
-// vlanReconciler is a reconciler's process in the node's namespace. It has the capabilities NET_ADMIN and NET_RAW and runs as
-// the user otherUID.
+// vlanReconciler is a reconciler's process in the node's namespace. It has the capabilities NET_ADMIN and NET_RAW and
+// runs as the user otherUID.
 type vlanReconciler struct {
 	n      *network
 	cmd    *exec.Cmd
@@ -116,7 +116,8 @@ type vlanReconciler struct {
 	ended  chan struct{}
 }
 
-// startVLANReconciler starts a process in the namespace of the calling thread; it dies after some changes unless dies is 0.
+// startVLANReconciler starts a process in the namespace of the calling thread; it dies after some changes unless dies
+// is 0.
 func startVLANReconciler(n *network, dies int) *vlanReconciler {
 	n.t.Helper()
 	self, err := os.Executable()

@@ -188,8 +188,8 @@ func (n *network) mustBe(before []string) {
 
 const ownAddress = "192.0.2.2/28"
 
-// TestBareServerIsConfigured: from nothing to a node that every check calls healthy, and back, as the user otherUID with
-// two capabilities.
+// TestBareServerIsConfigured: from nothing to a node that every check calls healthy, and back, as the user otherUID
+// with two capabilities.
 func TestBareServerIsConfigured(t *testing.T) {
 	for name, mode := range map[string]netlink.BondMode{"802.3ad": netlink.BOND_MODE_802_3AD,
 		"active-backup": netlink.BOND_MODE_ACTIVE_BACKUP} {
@@ -391,8 +391,8 @@ func TestAddressInUse(t *testing.T) {
 	}
 }
 
-// TestDeaths kills the reconciler at every step of its work and at random moments. The next one continues from there, and
-// the clean-up finds everything.
+// TestDeaths kills the reconciler at every step of its work and at random moments. The next one continues from there,
+// and the clean-up finds everything.
 func TestDeaths(t *testing.T) {
 	n := bareServer(t, netlink.BOND_MODE_ACTIVE_BACKUP)
 	before := n.photograph()

@@ -25,8 +25,9 @@ import (
 )
 
 const (
-	// VLAN of the public network, and Link its interface on the servers.
+	// VLAN of the public network.
 	VLAN = 56
+	// Link is its interface on the servers.
 	Link = "bond0.56"
 	// NetworkID is the public network's.
 	NetworkID = "60473c2509268bc77fd06d29"

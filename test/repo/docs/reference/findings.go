@@ -68,7 +68,8 @@ label ` + "`id`" + ` of the metric ` + "`phoenixnap_agent_check`" +
 prints the same. On a node, ` + "`diagnose`" + ` fills that node's own names and addresses into the fixes; see
 [a broken VLAN](../guides/broken-vlan.md).
 
-A check that depends on a failed check is skipped, and listed below that check. A failure of severity error turns the condition False; a warning does not. The number
+A check that depends on a failed check is skipped, and listed below that check. A failure of severity error turns ` +
+		`the condition False; a warning does not. The number
 of a finding never changes its meaning.
 
 | outcome | meaning | exit code |
