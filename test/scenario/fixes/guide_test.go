@@ -1,5 +1,3 @@
-// Package fixes gives the files and commands that the agent prints to the real tools that configure a machine's
-// network.
 package fixes
 
 import (
@@ -14,8 +12,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
 )
 
-// Candidate is what a user does about a finding, or by a guide, with one tool.
-type Candidate struct {
+// candidate is what a user does about a finding, or by a guide, with one tool.
+type candidate struct {
 	Name  string
 	Fixes []check.Fix
 }
@@ -28,17 +26,17 @@ var (
 
 // Guide returns the recipes for a tool of the guide to the VLAN interface, as they stand on the page: first the files,
 // then the commands. root is that of the source tree.
-func Guide(root string, tool check.Tool) ([]Candidate, error) {
+func Guide(root string, tool check.Tool) ([]candidate, error) {
 	page, err := os.ReadFile(filepath.Join(root, "docs", "guides", "network.md"))
 	if err != nil {
 		return nil, fmt.Errorf("read the guide: %w", err)
 	}
-	var found []Candidate
+	var found []candidate
 	for _, match := range recipe.FindAllStringSubmatch(string(page), -1) {
 		if !strings.HasSuffix(match[1], "-"+string(tool)) {
 			continue
 		}
-		c := Candidate{Name: "guide " + match[1]}
+		c := candidate{Name: "guide " + match[1]}
 		for _, file := range written.FindAllStringSubmatch(match[2], -1) {
 			c.Fixes = append(c.Fixes, check.Fix{Tool: tool, File: file[1], Content: file[2]})
 		}
