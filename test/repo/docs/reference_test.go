@@ -134,37 +134,3 @@ func reasonOfAFinding(value string) bool {
 	}
 	return false
 }
-
-// TestEventsHaveTheirTypes compares the type in the comment of a reason with the calls that send the event.
-func TestEventsHaveTheirTypes(t *testing.T) {
-	types := map[string]string{}
-	for _, c := range declared(t) {
-		if reference.EventObject(c) == "" {
-			continue
-		}
-		types[c.Package+"."+c.Name] = reference.EventType(c)
-		if reference.EventType(c) == "" {
-			t.Errorf("%s.%s: the comment does not begin with %s (Normal): or %s (Warning):", c.Package, c.Name, c.Name,
-				c.Name)
-		}
-	}
-	sent, err := reference.Events(root, "agent", "controller")
-	if err != nil {
-		t.Fatal(err)
-	}
-	held := 0
-	for _, e := range sent {
-		reported, known := types[e.Package+"."+e.Reason]
-		switch {
-		case e.Literal:
-			t.Errorf("%s sends an event with the reason %s; declare a constant", e.Package, e.Reason)
-		case known && reported != e.Type:
-			t.Errorf("%s sends %s as %s, its comment has %s", e.Package, e.Reason, e.Type, reported)
-		case known:
-			held++
-		}
-	}
-	if held < 20 {
-		t.Errorf("only %d events are sent with a reason that is declared; the pattern is out of date", held)
-	}
-}

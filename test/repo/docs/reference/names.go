@@ -88,8 +88,8 @@ var tables = []Selection{
 
 var eventType = regexp.MustCompile(`^\((Normal|Warning)\)`)
 
-// EventType is the type of an event, which stands in the comment of its reason.
-func EventType(c Constant) string {
+// typeOfEvent is the type of an event, which stands in the comment of its reason.
+func typeOfEvent(c Constant) string {
 	match := eventType.FindStringSubmatch(c.Comment)
 	if match == nil {
 		return ""
@@ -107,10 +107,10 @@ func eventTables(constants []Constant) []Selection {
 	for name, object := range on {
 		t := Selection{table: name, head: "reason", extraHead: "type, from", extra: func(c Constant) string {
 			from, _, _ := strings.Cut(c.Package, "/")
-			return EventType(c) + ", " + from
+			return typeOfEvent(c) + ", " + from
 		}}
 		for _, c := range constants {
-			if reported := EventObject(c); reported != "" && strings.HasPrefix(reported, object) &&
+			if reported := objectOfEvent(c); reported != "" && strings.HasPrefix(reported, object) &&
 				!slices.ContainsFunc(t.of, func(each choice) bool { return each.takes(c) }) {
 				t.of = append(t.of, choice{pkg: c.Package, block: c.Block})
 			}
@@ -122,8 +122,8 @@ func eventTables(constants []Constant) []Selection {
 
 var eventObject = regexp.MustCompile(`^Reasons of the events on (?:the |a )?(.*)`)
 
-// EventObject is what the events of a reason are recorded on; empty for a constant that is not the reason of an event.
-func EventObject(c Constant) string {
+// objectOfEvent is what the events of a reason are recorded on; empty for a constant that is not the reason of an event.
+func objectOfEvent(c Constant) string {
 	match := eventObject.FindStringSubmatch(c.Block)
 	if match == nil {
 		return ""

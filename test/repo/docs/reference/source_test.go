@@ -59,23 +59,3 @@ const Lone = "one"
 		t.Errorf("constants (-want +got):\n%s", diff)
 	}
 }
-
-func TestEvents(t *testing.T) {
-	root := tree(t, map[string]string{"agent/a.go": `package agent
-func f() {
-	r.Eventf(o, corev1.EventTypeNormal, eventDone, "text")
-	record(verdict{corev1.EventTypeWarning, "Literal", "text"})
-	r.Event(o, kind, reason, "text")
-	r.Event(o, corev1.EventTypeNormal, reasonOf(o), "text")
-}
-`})
-	got, err := Events(root, "agent")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []Event{{Package: "agent", Type: "Normal", Reason: "eventDone"},
-		{Package: "agent", Type: "Warning", Reason: `"Literal"`, Literal: true}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
-	}
-}
