@@ -4,61 +4,69 @@ package faults
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/cluster"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 )
 
-// Trait is a set of what distinguishes a fault. Without one the fault turns the condition VLANReady of the Node: its
-// reason, and the ID that its message begins with, are the first cause.
-type Trait int
-
-// The traits.
-const (
-	// Warns and Fails give the status in the agent's metric phoenixnap_agent_check, for what does not turn the
-	// condition; the first cause is that of `agent diagnose` right after.
-	Warns Trait = 1 << iota
-	Fails
-	// Silent reports that only `agent diagnose` finds it: the running agent cannot know or report it.
-	Silent
-	// Described reports that `agent diagnose` needs a description of the network: with the bond the way to the API
-	// server is gone, too.
-	Described
-	// Event reports that the kernel notifies the agent of fault and repair; else it polls, or hears from the API
-	// server.
-	Event
-	// Slow reports that the controller has to find out first, from phoenixNAP's API.
-	Slow
-	// Exclusive reports that other servers notice, so that no other fault may be there at the same time.
-	Exclusive
-	// Short reports that the fault is part of the short run.
-	Short
-)
-
-// Fault is something that goes wrong on a server or in its network, and what must be found then.
+// Fault is something that goes wrong on a server or in its network, and what must be found then. Without a trait it
+// turns the condition VLANReady of the Node: its reason, and the ID that its message begins with, are the first cause.
 type Fault struct {
 	Name string
 	// ID and Reason are the first cause.
 	ID     check.ID
 	Reason string
-	Traits Trait
+	// Make and Repair are actions in their order: what is done, and with which argument.
+	Make, Repair []map[string]string
 
-	make, repair action
+	// Warns and Fails give the status in the agent's metric phoenixnap_agent_check, for what does not turn the
+	// condition; the first cause is that of `agent diagnose` right after.
+	Warns, Fails bool
+	// Silent reports that only `agent diagnose` finds it: the running agent cannot know or report it.
+	Silent bool
+	// Described reports that `agent diagnose` needs a description of the network: with the bond the way to the API
+	// server is gone, too.
+	Described bool
+	// Event reports that the kernel notifies the agent of fault and repair; else it polls, or hears from the API
+	// server.
+	Event bool
+	// Slow reports that the controller has to find out first, from phoenixNAP's API.
+	Slow bool
+	// Exclusive reports that other servers notice, so that no other fault may be there at the same time.
+	Exclusive bool
+	// Short reports that the fault is part of the short run.
+	Short bool
 }
 
-// has reports whether the fault has one of the traits.
-func (f Fault) has(t Trait) bool { return f.Traits&t != 0 }
+//go:embed faults.yaml
+var declared []byte
+
+// All are the faults that are made. Their order is that of the layers.
+func All() []Fault {
+	var all []Fault
+	if err := yaml.UnmarshalStrict(declared, &all); err != nil {
+		panic(err) // it is part of the program
+	}
+	return all
+}
 
 // channel is where the finding is read.
 func (f Fault) channel() string {
 	switch {
-	case f.has(Silent):
+	case f.Silent:
 		return "diagnose"
-	case f.has(Warns | Fails):
+	case f.Warns || f.Fails:
 		return "metric"
 	default:
 		return "condition"
@@ -67,7 +75,7 @@ func (f Fault) channel() string {
 
 // status is what the metric shows.
 func (f Fault) status() check.Status {
-	if f.has(Fails) {
+	if f.Fails {
 		return check.Fail
 	}
 	return check.Warn
@@ -75,59 +83,56 @@ func (f Fault) status() check.Status {
 
 // flags are those of `agent diagnose`.
 func (f Fault) flags() []string {
-	if f.has(Described) {
+	if f.Described {
 		return []string{"--vlan", "56", "--network", "203.0.113.0/29"}
 	}
 	return nil
 }
 
-// action changes something at the site of a fault.
-type action func(ctx context.Context, s *site) error
+// actions change something at the site of a fault, by their names in the list of faults.
+var actions = map[string]func(ctx context.Context, s *site, argument string) error{
+	// Scripts run as the administrator of a host would run them.
+	"server":    func(ctx context.Context, s *site, text string) error { return s.script(ctx, s.server.Name, text) },
+	"neighbour": func(ctx context.Context, s *site, text string) error { return s.script(ctx, s.neighbour.Name, text) },
+	"gateway":   func(ctx context.Context, s *site, text string) error { return s.script(ctx, lab.Gateway, text) },
+	"switch":    func(ctx context.Context, s *site, text string) error { return s.script(ctx, lab.Switch, text) },
+	// The VLAN interface breaks in one of the lab's ways; then the user's configuration is carried out again.
+	"break": func(ctx context.Context, s *site, way string) error {
+		return s.cluster.Lab.Break(ctx, s.server.Name, lab.Fault(way))
+	},
+	"restore": func(ctx context.Context, s *site, _ string) error { return s.cluster.Lab.Repair(ctx, s.server.Name) },
+	// The VLAN ID that the controller has published on the Node is overwritten.
+	"annotate": func(ctx context.Context, s *site, value string) error {
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, contract.NodePublicNetworkVLAN, value)
+		_, err := s.cluster.Kube.CoreV1().Nodes().Patch(ctx, s.server.Name, types.MergePatchType, patch,
+			metav1.PatchOptions{})
+		return err
+	},
+	// The server gets what cloud-init leaves on one that was installed from the image of another one.
+	"instance-data": func(ctx context.Context, s *site, path string) error {
+		data := fmt.Appendf(nil, `{"v1":{"instance_id":%q,"local_hostname":%q}}`, s.neighbour.ID, s.server.Name)
+		return s.cluster.Lab.WriteHostFile(ctx, s.server.Name, path, data, 0o644)
+	},
+	// The membership in the network changes without notice, as the portal's user can change it.
+	"portal": func(ctx context.Context, s *site, kind string) error {
+		return s.cluster.Sim.Edit(ctx, pnapsim.Edit{Kind: kind, Server: s.server.ID, Network: cluster.NetworkID,
+			IPs: []string{s.server.Public.Addr().String()}})
+	},
+}
 
-// then runs actions one after the other, as far as they succeed.
-func then(actions ...action) action {
-	return func(ctx context.Context, s *site) error {
-		for _, a := range actions {
-			if err := a(ctx, s); err != nil {
-				return err
+// do carries out actions in their order, as far as they succeed.
+func (s *site) do(ctx context.Context, steps []map[string]string) error {
+	for _, step := range steps {
+		for name, argument := range step {
+			if err := actions[name](ctx, s, argument); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
-		return nil
 	}
+	return nil
 }
 
-// here runs a shell script on the server, as its administrator would.
-func here(script string) action {
-	return func(ctx context.Context, s *site) error { return s.script(ctx, s.server.Name, script) }
-}
-
-// nextDoor runs a script on another server of the network.
-func nextDoor(script string) action {
-	return func(ctx context.Context, s *site) error { return s.script(ctx, s.neighbour.Name, script) }
-}
-
-// atGateway runs a script on the provider's gateway, onSwitch on its switch.
-func atGateway(script string) action {
-	return func(ctx context.Context, s *site) error { return s.script(ctx, lab.Gateway, script) }
-}
-
-func onSwitch(script string) action {
-	return func(ctx context.Context, s *site) error { return s.script(ctx, lab.Switch, script) }
-}
-
-// breakVLAN breaks the VLAN interface in one of the lab's ways; restore carries out the user's configuration again.
-func breakVLAN(way lab.Fault) action {
-	return func(ctx context.Context, s *site) error { return s.cluster.Lab.Break(ctx, s.server.Name, way) }
-}
-
-func restore(ctx context.Context, s *site) error { return s.cluster.Lab.Repair(ctx, s.server.Name) }
-
-// portal changes something without notice, as the portal's user can.
-func portal(edit func(s *site) pnapsim.Edit) action {
-	return func(ctx context.Context, s *site) error { return s.cluster.Sim.Edit(ctx, edit(s)) }
-}
-
-// validate holds all against the catalogue of checks.
+// validate holds all against the catalogue of checks, and their actions against those that are possible.
 func validate(all []Fault) error {
 	var errs []error
 	for _, f := range all {
@@ -136,6 +141,13 @@ func validate(all []Fault) error {
 			errs = append(errs, fmt.Errorf("%s: the catalogue has no check %s", f.Name, f.ID))
 		} else if reasons := check.Catalogue()[i].Reasons; !slices.Contains(reasons, f.Reason) {
 			errs = append(errs, fmt.Errorf("%s: %s has no reason %s, but %v", f.Name, f.ID, f.Reason, reasons))
+		}
+		for _, step := range slices.Concat(f.Make, f.Repair) {
+			for name := range step {
+				if actions[name] == nil {
+					errs = append(errs, fmt.Errorf("%s: there is no action %q", f.Name, name))
+				}
+			}
 		}
 	}
 	return errors.Join(errs...)

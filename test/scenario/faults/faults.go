@@ -116,7 +116,7 @@ func newCampaign(c *cluster.Cluster, w *watcher, o Options) *campaign {
 		k.trials = append(k.trials, &trial{site: &site{cluster: c, server: server, neighbour: neighbour}, watcher: w})
 	}
 	for _, f := range o.Faults {
-		if f.has(Exclusive) {
+		if f.Exclusive {
 			k.exclusive = append(k.exclusive, f)
 		} else {
 			k.others = append(k.others, f)
@@ -165,9 +165,9 @@ func (k *campaign) lane(ctx context.Context, t *trial, queue <-chan Fault) {
 func longestFirst(all []Fault) []Fault {
 	weight := func(f Fault) int {
 		switch {
-		case f.has(Slow):
+		case f.Slow:
 			return 0
-		case !f.has(Event):
+		case !f.Event:
 			return 1
 		default:
 			return 2

@@ -27,7 +27,7 @@ import (
 func TestFaultsAreFound(t *testing.T) {
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	short := slices.DeleteFunc(All(), func(f Fault) bool { return !f.has(Short) })
+	short := slices.DeleteFunc(All(), func(f Fault) bool { return !f.Short })
 	var out strings.Builder
 	results, err := Run(ctx, Options{Out: &out, Dir: t.TempDir(), Servers: 3, Faults: short})
 	Report(&out, short, results)
@@ -57,10 +57,10 @@ func TestFaultsAreDeclared(t *testing.T) {
 			t.Errorf("two faults are called %q", f.Name)
 		}
 		names[f.Name] = true
-		if f.make == nil || f.repair == nil {
+		if len(f.Make) == 0 || len(f.Repair) == 0 {
 			t.Errorf("%q cannot be made and repaired", f.Name)
 		}
-		if f.has(Warns) && f.has(Fails) || f.has(Silent) && f.has(Warns|Fails) {
+		if f.Warns && f.Fails || f.Silent && (f.Warns || f.Fails) {
 			t.Errorf("%q has traits that exclude each other", f.Name)
 		}
 	}
@@ -164,11 +164,11 @@ func TestFirstCauseOfADiagnosis(t *testing.T) {
 
 func TestSum(t *testing.T) {
 	s := sum([]Result{
-		{Fault: Fault{Traits: Event}, Found: true, Seen: time.Second, Named: time.Second, Repaired: 2 * time.Second},
+		{Fault: Fault{Event: true}, Found: true, Seen: time.Second, Named: time.Second, Repaired: 2 * time.Second},
 		{Fault: Fault{}, Found: true, Seen: 12 * time.Second, Named: 13 * time.Second, Repaired: 11 * time.Second},
-		{Fault: Fault{Traits: Slow}, Found: true, Seen: 14 * time.Second, Named: 40 * time.Second,
+		{Fault: Fault{Slow: true}, Found: true, Seen: 14 * time.Second, Named: 40 * time.Second,
 			Repaired: 35 * time.Second},
-		{Fault: Fault{Traits: Event}, Seen: 0, Err: errors.New("not found")},
+		{Fault: Fault{Event: true}, Seen: 0, Err: errors.New("not found")},
 	})
 	want := summary{made: 4, found: 3, seen: 14 * time.Second, repaired: 35 * time.Second, seenByEvent: time.Second,
 		repairedByEvent: 2 * time.Second, membership: 40 * time.Second}
@@ -178,7 +178,7 @@ func TestSum(t *testing.T) {
 }
 
 func TestLate(t *testing.T) {
-	many := slices.Repeat([]Result{{Fault: Fault{Traits: Event}, Found: true, Seen: EventLimit, Repaired: EventLimit}},
+	many := slices.Repeat([]Result{{Fault: Fault{Event: true}, Found: true, Seen: EventLimit, Repaired: EventLimit}},
 		MinFaults)
 	if err := Late(many); err != nil {
 		t.Errorf("at the limit: %v", err)
@@ -214,7 +214,7 @@ func TestReportListsEveryFault(t *testing.T) {
 }
 
 func TestLongestFirst(t *testing.T) {
-	sorted := longestFirst([]Fault{{Name: "event", Traits: Event}, {Name: "looks"}, {Name: "slow", Traits: Slow}})
+	sorted := longestFirst([]Fault{{Name: "event", Event: true}, {Name: "looks"}, {Name: "slow", Slow: true}})
 	if sorted[0].Name != "slow" || sorted[1].Name != "looks" || sorted[2].Name != "event" {
 		t.Errorf("order %v", sorted)
 	}

@@ -47,7 +47,7 @@ func (t *trial) run(ctx context.Context, f Fault) Result {
 		return r
 	}
 	begun := time.Now()
-	if err := f.make(ctx, t.site); err != nil {
+	if err := t.do(ctx, f.Make); err != nil {
 		r.Err = fmt.Errorf("make the fault: %w", err)
 	} else if err := t.find(ctx, f, begun, &r); err != nil {
 		r.Err = fmt.Errorf("find the fault: %w", err)
@@ -61,13 +61,13 @@ func (t *trial) run(ctx context.Context, f Fault) Result {
 // find waits until the fault is reported as the first cause.
 func (t *trial) find(ctx context.Context, f Fault, begun time.Time, r *Result) error {
 	limit := patience
-	if f.has(Slow) {
+	if f.Slow {
 		limit = slowPatience
 	}
 	if f.channel() == "condition" {
 		return t.findInCondition(ctx, f, begun, limit, r)
 	}
-	if f.has(Warns | Fails) {
+	if f.Warns || f.Fails {
 		if err := t.awaitStatus(ctx, f.ID, f.status(), limit); err != nil {
 			return err
 		}
@@ -106,7 +106,7 @@ func (t *trial) findInCondition(ctx context.Context, f Fault, begun time.Time, l
 // repair ends the fault and waits until the node is reported healthy.
 func (t *trial) repair(ctx context.Context, f Fault, r *Result) error {
 	begun := time.Now()
-	if err := f.repair(ctx, t.site); err != nil {
+	if err := t.do(ctx, f.Repair); err != nil {
 		return fmt.Errorf("repair: %w", err)
 	}
 	switch f.channel() {
@@ -156,7 +156,7 @@ func line(r Result) string {
 		result = "FAILED: " + strings.ReplaceAll(r.Err.Error(), "\n", "; ")
 	}
 	how := "looks"
-	if r.has(Event) {
+	if r.Event {
 		how = "event"
 	}
 	return fmt.Sprintf("%-52s %-5s %-23s %-9s %-5s %s %s %s  %s", r.Name, r.ID, r.Reason, r.channel(), how,
@@ -210,10 +210,10 @@ func sum(results []Result) summary {
 		s.seen = max(s.seen, r.Seen)
 		s.repaired = max(s.repaired, r.Repaired)
 		switch {
-		case r.has(Slow):
+		case r.Slow:
 			// The agent sees it by itself; the cause is named when the controller has learned it from the API.
 			s.membership = max(s.membership, r.Named)
-		case r.has(Event):
+		case r.Event:
 			s.seenByEvent = max(s.seenByEvent, r.Seen)
 			s.repairedByEvent = max(s.repairedByEvent, r.Repaired)
 		}

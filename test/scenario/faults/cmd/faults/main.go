@@ -33,15 +33,11 @@ func run(ctx context.Context) (err error) {
 	if len(chosen) == 0 {
 		return fmt.Errorf("no fault is called like %q", *only)
 	}
-	dir := *logs
-	if dir == "" {
-		if dir, err = os.MkdirTemp("", "pnap-faults-"); err != nil {
-			return fmt.Errorf("directory for logs: %w", err)
-		}
-		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	} else if err := os.MkdirAll(dir, 0o755); err != nil {
+	dir, remove, err := command.LogDir(*logs)
+	if err != nil {
 		return fmt.Errorf("directory for logs: %w", err)
 	}
+	defer func() { err = errors.Join(err, remove()) }()
 	results, err := faults.Run(ctx, faults.Options{Out: os.Stdout, Dir: dir, Servers: *servers, Faults: chosen,
 		Rest: *rest})
 	faults.Report(os.Stdout, chosen, results)
