@@ -11,6 +11,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
@@ -156,24 +157,17 @@ func (h *harness) broken() error {
 
 // eventually asks until a check succeeds; the error of a check that never does is its last one.
 func (h *harness) eventually(ctx context.Context, every, within time.Duration, done func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		err := done(ctx)
-		if err == nil {
-			return nil
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, every, within, true, func(ctx context.Context) (bool, error) {
+		if last = done(ctx); last == nil {
+			return true, nil
 		}
-		if dead := h.alive(); dead != nil {
-			return dead
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("not within %s: %w (controller's log: %s)", within, err, h.log)
-		case <-ticker.C:
-		}
+		return false, h.alive()
+	})
+	if wait.Interrupted(err) {
+		return fmt.Errorf("not within %s: %w (controller's log: %s)", within, last, h.log)
 	}
+	return err
 }
 
 // What the simulated account is called.

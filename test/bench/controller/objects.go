@@ -9,7 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	watchtools "k8s.io/client-go/tools/watch"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
@@ -101,30 +103,24 @@ func (h *harness) createServices(ctx context.Context, count int) error {
 
 // publish creates a Service and returns how long it took until its address was published.
 func (h *harness) publish(ctx context.Context, name string) (time.Duration, error) {
-	watch, err := h.services().Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+	watcher, err := h.services().Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
 	if err != nil {
 		return 0, fmt.Errorf("watch Service %s: %w", name, err)
 	}
-	defer watch.Stop()
+	defer watcher.Stop()
 	begin := time.Now()
 	if err := h.createService(ctx, name); err != nil {
 		return 0, err
 	}
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	for {
-		select {
-		case event := <-watch.ResultChan():
-			if service, isService := event.Object.(*corev1.Service); isService &&
-				len(service.Status.LoadBalancer.Ingress) > 0 {
-				return time.Since(begin), nil
-			}
-		case <-timer.C:
-			return 0, fmt.Errorf("no address for Service %s after %s (controller's log: %s)", name, patience, h.log)
-		case <-ctx.Done():
-			return 0, context.Cause(ctx)
-		}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if _, err := watchtools.UntilWithoutRetry(ctx, watcher, func(event watch.Event) (bool, error) {
+		service, ok := event.Object.(*corev1.Service)
+		return ok && len(service.Status.LoadBalancer.Ingress) > 0, nil
+	}); err != nil {
+		return 0, fmt.Errorf("no address for Service %s: %w (controller's log: %s)", name, err, h.log)
 	}
+	return time.Since(begin), nil
 }
 
 // remove deletes a Service and returns how long it took until it was gone.

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
 )
 
@@ -44,23 +46,17 @@ func main() {
 
 // await looks again and again; its error is what the last look missed.
 func await(ctx context.Context, url string, want sample) error {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
 	last := errors.New("nothing was read")
-	for {
+	if wait.PollUntilContextCancel(ctx, every, true, func(ctx context.Context) (bool, error) {
 		err := look(ctx, url, want)
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil {
 			last = err
 		}
-		select {
-		case <-ctx.Done():
-			return last
-		case <-ticker.C:
-		}
+		return err == nil, nil
+	}) != nil {
+		return last
 	}
+	return nil
 }
 
 func look(ctx context.Context, url string, want sample) error {
