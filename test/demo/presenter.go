@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // width is where the lines of the story break.
@@ -16,7 +18,7 @@ type presenter struct {
 	out     io.Writer
 	begun   time.Time
 	steps   []stepResult
-	figures []figure
+	figures []string // lines
 }
 
 // stepResult is a step that was run.
@@ -24,13 +26,6 @@ type stepResult struct {
 	title string
 	took  time.Duration
 	err   error
-}
-
-// figure is something that was measured.
-type figure struct {
-	name  string
-	value string
-	unit  string
 }
 
 func newPresenter(out io.Writer) *presenter { return &presenter{out: out, begun: time.Now()} }
@@ -68,50 +63,32 @@ func (p *presenter) quote(text string) {
 
 // seconds remembers a measured duration.
 func (p *presenter) seconds(name string, d time.Duration) {
-	p.figures = append(p.figures, figure{name: name, value: fmt.Sprintf("%.2f", d.Seconds()), unit: "s"})
+	p.figures = append(p.figures, fmt.Sprintf("figure %s %.2f s", name, d.Seconds()))
 }
 
 // count remembers a measured number.
 func (p *presenter) count(name string, n int, unit string) {
-	p.figures = append(p.figures, figure{name: name, value: fmt.Sprint(n), unit: unit})
-}
-
-// passed counts the steps that succeeded.
-func (p *presenter) passed() int {
-	n := 0
-	for _, s := range p.steps {
-		if s.err == nil {
-			n++
-		}
-	}
-	return n
+	p.figures = append(p.figures, fmt.Sprintf("figure %s %d %s", name, n, unit))
 }
 
 // summary prints the table of steps and the figures, each as a line of its own.
 func (p *presenter) summary() {
 	fmt.Fprintf(p.out, "\n%s\n", strings.Repeat("=", width))
+	passed := 0
 	for i, s := range p.steps {
-		outcome := "ok"
-		if s.err != nil {
-			outcome = "FAILED"
+		outcome := "FAILED"
+		if s.err == nil {
+			outcome = "ok"
+			passed++
 		}
-		fmt.Fprintf(p.out, "%3d  %-80s %6.1f s  %s\n", i+1, clip(s.title, 80), s.took.Seconds(), outcome)
+		fmt.Fprintf(p.out, "%3d  %-80.80s %6.1f s  %s\n", i+1, s.title, s.took.Seconds(), outcome)
 	}
 	fmt.Fprintf(p.out, "%s\n", strings.Repeat("=", width))
-	p.count("demo_steps_passed", p.passed(), "steps")
+	p.count("demo_steps_passed", passed, "steps")
 	p.seconds("demo_seconds", time.Since(p.begun))
-	for _, f := range p.figures {
-		fmt.Fprintf(p.out, "figure %s %s %s\n", f.name, f.value, f.unit)
+	for _, line := range p.figures {
+		fmt.Fprintln(p.out, line)
 	}
-}
-
-// clip shortens text to n characters.
-func clip(text string, n int) string {
-	runes := []rune(text)
-	if len(runes) <= n {
-		return text
-	}
-	return string(runes[:n-1]) + "…"
 }
 
 // poll is how often the story looks again.
@@ -121,29 +98,23 @@ const poll = 200 * time.Millisecond
 // error when the time is over.
 func until(ctx context.Context, limit time.Duration, what string,
 	look func(context.Context) (ok bool, seen string, err error)) (time.Time, error) {
-	parent := ctx
-	ctx, cancel := context.WithTimeout(parent, limit)
-	defer cancel()
-	ticker := time.NewTicker(poll)
-	defer ticker.Stop()
 	last := "nothing yet"
-	for {
-		ok, seen, err := look(ctx)
+	err := wait.PollUntilContextTimeout(ctx, poll, limit, true, func(polling context.Context) (bool, error) {
+		ok, seen, err := look(polling)
 		switch {
-		case err != nil && ctx.Err() == nil:
+		case err != nil && polling.Err() == nil:
 			last = err.Error()
-		case ok:
-			return time.Now(), nil
-		case err == nil:
+		case err == nil && !ok:
 			last = seen
 		}
-		select {
-		case <-ctx.Done():
-			if parent.Err() != nil {
-				return time.Time{}, fmt.Errorf("%s: %w", what, context.Cause(parent))
-			}
-			return time.Time{}, fmt.Errorf("%s: not within %s; last seen: %s", what, limit, last)
-		case <-ticker.C:
-		}
+		return err == nil && ok, nil
+	})
+	switch {
+	case err == nil:
+		return time.Now(), nil
+	case ctx.Err() != nil:
+		return time.Time{}, fmt.Errorf("%s: %w", what, context.Cause(ctx))
+	default:
+		return time.Time{}, fmt.Errorf("%s: not within %s; last seen: %s", what, limit, last)
 	}
 }
