@@ -104,7 +104,10 @@ func TestEveryReasonIsListed(t *testing.T) {
 	named := regexp.MustCompile(`^(reason|Reason|event|Event)[A-Z]`)
 	prefixed := regexp.MustCompile(`^(phoenixnap\.com|kube-vip\.io)/.`)
 	all := declared(t)
-	tables := reference.Selections(all)
+	tables, err := reference.Selections(all)
+	if err != nil {
+		t.Fatal(err)
+	}
 	names := read(t, "docs/reference/names.md")
 	found := 0
 	for _, c := range all {

@@ -10,11 +10,11 @@ import (
 
 // Selection defines which constants a table lists.
 type Selection struct {
-	table string
-	// head of the first column.
-	head string
-	// of are the constants: package and the comment of their declaration, or package and name.
-	of []choice
+	Table string
+	// Head of the first column.
+	Head string
+	// Of are the constants: package and the comment of their declaration, or package and name.
+	Of []choice
 	// extra says more about a constant than its comment, in a column of its own.
 	extra func(Constant) string
 	// extraHead is the head of that column.
@@ -23,67 +23,18 @@ type Selection struct {
 
 // choice selects constants of a package by the beginning of the comment of their declaration or by their names.
 type choice struct {
-	pkg, block string
-	names      []string
+	Pkg, Block string
+	Names      []string
 }
 
 func (c choice) takes(k Constant) bool {
-	if k.Package != c.pkg {
+	if k.Package != c.Pkg {
 		return false
 	}
-	if len(c.names) > 0 {
-		return slices.Contains(c.names, k.Name)
+	if len(c.Names) > 0 {
+		return slices.Contains(c.Names, k.Name)
 	}
-	return !k.Single && strings.HasPrefix(k.Block, c.block)
-}
-
-const contract = "pkg/contract"
-
-// tables are those of the page of names, and those of the reasons of conditions.
-var tables = []Selection{
-	{table: "service-annotations-of-users", head: "annotation",
-		of: []choice{{pkg: contract, block: "Service annotations that a user writes"}}},
-	{table: "service-annotations-of-the-controller", head: "annotation",
-		of: []choice{{pkg: contract, block: "Service annotations that the controller writes"}}},
-	{table: "service-class-and-finalizer", head: "name",
-		of: []choice{{pkg: contract, names: []string{"LoadBalancerClass", "LoadBalancerFinalizer"}}}},
-	{table: "service-conditions", head: "condition",
-		of: []choice{{pkg: contract, block: "Types of the Service conditions"}}},
-	{table: "node-annotations-of-the-controller", head: "annotation", of: []choice{
-		{pkg: contract, block: "Node annotations that the controller writes"},
-		{pkg: contract, names: []string{"NodeMembershipManaged"}}}},
-	{table: "node-annotations-of-users", head: "annotation",
-		of: []choice{{pkg: contract, names: []string{"NodeHandOver"}}}},
-	{table: "node-labels", head: "label", of: []choice{{pkg: contract, names: []string{"NodeVLANReady"}},
-		{pkg: contract, block: "Further labels of a Node"}}},
-	{table: "node-annotations-of-the-agent", head: "annotation",
-		of: []choice{{pkg: contract, names: []string{"NodeReportedIdentity", "NodeReportedAddresses"}}}},
-	{table: "node-conditions", head: "condition",
-		of: []choice{{pkg: contract, block: "Types of the Node conditions"}}},
-	{table: "tags", head: "tag", of: []choice{{pkg: contract, names: []string{
-		"TagUsage", "TagCluster", "TagService", "TagPool", "TagNodes", "TagRetain", "TagServiceNamespace",
-		"TagServiceName", "TagDelete"}}}},
-	{table: "reasons-on-the-way", head: "reason", of: []choice{{pkg: "controller/loadbalancer/plan",
-		block: "Where a block stands"}, {pkg: "controller/loadbalancer/purchase", block: "Why a purchase waits"}}},
-	{table: "reasons-of-refusals", head: "reason",
-		of: []choice{{pkg: "controller/loadbalancer/plan", block: "Why something is refused"}}},
-	{table: "reasons-of-trouble", head: "reason",
-		of: []choice{{pkg: "controller/loadbalancer/reconcile", names: []string{
-			"reasonLookupFailed", "reasonReleaseFailed", "reasonNoNodeReady", "reasonOutdated", "reasonLedger",
-			"reasonResting", "reasonSurplus", "reasonRetagging", "reasonAnnounced"}}}},
-	{table: "reasons-of-publication", head: "reason",
-		of: []choice{{pkg: "controller/loadbalancer/service", block: "Reasons of the condition"},
-			{pkg: "controller/loadbalancer/reconcile",
-				names: []string{"reasonBlockNotReady", "reasonNoNodeReady", "reasonPublished"}}}},
-	{table: "reasons-of-the-announcement", head: "reason",
-		of: []choice{{pkg: contract, block: "The states that agents report"},
-			{pkg: contract, block: "Reasons of the Service condition"},
-			{pkg: "controller/loadbalancer/reconcile", names: []string{"reasonNotReported"}}}},
-	{table: "reasons-of-the-agent", head: "reason", of: []choice{{pkg: "agent/verify/check",
-		names: []string{"ReasonReady"}}, {pkg: "agent/observe/sampler", names: []string{"ReasonConfirming"}},
-		{pkg: "controller/node/metadata", names: []string{"ReasonAgentSilent", "ReasonNodeUnreachable"}}}},
-	{table: "reasons-of-announcements", head: "reason",
-		of: []choice{{pkg: "agent/verify/vip", block: "Reasons of the condition AnnouncementHealthy"}}},
+	return !k.Single && strings.HasPrefix(k.Block, c.Block)
 }
 
 var eventType = regexp.MustCompile(`^\((Normal|Warning)\)`)
@@ -105,14 +56,14 @@ func eventTables(constants []Constant) []Selection {
 	}
 	var tables []Selection
 	for name, object := range on {
-		t := Selection{table: name, head: "reason", extraHead: "type, from", extra: func(c Constant) string {
+		t := Selection{Table: name, Head: "reason", extraHead: "type, from", extra: func(c Constant) string {
 			from, _, _ := strings.Cut(c.Package, "/")
 			return typeOfEvent(c) + ", " + from
 		}}
 		for _, c := range constants {
 			if reported := objectOfEvent(c); reported != "" && strings.HasPrefix(reported, object) &&
-				!slices.ContainsFunc(t.of, func(each choice) bool { return each.takes(c) }) {
-				t.of = append(t.of, choice{pkg: c.Package, block: c.Block})
+				!slices.ContainsFunc(t.Of, func(each choice) bool { return each.takes(c) }) {
+				t.Of = append(t.Of, choice{Pkg: c.Package, Block: c.Block})
 			}
 		}
 		tables = append(tables, t)
@@ -134,7 +85,7 @@ func objectOfEvent(c Constant) string {
 // write makes the table of a selection.
 func (s Selection) write(w writer, constants []Constant) (string, error) {
 	var rows [][]string
-	for _, choice := range s.of {
+	for _, choice := range s.Of {
 		before := len(rows)
 		for _, c := range constants {
 			if !choice.takes(c) {
@@ -151,11 +102,11 @@ func (s Selection) write(w writer, constants []Constant) (string, error) {
 			rows = append(rows, row)
 		}
 		if len(rows) == before {
-			return "", fmt.Errorf("table %s: nothing in %s is selected by %q or %q", s.table, choice.pkg, choice.block,
-				choice.names)
+			return "", fmt.Errorf("table %s: nothing in %s is selected by %q or %q", s.Table, choice.Pkg, choice.Block,
+				choice.Names)
 		}
 	}
-	head := []string{s.head, "meaning"}
+	head := []string{s.Head, "meaning"}
 	if s.extra != nil {
 		head = slices.Insert(head, 1, s.extraHead)
 	}

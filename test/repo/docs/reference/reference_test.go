@@ -76,11 +76,11 @@ func TestMeaning(t *testing.T) {
 // TestAConstantWithoutACommentIsRefused: a table must not have an empty line.
 func TestAConstantWithoutACommentIsRefused(t *testing.T) {
 	constants := []Constant{{Package: "a", Name: "Bare", Value: "Bare", Block: "Reasons"}}
-	s := Selection{table: "t", of: []choice{{pkg: "a", block: "Reasons"}}}
+	s := Selection{Table: "t", Of: []choice{{Pkg: "a", Block: "Reasons"}}}
 	if _, err := s.write(writer{}, constants); err == nil || !strings.Contains(err.Error(), "a.Bare") {
 		t.Errorf("error = %v, want one that names the constant", err)
 	}
-	s.of[0].block = "Nothing"
+	s.Of[0].Block = "Nothing"
 	if _, err := s.write(writer{}, constants); err == nil {
 		t.Error("an empty selection is accepted")
 	}

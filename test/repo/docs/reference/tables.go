@@ -4,6 +4,7 @@ package reference
 
 import (
 	"cmp"
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
@@ -32,9 +35,13 @@ func Tables(root string, constants []Constant, help map[string]string) (map[stri
 	tables["controller-options"] = options()
 	tables["reasons-of-findings"] = findings()
 	var errs []error
-	for _, s := range Selections(constants) {
+	selections, err := Selections(constants)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range selections {
 		written, err := s.write(w, constants)
-		tables[s.table], errs = written, append(errs, err)
+		tables[s.Table], errs = written, append(errs, err)
 	}
 	for _, command := range []string{"run", "diagnose"} {
 		written, err := agentFlags(help[command], command == "run")
@@ -43,15 +50,20 @@ func Tables(root string, constants []Constant, help map[string]string) (map[stri
 	return tables, errors.Join(errs...)
 }
 
+//go:embed tables.yaml
+var selected []byte
+
 // Selections are the tables that list constants.
-func Selections(constants []Constant) []Selection {
-	return slices.Concat(tables, eventTables(constants))
+func Selections(constants []Constant) ([]Selection, error) {
+	var selections []Selection
+	err := yaml.UnmarshalStrict(selected, &selections)
+	return append(selections, eventTables(constants)...), err
 }
 
 // Lists reports whether one of the tables lists the constant.
 func Lists(tables []Selection, c Constant) bool {
 	return slices.ContainsFunc(tables, func(s Selection) bool {
-		return slices.ContainsFunc(s.of, func(each choice) bool { return each.takes(c) })
+		return slices.ContainsFunc(s.Of, func(each choice) bool { return each.takes(c) })
 	})
 }
 
