@@ -3,20 +3,23 @@
 package agent
 
 import (
+	"bytes"
 	"context"
+	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"text/template"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
@@ -48,26 +51,6 @@ func (s *setting) stop() error {
 		return nil
 	}
 	return s.plane.Stop()
-}
-
-// leaseSeconds is how long the Leases of the Services last: nothing renews them, so they must outlast the measurement.
-const leaseSeconds = 24 * 60 * 60
-
-// createLease creates the Lease by which kube-vip elects the announcer of a Service.
-func (s *setting) createLease(ctx context.Context, service string) error {
-	now := metav1.NewMicroTime(time.Now())
-	lease := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: "kubevip-" + service},
-		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: ptr.To(announcer), LeaseDurationSeconds: ptr.To[int32](leaseSeconds), AcquireTime: &now,
-			RenewTime: &now,
-		},
-	}
-	if _, err := s.kube.CoordinationV1().Leases(metav1.NamespaceDefault).Create(ctx, lease,
-		metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("create the Lease of Service %s: %w", service, err)
-	}
-	return nil
 }
 
 // kubeconfig writes the agent's credentials, those of its ServiceAccount.
@@ -131,65 +114,58 @@ func nodeObject(i int) (*corev1.Node, error) {
 		return nil, fmt.Errorf("encode the identity of %s: %w", nodeName(i), err)
 	}
 	published[contract.NodeReportedIdentity] = string(identity)
-	now := metav1.Now()
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: nodeName(i), Annotations: published, Labels: map[string]string{
-			corev1.LabelHostname: nodeName(i), corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
-			contract.NodeVLANReady: "true",
-		}},
-		Spec: corev1.NodeSpec{PodCIDR: fmt.Sprintf("10.%d.%d.0/24", 100+i>>8, i&0xff)},
-		Status: corev1.NodeStatus{
-			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: private.String()},
-				{Type: corev1.NodeHostName, Address: nodeName(i)}},
-			Capacity: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("32"),
-				corev1.ResourceMemory: resource.MustParse("256Gi")},
+	var node corev1.Node
+	err = object(&node, "node", map[string]any{
+		"Name": nodeName(i), "Private": private, "Pods": fmt.Sprintf("10.%d.%d.0/24", 100+i>>8, i&0xff), "Now": now(),
+		"Conditions": map[string]string{
+			"MemoryPressure": "False", "DiskPressure": "False", "PIDPressure": "False", "Ready": "True",
 		},
-	}
-	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure,
-		corev1.NodePIDPressure, corev1.NodeReady} {
-		status := corev1.ConditionFalse
-		if kind == corev1.NodeReady {
-			status = corev1.ConditionTrue
-		}
-		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{
-			Type: kind, Status: status, Reason: "Kubelet", Message: "the kubelet says so", LastHeartbeatTime: now,
-			LastTransitionTime: now,
-		})
-	}
-	for image := range 50 { // the kubelet's default, --node-status-max-images
-		node.Status.Images = append(node.Status.Images, corev1.ContainerImage{
-			Names: []string{
-				fmt.Sprintf("registry.example.com/team-%02d/application@sha256:%064x", image, image),
-				fmt.Sprintf("registry.example.com/team-%02d/application:v1.%d.0", image, image),
-			}, SizeBytes: 100 << 20,
-		})
-	}
-	return node, nil
+	})
+	node.Annotations = published
+	return &node, err
 }
 
-// createService creates a Service as controller and kube-vip leave it.
+//go:embed objects.yaml.tpl
+var objectsText string
+
+var objects = template.Must(template.New("").Parse(objectsText))
+
+// object reads an object of objects.yaml.tpl.
+func object(into any, name string, values map[string]any) error {
+	var text bytes.Buffer
+	if err := objects.ExecuteTemplate(&text, name, values); err != nil {
+		return err
+	}
+	return yaml.UnmarshalStrict(text.Bytes(), into)
+}
+
+// now is the time as objects have it.
+func now() string { return time.Now().UTC().Format(metav1.RFC3339Micro) }
+
+// createService creates a Service as controller and kube-vip leave it, and the Lease by which kube-vip elects its
+// announcer.
 func (s *setting) createService(ctx context.Context, i int, address netip.Addr) error {
+	values := map[string]any{"Name": fmt.Sprintf("web-%03d", i), "Address": address, "Announcer": announcer,
+		"Interface": vlanLink, "Now": now()}
+	var service corev1.Service
+	var lease coordinationv1.Lease
+	if err := errors.Join(object(&service, "service", values), object(&lease, "lease", values)); err != nil {
+		return err
+	}
 	services := s.kube.CoreV1().Services(metav1.NamespaceDefault)
-	created, err := services.Create(ctx, &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("web-%03d", i), Annotations: map[string]string{
-			contract.KubeVIPAddresses: address.String(), contract.ServiceIPAddress: address.String(),
-			"kube-vip.io/vipHost": announcer, contract.KubeVIPInterface: vlanLink,
-		}},
-		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeLoadBalancer, LoadBalancerIP: address.String(),
-			Selector: map[string]string{"app": fmt.Sprintf("web-%03d", i)},
-			Ports:    []corev1.ServicePort{{Name: "http", Port: 80}, {Name: "https", Port: 443}},
-		},
-	}, metav1.CreateOptions{})
+	created, err := services.Create(ctx, &service, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("create a Service: %w", err)
 	}
-	created.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: address.String(),
-		IPMode: ptr.To(corev1.LoadBalancerIPModeVIP)}}
+	created.Status = service.Status
 	if _, err := services.UpdateStatus(ctx, created, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("publish the address of Service %s: %w", created.Name, err)
 	}
-	return s.createLease(ctx, created.Name)
+	if _, err := s.kube.CoordinationV1().Leases(metav1.NamespaceDefault).Create(ctx, &lease,
+		metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create the Lease of Service %s: %w", created.Name, err)
+	}
+	return nil
 }
 
 // awaitReady waits until the agent reports that the node and the addresses are healthy.
