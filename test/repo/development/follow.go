@@ -12,7 +12,7 @@ import (
 )
 
 // parts are what a copy of the repository consists of.
-var parts = []string{"Makefile", "go.mod", "go.sum", "agent", "controller", "pkg", "deploy", "docs", "test"}
+const parts = "Makefile go.mod go.sum agent controller pkg deploy docs test"
 
 // follow makes the changes of a walk-through in the repository at root and runs its commands. The last one is the test.
 func (w Walkthrough) follow(ctx context.Context, root string) error {
@@ -51,7 +51,7 @@ func Touched(ctx context.Context, root, title string) ([]string, error) {
 	if at < 0 {
 		return nil, fmt.Errorf("%s has no section %q", Page, title)
 	}
-	elsewhere, err := workspace(root, title)
+	elsewhere, err := workspace(ctx, root, title)
 	defer os.RemoveAll(elsewhere) //nolint:errcheck // the system clears what is left of it
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func Touched(ctx context.Context, root, title string) ([]string, error) {
 
 // workspace copies the repository to a temporary folder, which the caller removes also after an error. Its name is the
 // same each time, unless it is in use: Go's build cache knows packages by their folders.
-func workspace(root, title string) (string, error) {
+func workspace(ctx context.Context, root, title string) (string, error) {
 	path := filepath.Join(os.TempDir(), "walkthrough-"+strings.ReplaceAll(strings.ToLower(title), " ", "-"))
 	if os.Mkdir(path, 0o700) != nil {
 		var err error
@@ -72,32 +72,7 @@ func workspace(root, title string) (string, error) {
 			return path, fmt.Errorf("copy the repository: %w", err)
 		}
 	}
-	return path, copyTree(root, path)
-}
-
-func copyTree(from, to string) error {
-	for _, part := range parts {
-		source := filepath.Join(from, part)
-		target := filepath.Join(to, part)
-		info, err := os.Stat(source)
-		if err == nil && info.IsDir() {
-			err = os.CopyFS(target, os.DirFS(source))
-		} else if err == nil {
-			err = copyFile(source, target)
-		}
-		if err != nil {
-			return fmt.Errorf("copy the repository: %w", err)
-		}
-	}
-	return nil
-}
-
-func copyFile(from, to string) error {
-	raw, err := os.ReadFile(from)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(to, raw, 0o644)
+	return path, run(ctx, root, fmt.Sprintf("cp -R %s '%s'", parts, path))
 }
 
 // differences names the files of the copy that the original has with other content, or not at all.

@@ -1,6 +1,7 @@
 package development
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,7 +29,7 @@ func TestThePageIsFollowed(t *testing.T) {
 	for _, w := range walkthroughs {
 		t.Run(w.Title, func(t *testing.T) {
 			t.Parallel()
-			whole, err := workspace(root, w.Title)
+			whole, err := workspace(t.Context(), root, w.Title)
 			t.Cleanup(func() { _ = os.RemoveAll(whole) })
 			if err != nil {
 				t.Fatal(err)
@@ -57,7 +58,7 @@ func wantFailure(t *testing.T, w Walkthrough, copied, leftOut string) {
 	if !slices.Contains(w.files(), leftOut) {
 		t.Fatalf("%s changes %q, not %s", w.Title, w.files(), leftOut)
 	}
-	if err := copyFile(filepath.Join(root, leftOut), filepath.Join(copied, leftOut)); err != nil {
+	if err := run(t.Context(), root, fmt.Sprintf("cp %s '%s'", leftOut, filepath.Join(copied, leftOut))); err != nil {
 		t.Fatal(err)
 	}
 	if err := run(t.Context(), copied, w.test()); err == nil {
