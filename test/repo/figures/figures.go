@@ -9,32 +9,18 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/words"
 )
 
-// Figure is one measured value.
-type Figure struct {
-	Name  string
-	Value float64
-	Unit  string
-	// digits are those behind the point.
-	digits int
+// Count is the line of a figure that is a whole number, as other commands of this repository print it, too.
+func Count(name string, value int, unit string) string {
+	return fmt.Sprintf("figure %s %d %s", name, value, unit)
 }
 
-// String writes the line that other commands of this repository print, too.
-func (f Figure) String() string {
-	return fmt.Sprintf("figure %s %.*f %s", f.Name, f.digits, f.Value, f.Unit)
-}
-
-// Count is a figure that is a whole number.
-func Count(name string, value int, unit string) Figure {
-	return Figure{Name: name, Value: float64(value), Unit: unit}
-}
-
-func percent(name string, value float64) Figure {
-	return Figure{Name: name, Value: value, Unit: "%", digits: 2}
+func percent(name string, value float64) string {
+	return fmt.Sprintf("figure %s %.2f %%", name, value)
 }
 
 // Print measures the repository at root and writes one figure a line.
 func Print(out io.Writer, root string) error {
-	for _, measure := range []func(string) ([]Figure, error){sizes, roomFigures, functionFigures, textFigures} {
+	for _, measure := range []func(string) ([]string, error){sizes, roomFigures, functionFigures, textFigures} {
 		figures, err := measure(root)
 		if err != nil {
 			return err
@@ -52,7 +38,7 @@ func productFiles(root string) ([]file, error) {
 	return slices.DeleteFunc(files, file.isTest), err
 }
 
-func sizes(root string) ([]Figure, error) {
+func sizes(root string) ([]string, error) {
 	shipped, err := productFiles(root)
 	if err != nil {
 		return nil, err
@@ -68,15 +54,15 @@ func sizes(root string) ([]Figure, error) {
 	for _, f := range slices.DeleteFunc(support, file.isTest) {
 		supportLines += f.lines()
 	}
-	return []Figure{
+	return []string{
 		Count("product_lines", lines, "lines"),
 		Count("product_packages", len(packages), "packages"),
 		Count("test_support_lines", supportLines, "lines"),
 	}, err
 }
 
-func roomFigures(root string) ([]Figure, error) {
-	var figures []Figure
+func roomFigures(root string) ([]string, error) {
+	var figures []string
 	for _, folder := range []string{"agent", "controller", "test"} {
 		found, err := rooms(root, folder)
 		if err != nil {
@@ -87,7 +73,7 @@ func roomFigures(root string) ([]Figure, error) {
 	return figures, nil
 }
 
-func functionFigures(root string) ([]Figure, error) {
+func functionFigures(root string) ([]string, error) {
 	shipped, err := productFiles(root)
 	if err != nil {
 		return nil, err
@@ -97,7 +83,7 @@ func functionFigures(root string) ([]Figure, error) {
 		return nil, err
 	}
 	docs, err := documented(shipped)
-	return []Figure{
+	return []string{
 		Count("function_lines_median", percentile(sorted, 0.5).lines, "lines"),
 		Count("function_lines_p95", percentile(sorted, 0.95).lines, "lines"),
 		Count("function_lines_max", percentile(sorted, 1).lines, "lines"),
@@ -105,14 +91,14 @@ func functionFigures(root string) ([]Figure, error) {
 	}, err
 }
 
-func textFigures(root string) ([]Figure, error) {
+func textFigures(root string) ([]string, error) {
 	found, err := words.Find(root)
 	if err != nil {
 		return nil, err
 	}
 	files, err := goFiles(root, everything...)
 	long, all := longLines(files)
-	return []Figure{
+	return []string{
 		Count("forbidden_words", len(found), "words"),
 		percent("long_lines_percent", 100*float64(long)/float64(max(all, 1))),
 	}, err

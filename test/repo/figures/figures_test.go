@@ -81,7 +81,7 @@ func TestColumns(t *testing.T) {
 }
 
 func TestFigureIsALine(t *testing.T) {
-	if got := percent("long_lines_percent", 1.234).String(); got != "figure long_lines_percent 1.23 %" {
+	if got := percent("long_lines_percent", 1.234); got != "figure long_lines_percent 1.23 %" {
 		t.Errorf("got %q", got)
 	}
 }

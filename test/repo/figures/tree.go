@@ -10,7 +10,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // product and everything are the folders that hold Go code.
@@ -84,3 +86,54 @@ func parse(f file) (syntax, error) {
 }
 
 func (s syntax) line(p token.Pos) int { return s.positions.Position(p).Line }
+
+// function is a function with a body, and how many lines it has from its name to its closing brace.
+type function struct {
+	file, name string
+	lines      int
+}
+
+// functions returns those of the files, the shortest first.
+func functions(files []file) ([]function, error) {
+	var found []function
+	for _, f := range files {
+		parsed, err := parse(f)
+		if err != nil {
+			return nil, err
+		}
+		for _, declaration := range parsed.Decls {
+			if of, ok := declaration.(*ast.FuncDecl); ok && of.Body != nil {
+				found = append(found, function{f.path, of.Name.Name, parsed.line(of.End()) - parsed.line(of.Pos()) + 1})
+			}
+		}
+	}
+	slices.SortStableFunc(found, func(a, b function) int { return a.lines - b.lines })
+	return found, nil
+}
+
+// percentile is the function below which that part of all lies, by the nearest rank.
+func percentile(sorted []function, part float64) function {
+	return sorted[min(len(sorted)-1, int(part*float64(len(sorted))))]
+}
+
+const (
+	maxColumns = 120
+	tabColumns = 4
+)
+
+// longLines counts the lines of the files, and those that are too long.
+func longLines(files []file) (long, all int) {
+	for _, f := range files {
+		for line := range strings.Lines(string(f.source)) {
+			all++
+			if columns(strings.TrimSuffix(line, "\n")) > maxColumns {
+				long++
+			}
+		}
+	}
+	return long, all
+}
+
+func columns(line string) int {
+	return utf8.RuneCountInString(line) + (tabColumns-1)*strings.Count(line, "\t")
+}
