@@ -189,20 +189,15 @@ func pack(layout, to string) error {
 }
 
 func packFile(archive *tar.Writer, path, name string) error {
-	in, err := os.Open(path)
+	content, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	defer in.Close()
-	info, err := in.Stat()
-	if err != nil {
+	if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644,
+		Size: int64(len(content)), Format: tar.FormatUSTAR}); err != nil {
 		return err
 	}
-	if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: info.Size(),
-		Format: tar.FormatUSTAR}); err != nil {
-		return err
-	}
-	_, err = io.Copy(archive, in)
+	_, err = archive.Write(content)
 	return err
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"debug/buildinfo"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -83,7 +83,7 @@ func (r Release) addPrograms() error {
 	}
 	added := 0
 	for _, e := range entries {
-		if !isShipped(e.Name()) {
+		if !slices.ContainsFunc(shipped, func(prefix string) bool { return strings.HasPrefix(e.Name(), prefix) }) {
 			continue
 		}
 		added++
@@ -102,15 +102,6 @@ func (r Release) addPrograms() error {
 		return fmt.Errorf("%s holds none: run make build", r.Programs)
 	}
 	return nil
-}
-
-func isShipped(name string) bool {
-	for _, prefix := range shipped {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
 }
 
 // besides are the manifests that users need beside an overlay: file of the release → path below the root.
@@ -203,29 +194,23 @@ func (r Release) sum() error {
 			if err != nil {
 				return err
 			}
-			content, err := os.Open(path)
+			content, err := os.ReadFile(path)
 			if err != nil {
 				return err
 			}
-			defer content.Close()
-			hash := sha256.New()
-			if _, err := io.Copy(hash, content); err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(w, "%s  %s\n", hex.EncodeToString(hash.Sum(nil)), filepath.ToSlash(name))
+			_, err = fmt.Fprintf(w, "%x  %s\n", sha256.Sum256(content), filepath.ToSlash(name))
 			return err
 		})
 	})
 }
 
 func copyFile(from, to string, mode fs.FileMode) error {
-	in, err := os.Open(from)
+	content, err := os.ReadFile(from)
 	if err != nil {
 		return err
 	}
-	defer in.Close()
 	return writeFile(to, mode, func(w io.Writer) error {
-		_, err := io.Copy(w, in)
+		_, err := w.Write(content)
 		return err
 	})
 }
