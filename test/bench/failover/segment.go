@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/space"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
@@ -208,21 +209,12 @@ func (s *segment) cut(i int, off bool) error { return s.connect(portOf(i), !off)
 
 // removeAddress takes an address off a node; that it is not there is not an error.
 func removeAddress(node *space.Space, address netip.Addr) error {
-	all, err := node.Net.AddrList(nil, netlink.FAMILY_V4)
-	if err != nil {
-		return fmt.Errorf("host %s: list addresses: %w", node.Name, err)
+	link, err := node.Net.LinkByName(publicLink)
+	if err == nil {
+		err = node.Net.AddrDel(link, &netlink.Addr{IPNet: space.IPNet(netip.PrefixFrom(address, address.BitLen()))})
 	}
-	for _, a := range all {
-		if have, _ := netip.AddrFromSlice(a.IP.To4()); have != address {
-			continue
-		}
-		link, err := node.Net.LinkByIndex(a.LinkIndex)
-		if err == nil {
-			err = node.Net.AddrDel(link, &a)
-		}
-		if err != nil {
-			return fmt.Errorf("host %s: remove %s: %w", node.Name, address, err)
-		}
+	if err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+		return fmt.Errorf("host %s: remove %s: %w", node.Name, address, err)
 	}
 	return nil
 }
