@@ -134,17 +134,8 @@ func after(since time.Time) func([]lab.Attempt) (lab.Attempt, bool) {
 // took.
 func (s *story) recovered(ctx context.Context, name string, since time.Time,
 	end func([]lab.Attempt) (lab.Attempt, bool)) error {
-	var answer lab.Attempt
-	if _, err := until(ctx, 90*time.Second, "the client answered again",
-		func(ctx context.Context) (bool, string, error) {
-			attempts, err := s.Lab.ProbeResults(ctx, s.probe)
-			if err != nil {
-				return false, "", err
-			}
-			var ok bool
-			answer, ok = end(attempts)
-			return ok, "no answers in a row since the fault", nil
-		}); err != nil {
+	answer, err := s.awaitAnswer(ctx, 90*time.Second, "the client answered again", end)
+	if err != nil {
 		return err
 	}
 	outage := answer.At.Add(answer.Took).Sub(since)

@@ -113,7 +113,13 @@ func (s *story) checkBlock(ctx context.Context) error {
 }
 
 func (s *story) firstAnswer(ctx context.Context) error {
-	answer, err := s.answerSince(ctx, s.created, 2*time.Minute)
+	answer, err := s.awaitAnswer(ctx, 2*time.Minute, "an HTTP answer", func(all []lab.Attempt) (lab.Attempt, bool) {
+		i := slices.IndexFunc(all, func(a lab.Attempt) bool { return a.OK && !a.At.Before(s.created) })
+		if i < 0 {
+			return lab.Attempt{}, false
+		}
+		return all[i], true
+	})
 	if err != nil {
 		return err
 	}
@@ -136,28 +142,19 @@ func (s *story) firstAnswer(ctx context.Context) error {
 	return nil
 }
 
-// answerSince waits for a request that began after a moment and was answered.
-func (s *story) answerSince(ctx context.Context, since time.Time, limit time.Duration) (lab.Attempt, error) {
-	var found lab.Attempt
-	_, err := until(ctx, limit, "an HTTP answer", func(ctx context.Context) (bool, string, error) {
+// awaitAnswer waits until one of the client's requests is the answer that is looked for.
+func (s *story) awaitAnswer(ctx context.Context, limit time.Duration, what string,
+	find func([]lab.Attempt) (lab.Attempt, bool)) (answer lab.Attempt, err error) {
+	_, err = until(ctx, limit, what, func(ctx context.Context) (bool, string, error) {
 		attempts, err := s.Lab.ProbeResults(ctx, s.probe)
-		if err != nil {
-			return false, "", err
+		if err != nil || len(attempts) == 0 {
+			return false, "no request yet", err
 		}
-		last := "no request yet"
-		for _, a := range attempts {
-			if a.At.Before(since) {
-				continue
-			}
-			if a.OK {
-				found = a
-				return true, "", nil
-			}
-			last = a.Error
-		}
-		return false, last, nil
+		var ok bool
+		answer, ok = find(attempts)
+		return ok, fmt.Sprintf("last request: %+v", attempts[len(attempts)-1]), nil
 	})
-	return found, err
+	return answer, err
 }
 
 func (s *story) deleteService(ctx context.Context) error {
