@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -32,6 +31,13 @@ type cluster struct {
 	nodes int
 }
 
+// serviceManifest is the Service whose address is announced.
+const serviceManifest = `apiVersion: v1
+kind: Service
+metadata: {namespace: default, name: echo, annotations: {%s: %s}}
+spec: {type: LoadBalancer, loadBalancerIP: %s, ports: [{port: %d, protocol: UDP}]}
+`
+
 // newCluster starts a control plane with the shipped rights and policies.
 func newCluster(ctx context.Context, dir string, nodes int) (*cluster, error) {
 	plane, err := controlplane.Start(ctx, controlplane.Options{
@@ -40,29 +46,12 @@ func newCluster(ctx context.Context, dir string, nodes int) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{plane: plane, kube: plane.Kube(), dir: dir, nodes: nodes}
-	if err := c.createService(ctx); err != nil {
+	service := fmt.Sprintf(serviceManifest, contract.KubeVIPAddresses, virtual, virtual, echoPort)
+	if err := plane.Apply(ctx, controlplane.Manifest{Name: "Service", Data: []byte(service)}); err != nil {
 		_ = plane.Stop() // the first error says more
 		return nil, err
 	}
-	return c, nil
-}
-
-// createService creates the Service whose address is announced.
-func (c *cluster) createService(ctx context.Context) error {
-	service := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "echo",
-			Annotations: map[string]string{contract.KubeVIPAddresses: virtual.String()}},
-		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeLoadBalancer, LoadBalancerIP: virtual.String(),
-			Ports: []corev1.ServicePort{{Port: echoPort, Protocol: corev1.ProtocolUDP}},
-		},
-	}
-	if _, err := c.kube.CoreV1().Services(metav1.NamespaceDefault).Create(ctx, service,
-		metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("create the Service: %w", err)
-	}
-	return nil
+	return &cluster{plane: plane, kube: plane.Kube(), dir: dir, nodes: nodes}, nil
 }
 
 // kubeconfig writes the kubeconfig of a program on a node.
