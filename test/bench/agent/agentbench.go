@@ -9,8 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/bench/controller"
@@ -48,7 +46,7 @@ func Measure(ctx context.Context, o Options) (figures []controller.Figure, inMac
 	if err != nil {
 		return nil, false, err
 	}
-	defer func() { err = errors.Join(err, n.stop()) }()
+	defer func() { err = errors.Join(err, n.lab.Stop()) }()
 	if err := n.startAgent(ctx); err != nil {
 		return nil, false, err
 	}
@@ -83,17 +81,6 @@ func (u usage) figures() []controller.Figure {
 	}
 }
 
-// logFile is where the output of a program goes.
-func (o Options) logFile(name string) string { return filepath.Join(o.Dir, name+".log") }
-
 func (o Options) say(format string, args ...any) {
 	fmt.Fprintf(o.Out, format+"\n", args...)
-}
-
-// write writes a log.
-func (o Options) write(name string, data []byte) error {
-	if err := os.WriteFile(o.logFile(name), data, 0o600); err != nil {
-		return fmt.Errorf("keep the log of %s: %w", name, err)
-	}
-	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -194,7 +196,5 @@ func (n *realNetwork) keepLog(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return n.write("agent", raw)
+	return os.WriteFile(filepath.Join(n.Dir, "agent.log"), raw, 0o600)
 }
-
-func (n *realNetwork) stop() error { return n.lab.Stop() }

@@ -35,17 +35,13 @@ func reported(name string, value float64, unit string) Figure {
 	return Figure{Name: name, Value: value, Unit: unit}
 }
 
-// String is the line that users and scripts read.
+// String is the line that users and scripts read. Whole numbers are counted, all else is timed.
 func (f Figure) String() string {
-	return fmt.Sprintf("figure %s %s %s", f.Name, strconv.FormatFloat(f.Value, 'f', f.decimals(), 64), f.Unit)
-}
-
-// decimals are enough for what is measured: whole numbers are counted, all else is timed.
-func (f Figure) decimals() int {
+	decimals := 2
 	if f.Value == float64(int64(f.Value)) {
-		return 0
+		decimals = 0
 	}
-	return 2
+	return fmt.Sprintf("figure %s %.*f %s", f.Name, decimals, f.Value, f.Unit)
 }
 
 // Broken returns an error with the limit that the figure exceeds, or nil.
