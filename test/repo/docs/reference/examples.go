@@ -1,14 +1,16 @@
 package reference
 
 import (
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/vip"
 )
 
@@ -48,34 +50,21 @@ func read(path string, into map[check.ID][]check.Finding) error {
 	return nil
 }
 
+//go:embed observations.yaml
+var observed []byte
+
 // observations are one for each way in which the announcement of an address goes wrong, as srv-a sees it.
-func observations() []vip.Observation {
-	const (
-		macB    = "02:00:00:00:00:0b"
-		foreign = "02:00:00:00:00:66"
-	)
-	here := []string{"bond0.100"}
-	lease := func(state kubevip.State, holder string) kubevip.Lease {
-		return kubevip.Lease{Name: "default/kubevip-web", State: state, Holder: holder}
-	}
-	all := []vip.Observation{
-		{},
-		{Error: "operation not permitted"},
-		{Lease: lease(kubevip.Held, "srv-b")},
-		{Held: here, Lease: lease(kubevip.Held, "srv-b")},
-		{Held: here, MACs: []string{macB}, Replied: true},
-		{Held: []string{"bond0"}},
-		{Held: here, ReturnBy: "bond0.11"},
-		{MACs: []string{macB}, Replied: true, Lease: lease(kubevip.Held, "srv-c")},
-		{MACs: []string{foreign}, Replied: true, Foreign: []string{foreign}},
-		{MACs: []string{macB}, Replied: true, Lease: lease(kubevip.Expired, "srv-b")},
-		{MACs: []string{macB}, Replied: true, Lease: lease(kubevip.Missing, "")},
-	}
+func observations() ([]vip.Observation, error) {
+	var all []vip.Observation
+	err := yaml.UnmarshalStrict(observed, &all)
 	for i := range all {
 		all[i].Target = vip.Target{Address: netip.AddrFrom4([4]byte{203, 0, 113, 3}), Service: "default/web"}
 		all[i].Interface = "bond0.100"
 		all[i].Node = "srv-a"
-		all[i].Names = map[string]string{macB: "srv-b"}
+		all[i].Names = map[string]string{"02:00:00:00:00:0b": "srv-b"}
+		if all[i].Lease.State != "" {
+			all[i].Lease.Name = "default/kubevip-web"
+		}
 	}
-	return all
+	return all, err
 }

@@ -23,7 +23,11 @@ func Findings(root string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, o := range observations() {
+	announcements, err := observations()
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range announcements {
 		f := vip.Evaluate(o)
 		examples[f.ID] = append(examples[f.ID], f)
 	}
