@@ -113,7 +113,7 @@ func search(file string, texts []text) []Finding {
 			}
 			for _, p := range patterns {
 				for _, word := range p.find.FindAllString(line, -1) {
-					findings = append(findings, Finding{File: file, Line: t.line + i, Word: word, Instead: p.instead})
+					findings = append(findings, Finding{File: file, Line: t.line + i, Word: word, Instead: p.Instead})
 				}
 			}
 		}

@@ -2,51 +2,12 @@
 // words of the Kubernetes documentation and of the field, not private ones.
 package words
 
-import "regexp"
+import (
+	_ "embed"
+	"regexp"
 
-// word is a pattern of what is not written, and what is written instead.
-type word struct {
-	pattern string
-	instead string
-}
-
-// forbidden holds words that have no other use in a text of this project, so each match is a mistake.
-var forbidden = []word{
-	{`tells?|told|telling`, "reports, reported, says"},
-	{`somebody`, "someone, or who it is"},
-	{`nobody`, "no one, no node, no client"},
-	{`everybody`, "everyone, all clients"},
-	{`anew`, "again"},
-	{`alone`, "only"},
-	{`shall`, "must, will"},
-	{`ought`, "should"},
-	{`mend(?:s|ed|ing)?`, "fix, repair"},
-	{`(?:is|are|was|were|be|not|all) well`, "healthy, correct"},
-	{`WHAT IS NOT WELL`, "PROBLEMS"},
-	{`COULD BE RELEASED`, "RECLAIMABLE"},
-	{`none that you may see`, "(no permission)"},
-	{`asked to, it`, "optionally, it"},
-	{`(?:is|are) there already`, "existing"},
-	{`fix to last`, "permanent fix"},
-	{`hearsay`, "address report"},
-	{`hindrances?|hinder(?:s|ed|ing)?`, "blocked reason, blocked"},
-	{`rubbish`, "foreign fields"},
-	{`undemanding`, "without optional requests"},
-	{`astray`, "drifted"},
-	{`farewells?`, "release plan"},
-	{`glances?`, "from cache"},
-	{`census`, "condition metrics"},
-	{`tidings`, "events"},
-	{`heralds?`, "speaker"},
-	{`candidac(?:y|ies)`, "eligibility"},
-	{`impostors?`, "duplicate member"},
-	{`contenders?`, "candidate"},
-	{`borne`, "owned, assigned"},
-	{`keepers?`, "reconciler"},
-	{`askers?`, "prober"},
-	{`thrice`, "three times"},
-	{`henceforth|hitherto|whence|hence`, "from now on, so far, from where, so"},
-}
+	"sigs.k8s.io/yaml"
+)
 
 // exception is a place where a forbidden word has to stay.
 type exception struct {
@@ -64,17 +25,25 @@ var exceptions = []exception{
 	{"", "nogroup", "an account of Linux"},
 }
 
-var patterns = compile()
+// word is a pattern of what is not written, and what is written instead.
+type word struct {
+	Pattern, Instead string
 
-type pattern struct {
-	word
 	find *regexp.Regexp
 }
 
-func compile() []pattern {
-	compiled := make([]pattern, len(forbidden))
-	for i, w := range forbidden {
-		compiled[i] = pattern{w, regexp.MustCompile(`(?i)\b(?:` + w.pattern + `)\b`)}
+//go:embed words.yaml
+var forbidden []byte
+
+var patterns = compile()
+
+func compile() []word {
+	var words []word
+	if err := yaml.UnmarshalStrict(forbidden, &words); err != nil {
+		panic(err) // it is part of the program
 	}
-	return compiled
+	for i, w := range words {
+		words[i].find = regexp.MustCompile(`(?i)\b(?:` + w.Pattern + `)\b`)
+	}
+	return words
 }
