@@ -69,11 +69,11 @@ func prepare(ctx context.Context, programs []string) (base, error) {
 	if err != nil {
 		return base{}, err
 	}
-	return assemble(cache, tree, rootFS{Busybox: busybox, Init: init, Wanted: wanted})
+	return assemble(ctx, cache, tree, rootFS{Busybox: busybox, Init: init, Wanted: wanted})
 }
 
 // assemble writes the initramfs of a kernel tree unless the cache holds one made of the same parts.
-func assemble(cache, tree string, parts rootFS) (base, error) {
+func assemble(ctx context.Context, cache, tree string, parts rootFS) (base, error) {
 	version, err := onlyEntry(filepath.Join(tree, "lib/modules"))
 	if err != nil {
 		return base{}, err
@@ -90,7 +90,7 @@ func assemble(cache, tree string, parts rootFS) (base, error) {
 	if _, err := os.Stat(b.archive); err == nil {
 		return b, nil
 	}
-	return b, writeAtomically(b.archive, parts.write)
+	return b, writeAtomically(b.archive, func(w io.Writer) error { return parts.write(ctx, w) })
 }
 
 // keyOf names the contents of an initramfs.
@@ -106,7 +106,7 @@ func keyOf(parts rootFS) (string, error) {
 			return "", fmt.Errorf("initramfs: read %s: %w", name, err)
 		}
 	}
-	fmt.Fprintln(hash, "layout 2", parts.Modules, parts.Wanted)
+	fmt.Fprintln(hash, "layout 3", parts.Modules, parts.Wanted)
 	return hex.EncodeToString(hash.Sum(nil))[:16], nil
 }
 

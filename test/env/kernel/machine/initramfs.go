@@ -3,13 +3,17 @@
 package machine
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path"
+	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // rootFS defines what the root file system is made of.
@@ -38,154 +42,148 @@ ipv6-icmp 58 IPv6-ICMP
 sctp 132 SCTP
 `
 
-// write writes the archive. Large files and the command to run come in further archives or on a disk.
-func (r rootFS) write(w io.Writer) error {
-	index, err := openIndex(r.Modules)
+// texts are files with a content that is the same everywhere.
+var texts = map[string]string{
+	"etc/passwd":        "root:x:0:0:root:/root:/bin/sh\n",
+	"etc/group":         "root:x:0:\n",
+	"etc/hosts":         "127.0.0.1 localhost\n::1 localhost\n",
+	"etc/nsswitch.conf": "hosts: files\n",
+	"etc/protocols":     protocols,
+}
+
+// write puts the root file system together and packs it. Large files and the command to run come in further archives
+// or on a disk.
+func (r rootFS) write(ctx context.Context, w io.Writer) error {
+	version := filepath.Base(r.Modules)
+	tree := filepath.Join("lib/modules", version)
+	var listing strings.Builder
+	// The package need not have been installed: modules.dep, which depmod makes then, is not there.
+	err := run(ctx, "", &listing, "busybox", "depmod", "-n", "-b", strings.TrimSuffix(r.Modules, tree), version)
+	if err != nil {
+		return fmt.Errorf("list the modules of %s: %w", r.Modules, err)
+	}
+	built, err := os.ReadFile(filepath.Join(r.Modules, "modules.builtin"))
+	if err != nil {
+		return fmt.Errorf("list the built-in modules of %s: %w", r.Modules, err)
+	}
+	modules, err := resolve(version, listing.String(), string(built), r.Wanted)
 	if err != nil {
 		return err
 	}
-	modules, err := index.resolve(r.Wanted...)
+	stage, err := os.MkdirTemp("", "pnap-initramfs-")
 	if err != nil {
 		return err
 	}
-	a := newArchive(w)
+	defer os.RemoveAll(stage) //nolint:errcheck // the temporary directory belongs to the system from here on
+	files := []file{
+		{target: "bin/busybox", source: r.Busybox, perm: 0o755}, {target: "init", source: r.Init, perm: 0o755},
+	}
+	for _, name := range append(modules, "modules.order", "modules.builtin", "modules.builtin.modinfo") {
+		files = append(files,
+			file{target: filepath.Join(tree, name), source: filepath.Join(r.Modules, name), perm: 0o644})
+	}
+	if err := errors.Join(skeleton(stage), copyFiles(stage, files)); err != nil {
+		return fmt.Errorf("initramfs: %w", err)
+	}
+	if err := run(ctx, "", nil, "busybox", "depmod", "-b", stage, version); err != nil {
+		return fmt.Errorf("initramfs: %w", err)
+	}
+	return pack(ctx, stage, w)
+}
+
+// skeleton makes the directories, files and links that depend on nothing.
+func skeleton(stage string) error {
 	for _, d := range directories {
-		a.Directory(d)
+		if err := os.MkdirAll(filepath.Join(stage, d), 0o755); err != nil {
+			return err
+		}
 	}
-	a.File("etc/passwd", 0o644, []byte("root:x:0:0:root:/root:/bin/sh\n"))
-	a.File("etc/group", 0o644, []byte("root:x:0:\n"))
-	a.File("etc/hosts", 0o644, []byte("127.0.0.1 localhost\n::1 localhost\n"))
-	a.File("etc/nsswitch.conf", 0o644, []byte("hosts: files\n"))
-	a.File("etc/protocols", 0o644, []byte(protocols))
-	a.Symlink("sbin/modprobe", "/bin/busybox") // what the kernel calls to load a module on demand
-	a.Symlink("var/run", "/run")
-	if err := addProgram(a, "bin/busybox", r.Busybox); err != nil {
-		return err
+	for name, text := range texts {
+		if err := put(stage, name, 0o644, []byte(text)); err != nil {
+			return err
+		}
 	}
-	if err := addProgram(a, "init", r.Init); err != nil {
-		return err
-	}
-	if err := addModules(a, r.Modules, modules); err != nil {
-		return err
-	}
-	return a.Close()
+	// The kernel calls modprobe to load a module on demand.
+	return errors.Join(os.Symlink("/bin/busybox", filepath.Join(stage, "sbin/modprobe")),
+		os.Symlink("/run", filepath.Join(stage, "var/run")))
 }
 
-func addProgram(a *cpioArchive, name, source string) error {
-	data, err := os.ReadFile(source)
-	if err != nil {
-		return fmt.Errorf("add %s to the initramfs: %w", name, err)
+// put writes a file and makes the directories above it.
+func put(stage, name string, perm fs.FileMode, data []byte) error {
+	target := filepath.Join(stage, name)
+	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+		return err
 	}
-	a.File(name, 0o755, data)
+	if err := os.WriteFile(target, data, perm); err != nil {
+		return err
+	}
+	return os.Chmod(target, perm) // whatever the umask is
+}
+
+// copyFiles puts copies of files of the host below a directory.
+func copyFiles(stage string, files []file) error {
+	for _, f := range files {
+		data, err := os.ReadFile(f.source)
+		if err != nil {
+			return err
+		}
+		if err := put(stage, f.target, f.perm, data); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-func addModules(a *cpioArchive, root string, modules []module) error {
-	dir := filepath.Join("lib/modules", filepath.Base(root))
-	for _, m := range modules {
-		data, err := os.ReadFile(filepath.Join(root, m.Path))
-		if err != nil {
-			return fmt.Errorf("add kernel module %s to the initramfs: %w", m.Name, err)
-		}
-		a.File(filepath.Join(dir, m.Path), 0o644, data)
+// pack writes what is below a directory as a cpio archive in the "newc" format, the one that the kernel unpacks into
+// its first root (Documentation/driver-api/early-userspace/buffer-format.rst). Archives may be concatenated.
+func pack(ctx context.Context, stage string, w io.Writer) error {
+	return run(ctx, stage, w, "busybox", "sh", "-c", "find . ! -name . | busybox cpio -o -H newc -R 0:0")
+}
+
+// run runs a program in a directory; its complaint becomes the error's text.
+func run(ctx context.Context, dir string, out io.Writer, argv ...string) error {
+	var stderr strings.Builder
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Dir = dir
+	cmd.Stdout = out
+	cmd.Stderr = &stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), err, strings.TrimSpace(stderr.String()))
 	}
-	for _, name := range []string{"modules.order", "modules.builtin", "modules.builtin.modinfo"} {
-		data, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			return fmt.Errorf("add %s to the initramfs: %w", name, err)
-		}
-		a.File(filepath.Join(dir, name), 0o644, data)
-	}
-	a.File(filepath.Join(dir, "modules.dep"), 0o644, dependencies(modules))
-	a.File(filepath.Join(dir, "modules.alias"), 0o644, aliases(modules))
 	return nil
 }
 
-// cpioArchive writes a cpio archive in the "newc" format, the one that the kernel unpacks into its first root
-// (Documentation/driver-api/early-userspace/buffer-format.rst). Archives may be concatenated.
-// The first error sticks and is returned by Close.
-type cpioArchive struct {
-	w     io.Writer
-	inode uint32
-	dirs  map[string]bool
-	err   error
-}
-
-// Types of files as stat(2) knows them.
-const (
-	modeDirectory = 0o040000
-	modeRegular   = 0o100000
-	modeSymlink   = 0o120000
-)
-
-// trailer is the name that ends an archive.
-const trailer = "TRAILER!!!"
-
-// newArchive begins an archive.
-func newArchive(w io.Writer) *cpioArchive {
-	return &cpioArchive{w: w, dirs: map[string]bool{".": true, "": true}}
-}
-
-// Directory adds a directory and those above it, each once.
-func (a *cpioArchive) Directory(name string) {
-	name = clean(name)
-	if a.dirs[name] {
-		return
+// resolve returns the paths of the wanted modules with all that they depend on. listing has the lines of modules.dep,
+// builtin those of modules.builtin.
+func resolve(version, listing, builtin string, wanted []string) ([]string, error) {
+	paths := map[string][]string{} // of a module and of all that it needs, by its name; none where it is built in
+	for _, line := range strings.Fields(builtin) {
+		paths[moduleName(line)] = nil
 	}
-	a.dirs[name] = true
-	a.Directory(path.Dir(name))
-	a.entry(name, modeDirectory|0o755, nil)
-}
-
-// File adds a regular file and the directories above it.
-func (a *cpioArchive) File(name string, perm fs.FileMode, data []byte) {
-	a.Directory(path.Dir(clean(name)))
-	a.entry(clean(name), modeRegular|uint32(perm.Perm()), data)
-}
-
-// Symlink adds a symbolic link and the directories above it.
-func (a *cpioArchive) Symlink(name, target string) {
-	a.Directory(path.Dir(clean(name)))
-	a.entry(clean(name), modeSymlink|0o777, []byte(target))
-}
-
-// Close ends the archive; the underlying writer stays open.
-func (a *cpioArchive) Close() error {
-	a.inode = 0
-	a.entry(trailer, 0, nil)
-	return a.err
-}
-
-// entry writes one header, name and contents, each padded to four bytes.
-func (a *cpioArchive) entry(name string, mode uint32, data []byte) {
-	a.inode++
-	a.write([]byte(header(a.inode, mode, len(data), len(name)+1) + name + "\x00"))
-	a.pad(headerSize + len(name) + 1)
-	a.write(data)
-	a.pad(len(data))
-}
-
-// headerSize is the length of a newc header in bytes.
-const headerSize = 6 + 13*8
-
-// header formats the thirteen fields. Owner is root; the time is 0, so that equal contents give equal archives.
-func header(inode, mode uint32, size, nameSize int) string {
-	const links = 1
-	return fmt.Sprintf("070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x",
-		inode, mode, 0, 0, links, 0, size, 0, 0, 0, 0, nameSize, 0)
-}
-
-func (a *cpioArchive) pad(n int) {
-	if rest := n % 4; rest != 0 {
-		a.write(make([]byte, 4-rest))
+	for line := range strings.Lines(listing) {
+		if path, needs, ok := strings.Cut(line, ":"); ok && strings.HasPrefix(path, "kernel/") {
+			paths[moduleName(path)] = append(strings.Fields(needs), path)
+		}
 	}
-}
-
-func (a *cpioArchive) write(b []byte) {
-	if a.err == nil {
-		_, a.err = a.w.Write(b)
+	all := sets.New[string]()
+	for _, name := range wanted {
+		found, ok := paths[name]
+		if !ok {
+			return nil, fmt.Errorf("kernel %s has no module %s: choose a kernel package that has it", version, name)
+		}
+		all.Insert(found...)
 	}
+	for path := range all {
+		if !strings.HasSuffix(path, ".ko") {
+			return nil, fmt.Errorf("kernel module %s is compressed: unpack the modules of %s (xz -d or zstd -d) before "+
+				"use", path, version)
+		}
+	}
+	return sets.List(all), nil
 }
 
-// clean makes a name relative, as archives want it.
-func clean(name string) string { return strings.TrimPrefix(path.Clean(name), "/") }
+// moduleName is the name of the module in a file: kernel/net/xt-foo.ko.xz is xt_foo.
+func moduleName(path string) string {
+	name, _, _ := strings.Cut(filepath.Base(path), ".ko")
+	return strings.ReplaceAll(name, "-", "_")
+}

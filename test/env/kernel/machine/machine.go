@@ -93,7 +93,7 @@ func load(ctx context.Context, c Config, b base, dir string) (emulator, error) {
 			return emulator{}, err
 		}
 	}
-	return e, writeInitrd(e.initrd, b.archive, c.spec(len(large) > 0), small)
+	return e, writeInitrd(ctx, dir, e.initrd, b.archive, c.spec(len(large) > 0), small)
 }
 
 // spec is what the init program has to know.

@@ -3,7 +3,6 @@
 package machine
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -119,26 +118,17 @@ func parseLibraries(out string) []string {
 }
 
 // writeInitrd appends the command and the small files to the base; the kernel unpacks one archive after another.
-func writeInitrd(path, archive string, spec guest.Spec, small []file) error {
+func writeInitrd(ctx context.Context, dir, path, archive string, spec guest.Spec, small []file) error {
 	text, err := json.Marshal(spec)
 	if err != nil {
 		return fmt.Errorf("write the initramfs: %w", err)
 	}
+	stage := filepath.Join(dir, "small")
+	if err := errors.Join(put(stage, guest.SpecPath, 0o600, text), copyFiles(stage, small)); err != nil {
+		return fmt.Errorf("write the initramfs: %w", err)
+	}
 	return writeAtomically(path, func(w io.Writer) error {
-		buffered := bufio.NewWriterSize(w, 1<<20)
-		if err := copyFrom(buffered, archive); err != nil {
-			return err
-		}
-		a := newArchive(buffered)
-		a.File(guest.SpecPath, 0o600, text)
-		for _, f := range small {
-			data, err := os.ReadFile(f.source)
-			if err != nil {
-				return err
-			}
-			a.File(f.target, f.perm, data)
-		}
-		return errors.Join(a.Close(), buffered.Flush())
+		return errors.Join(copyFrom(w, archive), pack(ctx, stage, w))
 	})
 }
 
@@ -155,10 +145,9 @@ func makeDisk(ctx context.Context, dir, image string, files []file) error {
 	}
 	// A tenth and 16 MiB more for the file system's own structures.
 	size := fmt.Sprintf("%dM", total*11/10>>20+16)
-	cmd := exec.CommandContext(ctx, "mke2fs", "-q", "-F", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-d", stage,
-		image, size)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("make the payload disk: mke2fs: %w: %s", err, out)
+	if err := run(ctx, "", nil, "mke2fs", "-q", "-F", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-d", stage, image,
+		size); err != nil {
+		return fmt.Errorf("make the payload disk: %w", err)
 	}
 	return nil
 }
