@@ -6,7 +6,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -31,13 +30,13 @@ import (
 
 // Daemon serves one caller.
 type Daemon struct {
-	programs *supervisor
-	record   *claimRecord
+	*topology.Network
+	*supervisor
+	record claimRecord
 
-	mu      sync.Mutex
-	network *topology.Network
-	probes  map[int]*runningProbe
-	calls   map[uint64]context.CancelFunc
+	mu     sync.Mutex
+	probes map[int]*runningProbe
+	calls  map[uint64]context.CancelFunc
 	// ctx ends with the connection; group holds everything that runs until then.
 	ctx   context.Context
 	group *errgroup.Group
@@ -51,10 +50,12 @@ type runningProbe struct {
 
 // New makes a daemon that keeps the logs of programs in a directory.
 func New(logs string) *Daemon {
-	return &Daemon{
-		programs: newSupervisor(logs), record: &claimRecord{},
-		probes: map[int]*runningProbe{}, calls: map[uint64]context.CancelFunc{},
+	d := &Daemon{
+		supervisor: newSupervisor(logs),
+		probes:     map[int]*runningProbe{}, calls: map[uint64]context.CancelFunc{},
 	}
+	d.Network = topology.New(d.watch)
+	return d
 }
 
 // Serve answers calls until the connection or the context ends, removes the lab and returns.
@@ -76,35 +77,13 @@ func (d *Daemon) Serve(ctx context.Context, conn net.Conn) error {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	<-ctx.Done()
-	d.mu.Lock()
-	if d.network != nil {
-		d.network.Close()
-	}
-	d.mu.Unlock()
+	d.Close()
 	return group.Wait()
-}
-
-// setUp builds the network and starts what belongs to it.
-func (d *Daemon) setUp(setup wire.Setup) (*topology.Network, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.network != nil {
-		return nil, errors.New("the lab is set up already")
-	}
-	network, err := topology.Build(setup, d.watch)
-	if err != nil {
-		return nil, err
-	}
-	d.network = network
-	if err := d.forward(setup); err != nil {
-		return nil, err
-	}
-	return network, d.follow(setup)
 }
 
 // forward makes the caller's services reachable for servers.
 func (d *Daemon) forward(setup wire.Setup) error {
-	host, err := d.network.Host(wire.Management)
+	host, err := d.Host(wire.Management)
 	if err != nil {
 		return err
 	}
@@ -139,7 +118,7 @@ func (d *Daemon) follow(setup wire.Setup) error {
 // be better, and a test that depends on it fails with the evidence in the log.
 func (d *Daemon) apply(state dataplane.DataPlane) error {
 	logger := klog.FromContext(d.ctx)
-	if err := d.network.Apply(state); err != nil {
+	if err := d.Apply(state); err != nil {
 		logger.Error(err, "Data plane applied in part", "revision", state.Revision)
 		return nil
 	}

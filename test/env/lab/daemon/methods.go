@@ -10,26 +10,26 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/space"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/topology"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/wire"
 )
 
-// The remote procedures: net/rpc publishes every exported method of this form. Each call has a goroutine of its own.
+// The remote procedures: net/rpc publishes every exported method of this form, those of the embedded types included.
+// Each call has a goroutine of its own.
 
 const defaultExecTimeout = time.Minute
 
 // SetUp builds the lab.
 func (d *Daemon) SetUp(setup wire.Setup, reply *wire.Topology) error {
 	start := time.Now()
-	network, err := d.setUp(setup)
-	if err != nil {
+	if err := d.Build(setup); err != nil {
 		return err
 	}
-	*reply = wire.Topology{Uplink: network.Uplink, Built: time.Since(start)}
+	if err := errors.Join(d.forward(setup), d.follow(setup)); err != nil {
+		return err
+	}
+	*reply = wire.Topology{Uplink: d.Uplink, Built: time.Since(start)}
 	return nil
 }
 
@@ -41,7 +41,7 @@ func (d *Daemon) Clock(_ wire.Nothing, reply *time.Time) error {
 
 // Exec runs a program to its end.
 func (d *Daemon) Exec(p wire.Program, reply *wire.Output) error {
-	host, err := d.host(p.Host)
+	host, err := d.Host(p.Host)
 	if err != nil {
 		return err
 	}
@@ -76,34 +76,17 @@ func (d *Daemon) track(call uint64, cancel context.CancelFunc) (forget func()) {
 
 // StartProcess starts a long-lived program.
 func (d *Daemon) StartProcess(p wire.Program, reply *int) error {
-	host, err := d.host(p.Host)
+	host, err := d.Host(p.Host)
 	if err != nil {
 		return err
 	}
-	*reply, err = d.programs.Start(host, p)
+	*reply, err = d.Start(host, p)
 	return err
-}
-
-// Signal sends a signal to a program of StartProcess.
-func (d *Daemon) Signal(s wire.Signal, _ *wire.Nothing) error {
-	return d.programs.Signal(s.ID, syscall.Signal(s.Number))
 }
 
 // Await waits for the end of a program of StartProcess.
 func (d *Daemon) Await(a wire.Await, reply *wire.Process) (err error) {
-	*reply, err = d.programs.Await(d.ctx, a.ID, a.Timeout)
-	return err
-}
-
-// Processes lists the programs of a host, or all.
-func (d *Daemon) Processes(host string, reply *[]wire.Process) error {
-	*reply = d.programs.List(host)
-	return nil
-}
-
-// Log returns the log of a program.
-func (d *Daemon) Log(name string, reply *[]byte) (err error) {
-	*reply, err = d.programs.Log(name)
+	*reply, err = d.await(d.ctx, a.ID, a.Timeout)
 	return err
 }
 
@@ -133,44 +116,11 @@ func (d *Daemon) onHost(name string, f func() error) error {
 	if name == "" {
 		return f()
 	}
-	host, err := d.host(name)
+	host, err := d.Host(name)
 	if err != nil {
 		return err
 	}
 	return host.Do(f)
-}
-
-// ConfigureVLAN carries out the user's configuration step.
-func (d *Daemon) ConfigureVLAN(v wire.VLAN, _ *wire.Nothing) error {
-	return d.with(func(n *topology.Network) error { return n.ConfigureVLAN(v) })
-}
-
-// Break breaks the VLAN interfaces of a server.
-func (d *Daemon) Break(b wire.Break, _ *wire.Nothing) error {
-	return d.with(func(n *topology.Network) error { return n.Break(b) })
-}
-
-// Repair restores them.
-func (d *Daemon) Repair(server string, _ *wire.Nothing) error {
-	return d.with(func(n *topology.Network) error { return n.Repair(server) })
-}
-
-// KillServer takes a server away.
-func (d *Daemon) KillServer(server string, _ *wire.Nothing) error {
-	return d.with(func(n *topology.Network) error { return n.Kill(server) })
-}
-
-// ReviveServer switches it on again.
-func (d *Daemon) ReviveServer(server string, _ *wire.Nothing) error {
-	return d.with(func(n *topology.Network) error { return n.Revive(server) })
-}
-
-// Neighbours lists the ARP table of a host.
-func (d *Daemon) Neighbours(host string, reply *[]wire.Neighbour) error {
-	return d.with(func(n *topology.Network) (err error) {
-		*reply, err = n.Neighbours(host)
-		return err
-	})
 }
 
 // Claims lists what was seen on the gateway's interfaces since a time of the daemon's clock.
@@ -182,7 +132,7 @@ func (d *Daemon) Claims(since time.Time, reply *wire.Claims) error {
 
 // StartProbe begins to ask from the client.
 func (d *Daemon) StartProbe(spec wire.Probe, reply *int) error {
-	client, err := d.host(wire.Client)
+	client, err := d.Host(wire.Client)
 	if err != nil {
 		return err
 	}
@@ -239,24 +189,4 @@ func (d *Daemon) probe(id int) (*runningProbe, error) {
 		return p, nil
 	}
 	return nil, fmt.Errorf("no probe with the ID %d was started", id)
-}
-
-// with needs the network to be there.
-func (d *Daemon) with(f func(*topology.Network) error) error {
-	d.mu.Lock()
-	network := d.network
-	d.mu.Unlock()
-	if network == nil {
-		return errors.New("the lab is not set up yet")
-	}
-	return f(network)
-}
-
-func (d *Daemon) host(name string) (*space.Space, error) {
-	var host *space.Space
-	err := d.with(func(n *topology.Network) (err error) {
-		host, err = n.Host(name)
-		return err
-	})
-	return host, err
 }

@@ -85,20 +85,20 @@ func (s *supervisor) adopt(h *space.Space, p wire.Program, cmd *exec.Cmd) int {
 	return e.ID
 }
 
-// Signal sends a signal. That the program has ended already is not an error.
-func (s *supervisor) Signal(id int, signal syscall.Signal) error {
-	e, err := s.find(id)
+// Signal sends a signal to a program of StartProcess. That it has ended already is not an error.
+func (s *supervisor) Signal(signal wire.Signal, _ *wire.Nothing) error {
+	e, err := s.find(signal.ID)
 	if err != nil {
 		return err
 	}
-	if err := e.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("send signal %d to %s on %s: %w", signal, e.Name, e.Host, err)
+	if err := e.cmd.Process.Signal(syscall.Signal(signal.Number)); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("send signal %d to %s on %s: %w", signal.Number, e.Name, e.Host, err)
 	}
 	return nil
 }
 
-// Await waits until a program has ended, the time is over or the context ends, and returns its state.
-func (s *supervisor) Await(ctx context.Context, id int, timeout time.Duration) (wire.Process, error) {
+// await waits until a program has ended, the time is over or the context ends, and returns its state.
+func (s *supervisor) await(ctx context.Context, id int, timeout time.Duration) (wire.Process, error) {
 	e, err := s.find(id)
 	if err != nil {
 		return wire.Process{}, err
@@ -115,30 +115,28 @@ func (s *supervisor) Await(ctx context.Context, id int, timeout time.Duration) (
 	return e.Process, nil
 }
 
-// List returns the programs of a host, or of all hosts when the name is empty, in the order of their start.
-func (s *supervisor) List(host string) []wire.Process {
+// Processes lists the programs of a host, or of all hosts when the name is empty, in the order of their start.
+func (s *supervisor) Processes(host string, reply *[]wire.Process) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var all []wire.Process
 	for _, id := range slices.Sorted(maps.Keys(s.running)) {
 		if e := s.running[id]; host == "" || e.Host == host {
-			all = append(all, e.Process)
+			*reply = append(*reply, e.Process)
 		}
 	}
-	return all
+	return nil
 }
 
 // Log returns what the programs of a name have written.
-func (s *supervisor) Log(name string) ([]byte, error) {
+func (s *supervisor) Log(name string, reply *[]byte) error {
 	path, err := s.logPath(name)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("log of %s: %w", name, err)
+	if *reply, err = os.ReadFile(path); err != nil {
+		return fmt.Errorf("log of %s: %w", name, err)
 	}
-	return data, nil
+	return nil
 }
 
 func (s *supervisor) logPath(name string) (string, error) {

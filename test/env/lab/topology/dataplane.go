@@ -157,31 +157,30 @@ func forget(h *space.Space, link netlink.Link, block netip.Prefix) error {
 }
 
 // Neighbours is the ARP table of a host.
-func (n *Network) Neighbours(host string) ([]wire.Neighbour, error) {
+func (n *Network) Neighbours(host string, reply *[]wire.Neighbour) error {
 	h, err := n.Host(host)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	links, err := h.Net.LinkList()
 	if err != nil {
-		return nil, fmt.Errorf("host %s: list links: %w", host, err)
+		return fmt.Errorf("host %s: list links: %w", host, err)
 	}
-	var all []wire.Neighbour
 	for _, link := range links {
 		entries, err := h.Net.NeighList(link.Attrs().Index, netlink.FAMILY_V4)
 		if err != nil {
-			return nil, fmt.Errorf("host %s: list ARP entries: %w", host, err)
+			return fmt.Errorf("host %s: list ARP entries: %w", host, err)
 		}
 		for _, e := range entries {
 			if ip, ok := netip.AddrFromSlice(e.IP); ok && e.State != netlink.NUD_NOARP {
-				all = append(all, wire.Neighbour{
+				*reply = append(*reply, wire.Neighbour{
 					Interface: link.Attrs().Name, IP: ip.Unmap(), MAC: e.HardwareAddr.String(),
 					State: stateName(e.State),
 				})
 			}
 		}
 	}
-	return all, nil
+	return nil
 }
 
 // stateName is the kernel's word for the state of an ARP entry (include/uapi/linux/neighbour.h).

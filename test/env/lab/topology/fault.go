@@ -14,7 +14,7 @@ import (
 )
 
 // Break breaks every VLAN interface that the user has configured on a server.
-func (n *Network) Break(b wire.Break) error {
+func (n *Network) Break(b wire.Break, _ *wire.Nothing) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s, h, err := n.alive(b.Server)
@@ -62,7 +62,7 @@ func (n *Network) breakVLAN(h *space.Space, v wire.VLAN, fault wire.Fault) error
 func wrongID(id int) int { return (id+999)%4094 + 1 }
 
 // Repair restores what the user has configured. An interface that was only down keeps what others have put on it.
-func (n *Network) Repair(name string) error {
+func (n *Network) Repair(name string, _ *wire.Nothing) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s, h, err := n.alive(name)
@@ -87,8 +87,8 @@ func (n *Network) repairVLAN(h *space.Space, v wire.VLAN) error {
 	return n.routeOut(h, v)
 }
 
-// Kill takes a server away at once: its port goes down and every process on it dies.
-func (n *Network) Kill(name string) error {
+// KillServer takes a server away at once: its port goes down and every process on it dies.
+func (n *Network) KillServer(name string, _ *wire.Nothing) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s, h, err := n.alive(name)
@@ -104,8 +104,8 @@ func (n *Network) Kill(name string) error {
 	return errors.Join(err, h.Kill(), n.hosts[s.pod()].Kill())
 }
 
-// Revive switches a killed server on again. As after a real restart, only what the user has configured exists.
-func (n *Network) Revive(name string) error {
+// ReviveServer switches a killed server on again. As after a real restart, only what the user has configured exists.
+func (n *Network) ReviveServer(name string, _ *wire.Nothing) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s, ok := n.servers[name]

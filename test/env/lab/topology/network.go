@@ -34,20 +34,18 @@ type Network struct {
 // Watch observes an interface of the gateway from the moment it exists; the function returned ends that.
 type Watch func(host *space.Space, vlan int, link netlink.Link) (stop func(), err error)
 
-// Build makes the network; nothing is open on it but the private VLAN. On an error nothing is left.
-func Build(setup wire.Setup, watch Watch) (*Network, error) {
-	n := &Network{
-		setup: setup, watch: watch, hosts: map[string]*space.Space{}, servers: map[string]*server{},
-		watches: map[int]func(){},
+// New returns a network that is to be built.
+func New(watch Watch) *Network {
+	return &Network{
+		watch: watch, hosts: map[string]*space.Space{}, servers: map[string]*server{}, watches: map[int]func(){},
 	}
-	if err := n.build(); err != nil {
-		n.Close()
-		return nil, err
-	}
-	return n, nil
 }
 
-func (n *Network) build() error {
+// Build makes the network; nothing is open on it but the private VLAN.
+func (n *Network) Build(setup wire.Setup) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.setup = setup
 	for _, step := range []func() error{n.buildSwitch, n.buildGateway, n.buildClient, n.buildManagement,
 		n.buildServers} {
 		if err := step(); err != nil {
@@ -61,10 +59,6 @@ func (n *Network) build() error {
 func (n *Network) Host(name string) (*space.Space, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.host(name)
-}
-
-func (n *Network) host(name string) (*space.Space, error) {
 	if h, ok := n.hosts[name]; ok {
 		return h, nil
 	}

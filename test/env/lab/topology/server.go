@@ -198,7 +198,7 @@ func (n *Network) configureAll(h *space.Space, s *server) error {
 
 // ConfigureVLAN carries out and remembers the user's configuration step on a server. The default route is that of the
 // latest step.
-func (n *Network) ConfigureVLAN(v wire.VLAN) error {
+func (n *Network) ConfigureVLAN(v wire.VLAN, _ *wire.Nothing) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s, h, err := n.alive(v.Server)
