@@ -40,9 +40,9 @@ func startNetwork(ctx context.Context, c *setting) (*realNetwork, error) {
 	}
 	n := &realNetwork{setting: c}
 	config := lab.Config{
-		Management: management, HostPorts: []uint16{uint16(c.plane.Port())},
-		Files:    map[string]string{"agent": program, "announce": announce, "kubeconfig": kubeconfig},
-		Programs: []string{"ip", "bridge", "setpriv"},
+		HostPorts: []uint16{uint16(c.plane.Port())},
+		Files:     map[string]string{"agent": program, "announce": announce, "kubeconfig": kubeconfig},
+		Programs:  []string{"ip", "bridge", "setpriv"},
 	}
 	for i, name := range []string{server, announcer, client} {
 		config.Servers = append(config.Servers, lab.Server{

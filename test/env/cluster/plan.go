@@ -78,13 +78,9 @@ var (
 	nodeBlock   = netip.MustParsePrefix("203.0.113.0/29")
 	nodeGateway = netip.MustParseAddr("203.0.113.1")
 	// management is where servers reach the API server, over the private network.
-	management = netip.MustParsePrefix("10.0.0.1/24")
-	clientNet  = netip.MustParsePrefix("198.51.100.0/24")
+	management = wire.ManagementAddress
 	podRange   = netip.MustParsePrefix("10.244.0.0/16")
 )
-
-// privateVLAN is the VLAN ID of the account's private network.
-const privateVLAN = 4
 
 // seed is the account as its user set it up in the portal: a public network with a block for the nodes, and
 // the servers with an address as its members. The controller's client is judged by all rules of the simulator.

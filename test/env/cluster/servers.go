@@ -51,7 +51,6 @@ func (c *Cluster) StartServers(ctx context.Context) error {
 		return fmt.Errorf("log of the lab: %w", err)
 	}
 	config := lab.Config{
-		PrivateVLAN: privateVLAN, Management: management, ClientNet: clientNet,
 		HostPorts: []uint16{uint16(c.ControlPlane.Port())},
 		FeedURL:   c.Sim.URL, Files: files, Programs: append([]string{"nft", "setpriv"}, c.options.Programs...),
 		Log:       log,

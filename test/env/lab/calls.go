@@ -35,8 +35,6 @@ type (
 	Outage = wire.Outage
 	// Claim is an ARP packet that claims an address.
 	Claim = wire.Claim
-	// Claims are all of them with the conflicts among them.
-	Claims = wire.Claims
 	// Neighbour is an entry of an ARP table.
 	Neighbour = wire.Neighbour
 )
@@ -114,12 +112,7 @@ func (l *Lab) Signal(ctx context.Context, id int, signal syscall.Signal) error {
 // Await waits until a program has ended, at most for a time (0: not at all), and returns its state; Exited says
 // whether it has.
 func (l *Lab) Await(ctx context.Context, id int, timeout time.Duration) (Process, error) {
-	p, err := call[Process](ctx, l, "Await", wire.Await{ID: id, Timeout: timeout})
-	if err != nil {
-		return p, err
-	}
-	skew, err := l.skew(ctx)
-	return here(p, skew), err
+	return call[Process](ctx, l, "Await", wire.Await{ID: id, Timeout: timeout})
 }
 
 // ProcessExited reports whether a program has ended, and with which exit code.
@@ -130,15 +123,7 @@ func (l *Lab) ProcessExited(ctx context.Context, id int) (exited bool, code int,
 
 // Processes lists the programs that were started on a host, or on all hosts when the name is empty.
 func (l *Lab) Processes(ctx context.Context, host string) ([]Process, error) {
-	all, err := call[[]Process](ctx, l, "Processes", host)
-	if err != nil {
-		return nil, err
-	}
-	skew, err := l.skew(ctx)
-	for i := range all {
-		all[i] = here(all[i], skew)
-	}
-	return all, err
+	return call[[]Process](ctx, l, "Processes", host)
 }
 
 // Log returns what the programs of a name have written.
@@ -211,23 +196,16 @@ func (l *Lab) attempts(ctx context.Context, method string, id int) ([]Attempt, e
 }
 
 // ARPClaims returns what the gateway's VLAN interfaces have seen since a time.
-func (l *Lab) ARPClaims(ctx context.Context, since time.Time) (Claims, error) {
+func (l *Lab) ARPClaims(ctx context.Context, since time.Time) ([]Claim, error) {
 	skew, err := l.skew(ctx)
 	if err != nil {
-		return Claims{}, err
+		return nil, err
 	}
-	c, err := call[Claims](ctx, l, "Claims", since.Add(skew))
-	if err != nil {
-		return Claims{}, err
+	all, err := call[[]Claim](ctx, l, "Claims", since.Add(skew))
+	for i := range all {
+		all[i].At = all[i].At.Add(-skew)
 	}
-	for i := range c.Claims {
-		c.Claims[i].At = c.Claims[i].At.Add(-skew)
-	}
-	for i := range c.Conflicts {
-		c.Conflicts[i].First.At = c.Conflicts[i].First.At.Add(-skew)
-		c.Conflicts[i].Second.At = c.Conflicts[i].Second.At.Add(-skew)
-	}
-	return c, nil
+	return all, err
 }
 
 // Neighbours returns the ARP table of a host, such as the gateway's.
@@ -244,13 +222,4 @@ func (l *Lab) skew(ctx context.Context) (time.Duration, error) {
 	}
 	took := time.Now().Round(0).Sub(asked)
 	return remote.Sub(asked.Add(took / 2)), nil
-}
-
-// here translates the times of a process to our clock.
-func here(p Process, skew time.Duration) Process {
-	p.Start = p.Start.Add(-skew)
-	if p.Exited {
-		p.End = p.End.Add(-skew)
-	}
-	return p
 }

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/netip"
 	"net/rpc"
 	"sync"
 	"sync/atomic"
@@ -27,15 +26,8 @@ type Server = wire.Server
 type Config struct {
 	// Servers are the servers. Nothing but the private network is configured on them.
 	Servers []Server
-	// PrivateVLAN is the VLAN ID of the private network; 0 means 4.
-	PrivateVLAN int
-	// Management is the address on the private network at which HostPorts are reached; the default is 10.0.0.1/24.
-	Management netip.Prefix
-	// ClientNet is the network of the client beyond the gateway; the default is 198.51.100.0/24 (RFC 5737), in which
-	// the gateway is .1 and the client .10.
-	ClientNet netip.Prefix
 	// HostPorts are TCP ports on this machine's loopback interface that servers reach, through their private VLAN
-	// only, at the same port of Management.
+	// only, at the same port of wire.ManagementAddress.
 	HostPorts []uint16
 	// FeedURL is where the simulated API serves its data plane, on this machine's loopback interface; the path is
 	// that of package dataplane. Without it no VLAN is ever open and the gateway serves no block.
@@ -77,7 +69,11 @@ const stopAllowance = 20 * time.Second
 
 // Start builds a lab and returns when it stands. The context bounds the start only; Stop ends the lab.
 func Start(ctx context.Context, c Config) (*Lab, error) {
-	c.setDefaults()
+	c.MemoryMiB = cmp.Or(c.MemoryMiB, 1024)
+	c.TimeLimit = cmp.Or(c.TimeLimit, 2*time.Hour)
+	if c.Log == nil {
+		c.Log = io.Discard
+	}
 	var lc net.ListenConfig
 	listener, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -88,29 +84,11 @@ func Start(ctx context.Context, c Config) (*Lab, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the lab: %w", err)
 	}
-	if l.Topology, err = call[wire.Topology](ctx, l, "SetUp", c.setup(l.hostAddress())); err != nil {
+	if l.Topology, err = call[wire.Topology](ctx, l, "SetUp", wire.Setup{Servers: c.Servers,
+		Host: l.hostAddress(), HostPorts: c.HostPorts, FeedURL: c.FeedURL}); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the lab: %w", err), l.Stop())
 	}
 	return l, nil
-}
-
-func (c *Config) setDefaults() {
-	c.PrivateVLAN = cmp.Or(c.PrivateVLAN, 4)
-	c.Management = cmp.Or(c.Management, netip.MustParsePrefix("10.0.0.1/24"))
-	c.ClientNet = cmp.Or(c.ClientNet, netip.MustParsePrefix("198.51.100.0/24"))
-	c.MemoryMiB = cmp.Or(c.MemoryMiB, 1024)
-	c.TimeLimit = cmp.Or(c.TimeLimit, 2*time.Hour)
-	if c.Log == nil {
-		c.Log = io.Discard
-	}
-}
-
-// setup is what the daemon has to know.
-func (c *Config) setup(host string) wire.Setup {
-	return wire.Setup{
-		Servers: c.Servers, PrivateVLAN: c.PrivateVLAN, Management: c.Management, ClientNet: c.ClientNet,
-		Host: host, HostPorts: c.HostPorts, FeedURL: c.FeedURL,
-	}
 }
 
 // Stop removes the lab with everything that runs in it and returns when nothing of it is left. It may be called

@@ -60,7 +60,7 @@ func TestProgramsRunAndEndOnRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, err := shared.Await(t.Context(), id, 10*time.Second)
-	if err != nil || !p.Exited || p.Code != 128+15 || time.Since(p.End).Abs() > 20*time.Second {
+	if err != nil || !p.Exited || p.Code != 128+15 {
 		t.Errorf("Await = %+v, %v, want the end by SIGTERM just now", p, err)
 	}
 }

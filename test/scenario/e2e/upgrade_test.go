@@ -85,7 +85,7 @@ func (s *site) announced(since time.Time, address netip.Addr) {
 	claims, err := s.Lab.ARPClaims(s.Context(), since)
 	check(s.T, err)
 	machines := map[string]bool{}
-	for _, c := range claims.Claims {
+	for _, c := range claims {
 		if c.IP == address {
 			machines[c.MAC] = true
 		}

@@ -5,7 +5,6 @@ package daemon
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"slices"
 	"sync"
@@ -84,27 +83,4 @@ func parse(frame []byte) (wire.Claim, bool) {
 		IP: p.SenderIP, MAC: p.SenderHardwareAddr.String(),
 		Reply: p.Operation == arp.OperationReply, Gratuitous: p.SenderIP == p.TargetIP,
 	}, true
-}
-
-// window is the time within which two claims of one address are a conflict.
-const window = time.Second
-
-// Conflicts finds claims of one address on one VLAN by two hardware addresses within a second, among claims in the
-// order of time. Each pair of neighbours in time is reported; a takeover that leaves a second between is none.
-func conflicts(claims []wire.Claim) []wire.Conflict {
-	type key struct {
-		vlan int
-		ip   netip.Addr
-	}
-	last := map[key]wire.Claim{}
-	var all []wire.Conflict
-	for _, c := range claims {
-		k := key{c.VLAN, c.IP}
-		before, seen := last[k]
-		if seen && before.MAC != c.MAC && c.At.Sub(before.At) < window {
-			all = append(all, wire.Conflict{VLAN: c.VLAN, IP: c.IP, First: before, Second: c})
-		}
-		last[k] = c
-	}
-	return all
 }

@@ -81,31 +81,6 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func TestConflicts(t *testing.T) {
-	begin := time.Unix(1_000_000_000, 0)
-	at := func(ms int, mac string, vlan int, ip netip.Addr) wire.Claim {
-		return wire.Claim{At: begin.Add(time.Duration(ms) * time.Millisecond), MAC: mac, VLAN: vlan, IP: ip}
-	}
-	for name, tc := range map[string]struct {
-		claims []wire.Claim
-		want   int
-	}{
-		"one claimant":            {[]wire.Claim{at(0, "a", 5, vip), at(10, "a", 5, vip)}, 0},
-		"two within a second":     {[]wire.Claim{at(0, "a", 5, vip), at(999, "b", 5, vip)}, 1},
-		"takeover after a second": {[]wire.Claim{at(0, "a", 5, vip), at(1000, "b", 5, vip)}, 0},
-		"two that alternate": {[]wire.Claim{at(0, "a", 5, vip), at(10, "b", 5, vip), at(20, "a", 5, vip)},
-			2},
-		"same address on different VLANs": {[]wire.Claim{at(0, "a", 5, vip), at(10, "b", 6, vip)}, 0},
-		"different addresses":             {[]wire.Claim{at(0, "a", 5, vip), at(10, "b", 5, other)}, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := conflicts(tc.claims); len(got) != tc.want {
-				t.Errorf("%d conflicts, want %d: %+v", len(got), tc.want, got)
-			}
-		})
-	}
-}
-
 func TestRecordIsBoundedAndKeepsTheNewest(t *testing.T) {
 	var r claimRecord
 	begin := time.Unix(1_000_000_000, 0)

@@ -88,7 +88,7 @@ func (d *Daemon) forward(setup wire.Setup) error {
 		return err
 	}
 	for _, port := range setup.HostPorts {
-		listener, err := host.Listen(d.ctx, "tcp", netip.AddrPortFrom(setup.Management.Addr(), port).String())
+		listener, err := host.Listen(d.ctx, "tcp", netip.AddrPortFrom(wire.ManagementAddress.Addr(), port).String())
 		if err != nil {
 			return fmt.Errorf("listen for servers on port %d: %w", port, err)
 		}

@@ -124,9 +124,8 @@ func (d *Daemon) onHost(name string, f func() error) error {
 }
 
 // Claims lists what was seen on the gateway's interfaces since a time of the daemon's clock.
-func (d *Daemon) Claims(since time.Time, reply *wire.Claims) error {
-	claims := d.record.Since(since)
-	*reply = wire.Claims{Claims: claims, Conflicts: conflicts(claims)}
+func (d *Daemon) Claims(since time.Time, reply *[]wire.Claim) error {
+	*reply = d.record.Since(since)
 	return nil
 }
 

@@ -70,7 +70,7 @@ func (s *supervisor) adopt(h *space.Space, p wire.Program, cmd *exec.Cmd) int {
 	defer s.mu.Unlock()
 	s.next++
 	e := &entry{cmd: cmd, ended: make(chan struct{}), Process: wire.Process{
-		ID: s.next, Name: p.Name, Host: h.Name, Args: p.Args, PID: cmd.Process.Pid, Start: time.Now(),
+		ID: s.next, Name: p.Name, Host: h.Name, Args: p.Args, PID: cmd.Process.Pid,
 	}}
 	s.running[e.ID] = e
 	go func() {
@@ -78,7 +78,6 @@ func (s *supervisor) adopt(h *space.Space, p wire.Program, cmd *exec.Cmd) int {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		e.Exited = true
-		e.End = time.Now()
 		e.Code = exitCode(cmd, err)
 		close(e.ended)
 	}()

@@ -175,27 +175,9 @@ func (n *Network) Neighbours(host string, reply *[]wire.Neighbour) error {
 			if ip, ok := netip.AddrFromSlice(e.IP); ok && e.State != netlink.NUD_NOARP {
 				*reply = append(*reply, wire.Neighbour{
 					Interface: link.Attrs().Name, IP: ip.Unmap(), MAC: e.HardwareAddr.String(),
-					State: stateName(e.State),
 				})
 			}
 		}
 	}
 	return nil
-}
-
-// stateName is the kernel's word for the state of an ARP entry (include/uapi/linux/neighbour.h).
-func stateName(state int) string {
-	for _, s := range []struct {
-		bit  int
-		name string
-	}{
-		{netlink.NUD_PERMANENT, "PERMANENT"}, {netlink.NUD_REACHABLE, "REACHABLE"}, {netlink.NUD_STALE, "STALE"},
-		{netlink.NUD_DELAY, "DELAY"}, {netlink.NUD_PROBE, "PROBE"}, {netlink.NUD_FAILED, "FAILED"},
-		{netlink.NUD_INCOMPLETE, "INCOMPLETE"},
-	} {
-		if state&s.bit != 0 {
-			return s.name
-		}
-	}
-	return fmt.Sprintf("state %#x", state)
 }

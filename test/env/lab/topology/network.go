@@ -134,11 +134,11 @@ func (n *Network) buildClient() error {
 	if err := h.Net.LinkAdd(pair); err != nil {
 		return fmt.Errorf("connect client and gateway: %w", err)
 	}
-	router := nth(n.setup.ClientNet, 1)
+	router := nth(wire.ClientNet, 1)
 	if err := gateway.Address("wan0", router); err != nil {
 		return err
 	}
-	if err := h.Address("eth0", nth(n.setup.ClientNet, 10)); err != nil {
+	if err := h.Address("eth0", nth(wire.ClientNet, 10)); err != nil {
 		return err
 	}
 	return h.DefaultRoute(pair, router.Addr())
@@ -153,10 +153,10 @@ func (n *Network) buildManagement() error {
 	if err := n.cable(h, "p-management", managementMAC); err != nil {
 		return err
 	}
-	if err := n.vlan("p-management", n.setup.PrivateVLAN, access, true); err != nil {
+	if err := n.vlan("p-management", wire.PrivateVLAN, access, true); err != nil {
 		return err
 	}
-	return h.Address("eth0", n.setup.Management)
+	return h.Address("eth0", wire.ManagementAddress)
 }
 
 // Hardware addresses are locally administered and identify each machine in a trace.

@@ -112,13 +112,13 @@ func enslave(h *space.Space, slave, master netlink.Link) error {
 
 // buildPrivate gives the server its private address; the private VLAN is open on every port.
 func (n *Network) buildPrivate(h *space.Space, s *server) error {
-	if err := n.vlan(s.port(), n.setup.PrivateVLAN, tagged, true); err != nil {
+	if err := n.vlan(s.port(), wire.PrivateVLAN, tagged, true); err != nil {
 		return err
 	}
-	if err := n.addTagged(h, n.setup.PrivateVLAN, n.setup.PrivateVLAN, s.Private); err != nil {
+	if err := n.addTagged(h, wire.PrivateVLAN, wire.PrivateVLAN, s.Private); err != nil {
 		return err
 	}
-	link, err := h.Net.LinkByName(vlanLink(n.setup.PrivateVLAN))
+	link, err := h.Net.LinkByName(vlanLink(wire.PrivateVLAN))
 	if err != nil {
 		return fmt.Errorf("host %s: find the private network: %w", h.Name, err)
 	}

@@ -19,6 +19,16 @@ const (
 	PodSuffix  = "-pod"
 )
 
+// PrivateVLAN is the VLAN ID of the private network.
+const PrivateVLAN = 4
+
+var (
+	// ManagementAddress is the address on the private network at which the caller's services are reached.
+	ManagementAddress = netip.MustParsePrefix("10.0.0.1/24")
+	// ClientNet is the network of the client beyond the gateway (RFC 5737): the gateway is .1, the client .10.
+	ClientNet = netip.MustParsePrefix("198.51.100.0/24")
+)
+
 // Directory is where the files that the caller hands over appear, on every host.
 const Directory = "/lab"
 
@@ -42,11 +52,9 @@ type Server struct {
 
 // Setup describes the lab to build: what the daemon has to know of lab.Config.
 type Setup struct {
-	Servers               []Server
-	PrivateVLAN           int
-	Management, ClientNet netip.Prefix
-	HostPorts             []uint16
-	FeedURL               string
+	Servers   []Server
+	HostPorts []uint16
+	FeedURL   string
 	// Host is the caller's loopback address as the daemon reaches it; it replaces the host of FeedURL.
 	Host string
 }
@@ -117,16 +125,14 @@ type Output struct {
 
 // Process is a long-lived program.
 type Process struct {
-	ID    int
-	Name  string
-	Host  string
-	Args  []string
-	PID   int
-	Start time.Time
-	// Exited reports that it has ended, Code how (as in Output), End when.
+	ID   int
+	Name string
+	Host string
+	Args []string
+	PID  int
+	// Exited reports that it has ended, Code how (as in Output).
 	Exited bool
 	Code   int
-	End    time.Time
 }
 
 // Signal asks to send a signal, by number, to a process that StartProcess started.
@@ -185,27 +191,11 @@ type Claim struct {
 	Gratuitous bool
 }
 
-// Conflict is two hardware addresses that claimed one IP address within a second.
-type Conflict struct {
-	VLAN   int
-	IP     netip.Addr
-	First  Claim
-	Second Claim
-}
-
-// Claims is what the watcher has seen.
-type Claims struct {
-	Claims    []Claim
-	Conflicts []Conflict
-}
-
 // Neighbour is an entry of a host's ARP table.
 type Neighbour struct {
 	Interface string
 	IP        netip.Addr
 	MAC       string
-	// State is the kernel's: REACHABLE, STALE, DELAY, PROBE, INCOMPLETE, FAILED or PERMANENT.
-	State string
 }
 
 // Nothing stands where a procedure needs no argument or gives no answer.
