@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -203,7 +204,10 @@ func (c *Cluster) nodeConfig(name string) (*rest.Config, error) {
 func (c *Cluster) beat(ctx context.Context, k *kubelet) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c.heartbeats[k.name] = cancel
-	c.beating.Go(func() { k.run(ctx) })
+	c.beating.Go(func() {
+		// A missed heartbeat is a late heartbeat; the next one repeats it.
+		wait.UntilWithContext(ctx, func(ctx context.Context) { _ = k.report(ctx) }, heartbeat)
+	})
 }
 
 // silence ends the heartbeat of a server's Node.

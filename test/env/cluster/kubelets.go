@@ -160,18 +160,3 @@ func (k *kubelet) report(ctx context.Context) error {
 	}
 	return nil
 }
-
-// run reports until the server dies or ctx ends.
-func (k *kubelet) run(ctx context.Context) {
-	ticker := time.NewTicker(heartbeat)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			// A missed heartbeat is a late heartbeat; the next one repeats it.
-			_ = k.report(ctx)
-		}
-	}
-}

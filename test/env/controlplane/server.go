@@ -14,6 +14,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
@@ -77,20 +78,14 @@ func (s *server) lastLines() string {
 }
 
 // untilReady asks until /readyz says ok and the namespaces default and kube-system are there.
-func untilReady(ctx context.Context, client kubernetes.Interface) error {
-	ticker := time.NewTicker(readyPoll)
-	defer ticker.Stop()
-	for {
-		err := readyOnce(ctx, client)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w (last answer: %w)", context.Cause(ctx), err)
-		case <-ticker.C:
-		}
+func untilReady(ctx context.Context, client kubernetes.Interface) (err error) {
+	if wait.PollUntilContextCancel(ctx, readyPoll, true, func(ctx context.Context) (bool, error) {
+		err = readyOnce(ctx, client)
+		return err == nil, nil
+	}) != nil {
+		return fmt.Errorf("%w (last answer: %w)", context.Cause(ctx), err)
 	}
+	return nil
 }
 
 func readyOnce(ctx context.Context, client kubernetes.Interface) error {

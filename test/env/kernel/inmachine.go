@@ -47,7 +47,7 @@ func runInMachine(ctx context.Context, o options) (int, error) {
 	}
 	result, err := machine.Run(ctx, machine.Config{
 		Command: append([]string{binary}, flags.guest...), Dir: dir, Env: passed(os.Environ()),
-		Files: o.files, Programs: o.programs, MemoryMiB: o.memoryMiB, TimeLimit: flags.limit(),
+		Files: o.files, Programs: o.programs, TimeLimit: flags.limit(),
 		Fetch: flags.fetched(), Stdout: os.Stdout, Stderr: os.Stderr,
 	})
 	if err != nil {

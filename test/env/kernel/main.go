@@ -30,9 +30,8 @@ const (
 type Option func(*options)
 
 type options struct {
-	programs  []string
-	files     map[string]string
-	memoryMiB int
+	programs []string
+	files    map[string]string
 }
 
 // Programs makes sure that programs such as nft are installed and to be found by the tests.
@@ -44,11 +43,6 @@ func Programs(names ...string) Option {
 // the testdata of the package itself are always there.
 func File(path string) Option {
 	return func(o *options) { o.files[path] = path }
-}
-
-// Memory sets the memory of the virtual machine in MiB; 512 is the default.
-func Memory(mebibytes int) Option {
-	return func(o *options) { o.memoryMiB = mebibytes }
 }
 
 // Main runs the tests of a package in a fresh network namespace of a kernel with 802.1Q and returns the exit code for

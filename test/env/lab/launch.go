@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -51,7 +52,11 @@ func launch(ctx context.Context, c Config, listener net.Listener) (*Lab, error) 
 	if inPlace {
 		place = c.inPlace
 	}
-	address := net.JoinHostPort(l.hostAddress(), portOf(listener))
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		return nil, err
+	}
+	address := net.JoinHostPort(l.hostAddress(), port)
 	go func() {
 		defer close(l.ended)
 		l.err = place(running, daemon, address, token)
@@ -140,38 +145,23 @@ const greetingLimit = 30 * time.Second
 
 // accept waits for the daemon's connection; others are refused.
 func (l *Lab) accept(ctx context.Context, listener net.Listener, token string) (net.Conn, error) {
-	accepted := make(chan net.Conn)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	context.AfterFunc(ctx, func() { _ = listener.Close() })
 	go func() {
-		defer close(accepted)
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			if greeted(conn, token) {
-				accepted <- conn
-				return
-			}
-			conn.Close()
-		}
+		<-l.ended
+		cancel(errors.New("it ended before it called back"))
 	}()
-	select {
-	case conn := <-accepted:
-		return conn, nil
-	case <-l.ended:
-		return nil, l.abandon(listener, accepted, errors.New("the lab's daemon ended before it called back"))
-	case <-ctx.Done():
-		return nil, l.abandon(listener, accepted, fmt.Errorf("wait for the lab's daemon: %w", context.Cause(ctx)))
-	}
-}
-
-// abandon ends the wait for a connection.
-func (l *Lab) abandon(listener net.Listener, accepted <-chan net.Conn, reason error) error {
-	_ = listener.Close()
-	if conn, ok := <-accepted; ok {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return nil, fmt.Errorf("wait for the lab's daemon: %w", cmp.Or(context.Cause(ctx), err))
+		}
+		if greeted(conn, token) {
+			return conn, nil
+		}
 		conn.Close()
 	}
-	return reason
 }
 
 // greeted reads the token and nothing behind it, which belongs to the calls.
@@ -182,12 +172,4 @@ func greeted(conn net.Conn, token string) bool {
 	line := make([]byte, len(token)+1)
 	_, err := io.ReadFull(conn, line)
 	return err == nil && string(line) == token+"\n" && conn.SetReadDeadline(time.Time{}) == nil
-}
-
-func portOf(listener net.Listener) string {
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	if err != nil {
-		return ""
-	}
-	return port
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/dataplane"
 )
@@ -40,7 +40,9 @@ func (h *Harness) Begin(c lab.Config, state dataplane.DataPlane, explain func())
 	h.T.Helper()
 	server := httptest.NewServer(feed(state))
 	h.T.Cleanup(server.Close)
-	c.FeedURL, c.HostPorts = server.URL, append(c.HostPorts, portOf(server.Listener))
+	// The address of a TCP listener can be parsed.
+	c.HostPorts = append(c.HostPorts, netip.MustParseAddrPort(server.Listener.Addr().String()).Port())
+	c.FeedURL = server.URL
 	var err error
 	h.Lab, err = lab.Start(h.T.Context(), c)
 	h.Must("start the lab", err)
@@ -52,11 +54,6 @@ func (h *Harness) Begin(c lab.Config, state dataplane.DataPlane, explain func())
 			h.T.Error(err)
 		}
 	})
-}
-
-func portOf(listener net.Listener) uint16 {
-	at, _ := netip.ParseAddrPort(listener.Addr().String()) // that of a TCP listener is one
-	return at.Port()
 }
 
 // Must ends the test on an error.
@@ -172,25 +169,13 @@ func PublicNetwork(vlan int, servers []lab.Server, blocks ...netip.Prefix) datap
 	return dataplane.DataPlane{Revision: 1, Networks: []dataplane.Network{network}}
 }
 
-// patience is how long a caller waits that has the state already.
-const patience = 5 * time.Second
-
 // feed serves one state of the data plane, as the simulated API would; it never changes.
 type feed dataplane.DataPlane
 
-// ServeHTTP answers at once if the client does not know the state.
+// ServeHTTP answers at once if the client does not know the state, else after some seconds.
 func (f feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	known, err := strconv.ParseInt(r.URL.Query().Get("revision"), 10, 64)
-	if err != nil || r.URL.Path != dataplane.Path {
-		http.Error(w, "ask for "+dataplane.Path+"?revision=<number>", http.StatusBadRequest)
-		return
+	if r.URL.Query().Get("revision") == strconv.FormatInt(f.Revision, 10) {
+		loop.Sleep(r.Context(), 5*time.Second)
 	}
-	if known >= f.Revision {
-		select {
-		case <-time.After(patience):
-		case <-r.Context().Done():
-			return
-		}
-	}
-	_ = json.NewEncoder(w).Encode(f) // who asked has gone then
+	_ = json.NewEncoder(w).Encode(f) // who asked may have gone
 }

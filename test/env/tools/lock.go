@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // lockPoll is how often a lock that another process holds is tried again; the system can wait by itself, but not until
@@ -34,23 +36,19 @@ func (b *Toolbox) lock(ctx context.Context, name string) (release func(), err er
 }
 
 func (b *Toolbox) waitForLock(ctx context.Context, file *os.File, name string) error {
-	ticker := time.NewTicker(lockPoll)
-	defer ticker.Stop()
-	for try := 1; ; try++ {
-		held, err := tryLock(file)
-		if err != nil {
-			return fmt.Errorf("lock %s: %w", file.Name(), err)
-		}
-		if held {
-			return nil
-		}
-		if try == lockSay {
+	try := 0
+	err := wait.PollUntilContextCancel(ctx, lockPoll, true, func(context.Context) (bool, error) {
+		if try++; try == lockSay {
 			b.say("waiting for another run that prepares %s", name)
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for another run that holds %s: %w", file.Name(), context.Cause(ctx))
-		case <-ticker.C:
-		}
+		return tryLock(file)
+	})
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("wait for another run that holds %s: %w", file.Name(), context.Cause(ctx))
+	default:
+		return fmt.Errorf("lock %s: %w", file.Name(), err)
 	}
 }

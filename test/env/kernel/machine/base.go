@@ -93,21 +93,14 @@ func assemble(ctx context.Context, cache, tree string, parts rootFS) (base, erro
 	return b, writeAtomically(b.archive, func(w io.Writer) error { return parts.write(ctx, w) })
 }
 
-// keyOf names the contents of an initramfs.
+// keyOf names the contents of an initramfs. The path of the init program changes with its contents.
 func keyOf(parts rootFS) (string, error) {
-	hash := sha256.New()
-	for _, name := range []string{parts.Init, parts.Busybox} {
-		f, err := os.Open(name)
-		if err != nil {
-			return "", fmt.Errorf("initramfs: %w", err)
-		}
-		_, err = io.Copy(hash, f)
-		if err = errors.Join(err, f.Close()); err != nil {
-			return "", fmt.Errorf("initramfs: read %s: %w", name, err)
-		}
+	busybox, err := os.ReadFile(parts.Busybox)
+	if err != nil {
+		return "", fmt.Errorf("initramfs: %w", err)
 	}
-	fmt.Fprintln(hash, "layout 3", parts.Modules, parts.Wanted)
-	return hex.EncodeToString(hash.Sum(nil))[:16], nil
+	hash := sha256.Sum256(fmt.Append(busybox, "layout 3", parts))
+	return hex.EncodeToString(hash[:])[:16], nil
 }
 
 // kernelTree is the directory of the unpacked kernel package. The first one found serves from then on, so that a

@@ -101,7 +101,7 @@ func (e emulator) boot(ctx context.Context, stdout, stderr io.Writer) (guest.Res
 		return guest.Result{}, err
 	}
 	defer link.Close()
-	var own, screen tail // what QEMU itself and the kernel have to say
+	var own, screen strings.Builder // what QEMU itself and the kernel have to say
 	cmd := exec.CommandContext(ctx, emulatorProgram, e.arguments()...)
 	cmd.ExtraFiles = remote
 	cmd.Stdout = &own
@@ -121,7 +121,7 @@ func (e emulator) boot(ctx context.Context, stdout, stderr io.Writer) (guest.Res
 		err = cause
 	}
 	if err != nil {
-		return guest.Result{}, fmt.Errorf("virtual machine: %w%s%s", err, own.evidence(), screen.evidence())
+		return guest.Result{}, fmt.Errorf("virtual machine: %w%s%s", err, evidence(own.String()), evidence(screen.String()))
 	}
 	return result, nil
 }
@@ -197,22 +197,12 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// tail keeps the last few kilobytes written to it.
-type tail struct{ data []byte }
-
+// tailSize is how much of what was written is shown, in bytes.
 const tailSize = 4096
 
-func (t *tail) Write(p []byte) (int, error) {
-	t.data = append(t.data, p...)
-	if extra := len(t.data) - tailSize; extra > 0 {
-		t.data = append([]byte(nil), t.data[extra:]...)
-	}
-	return len(p), nil
-}
-
 // evidence is the text for the end of an error message.
-func (t *tail) evidence() string {
-	if text := strings.TrimSpace(string(t.data)); text != "" {
+func evidence(written string) string {
+	if text := strings.TrimSpace(written[max(0, len(written)-tailSize):]); text != "" {
 		return "\n" + text
 	}
 	return ""

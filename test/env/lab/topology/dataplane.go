@@ -3,7 +3,6 @@
 package topology
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -28,17 +27,14 @@ func (n *Network) Apply(state dataplane.DataPlane) error {
 
 // applyPorts opens and closes VLANs on the ports of servers.
 func (n *Network) applyPorts(want plan) error {
-	remove, add := difference(n.have.open, want.open, func(a, b portVLAN) int {
-		return cmp.Or(cmp.Compare(a.server, b.server), cmp.Compare(a.vlan, b.vlan))
-	})
-	n.have.open = want.open
 	var errs []error
-	for _, pv := range remove {
+	for pv := range n.have.open.Difference(want.open) {
 		errs = append(errs, n.setPort(pv, false))
 	}
-	for _, pv := range add {
+	for pv := range want.open.Difference(n.have.open) {
 		errs = append(errs, n.setPort(pv, true))
 	}
+	n.have.open = want.open
 	return errors.Join(errs...)
 }
 
@@ -53,25 +49,21 @@ func (n *Network) setPort(pv portVLAN, open bool) error {
 
 // applyGateways gives and takes the gateway's VLANs and addresses.
 func (n *Network) applyGateways(want plan) error {
-	gone, more := difference(n.have.gateways, want.gateways, func(a, b gatewayAddress) int {
-		return cmp.Or(cmp.Compare(a.vlan, b.vlan), a.address.Addr().Compare(b.address.Addr()))
-	})
-	dropped, added := difference(n.have.trunk, want.trunk, cmp.Compare[int])
-	n.have.gateways = want.gateways
-	n.have.trunk = want.trunk
 	var errs []error
-	for _, g := range gone {
+	for g := range n.have.gateways.Difference(want.gateways) {
 		errs = append(errs, n.withdraw(g))
 	}
-	for _, id := range dropped {
+	for id := range n.have.trunk.Difference(want.trunk) {
 		errs = append(errs, n.dropTrunk(id))
 	}
-	for _, id := range added {
+	for id := range want.trunk.Difference(n.have.trunk) {
 		errs = append(errs, n.addTrunk(id))
 	}
-	for _, g := range more {
+	for g := range want.gateways.Difference(n.have.gateways) {
 		errs = append(errs, n.hosts[wire.Gateway].Address(gatewayLink(g.vlan), g.address))
 	}
+	n.have.gateways = want.gateways
+	n.have.trunk = want.trunk
 	return errors.Join(errs...)
 }
 

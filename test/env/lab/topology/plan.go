@@ -3,7 +3,8 @@ package topology
 import (
 	"fmt"
 	"net/netip"
-	"slices"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/dataplane"
 )
@@ -11,11 +12,11 @@ import (
 // plan is what switch and gateway have to look like for one state of the data plane.
 type plan struct {
 	// open are the VLANs that are open on the ports of servers; the key is the server's ID.
-	open map[portVLAN]bool
+	open sets.Set[portVLAN]
 	// trunk are the VLANs that reach the gateway.
-	trunk map[int]bool
+	trunk sets.Set[int]
 	// gateways are the addresses that the gateway holds.
-	gateways map[gatewayAddress]bool
+	gateways sets.Set[gatewayAddress]
 }
 
 type portVLAN struct {
@@ -31,21 +32,21 @@ type gatewayAddress struct {
 
 // planFor reads a state of the data plane. Servers that the lab does not have are passed over.
 func planFor(state dataplane.DataPlane) (plan, error) {
-	p := plan{open: map[portVLAN]bool{}, trunk: map[int]bool{}, gateways: map[gatewayAddress]bool{}}
+	p := plan{open: sets.Set[portVLAN]{}, trunk: sets.Set[int]{}, gateways: sets.Set[gatewayAddress]{}}
 	for _, n := range state.Networks {
 		if n.VLAN < 1 || n.VLAN > 4094 {
 			return plan{}, fmt.Errorf("network %s: VLAN %d is outside 1 to 4094 (IEEE 802.1Q)", n.ID, n.VLAN)
 		}
-		p.trunk[n.VLAN] = true
+		p.trunk.Insert(n.VLAN)
 		for _, server := range n.Members {
-			p.open[portVLAN{server, n.VLAN}] = true
+			p.open.Insert(portVLAN{server, n.VLAN})
 		}
 		for _, b := range n.Blocks {
 			address, err := gatewayOf(b)
 			if err != nil {
 				return plan{}, fmt.Errorf("network %s: %w", n.ID, err)
 			}
-			p.gateways[gatewayAddress{n.VLAN, address}] = true
+			p.gateways.Insert(gatewayAddress{n.VLAN, address})
 		}
 	}
 	return p, nil
@@ -65,21 +66,4 @@ func gatewayOf(b dataplane.Block) (netip.Prefix, error) {
 		return netip.Prefix{}, fmt.Errorf("block %s: gateway %s lies outside %s", b.ID, gateway, block)
 	}
 	return netip.PrefixFrom(gateway, block.Bits()), nil
-}
-
-// difference returns what has to be removed from and added to have in order to get want, each in the given order.
-func difference[K comparable](have, want map[K]bool, order func(a, b K) int) (remove, add []K) {
-	for k := range have {
-		if !want[k] {
-			remove = append(remove, k)
-		}
-	}
-	for k := range want {
-		if !have[k] {
-			add = append(add, k)
-		}
-	}
-	slices.SortFunc(remove, order)
-	slices.SortFunc(add, order)
-	return remove, add
 }

@@ -3,16 +3,13 @@
 package topology
 
 import (
-	"cmp"
-	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"strings"
 	"testing"
 
-	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/dataplane"
 )
 
@@ -26,12 +23,12 @@ func TestPlanFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := plan{
-		open:     map[portVLAN]bool{{"a", 56}: true, {"b", 56}: true, {"a", 57}: true},
-		trunk:    map[int]bool{56: true, 57: true},
-		gateways: map[gatewayAddress]bool{{56, netip.MustParsePrefix("203.0.113.9/29")}: true},
+		open:     sets.New(portVLAN{"a", 56}, portVLAN{"b", 56}, portVLAN{"a", 57}),
+		trunk:    sets.New(56, 57),
+		gateways: sets.New(gatewayAddress{56, netip.MustParsePrefix("203.0.113.9/29")}),
 	}
-	if diff := gocmp.Diff(want, got, gocmp.AllowUnexported(plan{}, portVLAN{}, gatewayAddress{}),
-		gocmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(plan{}, portVLAN{}, gatewayAddress{}),
+		cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
 		t.Errorf("planFor differs (-want +got):\n%s", diff)
 	}
 }
@@ -51,45 +48,6 @@ func TestPlanForRefuses(t *testing.T) {
 			t.Errorf("planFor(%+v) = %v, want an error with %q", n, err, want)
 		}
 	}
-}
-
-// TestDifferenceLeadsFromOneStateToTheOther applies random differences and compares with where they should lead.
-func TestDifferenceLeadsFromOneStateToTheOther(t *testing.T) {
-	first := rand.Uint64()
-	for i := range seeds.Count(t, 200) {
-		seed := first + uint64(i)
-		r := rand.New(rand.NewPCG(seed, 0))
-		have := randomSet(r)
-		want := randomSet(r)
-		remove, add := difference(have, want, cmp.Compare[int])
-		got := map[int]bool{}
-		for k := range have {
-			got[k] = true
-		}
-		for _, k := range remove {
-			if !got[k] {
-				t.Fatalf("seed %d: %d is removed but was not there", seed, k)
-			}
-			delete(got, k)
-		}
-		for _, k := range add {
-			if got[k] {
-				t.Fatalf("seed %d: %d is added but is there", seed, k)
-			}
-			got[k] = true
-		}
-		if fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Fatalf("seed %d: from %v by -%v +%v came %v, want %v", seed, have, remove, add, got, want)
-		}
-	}
-}
-
-func randomSet(r *rand.Rand) map[int]bool {
-	set := map[int]bool{}
-	for range r.IntN(8) {
-		set[r.IntN(10)] = true
-	}
-	return set
 }
 
 func TestWrongIDIsNeverRightAndNeverShared(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"os/exec"
 	"strings"
 	"sync"
 	"time"
@@ -125,9 +125,9 @@ func start(argv []string, dir string, env []string, stdout, stderr *os.File) (in
 		return 0, fmt.Errorf("start %s: %w", argv[0], err)
 	}
 	defer null.Close()
-	program, err := lookUp(argv[0])
+	program, err := exec.LookPath(argv[0])
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("start %s: %w", argv[0], err)
 	}
 	base := []string{"PATH=" + path, "HOME=/root", "TMPDIR=/tmp", guest.Variable + "=" + guest.Inside}
 	p, err := os.StartProcess(program, argv, &os.ProcAttr{
@@ -138,20 +138,6 @@ func start(argv []string, dir string, env []string, stdout, stderr *os.File) (in
 	}
 	defer func() { _ = p.Release() }()
 	return p.Pid, nil
-}
-
-// lookUp finds a program as a shell does.
-func lookUp(name string) (string, error) {
-	if strings.Contains(name, "/") {
-		return name, nil
-	}
-	for _, dir := range filepath.SplitList(path) {
-		candidate := filepath.Join(dir, name)
-		if unix.Access(candidate, unix.X_OK) == nil {
-			return candidate, nil
-		}
-	}
-	return "", fmt.Errorf("start %s: not found in %s", name, path)
 }
 
 // reap collects every process that ends until pid does, and returns that one's exit code.

@@ -40,10 +40,11 @@ func main() {
 // run prepares the machine and runs the command of the Spec. It returns the port to the host, nil when there is none:
 // the port stays open until the result is sent.
 func run() (*os.File, guest.Result) {
-	spec, err := prepare()
+	err := os.Setenv("PATH", path)
+	spec, prepareErr := prepare()
 	boot := uptime()
 	port, portErr := openPort(guest.Port)
-	if err := errors.Join(err, portErr); err != nil {
+	if err := errors.Join(err, prepareErr, portErr); err != nil {
 		return port, guest.Result{Error: err.Error()}
 	}
 	code, err := execute(spec, port)
