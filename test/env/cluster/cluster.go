@@ -189,8 +189,6 @@ func (c *Cluster) cloudConfig(url string) []byte {
 		NetworkID, membership)
 }
 
-func (c *Cluster) logFile(name string) string { return filepath.Join(c.options.Dir, name+".log") }
-
 // nodeConfig is the client of a server's kubelet.
 func (c *Cluster) nodeConfig(name string) (*rest.Config, error) {
 	config, err := c.ControlPlane.User("system:node:"+name, "system:nodes")

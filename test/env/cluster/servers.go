@@ -46,7 +46,7 @@ func (c *Cluster) StartServers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	log, err := os.Create(c.logFile("lab"))
+	log, err := os.Create(filepath.Join(c.options.Dir, "lab.log"))
 	if err != nil {
 		return fmt.Errorf("log of the lab: %w", err)
 	}

@@ -24,14 +24,10 @@ func (c *ControlPlane) User(name string, groups ...string) (*rest.Config, error)
 	if name == "" {
 		return nil, errors.New("make a user: the name is empty")
 	}
-	p, err := c.authority.issue(clientTemplate(name, groups))
-	if err != nil {
-		return nil, err
-	}
 	config := c.anonymous()
-	config.CertData = p.certificate
-	config.KeyData = p.key
-	return config, nil
+	var err error
+	config.CertData, config.KeyData, err = c.authority.issue(clientTemplate(name, groups))
+	return config, err
 }
 
 // ServiceAccount returns the configuration of a client that holds a token of an existing ServiceAccount, got as

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -43,9 +44,6 @@ type authority struct {
 	key         *ecdsa.PrivateKey
 }
 
-// pair is a certificate with its private key, both PEM.
-type pair struct{ certificate, key []byte }
-
 // issueAll makes both authorities and writes all files of the two servers. etcd has an authority of its own, so
 // that a client of the API server is no client of etcd. It returns the API server's.
 func issueAll(dir string, names []string) (*authority, error) {
@@ -61,15 +59,16 @@ func issueAll(dir string, names []string) (*authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	loopback := []string{"127.0.0.1", "localhost"}
-	for name, template := range map[string]issue{
-		apiServerFile:  {by: cluster, template: serverTemplate("kube-apiserver", append(apiServerNames(), names...))},
-		etcdServerFile: {by: etcd, template: serverTemplate("etcd", loopback)},
-		etcdClientFile: {by: etcd, template: clientTemplate("kube-apiserver", nil)},
-	} {
-		if err := template.write(filepath.Join(dir, name)); err != nil {
-			return nil, err
-		}
+	// A client reaches the API server from this machine, or from within a cluster by the Service "kubernetes", whose
+	// address is the first of ServiceCIDR.
+	apiServerNames := append([]string{"127.0.0.1", "localhost", "10.96.0.1", "kubernetes", "kubernetes.default",
+		ServerName, ServerName + ".cluster.local"}, names...)
+	if err := errors.Join(
+		cluster.write(filepath.Join(dir, apiServerFile), serverTemplate("kube-apiserver", apiServerNames)),
+		etcd.write(filepath.Join(dir, etcdServerFile), serverTemplate("etcd", []string{"127.0.0.1", "localhost"})),
+		etcd.write(filepath.Join(dir, etcdClientFile), clientTemplate("kube-apiserver", nil)),
+	); err != nil {
+		return nil, err
 	}
 	for name, content := range map[string][]byte{
 		authorityFile + ".crt":      cluster.certificate,
@@ -83,31 +82,13 @@ func issueAll(dir string, names []string) (*authority, error) {
 	return cluster, nil
 }
 
-// apiServerNames are the names under which clients reach an API server: from this machine, and from within a
-// cluster by the Service "kubernetes", whose address is the first of ServiceCIDR.
-func apiServerNames() []string {
-	return []string{
-		"127.0.0.1", "localhost", "10.96.0.1",
-		"kubernetes", "kubernetes.default", ServerName, ServerName + ".cluster.local",
-	}
-}
-
-// issue is a certificate to be made.
-type issue struct {
-	by       *authority
-	template x509.Certificate
-}
-
-// write makes the certificate and writes it to path.crt and path.key.
-func (i issue) write(path string) error {
-	p, err := i.by.issue(i.template)
+// write makes a certificate and writes it to path.crt and path.key.
+func (a *authority) write(path string, template x509.Certificate) error {
+	certificate, key, err := a.issue(template)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(path+".crt", p.certificate, 0o600); err != nil {
-		return err
-	}
-	return os.WriteFile(path+".key", p.key, 0o600)
+	return errors.Join(os.WriteFile(path+".crt", certificate, 0o600), os.WriteFile(path+".key", key, 0o600))
 }
 
 func newAuthority(name string) (*authority, error) {
@@ -123,14 +104,14 @@ func newAuthority(name string) (*authority, error) {
 	return &authority{certificate: encode(parsed.Raw), parsed: parsed, key: key}, nil
 }
 
-// issue signs a certificate with a new key.
-func (a *authority) issue(template x509.Certificate) (pair, error) {
+// issue signs a certificate with a new key; both are PEM.
+func (a *authority) issue(template x509.Certificate) (certificate, encodedKey []byte, err error) {
 	key, err := newKey()
 	if err != nil {
-		return pair{}, err
+		return nil, nil, err
 	}
 	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)); err != nil {
-		return pair{}, err
+		return nil, nil, err
 	}
 	template.SerialNumber.Add(template.SerialNumber, big.NewInt(1))
 	now := time.Now()
@@ -138,10 +119,10 @@ func (a *authority) issue(template x509.Certificate) (pair, error) {
 	template.NotAfter = now.Add(validity)
 	der, err := x509.CreateCertificate(rand.Reader, &template, a.parsed, key.Public(), a.key)
 	if err != nil {
-		return pair{}, fmt.Errorf("issue a certificate for %s: %w", template.Subject.CommonName, err)
+		return nil, nil, fmt.Errorf("issue a certificate for %s: %w", template.Subject.CommonName, err)
 	}
-	encodedKey, err := keyutil.MarshalPrivateKeyToPEM(key)
-	return pair{certificate: encode(der), key: encodedKey}, err
+	encodedKey, err = keyutil.MarshalPrivateKeyToPEM(key)
+	return encode(der), encodedKey, err
 }
 
 // serverTemplate is for a server that also calls itself, as etcd does.

@@ -57,10 +57,6 @@ type ControlPlane struct {
 // context bounds only the start; Stop ends the control plane. RBAC and the Node authorizer are on, as is the
 // admission plugin NodeRestriction. No controllers run: what a controller manager would make, tests make.
 func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
-	programs, err := findPrograms(ctx)
-	if err != nil {
-		return nil, err
-	}
 	cp := &ControlPlane{}
 	defer func() {
 		if err != nil {
@@ -70,7 +66,7 @@ func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 	if err := cp.prepare(ctx, o); err != nil {
 		return nil, err
 	}
-	if err := cp.startServers(ctx, programs, o); err != nil {
+	if err := cp.startServers(ctx, o); err != nil {
 		return nil, err
 	}
 	if err := cp.waitReady(ctx); err != nil {
@@ -80,18 +76,6 @@ func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 		return nil, err
 	}
 	return cp, nil
-}
-
-// programs are the paths of the servers.
-type programs struct{ etcd, apiServer string }
-
-func findPrograms(ctx context.Context) (programs, error) {
-	etcd, err := tools.Binary(ctx, "etcd")
-	if err != nil {
-		return programs{}, err
-	}
-	apiServer, err := tools.Binary(ctx, "kube-apiserver")
-	return programs{etcd: etcd, apiServer: apiServer}, err
 }
 
 // prepare makes what the servers need: a directory, ports and certificates.
@@ -132,13 +116,21 @@ const (
 )
 
 // startServers starts both at once: the API server waits for its etcd by itself.
-func (c *ControlPlane) startServers(ctx context.Context, p programs, o Options) (err error) {
+func (c *ControlPlane) startServers(ctx context.Context, o Options) error {
+	etcd, err := tools.Binary(ctx, "etcd")
+	if err != nil {
+		return err
+	}
+	apiServer, err := tools.Binary(ctx, "kube-apiserver")
+	if err != nil {
+		return err
+	}
 	etcdArgs := etcdArguments(c.dir.path, c.ports[etcdClientPort].number, c.ports[etcdPeerPort].number)
-	if c.etcd, err = startServer(ctx, p.etcd, filepath.Join(c.logDir, "etcd.log"), etcdArgs); err != nil {
+	if c.etcd, err = startServer(ctx, etcd, filepath.Join(c.logDir, "etcd.log"), etcdArgs); err != nil {
 		return err
 	}
 	apiServerArgs := apiServerArguments(c.dir.path, c.ports[etcdClientPort].number, c.ports[apiServerPort].number)
-	c.apiServer, err = startServer(ctx, p.apiServer, filepath.Join(c.logDir, "kube-apiserver.log"),
+	c.apiServer, err = startServer(ctx, apiServer, filepath.Join(c.logDir, "kube-apiserver.log"),
 		append(apiServerArgs, o.APIServerArgs...))
 	return err
 }

@@ -4,7 +4,6 @@ package kernel
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,7 +43,10 @@ func translate(args []string) (flags, error) {
 			return flags{}, errFuzz
 		case slices.Contains(outputFlags, name) && value != "":
 			inside := "/tmp/test-" + name
-			f.outputs[inside] = absolute(value, directory)
+			if !filepath.IsAbs(value) {
+				value = filepath.Join(directory, value)
+			}
+			f.outputs[inside] = value
 			f.guest = append(f.guest, "-test."+name+"="+inside)
 		case name == "timeout":
 			d, err := time.ParseDuration(value)
@@ -83,24 +85,12 @@ func outputDirectory(args []string) string {
 	return ""
 }
 
-func absolute(name, directory string) string {
-	if filepath.IsAbs(name) {
-		return name
-	}
-	return filepath.Join(directory, name)
-}
-
 // limit is when the machine is switched off at the latest.
 func (f flags) limit() time.Duration {
 	if f.timeout <= 0 {
 		return withoutLimit
 	}
 	return f.timeout + bootAllowance
-}
-
-// fetched are the files to bring back from the machine.
-func (f flags) fetched() []string {
-	return slices.Sorted(maps.Keys(f.outputs))
 }
 
 // store writes what came back to where the go command expects it.

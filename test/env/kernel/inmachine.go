@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,7 +50,7 @@ func runInMachine(ctx context.Context, o options) (int, error) {
 	result, err := machine.Run(ctx, machine.Config{
 		Command: append([]string{binary}, flags.guest...), Dir: dir, Env: passed(os.Environ()),
 		Files: o.files, Programs: o.programs, TimeLimit: flags.limit(),
-		Fetch: flags.fetched(), Stdout: os.Stdout, Stderr: os.Stderr,
+		Fetch: slices.Collect(maps.Keys(flags.outputs)), Stdout: os.Stdout, Stderr: os.Stderr,
 	})
 	if err != nil {
 		return 0, err

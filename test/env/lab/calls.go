@@ -17,25 +17,15 @@ import (
 
 // What callers give and get; see package wire for each field.
 type (
-	// VLAN is the user's configuration of a VLAN interface.
-	VLAN = wire.VLAN
-	// Fault is a way in which a VLAN interface breaks.
-	Fault = wire.Fault
-	// Program is a program to run.
-	Program = wire.Program
-	// Output is how a program ended.
-	Output = wire.Output
-	// Process is a long-lived program.
-	Process = wire.Process
-	// Probe describes requests from the client, by HTTP or UDP.
-	Probe = wire.Probe
-	// Attempt is one of them.
-	Attempt = wire.Attempt
-	// Outage is a stretch without an answer.
-	Outage = wire.Outage
-	// Claim is an ARP packet that claims an address.
-	Claim = wire.Claim
-	// Neighbour is an entry of an ARP table.
+	VLAN      = wire.VLAN
+	Fault     = wire.Fault
+	Program   = wire.Program
+	Output    = wire.Output
+	Process   = wire.Process
+	Probe     = wire.Probe
+	Attempt   = wire.Attempt
+	Outage    = wire.Outage
+	Claim     = wire.Claim
 	Neighbour = wire.Neighbour
 )
 
@@ -113,12 +103,6 @@ func (l *Lab) Signal(ctx context.Context, id int, signal syscall.Signal) error {
 // whether it has.
 func (l *Lab) Await(ctx context.Context, id int, timeout time.Duration) (Process, error) {
 	return call[Process](ctx, l, "Await", wire.Await{ID: id, Timeout: timeout})
-}
-
-// ProcessExited reports whether a program has ended, and with which exit code.
-func (l *Lab) ProcessExited(ctx context.Context, id int) (exited bool, code int, err error) {
-	p, err := l.Await(ctx, id, 0)
-	return p.Exited, p.Code, err
 }
 
 // Processes lists the programs that were started on a host, or on all hosts when the name is empty.

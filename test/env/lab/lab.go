@@ -117,6 +117,3 @@ func (l *Lab) shutDown() error {
 	}
 	return nil
 }
-
-// Done is closed when the lab has ended, be it by Stop or by itself.
-func (l *Lab) Done() <-chan struct{} { return l.ended }

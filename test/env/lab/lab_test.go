@@ -53,8 +53,8 @@ func TestProgramsRunAndEndOnRequest(t *testing.T) {
 		log, err := shared.Log(t.Context(), "sleeper")
 		return err == nil && string(log) == "started\n"
 	})
-	if exited, _, err := shared.ProcessExited(t.Context(), id); exited || err != nil {
-		t.Errorf("ProcessExited = %v, %v while it sleeps", exited, err)
+	if p, err := shared.Await(t.Context(), id, 0); p.Exited || err != nil {
+		t.Errorf("Await = %+v, %v while it sleeps", p, err)
 	}
 	if err := shared.Signal(t.Context(), id, 15); err != nil {
 		t.Fatal(err)

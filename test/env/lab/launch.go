@@ -95,7 +95,7 @@ func (c Config) inMachine(ctx context.Context, daemon, address, token string) er
 	result, err := machine.Run(ctx, machine.Config{
 		Command: []string{"/sbin/labd", "--dial", address, "--logs", "/var/log/lab"},
 		Env:     []string{wire.TokenVariable + "=" + token},
-		Files:   files, Programs: c.Programs, Modules: []string{"8021q", "bonding", "bridge", "veth"},
+		Files:   files, Programs: c.Programs,
 		Network: true, MemoryMiB: c.MemoryMiB, TimeLimit: c.TimeLimit, Stdout: c.Log, Stderr: c.Log,
 	})
 	if err == nil && result.ExitCode != 0 {

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -151,17 +152,11 @@ func runGo(ctx context.Context, dir string, args ...string) (string, error) {
 	// A workspace would replace the pinned versions of the nested modules.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "PWD="+dir)
 	if err := subprocess.Run(cmd); err != nil {
-		return "", fmt.Errorf("go %s in %s: %w: %s", args[0], dir, causeOf(ctx, err), remedy(stderr.String()))
+		// Why the context ended says more than "signal: interrupt".
+		return "", fmt.Errorf("go %s in %s: %w: %s", args[0], dir, cmp.Or(context.Cause(ctx), err),
+			remedy(stderr.String()))
 	}
 	return stdout.String(), nil
-}
-
-// causeOf prefers the reason why a context ended to "signal: interrupt".
-func causeOf(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
-	}
-	return err
 }
 
 // remedy adds to the last lines of the go command's complaint what helps in the cases that depend on the machine.

@@ -160,7 +160,8 @@ func output(ctx context.Context, dir string, argv ...string) (string, error) {
 		if errors.Is(err, exec.ErrNotFound) {
 			return "", fmt.Errorf("no %s in PATH: this needs Debian or a system derived from it", argv[0])
 		}
-		return "", fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), causeOf(ctx, err), lastLines(stderr.String(), 5))
+		return "", fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), cmp.Or(context.Cause(ctx), err),
+			lastLines(stderr.String(), 5))
 	}
 	return stdout.String(), nil
 }

@@ -68,10 +68,10 @@ func (s *side) announce(server, namespace string) {
 func (s *side) revive() {
 	s.T.Helper()
 	for key, id := range s.processes {
-		exited, code, err := s.Lab.ProcessExited(s.T.Context(), id)
+		p, err := s.Lab.Await(s.T.Context(), id, 0)
 		s.Must("read the state of kube-vip", err)
-		if server, namespace, _ := strings.Cut(key, "/"); exited {
-			s.T.Logf("kube-vip %s for %s on %s ended with %d: restarting it", s.version, namespace, server, code)
+		if server, namespace, _ := strings.Cut(key, "/"); p.Exited {
+			s.T.Logf("kube-vip %s for %s on %s ended with %d: restarting it", s.version, namespace, server, p.Code)
 			s.announce(server, namespace)
 		}
 	}

@@ -35,8 +35,6 @@ type Spec struct {
 	Command []string
 	Env     []string
 	Dir     string
-	// Modules are loaded at boot by name; everything else that the kernel asks for is loaded on demand.
-	Modules []string
 	// Disk reports that there is a payload disk.
 	Disk bool
 	// Network reports that there is a user-mode NIC to configure.

@@ -121,7 +121,8 @@ func (e emulator) boot(ctx context.Context, stdout, stderr io.Writer) (guest.Res
 		err = cause
 	}
 	if err != nil {
-		return guest.Result{}, fmt.Errorf("virtual machine: %w%s%s", err, evidence(own.String()), evidence(screen.String()))
+		return guest.Result{}, fmt.Errorf("virtual machine: %w%s%s", err, evidence(own.String()),
+			evidence(screen.String()))
 	}
 	return result, nil
 }

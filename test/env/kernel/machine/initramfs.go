@@ -175,8 +175,8 @@ func resolve(version, listing, builtin string, wanted []string) ([]string, error
 	}
 	for path := range all {
 		if !strings.HasSuffix(path, ".ko") {
-			return nil, fmt.Errorf("kernel module %s is compressed: unpack the modules of %s (xz -d or zstd -d) before "+
-				"use", path, version)
+			return nil, fmt.Errorf("kernel module %s is compressed: unpack the modules of %s (xz -d or zstd -d) "+
+				"before use", path, version)
 		}
 	}
 	return sets.List(all), nil

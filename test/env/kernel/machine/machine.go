@@ -30,8 +30,6 @@ type Config struct {
 	Files map[string]string
 	// Programs are programs of the host, such as nft, that are put into /usr/sbin with their shared libraries.
 	Programs []string
-	// Modules are kernel modules to load at boot, by name; what the kernel asks for later is loaded on demand.
-	Modules []string
 	// Fetch names files in the machine whose contents come back with the result.
 	Fetch []string
 	// Network gives the machine a NIC by which it reaches the host's loopback interface as guest.HostAddress.
@@ -99,7 +97,7 @@ func load(ctx context.Context, c Config, b base, dir string) (emulator, error) {
 // spec is what the init program has to know.
 func (c Config) spec(disk bool) guest.Spec {
 	return guest.Spec{
-		Command: c.Command, Env: c.Env, Dir: cmp.Or(c.Dir, "/"), Modules: c.Modules,
+		Command: c.Command, Env: c.Env, Dir: cmp.Or(c.Dir, "/"),
 		Disk: disk, Network: c.Network, Fetch: c.Fetch,
 	}
 }

@@ -32,39 +32,27 @@ type file struct {
 func expand(files map[string]string) ([]file, error) {
 	var all []file
 	for target, source := range files {
-		info, err := os.Stat(source)
+		root, err := filepath.EvalSymlinks(source)
 		if err != nil {
 			return nil, fmt.Errorf("file %s for the machine: %w", target, err)
 		}
-		if !info.IsDir() {
-			all = append(all, file{target: target, source: source, size: info.Size(), perm: info.Mode().Perm()})
-			continue
-		}
-		tree, err := expandDirectory(target, source)
-		if err != nil {
+		if err := filepath.WalkDir(root, func(p string, e fs.DirEntry, err error) error {
+			if err != nil || e.IsDir() {
+				return err
+			}
+			info, err := os.Stat(p)
+			if err != nil || !info.Mode().IsRegular() {
+				return err
+			}
+			rel, err := filepath.Rel(root, p) // "." where the root is a file
+			all = append(all, file{target: filepath.Join(target, rel), source: p, size: info.Size(),
+				perm: info.Mode().Perm()})
+			return err
+		}); err != nil {
 			return nil, fmt.Errorf("directory %s for the machine: %w", target, err)
 		}
-		all = append(all, tree...)
 	}
 	return all, nil
-}
-
-func expandDirectory(target, source string) ([]file, error) {
-	var all []file
-	err := filepath.WalkDir(source, func(p string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		info, err := os.Stat(p)
-		if err != nil || !info.Mode().IsRegular() {
-			return err
-		}
-		rel, err := filepath.Rel(source, p)
-		all = append(all, file{target: filepath.Join(target, rel), source: p, size: info.Size(),
-			perm: info.Mode().Perm()})
-		return err
-	})
-	return all, err
 }
 
 // split separates files up to the limit from larger ones.

@@ -35,7 +35,8 @@ func TestArgumentsNeverAskForHardwareAcceleration(t *testing.T) {
 }
 
 func TestTailKeepsTheEnd(t *testing.T) {
-	if got := evidence(strings.Repeat("x", 9900) + "the end"); len(got) > tailSize+1 || !strings.HasSuffix(got, "the end") {
+	got := evidence(strings.Repeat("x", 9900) + "the end")
+	if len(got) > tailSize+1 || !strings.HasSuffix(got, "the end") {
 		t.Errorf("%d bytes are kept, ending in %q", len(got), got[len(got)-10:])
 	}
 }
