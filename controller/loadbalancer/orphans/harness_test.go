@@ -49,7 +49,7 @@ var specs = sync.OnceValues(func() (*pnapsim.Specs, error) {
 // world is a phoenixNAP account behind HTTP, a Kubernetes API in memory and a collector.
 type world struct {
 	t         *testing.T
-	clock     *pnapsim.ManualClock
+	clock     *pnapsim.Clock
 	sim       *pnapsim.Sim
 	kube      *fake.Clientset
 	informers informers.SharedInformerFactory

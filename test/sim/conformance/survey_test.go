@@ -26,7 +26,7 @@ const (
 type world struct {
 	*testing.T
 	sim     *pnapsim.Sim
-	clock   *pnapsim.ManualClock
+	clock   *pnapsim.Clock
 	url     string
 	account *Account
 }

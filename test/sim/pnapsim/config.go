@@ -9,8 +9,8 @@ import (
 // Config defines how a simulation behaves. Its zero value works: manual clock, the assumed latencies, no
 // validation against OpenAPI documents.
 type Config struct {
-	// Clock is the model time; nil means a ManualClock.
-	Clock Clock
+	// Clock is the model time; nil means one that stands still.
+	Clock *Clock
 	// Specs are the OpenAPI documents that every exchange is checked against; nil checks nothing.
 	Specs *Specs
 	// Latency of what happens after an answer; the zero value means DefaultLatency.

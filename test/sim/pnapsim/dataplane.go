@@ -3,6 +3,7 @@ package pnapsim
 import (
 	"context"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,12 +14,6 @@ import (
 
 // DataPlane is what switches and routers do at a moment.
 type DataPlane = dataplane.DataPlane
-
-// DataPlaneNetwork is one public network of a DataPlane.
-type DataPlaneNetwork = dataplane.Network
-
-// DataPlaneBlock is one block that the router serves.
-type DataPlaneBlock = dataplane.Block
 
 // feedWait bounds how long a request for the data plane waits for a newer one.
 const feedWait = 10 * time.Second
@@ -34,54 +29,41 @@ func (f *feed) ring() {
 	f.bell = make(chan struct{})
 }
 
-// DataPlane returns the current state: blocks while "assigned", members while their VLAN is open.
+// DataPlane returns the current state: blocks while "assigned", members while their VLAN is open. It is never changed:
+// the next one is a new value.
 func (s *Sim) DataPlane() DataPlane {
 	defer s.enter()()
 	s.refreshFeed()
-	return cloneDataPlane(s.feed.current)
-}
-
-func cloneDataPlane(p DataPlane) DataPlane {
-	p.Networks = slices.Clone(p.Networks)
-	for i := range p.Networks {
-		p.Networks[i].Blocks = slices.Clone(p.Networks[i].Blocks)
-		p.Networks[i].Members = slices.Clone(p.Networks[i].Members)
-	}
-	return p
+	return s.feed.current
 }
 
 // refreshFeed gives the data plane a new revision when it changed.
 func (s *Sim) refreshFeed() {
 	networks := s.dataPlaneNetworks()
-	if s.feed.current.Networks != nil && slices.EqualFunc(networks, s.feed.current.Networks, equalNetworks) {
+	if reflect.DeepEqual(networks, s.feed.current.Networks) {
 		return
 	}
 	s.feed.current = DataPlane{Revision: s.feed.current.Revision + 1, Networks: networks}
 	s.feed.ring()
 }
 
-func equalNetworks(a, b DataPlaneNetwork) bool {
-	return a.ID == b.ID && a.Name == b.Name && a.VLAN == b.VLAN &&
-		slices.Equal(a.Blocks, b.Blocks) && slices.Equal(a.Members, b.Members)
-}
-
-func (s *Sim) dataPlaneNetworks() []DataPlaneNetwork {
-	networks := []DataPlaneNetwork{}
+func (s *Sim) dataPlaneNetworks() []dataplane.Network {
+	networks := []dataplane.Network{}
 	for _, a := range s.accounts {
 		for _, n := range a.networks {
 			networks = append(networks, s.dataPlaneNetwork(a, n))
 		}
 	}
-	slices.SortFunc(networks, func(a, b DataPlaneNetwork) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(networks, func(a, b dataplane.Network) int { return strings.Compare(a.ID, b.ID) })
 	return networks
 }
 
-func (s *Sim) dataPlaneNetwork(a *account, n *network) DataPlaneNetwork {
-	out := DataPlaneNetwork{ID: n.id, Name: n.name, VLAN: n.vlan, Blocks: []DataPlaneBlock{}, Members: []string{}}
+func (s *Sim) dataPlaneNetwork(a *account, n *network) dataplane.Network {
+	out := dataplane.Network{ID: n.id, Name: n.name, VLAN: n.vlan, Blocks: []dataplane.Block{}, Members: []string{}}
 	for _, id := range n.blocks {
 		if b := a.blocks[id]; b != nil && b.status == blockAssigned {
 			gateway := gatewayOf(b.cidr, s.first31())
-			out.Blocks = append(out.Blocks, DataPlaneBlock{ID: b.id, CIDR: b.cidr.String(), Gateway: gateway.String()})
+			out.Blocks = append(out.Blocks, dataplane.Block{ID: b.id, CIDR: b.cidr.String(), Gateway: gateway.String()})
 		}
 	}
 	for _, srv := range a.servers {
@@ -89,7 +71,7 @@ func (s *Sim) dataPlaneNetwork(a *account, n *network) DataPlaneNetwork {
 			out.Members = append(out.Members, srv.id)
 		}
 	}
-	slices.SortFunc(out.Blocks, func(a, b DataPlaneBlock) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(out.Blocks, func(a, b dataplane.Block) int { return strings.Compare(a.ID, b.ID) })
 	slices.Sort(out.Members)
 	return out
 }
@@ -118,13 +100,13 @@ func (s *Sim) serveDataPlane(w http.ResponseWriter, r *http.Request) {
 func (s *Sim) awaitChange(ctx context.Context, revision int64) {
 	s.mu.Lock()
 	bell, current := s.feed.bell, s.feed.current.Revision
-	due, planned := s.events.next()
+	due := s.clock.Now().Add(s.clientTime(feedWait))
+	if len(s.events) > 0 {
+		due = s.events[0].at
+	}
 	s.mu.Unlock()
 	if current != revision {
 		return
-	}
-	if !planned {
-		due = s.clock.Now().Add(s.clientTime(feedWait))
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -19,7 +19,7 @@ import (
 // Sim is one simulated service with all its accounts. Its methods may be called from any goroutine.
 type Sim struct {
 	cfg      Config
-	clock    Clock
+	clock    *Clock
 	latency  Latency
 	switches Switches
 
@@ -71,7 +71,7 @@ func New(cfg Config) *Sim {
 
 // clear forgets every account and everything that was going on.
 func (s *Sim) clear() {
-	s.events = eventQueue{}
+	s.events = nil
 	s.accounts = map[string]*account{}
 	s.clients = map[string]*client{}
 	s.tokens = map[string]*token{}
@@ -149,7 +149,7 @@ func (s *Sim) randomHex(n int) string {
 func (s *Sim) first31() bool { return s.switches.First31IsGateway == "on" }
 
 // Clock is the model clock of the simulation.
-func (s *Sim) Clock() Clock { return s.clock }
+func (s *Sim) Clock() *Clock { return s.clock }
 
 // Advance makes the model time leap and lets everything happen that is due.
 func (s *Sim) Advance(d time.Duration) {
