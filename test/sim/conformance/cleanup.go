@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -114,12 +115,8 @@ func inServer(server map[string]any, network string) bool {
 }
 
 func inNetwork(network map[string]any, server string) bool {
-	for _, member := range objects(network, "memberships") {
-		if text(member, "resourceId") == server {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(objects(network, "memberships"),
+		func(member map[string]any) bool { return text(member, "resourceId") == server })
 }
 
 // unassign takes the block off its network, after the server.

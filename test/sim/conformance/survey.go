@@ -8,10 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 )
 
@@ -62,14 +61,9 @@ func New(account *Account, options Options) *Survey {
 		options.Say = func(string, ...any) {}
 	}
 	if options.Wait == nil {
-		options.Wait = wait
+		options.Wait = command.Pause
 	}
 	return &Survey{account: account, options: options, found: map[string]Finding{}}
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	loop.Sleep(ctx, d)
-	return ctx.Err()
 }
 
 // note keeps the value of a switch.
@@ -149,25 +143,16 @@ func refused(what string, got answer) error {
 // Switches are the findings as switches of the simulator; what was not found out keeps its default. The error names a
 // value that the simulator does not have: then the service does something unexpected.
 func Switches(findings []Finding) (pnapsim.Switches, error) {
-	values := map[string]any{}
+	var switches pnapsim.Switches
 	for _, f := range findings {
 		if f.Value == "" {
 			continue
 		}
-		values[f.Switch] = f.Value
-		if number, err := strconv.Atoi(f.Value); err == nil && f.Switch != "busy" && f.Switch != "unknownProperty" {
-			values[f.Switch] = number
+		if err := switches.Set(f.Switch, f.Value); err != nil {
+			return switches, err
 		}
 	}
-	raw, err := json.Marshal(values)
-	if err != nil {
-		return pnapsim.Switches{}, err
-	}
-	var switches pnapsim.Switches
-	if err := json.Unmarshal(raw, &switches); err != nil {
-		return switches, err
-	}
-	return switches, switches.Validate()
+	return switches, nil
 }
 
 // Write writes the findings, whether they confirm the simulator's defaults, and the switches to start it with.
@@ -177,7 +162,7 @@ func Write(w io.Writer, findings []Finding) error {
 		verdict := "not known  "
 		switch f.Value {
 		case "":
-		case pnapsim.SwitchDefault(f.Switch):
+		case pnapsim.SwitchValues(f.Switch)[0]:
 			verdict, answered = "confirmed  ", answered+1
 		default:
 			verdict, answered = "DIFFERENT  ", answered+1

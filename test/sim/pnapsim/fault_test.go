@@ -243,7 +243,7 @@ func TestSwitches(t *testing.T) {
 			}
 		})
 	}
-	if err := (pnapsim.Switches{Missing: 410}).Validate(); err == nil {
+	if err := new(pnapsim.Switches).Set("missing", "410"); err == nil {
 		t.Error("410 for missing was taken")
 	}
 }

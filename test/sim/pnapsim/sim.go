@@ -40,7 +40,7 @@ type Sim struct {
 }
 
 // New makes an empty simulation; it starts nothing. It panics when cfg.Switches holds a value that the
-// switch does not have (see Switches.Validate).
+// switch does not have (see Switches).
 func New(cfg Config) *Sim {
 	switches, err := cfg.Switches.withDefaults()
 	if err != nil {

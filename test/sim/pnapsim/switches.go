@@ -67,21 +67,28 @@ func (s *Switches) choices() []choice {
 }
 
 // set gives the switch one of its values.
-func (c choice) set(value string) {
-	if number, err := strconv.Atoi(value); err == nil && c.CanInt() {
+func (c choice) set(value string) error {
+	number, _ := strconv.Atoi(value)
+	switch {
+	case !slices.Contains(c.values, value):
+		return fmt.Errorf("switch %s: %s is none of %s", c.name, value, strings.Join(c.values, ", "))
+	case c.CanInt():
 		c.SetInt(int64(number))
-	} else {
+	default:
 		c.SetString(value)
 	}
+	return nil
 }
 
 // withDefaults fills what is empty and refuses values that a switch does not have.
 func (s Switches) withDefaults() (Switches, error) {
 	for _, c := range s.choices() {
-		if c.IsZero() {
-			c.set(c.values[0])
-		} else if value := fmt.Sprint(c.Value); !slices.Contains(c.values, value) {
-			return s, fmt.Errorf("switch %s: %s is none of %s", c.name, value, strings.Join(c.values, ", "))
+		value := c.values[0]
+		if !c.IsZero() {
+			value = fmt.Sprint(c.Value)
+		}
+		if err := c.set(value); err != nil {
+			return s, err
 		}
 	}
 	return s, nil
@@ -94,15 +101,6 @@ func SwitchNames() []string {
 		names = append(names, c.name)
 	}
 	return names
-}
-
-// SwitchDefault is the default of a switch as text; empty when there is no such switch.
-func SwitchDefault(name string) string {
-	values := SwitchValues(name)
-	if len(values) == 0 {
-		return ""
-	}
-	return values[0]
 }
 
 // SwitchValues are the values of a switch as text, the default first.
@@ -119,13 +117,17 @@ func SwitchValues(name string) []string {
 func RandomSwitches(random *rand.Rand) Switches {
 	var s Switches
 	for _, c := range s.choices() {
-		c.set(c.values[random.IntN(len(c.values))])
+		_ = c.set(c.values[random.IntN(len(c.values))]) // it has that value
 	}
 	return s
 }
 
-// Validate reports a value that a switch does not have.
-func (s Switches) Validate() error {
-	_, err := s.withDefaults()
-	return err
+// Set gives the switch of that name a value; one that it does not have is an error.
+func (s *Switches) Set(name, value string) error {
+	for _, c := range s.choices() {
+		if c.name == name {
+			return c.set(value)
+		}
+	}
+	return fmt.Errorf("there is no switch %q", name)
 }
