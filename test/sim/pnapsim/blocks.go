@@ -26,8 +26,9 @@ type blockBody struct {
 	Tags        []assignmentBody `json:"tags"`
 }
 
-// descriptionBody is the body that changes a description.
-type descriptionBody struct {
+// changeBody is the body that changes a block or a server.
+type changeBody struct {
+	Hostname    *string `json:"hostname"`
 	Description *string `json:"description"`
 }
 
@@ -54,10 +55,6 @@ func (s *Sim) listBlocks(c *call) reply {
 	return listing(slices.Concat(inOrder(c.account.blocks), c.account.ghosts),
 		func(b *block) bool { return !s.now.Before(b.created.Add(lag)) && passes(b.tags) },
 		func(b *block) object { return s.blockView(c.account, b) })
-}
-
-func (s *Sim) getBlock(c *call, b *block) reply {
-	return reply{status: http.StatusOK, body: s.blockView(c.account, b)}
 }
 
 func (s *Sim) blockView(a *account, b *block) object {
@@ -133,7 +130,7 @@ func (s *Sim) createBlock(c *call, a *account, body blockBody) reply {
 	return reply{status: http.StatusCreated, body: s.blockView(a, b)}
 }
 
-func (s *Sim) patchBlock(c *call, a *account, body descriptionBody) reply {
+func (s *Sim) patchBlock(c *call, a *account, body changeBody) reply {
 	b := a.blocks[c.params["ipBlockId"]]
 	if b == nil {
 		return refuse(http.StatusNotFound, "The request failed since the resource could not been found.")
@@ -191,25 +188,14 @@ func (s *Sim) removeBlock(a *account, b *block) {
 }
 
 // nextBlockStates are the legal moves of a block.
-func nextBlockStates(from string) []string {
-	switch from {
-	case blockCreating:
-		return []string{blockUnassigned}
-	case blockUnassigned:
-		return []string{blockAssigning, blockDeleted}
-	case blockAssigning:
-		return []string{blockAssigned, blockErrorAssigning}
-	case blockAssigned:
-		return []string{blockUnassigning}
-	case blockErrorAssigning:
-		return []string{blockUnassigning, blockDeleted}
-	case blockUnassigning:
-		return []string{blockUnassigned, blockErrorUnassigning}
-	case blockErrorUnassigning:
-		return []string{blockUnassigning, blockDeleted}
-	default:
-		return nil
-	}
+var nextBlockStates = map[string][]string{
+	blockCreating:         {blockUnassigned},
+	blockUnassigned:       {blockAssigning, blockDeleted},
+	blockAssigning:        {blockAssigned, blockErrorAssigning},
+	blockAssigned:         {blockUnassigning},
+	blockErrorAssigning:   {blockUnassigning, blockDeleted},
+	blockUnassigning:      {blockUnassigned, blockErrorUnassigning},
+	blockErrorUnassigning: {blockUnassigning, blockDeleted},
 }
 
 // moveBlock changes a block's state; a move that the state machine does not have is the simulator's own
@@ -218,7 +204,7 @@ func (s *Sim) moveBlock(b *block, to string) {
 	if !b.live() {
 		return
 	}
-	if !slices.Contains(nextBlockStates(b.status), to) {
+	if !slices.Contains(nextBlockStates[b.status], to) {
 		s.violate(nil, "simulator", "block %s: no move from %q to %q", b.id, b.status, to)
 		return
 	}

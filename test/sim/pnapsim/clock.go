@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Clock is the model time of a simulation: it runs with the machine's clock, or stands still except when it is advanced.
+// Clock is the model time of a simulation: it runs with the machine's clock, or stands still until it is advanced.
 type Clock struct {
 	start time.Time
 	speed float64 // seconds of model time in a second; 0 stands still

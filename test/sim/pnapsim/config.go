@@ -96,6 +96,13 @@ func (d *Duration) UnmarshalText(text []byte) error {
 // locations are the sites of the API (Locations API, schema LocationEnum).
 func locations() []string { return []string{"PHX", "ASH", "NLD", "SGP", "CHI", "SEA", "AUS"} }
 
+var locationNames = map[string]string{
+	"PHX": "Phoenix, USA", "ASH": "Ashburn, USA", "NLD": "Amsterdam, NLD", "SGP": "Singapore",
+	"CHI": "Chicago, USA", "SEA": "Seattle, USA", "AUS": "Austin, USA",
+}
+
+func knownLocation(name string) bool { return locationNames[name] != "" }
+
 // DefaultPools gives every location a /22 of 198.18.0.0/15 (RFC 2544, benchmarking) and a /48 of
 // 2001:db8::/32 (RFC 3849, documentation); ASH sells from 203.0.113.0/24 (RFC 5737) first.
 func DefaultPools() map[string][]netip.Prefix {

@@ -51,10 +51,6 @@ type judge struct {
 	published  map[string]publication // by service
 }
 
-func newJudge() judge {
-	return judge{memories: map[string]*memory{}, published: map[string]publication{}}
-}
-
 // Violations returns all broken rules so far.
 func (s *Sim) Violations() []Violation {
 	defer s.enter()()
@@ -152,7 +148,7 @@ func (s *Sim) judgePurchase(c *call, bought *block) {
 			"purchase of %s while the equal block %s (%s) lies idle", bought.cidr, b.id, b.cidr)
 	}
 	if limit := c.client.buys; limit != nil {
-		number := c.account.money.byClient[c.client.id] + 1
+		number := c.account.money.bill.PurchasesByClient[c.client.id] + 1
 		s.accuse(c, number > *limit, "money", "purchase number %d; at most %d were declared", number, *limit)
 	}
 }

@@ -43,8 +43,6 @@ type requestLog struct {
 	counters map[string]map[int]int // operation → status → count
 }
 
-func newRequestLog() requestLog { return requestLog{counters: map[string]map[int]int{}} }
-
 func (l *requestLog) add(e *Entry) {
 	l.total++
 	e.Seq = l.total
@@ -82,9 +80,8 @@ func (s *Sim) Counters() map[string]map[int]int {
 
 // Count returns how often an operation, such as "POST /ips/v1/ip-blocks", was asked for.
 func (s *Sim) Count(operation string) int {
-	defer s.enter()()
 	total := 0
-	for _, n := range s.log.counters[operation] {
+	for _, n := range s.Counters()[operation] {
 		total += n
 	}
 	return total
@@ -92,11 +89,8 @@ func (s *Sim) Count(operation string) int {
 
 // money meters what an account pays for: blocks, from purchase to deletion.
 type money struct {
-	purchases int
-	deletions int
-	byClient  map[string]int
-	live      map[*block]time.Time
-	seconds   float64
+	bill Money
+	live map[*block]time.Time
 }
 
 // Money is the bill of an account so far.
@@ -114,11 +108,13 @@ type Money struct {
 	BlockSeconds float64 `json:"blockSeconds"`
 }
 
-func newMoney() money { return money{byClient: map[string]int{}, live: map[*block]time.Time{}} }
+func newMoney() money {
+	return money{bill: Money{PurchasesByClient: map[string]int{}}, live: map[*block]time.Time{}}
+}
 
 func (m *money) bought(b *block, now time.Time) {
-	m.purchases++
-	m.byClient[b.owner]++
+	m.bill.Purchases++
+	m.bill.PurchasesByClient[b.owner]++
 	m.live[b] = now
 }
 
@@ -127,8 +123,8 @@ func (m *money) ended(b *block, now time.Time) {
 	if !metered {
 		return
 	}
-	m.deletions++
-	m.seconds += now.Sub(since).Seconds()
+	m.bill.Deletions++
+	m.bill.BlockSeconds += now.Sub(since).Seconds()
 	delete(m.live, b)
 }
 
@@ -139,10 +135,10 @@ func (s *Sim) Money(accountID string) Money {
 	if a == nil {
 		return Money{}
 	}
-	bill := Money{
-		Purchases: a.money.purchases, Deletions: a.money.deletions, PurchasesByClient: maps.Clone(a.money.byClient),
-		LiveBlocks: len(a.blocks), BoughtAndLive: len(a.money.live), BlockSeconds: a.money.seconds,
-	}
+	bill := a.money.bill
+	bill.PurchasesByClient = maps.Clone(bill.PurchasesByClient)
+	bill.LiveBlocks = len(a.blocks)
+	bill.BoughtAndLive = len(a.money.live)
 	for _, since := range a.money.live {
 		bill.BlockSeconds += s.now.Sub(since).Seconds()
 	}

@@ -43,10 +43,6 @@ func (s *Sim) listNetworks(c *call) reply {
 		func(n *network) object { return s.networkView(c.account, n) })
 }
 
-func (s *Sim) getNetwork(c *call, n *network) reply {
-	return reply{status: http.StatusOK, body: s.networkView(c.account, n)}
-}
-
 func (s *Sim) networkView(a *account, n *network) object {
 	blocks := []any{}
 	members := []any{}
@@ -366,7 +362,7 @@ func (s *Sim) unassignBlock(c *call, n *network) reply {
 	if !n.has(b.id) {
 		return refuse(s.switches.NotOfNetwork, fmt.Sprintf("The IP block %s is not assigned to the network.", b.id))
 	}
-	if !slices.Contains(nextBlockStates(b.status), blockUnassigning) {
+	if !slices.Contains(nextBlockStates[b.status], blockUnassigning) {
 		return conflict(fmt.Sprintf("The IP block is %s.", b.status))
 	}
 	if holder := addressHolder(c.account, n, b.cidr); holder != "" && !c.force {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 )
 
@@ -22,74 +21,59 @@ type operation struct {
 func (o *operation) name() string { return o.method + " " + o.api.prefix + o.path }
 
 func operations() []operation {
-	return slices.Concat(serverOperations(), blockOperations(), networkOperations(), otherOperations())
-}
-
-func otherOperations() []operation {
+	const (
+		get       = http.MethodGet
+		post      = http.MethodPost
+		put       = http.MethodPut
+		patch     = http.MethodPatch
+		del       = http.MethodDelete
+		block     = "/ip-blocks/{ipBlockId}"
+		network   = "/public-networks/{publicNetworkId}"
+		server    = "/servers/{serverId}"
+		members   = server + "/network-configuration/public-network-configuration/public-networks"
+		ownBlocks = server + "/network-configuration/ip-block-configurations/ip-blocks"
+	)
 	return []operation{
-		{locationAPI, http.MethodGet, "/locations", (*Sim).listLocations},
-		{bmcAPI, http.MethodGet, "/quotas", (*Sim).listQuotas},
-		{bmcAPI, http.MethodGet, "/quotas/{quotaId}", (*Sim).getQuota},
-		{tagAPI, http.MethodGet, "/tags", (*Sim).listTags},
-		{tagAPI, http.MethodPost, "/tags", with((*call).owner, (*Sim).createTag)},
-		{tagAPI, http.MethodGet, "/tags/{tagId}", on((*call).tag, (*Sim).getTag)},
-		{tagAPI, http.MethodPatch, "/tags/{tagId}", with((*call).tag, (*Sim).patchTag)},
-		{tagAPI, http.MethodDelete, "/tags/{tagId}", on((*call).tag, (*Sim).deleteTag)},
-	}
-}
-
-func blockOperations() []operation {
-	return []operation{
-		{ipAPI, http.MethodGet, "/ip-blocks", (*Sim).listBlocks},
-		{ipAPI, http.MethodPost, "/ip-blocks", with((*call).owner, (*Sim).createBlock)},
-		{ipAPI, http.MethodGet, "/ip-blocks/{ipBlockId}", on((*call).block, (*Sim).getBlock)},
-		{ipAPI, http.MethodPatch, "/ip-blocks/{ipBlockId}", with((*call).owner, (*Sim).patchBlock)},
-		{ipAPI, http.MethodDelete, "/ip-blocks/{ipBlockId}", on((*call).block, (*Sim).deleteBlock)},
-		{ipAPI, http.MethodPut, "/ip-blocks/{ipBlockId}/tags", with((*call).block, (*Sim).putBlockTags)},
-	}
-}
-
-func networkOperations() []operation {
-	const one = "/public-networks/{publicNetworkId}"
-	return []operation{
-		{networkAPI, http.MethodGet, "/public-networks", (*Sim).listNetworks},
-		{networkAPI, http.MethodPost, "/public-networks", with((*call).owner, (*Sim).createNetwork)},
-		{networkAPI, http.MethodGet, one, on((*call).network, (*Sim).getNetwork)},
-		{networkAPI, http.MethodPatch, one, with((*call).network, (*Sim).patchNetwork)},
-		{networkAPI, http.MethodDelete, one, on((*call).network, (*Sim).deleteNetwork)},
-		{networkAPI, http.MethodPost, one + "/ip-blocks", with((*call).network, (*Sim).assignBlock)},
-		{networkAPI, http.MethodDelete, one + "/ip-blocks/{ipBlockId}", on((*call).network, (*Sim).unassignBlock)},
-	}
-}
-
-func serverOperations() []operation {
-	const one = "/servers/{serverId}"
-	const networks = one + "/network-configuration/public-network-configuration/public-networks"
-	const ownBlocks = one + "/network-configuration/ip-block-configurations/ip-blocks"
-	const actions = one + "/actions/"
-	act := func(path string, does handler) operation {
-		return operation{bmcAPI, http.MethodPost, actions + path, does}
-	}
-	return []operation{
-		{bmcAPI, http.MethodGet, "/servers", (*Sim).listServers},
-		{bmcAPI, http.MethodPost, "/servers", with((*call).owner, (*Sim).createServer)},
-		{bmcAPI, http.MethodGet, one, on((*call).server, (*Sim).getServer)},
-		{bmcAPI, http.MethodPatch, one, with((*call).server, (*Sim).patchServer)},
-		{bmcAPI, http.MethodDelete, one, on((*call).server, (*Sim).deleteServer)},
-		{bmcAPI, http.MethodPut, one + "/tags", with((*call).server, (*Sim).putServerTags)},
-		{bmcAPI, http.MethodPost, networks, with((*call).server, (*Sim).joinNetwork)},
-		{bmcAPI, http.MethodPatch, networks + "/{publicNetworkId}", with((*call).server, (*Sim).patchMembership)},
-		{bmcAPI, http.MethodDelete, networks + "/{publicNetworkId}", on((*call).server, (*Sim).leaveNetwork)},
-		{bmcAPI, http.MethodPost, ownBlocks, with((*call).server, (*Sim).attachBlock)},
-		{bmcAPI, http.MethodDelete, ownBlocks + "/{ipBlockId}", with((*call).server, (*Sim).detachBlock)},
-		act("power-on", action(serverPoweredOn, "Powering on server.", serverPoweredOff)),
-		act("power-off", action(serverPoweredOff, "Powering off server.", serverPoweredOn)),
-		act("shutdown", action(serverPoweredOff, "Powering off server.", serverPoweredOn)),
-		act("reboot", action(serverRebooting, "Rebooting server.", serverPoweredOn)),
-		act("reset", action(serverResetting, "Resetting server.", serverPoweredOn, serverPoweredOff)),
-		act("reserve", with((*call).server, (*Sim).reserveServer)),
-		act("provision", with((*call).server, (*Sim).provision)),
-		act("deprovision", with((*call).server, (*Sim).deprovision)),
+		{bmcAPI, get, "/servers", (*Sim).listServers},
+		{bmcAPI, post, "/servers", with((*call).owner, (*Sim).createServer)},
+		{bmcAPI, get, server, on((*call).server, shown((*Sim).serverView))},
+		{bmcAPI, patch, server, with((*call).server, (*Sim).patchServer)},
+		{bmcAPI, del, server, on((*call).server, (*Sim).deleteServer)},
+		{bmcAPI, put, server + "/tags", with((*call).server, (*Sim).putServerTags)},
+		{bmcAPI, post, members, with((*call).server, (*Sim).joinNetwork)},
+		{bmcAPI, patch, members + "/{publicNetworkId}", with((*call).server, (*Sim).patchMembership)},
+		{bmcAPI, del, members + "/{publicNetworkId}", on((*call).server, (*Sim).leaveNetwork)},
+		{bmcAPI, post, ownBlocks, with((*call).server, (*Sim).attachBlock)},
+		{bmcAPI, del, ownBlocks + "/{ipBlockId}", with((*call).server, (*Sim).detachBlock)},
+		action("power-on", serverPoweredOn, "Powering on server.", serverPoweredOff),
+		action("power-off", serverPoweredOff, "Powering off server.", serverPoweredOn),
+		action("shutdown", serverPoweredOff, "Powering off server.", serverPoweredOn),
+		action("reboot", serverRebooting, "Rebooting server.", serverPoweredOn),
+		action("reset", serverResetting, "Resetting server.", serverPoweredOn, serverPoweredOff),
+		{bmcAPI, post, server + "/actions/reserve", with((*call).server, (*Sim).reserveServer)},
+		{bmcAPI, post, server + "/actions/provision", with((*call).server, (*Sim).provision)},
+		{bmcAPI, post, server + "/actions/deprovision", with((*call).server, (*Sim).deprovision)},
+		{ipAPI, get, "/ip-blocks", (*Sim).listBlocks},
+		{ipAPI, post, "/ip-blocks", with((*call).owner, (*Sim).createBlock)},
+		{ipAPI, get, block, on((*call).block, shown((*Sim).blockView))},
+		{ipAPI, patch, block, with((*call).owner, (*Sim).patchBlock)},
+		{ipAPI, del, block, on((*call).block, (*Sim).deleteBlock)},
+		{ipAPI, put, block + "/tags", with((*call).block, (*Sim).putBlockTags)},
+		{networkAPI, get, "/public-networks", (*Sim).listNetworks},
+		{networkAPI, post, "/public-networks", with((*call).owner, (*Sim).createNetwork)},
+		{networkAPI, get, network, on((*call).network, shown((*Sim).networkView))},
+		{networkAPI, patch, network, with((*call).network, (*Sim).patchNetwork)},
+		{networkAPI, del, network, on((*call).network, (*Sim).deleteNetwork)},
+		{networkAPI, post, network + "/ip-blocks", with((*call).network, (*Sim).assignBlock)},
+		{networkAPI, del, network + block, on((*call).network, (*Sim).unassignBlock)},
+		{locationAPI, get, "/locations", (*Sim).listLocations},
+		{bmcAPI, get, "/quotas", (*Sim).listQuotas},
+		{bmcAPI, get, "/quotas/{quotaId}", (*Sim).getQuota},
+		{tagAPI, get, "/tags", (*Sim).listTags},
+		{tagAPI, post, "/tags", with((*call).owner, (*Sim).createTag)},
+		{tagAPI, get, "/tags/{tagId}", on((*call).tag, shown((*Sim).tagView))},
+		{tagAPI, patch, "/tags/{tagId}", with((*call).tag, (*Sim).patchTag)},
+		{tagAPI, del, "/tags/{tagId}", on((*call).tag, (*Sim).deleteTag)},
 	}
 }
 
@@ -103,6 +87,13 @@ func on[T any](find func(*call) *T, do func(*Sim, *call, *T) reply) handler {
 			return do(s, c, found)
 		}
 		return s.missing()
+	}
+}
+
+// shown answers with an object as the API shows it.
+func shown[T any](view func(*Sim, *account, *T) object) func(*Sim, *call, *T) reply {
+	return func(s *Sim, c *call, found *T) reply {
+		return reply{status: http.StatusOK, body: view(s, c.account, found)}
 	}
 }
 
@@ -169,50 +160,34 @@ const (
 )
 
 func (s *Sim) listLocations(c *call) reply {
-	names := map[string]string{
-		"PHX": "Phoenix, USA", "ASH": "Ashburn, USA", "NLD": "Amsterdam, NLD", "SGP": "Singapore",
-		"CHI": "Chicago, USA", "SEA": "Seattle, USA", "AUS": "Austin, USA",
-	}
-	out := []any{}
 	wanted := c.query.Get("location")
-	for _, location := range locations() {
-		if wanted != "" && wanted != location {
-			continue
-		}
-		out = append(out, object{
-			"location": location, "locationDescription": names[location],
+	return listing(locations(), func(l string) bool { return wanted == "" || wanted == l }, func(l string) object {
+		return object{
+			"location": l, "locationDescription": locationNames[l],
 			"productCategories": []any{
 				object{"productCategory": "SERVER", "productCategoryDescription": "Bare metal server"},
 				object{"productCategory": "PUBLIC_IP", "productCategoryDescription": "Public IP"},
 			},
-		})
+		}
+	})
+}
+
+func quotas(a *account) []object {
+	return []object{
+		quota(quotaServers, "Servers", "Maximum number of BMC servers", len(a.servers), a.maxServers),
+		quota(quotaBlocks, "IP Blocks", "Maximum number of IP blocks", len(a.blocks), a.maxBlocks),
 	}
-	return reply{status: http.StatusOK, body: out}
 }
 
-func knownLocation(name string) bool { return slices.Contains(locations(), name) }
-
-func (s *Sim) listQuotas(c *call) reply {
-	return reply{status: http.StatusOK, body: []any{serverQuota(c.account), blockQuota(c.account)}}
-}
+func (s *Sim) listQuotas(c *call) reply { return reply{status: http.StatusOK, body: quotas(c.account)} }
 
 func (s *Sim) getQuota(c *call) reply {
-	switch c.params["quotaId"] {
-	case quotaServers:
-		return reply{status: http.StatusOK, body: serverQuota(c.account)}
-	case quotaBlocks:
-		return reply{status: http.StatusOK, body: blockQuota(c.account)}
-	default:
-		return s.missing()
+	for _, one := range quotas(c.account) {
+		if one["id"] == c.params["quotaId"] {
+			return reply{status: http.StatusOK, body: one}
+		}
 	}
-}
-
-func serverQuota(a *account) object {
-	return quota(quotaServers, "Servers", "Maximum number of BMC servers", len(a.servers), a.maxServers)
-}
-
-func blockQuota(a *account) object {
-	return quota(quotaBlocks, "IP Blocks", "Maximum number of IP blocks", len(a.blocks), a.maxBlocks)
+	return s.missing()
 }
 
 func quota(id, name, description string, used, limit int) object {

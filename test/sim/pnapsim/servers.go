@@ -30,12 +30,6 @@ const (
 	networkTypeUser    = "USER_DEFINED"
 )
 
-// serverChange is the body that changes a server.
-type serverChange struct {
-	Hostname    *string `json:"hostname"`
-	Description *string `json:"description"`
-}
-
 func hasPublic(networkType string) bool {
 	return networkType == networkTypeBoth || networkType == networkTypePublic
 }
@@ -51,10 +45,6 @@ func (s *Sim) listServers(c *call) reply {
 	}
 	return listing(inOrder(c.account.servers), func(srv *server) bool { return passes(srv.tags) },
 		func(srv *server) object { return s.serverView(c.account, srv) })
-}
-
-func (s *Sim) getServer(c *call, srv *server) reply {
-	return reply{status: http.StatusOK, body: s.serverView(c.account, srv)}
 }
 
 func (s *Sim) serverView(a *account, srv *server) object {
@@ -193,7 +183,7 @@ func settleServer(srv *server, doing string) {
 	}
 }
 
-func (s *Sim) patchServer(c *call, srv *server, body serverChange) reply {
+func (s *Sim) patchServer(c *call, srv *server, body changeBody) reply {
 	s.judgeServerUse(c, srv)
 	if body.Hostname != nil {
 		srv.hostname = *body.Hostname
@@ -228,9 +218,9 @@ func (s *Sim) mayAct(c *call, srv *server, from ...string) (reply, bool) {
 	return reply{}, true
 }
 
-// action moves a server to a state; a reboot or reset ends later.
-func action(to, result string, from ...string) handler {
-	return on((*call).server, func(s *Sim, c *call, srv *server) reply {
+// action is the operation that moves a server to a state; a reboot or reset ends later.
+func action(name, to, result string, from ...string) operation {
+	do := func(s *Sim, c *call, srv *server) reply {
 		if r, ok := s.mayAct(c, srv, from...); !ok {
 			return r
 		}
@@ -239,7 +229,8 @@ func action(to, result string, from ...string) handler {
 			s.after(s.latency.ServerAction, func() { settleServer(srv, to) })
 		}
 		return reply{status: http.StatusOK, body: object{"result": result}}
-	})
+	}
+	return operation{bmcAPI, http.MethodPost, "/servers/{serverId}/actions/" + name, on((*call).server, do)}
 }
 
 func (s *Sim) reserveServer(c *call, srv *server, body serverBody) reply {
@@ -383,7 +374,7 @@ func (s *Sim) detachBlock(c *call, srv *server, body blocksBody) reply {
 	if r, ok := s.serverAccepts(srv); !ok {
 		return r
 	}
-	if !slices.Contains(nextBlockStates(b.status), blockUnassigning) {
+	if !slices.Contains(nextBlockStates[b.status], blockUnassigning) {
 		return conflict("The IP block is " + b.status + ".")
 	}
 	s.moveBlock(b, blockUnassigning)

@@ -78,8 +78,8 @@ func (s *Sim) clear() {
 	s.pool = pool{ranges: s.cfg.Pools, freed: map[netip.Prefix]time.Time{}}
 	s.stock = map[string]int{}
 	s.faults = nil
-	s.log = newRequestLog()
-	s.judge = newJudge()
+	s.log = requestLog{counters: map[string]map[int]int{}}
+	s.judge = judge{memories: map[string]*memory{}, published: map[string]publication{}}
 }
 
 // enter locks the simulation and lets everything happen that is due; leave must be called.

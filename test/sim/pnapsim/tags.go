@@ -38,14 +38,10 @@ func (a *account) tagNamed(name string) *tag {
 func (s *Sim) listTags(c *call) reply {
 	name := c.query.Get("name")
 	return listing(inOrder(c.account.tags), func(t *tag) bool { return name == "" || name == t.name },
-		func(t *tag) object { return tagView(c.account, t) })
+		func(t *tag) object { return s.tagView(c.account, t) })
 }
 
-func (s *Sim) getTag(c *call, t *tag) reply {
-	return reply{status: http.StatusOK, body: tagView(c.account, t)}
-}
-
-func tagView(a *account, t *tag) object {
+func (*Sim) tagView(a *account, t *tag) object {
 	assigned := []any{}
 	values := []string{}
 	note := func(name string, list []assignment) {
@@ -85,7 +81,7 @@ func (s *Sim) createTag(c *call, a *account, body tagBody) reply {
 	}
 	t := s.addTag(a, body)
 	t.usableAt = s.now.Add(time.Duration(s.latency.TagPropagation))
-	return reply{status: http.StatusCreated, body: tagView(a, t)}
+	return reply{status: http.StatusCreated, body: s.tagView(a, t)}
 }
 
 func (s *Sim) addTag(a *account, body tagBody) *tag {
@@ -104,7 +100,7 @@ func (s *Sim) patchTag(c *call, t *tag, body tagBody) reply {
 	t.name = body.Name
 	t.description = body.Description
 	t.billing = body.Billing
-	return reply{status: http.StatusOK, body: tagView(c.account, t)}
+	return reply{status: http.StatusOK, body: s.tagView(c.account, t)}
 }
 
 func (s *Sim) deleteTag(c *call, t *tag) reply {
