@@ -141,7 +141,7 @@ func nodesAgainst(a *account, b *block, service string, ip netip.Addr) []string 
 		if m.open {
 			members++
 		}
-		if ips, err := expand(m.ips); err == nil && slices.Contains(ips, ip) {
+		if slices.Contains(addresses(m.ips), ip) {
 			why = append(why, fmt.Sprintf("service %s: %s is server %s's own address", service, ip, srv.id))
 		}
 	}

@@ -19,8 +19,6 @@ type Config struct {
 	Switches Switches
 	// TokenLifetime in the clients' time; 0 means the real service's 15 minutes.
 	TokenLifetime time.Duration
-	// Pools are the address ranges that blocks are bought from, by location; nil means DefaultPools.
-	Pools map[string][]netip.Prefix
 	// ServerStock is how many servers can be had at each location; 0 means 100.
 	ServerStock int
 	// RandomSeed makes IDs and tokens; the same seed gives the same ones.
@@ -103,9 +101,9 @@ var locationNames = map[string]string{
 
 func knownLocation(name string) bool { return locationNames[name] != "" }
 
-// DefaultPools gives every location a /22 of 198.18.0.0/15 (RFC 2544, benchmarking) and a /48 of
+// defaultPools gives every location a /22 of 198.18.0.0/15 (RFC 2544, benchmarking) and a /48 of
 // 2001:db8::/32 (RFC 3849, documentation); ASH sells from 203.0.113.0/24 (RFC 5737) first.
-func DefaultPools() map[string][]netip.Prefix {
+func defaultPools() map[string][]netip.Prefix {
 	pools := map[string][]netip.Prefix{}
 	for i, location := range locations() {
 		v4 := netip.AddrFrom4([4]byte{198, 18, byte(4 * i), 0})

@@ -34,10 +34,7 @@ func (s *Sim) control() http.Handler {
 		})
 	}
 	read("GET /_fake/log", func(q url.Values) any {
-		since, err := strconv.Atoi(q.Get("since"))
-		if err != nil {
-			since = 0
-		}
+		since, _ := strconv.Atoi(q.Get("since")) // all without a number
 		return s.Log(since)
 	})
 	read("GET /_fake/counters", func(url.Values) any { return s.Counters() })
@@ -51,28 +48,23 @@ func (s *Sim) control() http.Handler {
 	mux.HandleFunc("POST /_fake/faults", accept(s.Arm))
 	mux.HandleFunc("POST /_fake/out-of-band", accept(s.OutOfBand))
 	mux.HandleFunc("POST /_fake/claims", s.serveClaim)
-	do := func(pattern string, change func(url.Values) error) {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { conclude(w, change(r.URL.Query())) })
+	do := func(pattern string, change func(url.Values)) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			change(r.URL.Query())
+			conclude(w, nil)
+		})
 	}
-	do("DELETE /_fake/faults", func(url.Values) error {
-		s.Disarm()
-		return nil
-	})
-	do("POST /_fake/tokens/revoke", func(q url.Values) error {
-		s.RevokeTokens(q.Get("client"))
-		return nil
-	})
-	do("POST /_fake/restart", func(q url.Values) error {
-		s.Restart(q.Get("state") != "lose")
-		return nil
-	})
-	do("POST /_fake/advance", func(q url.Values) error {
-		by, err := time.ParseDuration(q.Get("by"))
+	do("DELETE /_fake/faults", func(url.Values) { s.Disarm() })
+	do("POST /_fake/tokens/revoke", func(q url.Values) { s.RevokeTokens(q.Get("client")) })
+	do("POST /_fake/restart", func(q url.Values) { s.Restart(q.Get("state") != "lose") })
+	mux.HandleFunc("POST /_fake/advance", func(w http.ResponseWriter, r *http.Request) {
+		by, err := time.ParseDuration(r.URL.Query().Get("by"))
 		if err != nil || by < 0 {
-			return errors.New("by: want a duration such as 30s")
+			conclude(w, errors.New("by: want a duration such as 30s"))
+			return
 		}
 		s.Advance(by)
-		return nil
+		conclude(w, nil)
 	})
 	return mux
 }

@@ -204,16 +204,8 @@ func (s *Sim) garble(d *delivery, body any) {
 }
 
 func dropField(value any, name string) {
-	if o, ok := value.(object); ok {
-		delete(o, name)
-	}
-}
-
-func outcomeOf(f *Fault) string {
-	if f == nil {
-		return ""
-	}
-	return f.Outcome
+	o, _ := value.(object)
+	delete(o, name)
 }
 
 // reset ends the connection without an answer, with a TCP RST where the transport allows it.

@@ -32,8 +32,8 @@ type call struct {
 	query   url.Values
 	raw     []byte
 	force   bool
-	outcome *Fault // how what it starts ends, where a fault sets it
-	twice   bool   // the second delivery of one request
+	outcome Fault // how what it starts ends, where a fault sets it
+	twice   bool  // the second delivery of one request
 }
 
 // maxBody bounds a request's body.
@@ -133,20 +133,14 @@ func listing[T any](values []T, shown func(T) bool, view func(T) object) reply {
 }
 
 func messageOf(body any) string {
-	if o, ok := body.(object); ok {
-		if message, ok := o["message"].(string); ok {
-			return message
-		}
-	}
-	return ""
+	o, _ := body.(object)
+	message, _ := o["message"].(string)
+	return message
 }
 
 // refuse is an error answer (schema Error of all the documents).
 func refuse(status int, message string, faults ...string) reply {
-	if faults == nil {
-		faults = []string{}
-	}
-	return reply{status: status, body: object{"message": message, "validationErrors": faults}}
+	return reply{status: status, body: object{"message": message, "validationErrors": append([]string{}, faults...)}}
 }
 
 func forbidden() reply {
@@ -246,7 +240,7 @@ func (s *Sim) processAPI(r *http.Request, raw []byte, d *delivery) {
 	d.reply = s.answer(request, r, t, valid, d)
 	if d.fault != nil && d.fault.Action == FaultDuplicate && d.reply.status < http.StatusBadRequest {
 		second := *request
-		second.outcome = nil
+		second.outcome = Fault{}
 		second.twice = true
 		op.handle(s, &second) // no client sees that answer
 	}
@@ -267,20 +261,16 @@ func (s *Sim) answer(c *call, r *http.Request, t *token, valid bool, d *delivery
 	if faults := s.checkSchema(c, r); len(faults) > 0 {
 		return invalid(faults...)
 	}
-	if c.outcome = s.takeFault(r, c.client, true); c.outcome != nil {
-		d.entry.Fault = c.outcome.Action
+	if f := s.takeFault(r, c.client, true); f != nil {
+		c.outcome = *f
+		d.entry.Fault = f.Action
 	}
 	return c.op.handle(s, c)
 }
 
 func (s *Sim) scopeSuffices(op *operation, t *token) bool {
-	if s.switches.Scopes == "loose" {
-		return true
-	}
-	if slices.Contains(t.scopes, op.api.write) {
-		return true
-	}
-	return op.method == http.MethodGet && slices.Contains(t.scopes, op.api.read)
+	return s.switches.Scopes == "loose" || slices.Contains(t.scopes, op.api.write) ||
+		op.method == http.MethodGet && slices.Contains(t.scopes, op.api.read)
 }
 
 // checkSchema holds a request against the OpenAPI document; what differs is the client's fault.

@@ -44,18 +44,11 @@ func (s *Sim) joinNetwork(c *call, srv *server, body membershipBody) reply {
 	if r, ok := s.checkIPs(c, srv, n, body.IPs, false); !ok {
 		return r
 	}
-	m := &membership{network: n.id, owner: c.client.id, ips: orNone(body.IPs), status: membershipInProgress}
+	m := &membership{network: n.id, owner: c.client.id, ips: append([]string{}, body.IPs...), status: membershipInProgress}
 	srv.members = append(srv.members, m)
 	srv.changing = c.client.id
 	s.after(s.latency.Membership, func() { s.settleJoin(c.account, srv, m) })
 	return reply{status: http.StatusAccepted, body: membershipView(m)}
-}
-
-func orNone(ips []string) []string {
-	if ips == nil {
-		return []string{}
-	}
-	return slices.Clone(ips)
 }
 
 // serverAccepts reports whether a server takes a change of its networks now.
@@ -91,8 +84,9 @@ func (s *Sim) checkIPs(c *call, srv *server, n *network, texts []string, ranges 
 		if !usable(block.cidr, ip, s.first31()) {
 			return invalid(fmt.Sprintf("ips: %s is reserved in IP block %s", ip, block.cidr)), false
 		}
-		if holder := otherHolder(c.account, n, srv, ip); holder != "" && !c.force {
-			return conflict(fmt.Sprintf("ips: %s is configured on server %s", ip, holder)), false
+		other := holder(c.account, n, srv, func(used netip.Addr) bool { return used == ip })
+		if other != "" && !c.force {
+			return conflict(fmt.Sprintf("ips: %s is configured on server %s", ip, other)), false
 		}
 	}
 	return reply{}, true
@@ -106,19 +100,6 @@ func (s *Sim) blockOf(a *account, n *network, ip netip.Addr) *block {
 		}
 	}
 	return nil
-}
-
-// otherHolder is another member that has the address.
-func otherHolder(a *account, n *network, srv *server, ip netip.Addr) string {
-	for _, other := range membersOf(a, n) {
-		if other == srv {
-			continue
-		}
-		if ips, err := expand(other.member(n.id).ips); err == nil && slices.Contains(ips, ip) {
-			return other.id
-		}
-	}
-	return ""
 }
 
 func (s *Sim) settleJoin(a *account, srv *server, m *membership) {
@@ -164,7 +145,7 @@ func (s *Sim) patchMembership(c *call, srv *server, body membershipBody) reply {
 		return r
 	}
 	m := srv.member(n.id)
-	m.ips = orNone(body.IPs)
+	m.ips = append([]string{}, body.IPs...)
 	s.followView(c.account, n.id)
 	return reply{status: http.StatusOK, body: membershipView(m)}
 }

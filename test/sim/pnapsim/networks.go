@@ -1,12 +1,15 @@
 package pnapsim
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strconv"
 	"time"
+
+	"k8s.io/utils/ptr"
 )
 
 // networkBody is the body that makes or changes a public network.
@@ -69,11 +72,7 @@ func (s *Sim) networkView(a *account, n *network) object {
 func networkBlockView(n *network, b *block) object {
 	used := map[string]bool{}
 	for _, m := range n.view {
-		ips, err := expand(m.ips)
-		if err != nil {
-			continue
-		}
-		for _, ip := range ips {
+		for _, ip := range addresses(m.ips) {
 			if b.cidr.Contains(ip) {
 				used[ip.String()] = true
 			}
@@ -95,11 +94,9 @@ func (s *Sim) createNetwork(c *call, a *account, body networkBody) reply {
 	}
 	n := &network{made: s.make(s.newID()), owner: c.client.id, name: *body.Name, location: body.Location,
 		status: networkReady, created: s.now}
-	if n.vlan = body.VLAN; n.vlan == 0 {
-		n.vlan = freeVLAN(a, body.Location)
-	}
-	n.description = orEmpty(body.Description)
-	n.ra = body.RA != nil && *body.RA
+	n.vlan = cmp.Or(body.VLAN, freeVLAN(a, body.Location))
+	n.description = ptr.Deref(body.Description, "")
+	n.ra = ptr.Deref(body.RA, false)
 	var blocks []*block
 	for _, one := range body.Blocks {
 		b := a.blocks[one.ID]
@@ -117,13 +114,6 @@ func (s *Sim) createNetwork(c *call, a *account, body networkBody) reply {
 		s.startAssign(c, n, b)
 	}
 	return reply{status: http.StatusCreated, body: s.networkView(a, n)}
-}
-
-func orEmpty(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
 }
 
 func (s *Sim) checkNewNetwork(a *account, body networkBody) (reply, bool) {
@@ -171,12 +161,8 @@ func (s *Sim) patchNetwork(c *call, n *network, body networkBody) reply {
 	if changesRA && n.status != networkReady {
 		return conflict("The network is " + n.status + ".")
 	}
-	if body.Name != nil {
-		n.name = *body.Name
-	}
-	if body.Description != nil {
-		n.description = *body.Description
-	}
+	n.name = ptr.Deref(body.Name, n.name)
+	n.description = ptr.Deref(body.Description, n.description)
 	if !changesRA {
 		return reply{status: http.StatusOK, body: s.networkView(c.account, n)}
 	}
@@ -209,7 +195,7 @@ func (s *Sim) removeNetwork(a *account, n *network) {
 			s.moveBlock(b, blockErrorAssigning)
 		}
 		s.moveBlock(b, blockUnassigning)
-		s.after(s.latency.Unassign, func() { s.settleUnassign(nil, b, nil) })
+		s.after(s.latency.Unassign, func() { s.settleUnassign(nil, b, "") })
 	}
 }
 
@@ -318,31 +304,23 @@ func (s *Sim) startAssign(c *call, n *network, b *block) {
 	b.resource = n.id
 	b.resourceKind = ofNetwork
 	n.blocks = append(n.blocks, b.id)
-	outcome := c.outcome
-	end := s.reserveNetwork(c.client.id, n, s.lasts(s.latency.Assign, outcome))
+	outcome := c.outcome.Outcome
+	end := s.reserveNetwork(c.client.id, n, time.Duration(s.latency.Assign+c.outcome.Delay))
 	s.schedule(end, func() { s.settleAssign(n, b, outcome) })
 }
 
-// lasts is how long a change takes, when a fault may hold it up.
-func (s *Sim) lasts(d Duration, outcome *Fault) time.Duration {
-	if outcome != nil {
-		return time.Duration(d + outcome.Delay)
-	}
-	return time.Duration(d)
-}
-
-func (s *Sim) settleAssign(n *network, b *block, outcome *Fault) {
+func (s *Sim) settleAssign(n *network, b *block, outcome string) {
 	endNetworkChange(n)
 	if b.status != blockAssigning || b.resource != n.id {
 		return // gone, or edited meanwhile
 	}
-	switch outcomeOf(outcome) {
+	switch outcome {
 	case OutcomeError:
 		s.moveBlock(b, blockErrorAssigning)
 	case OutcomeRevert:
 		s.moveBlock(b, blockAssigned)
 		s.moveBlock(b, blockUnassigning)
-		s.settleUnassign(n, b, nil)
+		s.settleUnassign(n, b, "")
 	default:
 		s.moveBlock(b, blockAssigned)
 	}
@@ -365,7 +343,7 @@ func (s *Sim) unassignBlock(c *call, n *network) reply {
 	if !slices.Contains(nextBlockStates[b.status], blockUnassigning) {
 		return conflict(fmt.Sprintf("The IP block is %s.", b.status))
 	}
-	if holder := addressHolder(c.account, n, b.cidr); holder != "" && !c.force {
+	if holder := holder(c.account, n, nil, b.cidr.Contains); holder != "" && !c.force {
 		return refuse(s.switches.MemberAddress, fmt.Sprintf("Server %s has an address of the IP block.", holder))
 	}
 	s.judgePublished(c, b)
@@ -375,8 +353,8 @@ func (s *Sim) unassignBlock(c *call, n *network) reply {
 
 func (s *Sim) startUnassign(c *call, n *network, b *block) {
 	s.moveBlock(b, blockUnassigning)
-	outcome := c.outcome
-	end := s.reserveNetwork(c.client.id, n, s.lasts(s.latency.Unassign, outcome))
+	outcome := c.outcome.Outcome
+	end := s.reserveNetwork(c.client.id, n, time.Duration(s.latency.Unassign+c.outcome.Delay))
 	s.schedule(end, func() {
 		endNetworkChange(n)
 		s.settleUnassign(n, b, outcome)
@@ -384,11 +362,11 @@ func (s *Sim) startUnassign(c *call, n *network, b *block) {
 }
 
 // settleUnassign ends an unassignment; n is nil when the network is gone.
-func (s *Sim) settleUnassign(n *network, b *block, outcome *Fault) {
+func (s *Sim) settleUnassign(n *network, b *block, outcome string) {
 	if b.status != blockUnassigning {
 		return
 	}
-	if outcomeOf(outcome) == OutcomeError {
+	if outcome == OutcomeError {
 		s.moveBlock(b, blockErrorUnassigning)
 		return
 	}
@@ -400,11 +378,10 @@ func (s *Sim) settleUnassign(n *network, b *block, outcome *Fault) {
 	}
 }
 
-// addressHolder is the first member of the network that has an address in cidr.
-func addressHolder(a *account, n *network, cidr netip.Prefix) string {
+// holder is the first member of the network, other than except, that has such an address.
+func holder(a *account, n *network, except *server, such func(netip.Addr) bool) string {
 	for _, srv := range membersOf(a, n) {
-		ips, err := expand(srv.member(n.id).ips)
-		if err == nil && slices.ContainsFunc(ips, cidr.Contains) {
+		if srv != except && slices.ContainsFunc(addresses(srv.member(n.id).ips), such) {
 			return srv.id
 		}
 	}

@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
-	"net/url"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -56,9 +55,9 @@ func LoadSpecs(ctx context.Context, dir string) (*Specs, error) {
 			}
 			file = filepath.Join(module, "api", "openapi.yaml")
 		}
-		document, err := loadDocument(file)
+		document, err := openapi3.NewLoader().LoadFromFile(file)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("OpenAPI document %s: %w", file, err)
 		}
 		specs.documents[a.name] = document
 	}
@@ -76,24 +75,9 @@ func moduleDir(ctx context.Context, module string) (string, error) {
 	return dir, nil
 }
 
-func loadDocument(file string) (*openapi3.T, error) {
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("read OpenAPI document: %w", err)
-	}
-	document, err := openapi3.NewLoader().LoadFromData(raw)
-	if err != nil {
-		return nil, fmt.Errorf("OpenAPI document %s: %w", file, err)
-	}
-	return document, nil
-}
-
 // operation finds an operation in a document.
 func (s *Specs) operation(op *operation) (*openapi3.T, *openapi3.PathItem, *openapi3.Operation) {
 	document := s.documents[op.api.name]
-	if document == nil {
-		return nil, nil, nil
-	}
 	item := document.Paths.Value(op.path)
 	if item == nil {
 		return document, nil, nil
@@ -154,17 +138,11 @@ func checkParameters(r *http.Request, params map[string]string, route routers.Ro
 			}
 		}
 	}
-	return append(faults, unknownParameters(r.URL.Query(), known)...)
-}
-
-func unknownParameters(query url.Values, known []string) []string {
-	var faults []string
-	for name := range query {
+	for _, name := range slices.Sorted(maps.Keys(input.QueryParams)) {
 		if !slices.Contains(known, name) {
 			faults = append(faults, fmt.Sprintf("query parameter %q is unknown", name))
 		}
 	}
-	slices.Sort(faults)
 	return faults
 }
 

@@ -37,31 +37,20 @@ const (
 )
 
 // creations are the requests that must not be repeated blindly, with the lists that show their outcome.
-func creations(operation string) []string {
-	switch operation {
-	case "POST /ips/v1/ip-blocks":
-		return []string{"GET /ips/v1/ip-blocks", "GET /tag-manager/v1/tags"}
-	case "POST /bmc/v1/servers":
-		return []string{"GET /bmc/v1/servers"}
-	case "POST /networks/v1/public-networks":
-		return []string{"GET /networks/v1/public-networks"}
-	default:
-		return nil
-	}
+var creations = map[string][]string{
+	"POST /ips/v1/ip-blocks":            {"GET /ips/v1/ip-blocks", "GET /tag-manager/v1/tags"},
+	"POST /bmc/v1/servers":              {"GET /bmc/v1/servers"},
+	"POST /networks/v1/public-networks": {"GET /networks/v1/public-networks"},
 }
 
 // ClientRestarted informs the judge that a client lost its memory: a new process cannot keep a pause that an earlier
 // one was asked to keep. What it must not repeat blindly it still must not.
 func (s *Sim) ClientRestarted(clientID string) {
 	defer s.enter()()
-	m := s.judge.memories[clientID]
-	if m == nil {
-		return
+	if m := s.judge.memories[clientID]; m != nil {
+		delete(s.judge.memories, clientID)
+		s.memoryOf(s.clients[clientID]).unanswered = m.unanswered
 	}
-	clear(m.notBefore)
-	clear(m.conflicts)
-	clear(m.failures)
-	clear(m.recent)
 }
 
 func (s *Sim) memoryOf(c *client) *memory {
@@ -131,7 +120,7 @@ func (s *Sim) judgeAnswer(c *client, op *operation, r *http.Request, raw []byte,
 		m.conflicts[key] = s.now
 	case status == http.StatusOK && d.fault == nil:
 		for creation := range m.unanswered {
-			if slices.Contains(creations(creation), name) {
+			if slices.Contains(creations[creation], name) {
 				delete(m.unanswered, creation)
 			}
 		}
@@ -141,37 +130,20 @@ func (s *Sim) judgeAnswer(c *client, op *operation, r *http.Request, raw []byte,
 	} else {
 		delete(m.failures, key)
 	}
-	if creations(name) != nil && outcomeUnknown(status, d.fault) {
+	if creations[name] != nil && outcomeUnknown(status, d.fault) {
 		m.unanswered[name] = true
 	}
 }
 
 // outcomeUnknown reports whether a client cannot see from an answer whether the request was done.
 func outcomeUnknown(status int, f *Fault) bool {
-	if status >= http.StatusInternalServerError {
-		return true
-	}
-	if f == nil {
-		return false
-	}
-	switch f.Action {
-	case FaultHang, FaultReset, FaultLost, FaultEmpty, FaultTruncate:
-		return true
-	default:
-		return false
-	}
+	return status >= http.StatusInternalServerError || f != nil &&
+		slices.Contains([]string{FaultHang, FaultReset, FaultLost, FaultEmpty, FaultTruncate}, f.Action)
 }
 
 // judgeLost remembers that a client went away before it got an answer.
 func (s *Sim) judgeLost(e *Entry) {
-	if c := s.clients[e.Client]; c != nil && c.judged && creations(e.Operation) != nil {
+	if c := s.clients[e.Client]; c != nil && c.judged && creations[e.Operation] != nil {
 		s.memoryOf(c).unanswered[e.Operation] = true
-	}
-}
-
-// judgeRefusedToken reports a client that keeps using a token that is over.
-func (s *Sim) judgeRefusedToken(c *client, t *token) {
-	if since := s.now.Sub(t.refused); c.judged && since >= s.clientTime(tokenGrace) {
-		s.violate(c, "stale-token", "a token is used %s after it was first refused", since)
 	}
 }

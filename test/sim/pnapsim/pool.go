@@ -150,3 +150,12 @@ func expand(texts []string) ([]netip.Addr, error) {
 	}
 	return out, nil
 }
+
+// addresses is expand for what was checked when it was given; what the portal's user wrote wrongly has none.
+func addresses(texts []string) []netip.Addr {
+	ips, err := expand(texts)
+	if err != nil {
+		return nil
+	}
+	return ips
+}

@@ -134,7 +134,7 @@ func (s *Sim) addMember(a *account, srv *server, e Edit) error {
 	if n == nil || srv.member(e.Network) != nil {
 		return fmt.Errorf("edit %s: there is no network %q, or server %s is a member of it", e.Kind, e.Network, srv.id)
 	}
-	m := &membership{network: n.id, ips: orNone(e.IPs), status: membershipAssigned, open: true}
+	m := &membership{network: n.id, ips: append([]string{}, e.IPs...), status: membershipAssigned, open: true}
 	srv.members = append(srv.members, m)
 	s.followView(a, n.id)
 	return nil

@@ -1,6 +1,7 @@
 package pnapsim
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -177,7 +178,7 @@ func (s *Sim) seedAccount(seed AccountSeed) error {
 		return errors.New("an ID is required, and must not be taken")
 	}
 	a := &account{
-		id: seed.ID, maxServers: orLimit(seed.MaxServers), maxBlocks: orLimit(seed.MaxBlocks),
+		id: seed.ID, maxServers: cmp.Or(seed.MaxServers, defaultLimit), maxBlocks: cmp.Or(seed.MaxBlocks, defaultLimit),
 		servers: map[string]*server{},
 		blocks:  map[string]*block{}, networks: map[string]*network{}, tags: map[string]*tag{}, money: newMoney(),
 	}
@@ -209,13 +210,6 @@ func (s *Sim) seedAccount(seed AccountSeed) error {
 		}
 	}
 	return nil
-}
-
-func orLimit(n int) int {
-	if n == 0 {
-		return defaultLimit
-	}
-	return n
 }
 
 func (s *Sim) seedClient(a *account, seed ClientSeed) error {
@@ -256,12 +250,9 @@ func (s *Sim) seedNetwork(a *account, seed NetworkSeed) error {
 	if r, ok := s.checkNewNetwork(a, networkBody{Name: &seed.Name, Location: seed.Location, VLAN: seed.VLAN}); !ok {
 		return errors.New(messageOf(r.body))
 	}
-	vlan := seed.VLAN
-	if vlan == 0 {
-		vlan = freeVLAN(a, seed.Location)
-	}
 	a.networks[id] = &network{
-		made: s.make(id), owner: seed.Owner, name: seed.Name, location: seed.Location, vlan: vlan,
+		made: s.make(id), owner: seed.Owner, name: seed.Name, location: seed.Location,
+		vlan:   cmp.Or(seed.VLAN, freeVLAN(a, seed.Location)),
 		status: networkReady, created: s.longAgo(),
 	}
 	return nil
@@ -339,25 +330,15 @@ func (s *Sim) seedServer(a *account, seed ServerSeed) error {
 	if seed.Hostname == "" || !knownLocation(seed.Location) {
 		return errors.New("a hostname and a known location are required")
 	}
-	if seed.Type == "" {
-		seed.Type = "s1.c1.small"
-	}
-	if seed.NetworkType == "" {
-		seed.NetworkType = networkTypeBoth
-	}
 	srv := s.newServer(seed.Owner, serverBody{
-		Hostname: seed.Hostname, OS: "ubuntu/jammy", Type: seed.Type, Location: seed.Location,
-		NetworkType: seed.NetworkType,
-		Reservation: seed.ReservationID,
+		Hostname: seed.Hostname, OS: "ubuntu/jammy", Type: cmp.Or(seed.Type, "s1.c1.small"), Location: seed.Location,
+		NetworkType: cmp.Or(seed.NetworkType, networkTypeBoth), Reservation: seed.ReservationID,
 	})
 	srv.id = id
-	srv.status = serverPoweredOn
+	srv.status = cmp.Or(seed.Status, serverPoweredOn)
 	srv.gateway = seed.Gateway
 	srv.publicIPs = seed.PublicIPs
 	srv.created = s.longAgo()
-	if seed.Status != "" {
-		srv.status = seed.Status
-	}
 	if seed.PrivateIPs != nil {
 		srv.privateIPs = seed.PrivateIPs
 	}
@@ -383,8 +364,8 @@ func (s *Sim) seedMembership(a *account, srv *server, seed MembershipSeed) error
 		return fmt.Errorf("membership in %s: %v", n.name, r.body)
 	}
 	srv.members = append(srv.members, &membership{
-		network: n.id, owner: seed.Owner, ips: orNone(seed.IPs), status: membershipAssigned, open: true,
+		network: n.id, owner: seed.Owner, ips: append([]string{}, seed.IPs...), status: membershipAssigned, open: true,
 	})
-	n.view = append(n.view, memberView{server: srv.id, ips: orNone(seed.IPs)})
+	n.view = append(n.view, memberView{server: srv.id, ips: append([]string{}, seed.IPs...)})
 	return nil
 }

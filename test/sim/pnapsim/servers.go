@@ -1,11 +1,14 @@
 package pnapsim
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/utils/ptr"
 )
 
 // serverBody is the body that makes a server; what the simulator does not model is ignored.
@@ -79,23 +82,16 @@ func (s *Sim) serverView(a *account, srv *server) object {
 
 // publicAddresses are all usable addresses of the server's own blocks, and its addresses in public networks.
 func (s *Sim) publicAddresses(a *account, srv *server) []string {
-	out := slices.Clone(srv.publicIPs)
+	out := append([]string{}, srv.publicIPs...)
 	for _, id := range srv.ownBlocks {
 		if b := a.blocks[id]; b != nil {
 			out = append(out, usableAddresses(b.cidr, s.first31())...)
 		}
 	}
 	for _, m := range srv.members {
-		ips, err := expand(m.ips)
-		if err != nil {
-			continue
-		}
-		for _, ip := range ips {
+		for _, ip := range addresses(m.ips) {
 			out = append(out, ip.String())
 		}
-	}
-	if out == nil {
-		out = []string{}
 	}
 	return out
 }
@@ -144,10 +140,7 @@ func (s *Sim) newServer(owner string, body serverBody) *server {
 		made: s.make(s.newID()), owner: owner, hostname: body.Hostname, description: body.Description,
 		os:   body.OS,
 		kind: body.Type, location: body.Location, networkType: body.NetworkType, reservation: body.Reservation,
-		pricing: body.Pricing, privateIPs: []string{}, created: s.now,
-	}
-	if srv.pricing == "" {
-		srv.pricing = "HOURLY"
+		pricing: cmp.Or(body.Pricing, "HOURLY"), privateIPs: []string{}, created: s.now,
 	}
 	if hasPrivate(srv.networkType) {
 		srv.privateIPs = []string{fmt.Sprintf("10.0.%d.%d", srv.seq/250, 4+srv.seq%250)}
@@ -185,12 +178,8 @@ func settleServer(srv *server, doing string) {
 
 func (s *Sim) patchServer(c *call, srv *server, body changeBody) reply {
 	s.judgeServerUse(c, srv)
-	if body.Hostname != nil {
-		srv.hostname = *body.Hostname
-	}
-	if body.Description != nil {
-		srv.description = *body.Description
-	}
+	srv.hostname = ptr.Deref(body.Hostname, srv.hostname)
+	srv.description = ptr.Deref(body.Description, srv.description)
 	return reply{status: http.StatusOK, body: s.serverView(c.account, srv)}
 }
 
@@ -294,12 +283,12 @@ func (s *Sim) startEnd(a *account, srv *server, deleteBlocks bool) {
 }
 
 func (s *Sim) endServer(a *account, srv *server, deleteBlocks bool) {
-	for _, id := range srv.ownBlocks {
+	for _, id := range slices.Clone(srv.ownBlocks) {
 		b := a.blocks[id]
 		if b == nil {
 			continue
 		}
-		s.releaseOwn(b)
+		s.detach(a, b)
 		if deleteBlocks {
 			s.removeBlock(a, b)
 		}
@@ -314,19 +303,6 @@ func (s *Sim) endServer(a *account, srv *server, deleteBlocks bool) {
 	}
 	delete(a.servers, srv.id)
 	s.stock[srv.location]--
-}
-
-// releaseOwn takes a block from its server through the states to unassigned.
-func (s *Sim) releaseOwn(b *block) {
-	if b.status == blockAssigning {
-		s.moveBlock(b, blockAssigned)
-	}
-	if b.status != blockUnassigning {
-		s.moveBlock(b, blockUnassigning)
-	}
-	s.moveBlock(b, blockUnassigned)
-	b.resource = ""
-	b.resourceKind = ""
 }
 
 func (s *Sim) attachBlock(c *call, srv *server, body idBody) reply {
@@ -382,7 +358,7 @@ func (s *Sim) detachBlock(c *call, srv *server, body blocksBody) reply {
 	s.after(s.latency.Unassign, func() {
 		srv.changing = ""
 		srv.ownBlocks = slices.DeleteFunc(srv.ownBlocks, func(id string) bool { return id == b.id })
-		s.settleUnassign(nil, b, nil)
+		s.settleUnassign(nil, b, "")
 		if body.DeleteBlocks && b.status == blockUnassigned {
 			s.removeBlock(c.account, b)
 		}

@@ -9,6 +9,7 @@
 package pnapsim
 
 import (
+	"cmp"
 	"encoding/hex"
 	"math/rand/v2"
 	"net/netip"
@@ -53,15 +54,8 @@ func New(cfg Config) *Sim {
 	if cfg.Latency != nil {
 		latency = *cfg.Latency
 	}
-	if cfg.TokenLifetime == 0 {
-		cfg.TokenLifetime = 15 * time.Minute
-	}
-	if cfg.Pools == nil {
-		cfg.Pools = DefaultPools()
-	}
-	if cfg.ServerStock == 0 {
-		cfg.ServerStock = 100
-	}
+	cfg.TokenLifetime = cmp.Or(cfg.TokenLifetime, 15*time.Minute)
+	cfg.ServerStock = cmp.Or(cfg.ServerStock, 100)
 	s := &Sim{cfg: cfg, clock: cfg.Clock, latency: latency, switches: switches, now: cfg.Clock.Now()}
 	s.random = rand.New(rand.NewPCG(cfg.RandomSeed, 0x706e6170))
 	s.feed.bell = make(chan struct{})
@@ -75,7 +69,7 @@ func (s *Sim) clear() {
 	s.accounts = map[string]*account{}
 	s.clients = map[string]*client{}
 	s.tokens = map[string]*token{}
-	s.pool = pool{ranges: s.cfg.Pools, freed: map[netip.Prefix]time.Time{}}
+	s.pool = pool{ranges: defaultPools(), freed: map[netip.Prefix]time.Time{}}
 	s.stock = map[string]int{}
 	s.faults = nil
 	s.log = requestLog{counters: map[string]map[int]int{}}

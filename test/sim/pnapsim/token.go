@@ -107,8 +107,8 @@ func (s *Sim) refuseToken(c *client, t *token) {
 	if t.refused.IsZero() {
 		t.refused = s.now
 	}
-	if c != nil {
-		s.judgeRefusedToken(c, t)
+	if since := s.now.Sub(t.refused); c != nil && c.judged && since >= s.clientTime(tokenGrace) {
+		s.violate(c, "stale-token", "a token is used %s after it was first refused", since)
 	}
 }
 
