@@ -170,7 +170,7 @@ func (s *Sim) deletable(b *block) bool {
 	case blockUnassigned:
 		return true
 	case blockErrorAssigning, blockErrorUnassigning:
-		return b.freed() && s.switches.DeleteErrorState == "allow"
+		return b.resource == "" && s.switches.DeleteErrorState == "allow"
 	default:
 		return false
 	}
@@ -201,7 +201,7 @@ var nextBlockStates = map[string][]string{
 // moveBlock changes a block's state; a move that the state machine does not have is the simulator's own
 // fault and is not made. A block that is gone stays so.
 func (s *Sim) moveBlock(b *block, to string) {
-	if !b.live() {
+	if b.status == blockDeleted {
 		return
 	}
 	if !slices.Contains(nextBlockStates[b.status], to) {

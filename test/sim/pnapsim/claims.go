@@ -9,20 +9,13 @@ import (
 
 // What a client may claim.
 const (
-	// ClaimServerGone states that Server is gone, so that its Node may be deleted.
-	ClaimServerGone = "server-gone"
-	// ClaimServerAlive states that Server exists.
-	ClaimServerAlive = "server-alive"
-	// ClaimServerUnusable states that Server cannot be initialised or managed.
-	ClaimServerUnusable = "server-unusable"
-	// ClaimPublished states that Address of Block is published for Service.
-	ClaimPublished = "published"
-	// ClaimWithdrawn states that Service has no published address any more.
-	ClaimWithdrawn = "withdrawn"
-	// ClaimReleased states that Block is deleted.
-	ClaimReleased = "released"
-	// ClaimLog shows Text that the client wrote to a log, an event or an error.
-	ClaimLog = "log"
+	ClaimServerGone     = "server-gone"     // states that Server is gone, so that its Node may be deleted.
+	ClaimServerAlive    = "server-alive"    // states that Server exists.
+	ClaimServerUnusable = "server-unusable" // states that Server cannot be initialised or managed.
+	ClaimPublished      = "published"       // states that Address of Block is published for Service.
+	ClaimWithdrawn      = "withdrawn"       // states that Service has no published address any more.
+	ClaimReleased       = "released"        // states that Block is deleted.
+	ClaimLog            = "log"             // shows Text that the client wrote to a log, an event or an error.
 )
 
 // Claim is what a client under test believes or did beyond the API. The judge knows better and reports

@@ -123,19 +123,13 @@ type State struct {
 // State returns what an account has.
 func (s *Sim) State(accountID string) State {
 	defer s.enter()()
-	state := State{Blocks: []map[string]any{}, Networks: []map[string]any{}, Servers: []map[string]any{}}
 	a := s.accounts[accountID]
 	if a == nil {
-		return state
+		a = &account{}
 	}
-	for _, b := range inOrder(a.blocks) {
-		state.Blocks = append(state.Blocks, s.blockView(a, b))
+	return State{
+		Blocks:   views(inOrder(a.blocks), func(b *block) object { return s.blockView(a, b) }),
+		Networks: views(inOrder(a.networks), func(n *network) object { return s.networkView(a, n) }),
+		Servers:  views(inOrder(a.servers), func(srv *server) object { return s.serverView(a, srv) }),
 	}
-	for _, n := range inOrder(a.networks) {
-		state.Networks = append(state.Networks, s.networkView(a, n))
-	}
-	for _, srv := range inOrder(a.servers) {
-		state.Servers = append(state.Servers, s.serverView(a, srv))
-	}
-	return state
 }

@@ -12,38 +12,24 @@ import (
 
 // What a fault does to the requests that it matches.
 const (
-	// FaultStatus answers with Status (and RetryAfter) instead of doing anything.
-	FaultStatus = "status"
-	// FaultHTML answers with Status, 502 by default, and a page of HTML, as a proxy does.
-	FaultHTML = "html"
-	// FaultEmpty does the request and answers without a body.
-	FaultEmpty = "empty"
-	// FaultTruncate does the request and cuts the JSON of the answer in half.
-	FaultTruncate = "truncate"
-	// FaultDropField does the request and leaves out Field, of the element number Element of a list.
-	FaultDropField = "drop-field"
-	// FaultDelay does the request and answers Delay later.
-	FaultDelay = "delay"
-	// FaultHang does nothing and never answers.
-	FaultHang = "hang"
-	// FaultReset does nothing and resets the connection.
-	FaultReset = "reset"
-	// FaultLost does the request, then resets the connection.
-	FaultLost = "lost"
-	// FaultDuplicate does the request twice, as when it was delivered twice.
-	FaultDuplicate = "duplicate"
-	// FaultOutcome lets what the request starts end as Outcome says, Delay later than it would.
-	FaultOutcome = "outcome"
+	FaultStatus    = "status"     // answers with Status (and RetryAfter) instead of doing anything.
+	FaultHTML      = "html"       // answers with Status, 502 by default, and a page of HTML, as a proxy does.
+	FaultEmpty     = "empty"      // does the request and answers without a body.
+	FaultTruncate  = "truncate"   // does the request and cuts the JSON of the answer in half.
+	FaultDropField = "drop-field" // does the request and leaves out Field, of the element number Element of a list.
+	FaultDelay     = "delay"      // does the request and answers Delay later.
+	FaultHang      = "hang"       // does nothing and never answers.
+	FaultReset     = "reset"      // does nothing and resets the connection.
+	FaultLost      = "lost"       // does the request, then resets the connection.
+	FaultDuplicate = "duplicate"  // does the request twice, as when it was delivered twice.
+	FaultOutcome   = "outcome"    // lets what the request starts end as Outcome says, Delay later than it would.
 )
 
 // How an assignment or unassignment may end.
 const (
-	// OutcomeError ends in "error assigning" or "error unassigning".
-	OutcomeError = "error"
-	// OutcomeRevert lets an assigned block fall back to unassigned.
-	OutcomeRevert = "revert"
-	// OutcomeLate ends as it should, only later.
-	OutcomeLate = "late"
+	OutcomeError  = "error"  // ends in "error assigning" or "error unassigning".
+	OutcomeRevert = "revert" // lets an assigned block fall back to unassigned.
+	OutcomeLate   = "late"   // ends as it should, only later.
 )
 
 // Fault is a failure to inject. Faults are tried in the order in which they were armed; the first
@@ -137,24 +123,13 @@ func (s *Sim) takeFault(r *http.Request, c *client, outcome bool) *Fault {
 }
 
 func (f *fault) matches(r *http.Request, c *client, now time.Time) bool {
-	limit := max(f.Times, 1)
-	if f.Times >= 0 && f.hits >= limit {
-		return false
-	}
-	if !f.ends.IsZero() && !now.Before(f.ends) {
-		return false
-	}
-	if f.Method != "" && f.Method != r.Method {
-		return false
-	}
-	if f.Client != "" && (c == nil || c.id != f.Client) {
-		return false
-	}
-	if f.Account != "" && (c == nil || c.account != f.Account) {
-		return false
-	}
 	hit, err := path.Match(f.Path, r.URL.Path)
-	return f.Path == "" || (err == nil && hit)
+	return (f.Times < 0 || f.hits < max(f.Times, 1)) &&
+		(f.ends.IsZero() || now.Before(f.ends)) &&
+		(f.Method == "" || f.Method == r.Method) &&
+		(f.Client == "" || c != nil && c.id == f.Client) &&
+		(f.Account == "" || c != nil && c.account == f.Account) &&
+		(f.Path == "" || err == nil && hit)
 }
 
 // faultReplaces applies a fault that keeps a request from being done, and reports whether it does.

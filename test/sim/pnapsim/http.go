@@ -121,15 +121,19 @@ func optional(o object, name, value string) {
 	}
 }
 
+// views are values as the API shows them; none are an empty list.
+func views[T any](values []T, view func(T) object) []object {
+	out := []object{}
+	for _, v := range values {
+		out = append(out, view(v))
+	}
+	return out
+}
+
 // listing answers with a view of each value that is shown.
 func listing[T any](values []T, shown func(T) bool, view func(T) object) reply {
-	out := []any{}
-	for _, v := range values {
-		if shown(v) {
-			out = append(out, view(v))
-		}
-	}
-	return reply{status: http.StatusOK, body: out}
+	hidden := func(v T) bool { return !shown(v) }
+	return reply{status: http.StatusOK, body: views(slices.DeleteFunc(values, hidden), view)}
 }
 
 func messageOf(body any) string {

@@ -28,8 +28,8 @@ import (
 //	  }]
 //	}
 //
-// IDs are made where they are missing. Networks are named by name or ID. What is seeded belongs to the
-// portal's user, not to a client, except where "owner" names a client.
+// IDs of resources are 24 hexadecimal digits, made where they are missing. Networks are named by name or ID. Tags that
+// the account lacks are made. What is seeded belongs to the portal's user, except where "owner" names a client.
 type Seed struct {
 	// Accounts own everything.
 	Accounts []AccountSeed `json:"accounts"`
@@ -37,7 +37,6 @@ type Seed struct {
 
 // AccountSeed is one account.
 type AccountSeed struct {
-	// ID of the account, the simulator's name for it.
 	ID string `json:"id"`
 	// MaxServers and MaxBlocks are quotas; 0 means 100.
 	MaxServers int `json:"maxServers,omitempty"`
@@ -72,7 +71,6 @@ type ClientSeed struct {
 
 // TagSeed is a tag of the account.
 type TagSeed struct {
-	// Name of the tag.
 	Name string `json:"name"`
 	// Billing tags appear on invoices.
 	Billing bool `json:"isBillingTag,omitempty"`
@@ -80,12 +78,10 @@ type TagSeed struct {
 
 // NetworkSeed is a public network.
 type NetworkSeed struct {
-	// ID is 24 hexadecimal digits, made when empty; Owner is a client's ID, or empty for the portal's user.
 	ID    string `json:"id,omitempty"`
 	Owner string `json:"owner,omitempty"`
 	// Name is unique in the account.
-	Name string `json:"name"`
-	// Location such as ASH.
+	Name     string `json:"name"`
 	Location string `json:"location"`
 	// VLAN ID, 2 to 4094; 0 means the lowest that is free.
 	VLAN int `json:"vlan,omitempty"`
@@ -93,33 +89,26 @@ type NetworkSeed struct {
 
 // BlockSeed is an IP block.
 type BlockSeed struct {
-	// ID is 24 hexadecimal digits, made when empty; Owner is a client's ID, or empty for the portal's user.
 	ID    string `json:"id,omitempty"`
 	Owner string `json:"owner,omitempty"`
 	// Grants are what a client may do with it although it is not its own: assign, unassign, tags, delete.
 	Grants []string `json:"grants,omitempty"`
 	// Name is the description.
-	Name string `json:"name,omitempty"`
-	// Location such as ASH.
+	Name     string `json:"name,omitempty"`
 	Location string `json:"location"`
-	// CIDR of the block.
-	CIDR string `json:"cidr"`
+	CIDR     string `json:"cidr"`
 	// Network that it is assigned to, by name or ID; empty means none.
-	Network string `json:"network,omitempty"`
-	// Tags by name; tags that the account lacks are made.
-	Tags map[string]string `json:"tags,omitempty"`
+	Network string            `json:"network,omitempty"`
+	Tags    map[string]string `json:"tags,omitempty"`
 	// BringYourOwn blocks belong to the account's owner outright.
 	BringYourOwn bool `json:"isBringYourOwn,omitempty"`
 }
 
 // ServerSeed is a server.
 type ServerSeed struct {
-	// ID is 24 hexadecimal digits, made when empty; Owner is a client's ID, or empty for the portal's user.
-	ID    string `json:"id,omitempty"`
-	Owner string `json:"owner,omitempty"`
-	// Hostname of the server.
+	ID       string `json:"id,omitempty"`
+	Owner    string `json:"owner,omitempty"`
 	Hostname string `json:"hostname"`
-	// Location such as ASH.
 	Location string `json:"location"`
 	// Type such as s1.c1.small, which is the default.
 	Type string `json:"type,omitempty"`
@@ -133,19 +122,16 @@ type ServerSeed struct {
 	// Gateway is the address of its default gateway.
 	Gateway string `json:"gateway,omitempty"`
 	// ReservationID makes it reserved, not gone, when it is deprovisioned.
-	ReservationID string `json:"reservationID,omitempty"`
-	// Tags by name; tags that the account lacks are made.
-	Tags map[string]string `json:"tags,omitempty"`
+	ReservationID string            `json:"reservationID,omitempty"`
+	Tags          map[string]string `json:"tags,omitempty"`
 	// Networks that it is a member of.
 	Networks []MembershipSeed `json:"networks,omitempty"`
 }
 
 // MembershipSeed is a server's membership in a network.
 type MembershipSeed struct {
-	// Network by name or ID.
 	Network string `json:"network"`
-	// Owner is a client's ID, or empty for the portal's user.
-	Owner string `json:"owner,omitempty"`
+	Owner   string `json:"owner,omitempty"`
 	// IPs of the server in it, single addresses and ranges.
 	IPs []string `json:"ips,omitempty"`
 }

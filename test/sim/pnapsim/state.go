@@ -160,11 +160,6 @@ type membership struct {
 // isV6 reports whether a block is IPv6.
 func (b *block) isV6() bool { return b.cidr.Addr().Is6() }
 
-func (b *block) live() bool { return b.status != blockDeleted }
-
-// freed reports whether the block belongs to no resource.
-func (b *block) freed() bool { return b.resource == "" }
-
 func (srv *server) member(networkID string) *membership {
 	for _, m := range srv.members {
 		if m.network == networkID {
