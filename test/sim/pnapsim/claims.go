@@ -18,8 +18,7 @@ const (
 	ClaimLog            = "log"             // shows Text that the client wrote to a log, an event or an error.
 )
 
-// Claim is what a client under test believes or did beyond the API. The judge knows better and reports
-// a false one.
+// Claim is what a client under test believes or did beyond the API. The judge knows better and reports a false one.
 type Claim struct {
 	// Client is the ID of the client.
 	Client string `json:"client"`

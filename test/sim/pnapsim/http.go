@@ -343,8 +343,7 @@ func marshal(body any, otherwise []byte) []byte {
 	return raw
 }
 
-// addFuture gives every object a property that today's documents do not know: the real service adds
-// fields freely.
+// addFuture gives every object a property that today's documents do not know: the real service adds fields freely.
 func addFuture(body any) {
 	switch value := body.(type) {
 	case []any:

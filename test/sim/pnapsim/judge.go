@@ -100,19 +100,10 @@ func (s *Sim) judgeBlockUse(c *call, b *block, grant string) {
 		"%s of block %s (%s), which is not the client's", grant, b.id, b.cidr)
 }
 
-func (s *Sim) judgeNetworkUse(c *call, n *network) {
-	s.accuse(c, n.owner != c.client.id, "foreign-object", "%s of network %s, which is not the client's", c.op.method,
-		n.id)
-}
-
-func (s *Sim) judgeServerUse(c *call, srv *server) {
-	s.accuse(c, srv.owner != c.client.id, "foreign-object", "%s of server %s, which is not the client's", c.op.name(),
-		srv.id)
-}
-
-func (s *Sim) judgeMembershipUse(c *call, srv *server, m *membership) {
-	s.accuse(c, m.owner != c.client.id && srv.owner != c.client.id, "foreign-object",
-		"%s of server %s's membership in network %s, which is not the client's", c.op.method, srv.id, m.network)
+// judgeUse reports a change of what is not the client's.
+func (s *Sim) judgeUse(c *call, what string, owners ...string) {
+	s.accuse(c, !slices.Contains(owners, c.client.id), "foreign-object", "%s of %s, which is not the client's",
+		c.op.name(), what)
 }
 
 func (s *Sim) judgeTagDeletion(c *call, t *tag) {
@@ -129,15 +120,9 @@ func (s *Sim) judgeForce(c *call, use string) {
 		"%s with force=true, which the client did not declare", c.op.name())
 }
 
-// judgeNetworkChange reports a second change while the client's own change of the network runs.
-func (s *Sim) judgeNetworkChange(c *call, n *network) {
-	s.accuse(c, n.changes > 0 && n.busyBy == c.client.id, "concurrent-change",
-		"%s while the client's own change of network %s runs", c.op.name(), n.id)
-}
-
-func (s *Sim) judgeServerChange(c *call, srv *server) {
-	s.accuse(c, srv.changing == c.client.id, "concurrent-change",
-		"%s while the client's own change of server %s runs", c.op.name(), srv.id)
+// judgeChange reports a second change of something while a client's own change of it runs.
+func (s *Sim) judgeChange(c *call, by, what string) {
+	s.accuse(c, by == c.client.id, "concurrent-change", "%s while the client's own change of %s runs", c.op.name(), what)
 }
 
 // judgePurchase reports a purchase while an equal block of the client's is idle, or beyond its limit.
@@ -181,8 +166,7 @@ func (s *Sim) LeakCheck(clientID string, except ...string) []string {
 	return leaks
 }
 
-// scan reports a request with a secret in the wrong place, and returns the body with secrets
-// blotted out.
+// scan reports a request with a secret in the wrong place, and returns the body with secrets blotted out.
 func (s *Sim) scan(r *http.Request, raw []byte) string {
 	places := []string{r.URL.Path, plainQuery(r), string(raw)}
 	for name, values := range r.Header {

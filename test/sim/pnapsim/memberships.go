@@ -25,7 +25,7 @@ func (s *Sim) joinNetwork(c *call, srv *server, body membershipBody) reply {
 		return s.missing()
 	}
 	s.judgeForce(c, ForceJoin)
-	s.judgeServerChange(c, srv)
+	s.judgeChange(c, srv.changing, "server "+srv.id)
 	if r, ok := s.serverAccepts(srv); !ok {
 		return r
 	}
@@ -130,11 +130,12 @@ func (s *Sim) followView(a *account, networkID string) {
 
 func (s *Sim) patchMembership(c *call, srv *server, body membershipBody) reply {
 	n := c.account.networks[c.params["publicNetworkId"]]
-	if n == nil || srv.member(n.id) == nil {
+	m := srv.member(c.params["publicNetworkId"])
+	if n == nil || m == nil {
 		return s.missing()
 	}
 	s.judgeForce(c, ForceMembership)
-	s.judgeMembershipUse(c, srv, srv.member(n.id))
+	s.judgeUse(c, "the membership of server "+srv.id+" in network "+m.network, m.owner, srv.owner)
 	if r, ok := s.serverAccepts(srv); !ok {
 		return r
 	}
@@ -144,7 +145,6 @@ func (s *Sim) patchMembership(c *call, srv *server, body membershipBody) reply {
 	if r, ok := s.checkIPs(c, srv, n, body.IPs, true); !ok {
 		return r
 	}
-	m := srv.member(n.id)
 	m.ips = append([]string{}, body.IPs...)
 	s.followView(c.account, n.id)
 	return reply{status: http.StatusOK, body: membershipView(m)}
@@ -155,8 +155,8 @@ func (s *Sim) leaveNetwork(c *call, srv *server) reply {
 	if m == nil {
 		return s.missing()
 	}
-	s.judgeMembershipUse(c, srv, m)
-	s.judgeServerChange(c, srv)
+	s.judgeUse(c, "the membership of server "+srv.id+" in network "+m.network, m.owner, srv.owner)
+	s.judgeChange(c, srv.changing, "server "+srv.id)
 	if r, ok := s.serverAccepts(srv); !ok {
 		return r
 	}

@@ -148,7 +148,7 @@ func freeVLAN(a *account, location string) int {
 }
 
 func (s *Sim) patchNetwork(c *call, n *network, body networkBody) reply {
-	s.judgeNetworkUse(c, n)
+	s.judgeUse(c, "network "+n.id, n.owner)
 	if body.Name != nil && *body.Name != n.name {
 		if slices.ContainsFunc(inOrder(c.account.networks), func(o *network) bool { return o.name == *body.Name }) {
 			return conflict(fmt.Sprintf("A network with the name %q exists.", *body.Name))
@@ -172,7 +172,7 @@ func (s *Sim) patchNetwork(c *call, n *network, body networkBody) reply {
 }
 
 func (s *Sim) deleteNetwork(c *call, n *network) reply {
-	s.judgeNetworkUse(c, n)
+	s.judgeUse(c, "network "+n.id, n.owner)
 	if len(membersOf(c.account, n)) > 0 || len(n.view) > 0 {
 		return conflict("The network has members.")
 	}
@@ -253,7 +253,7 @@ func (s *Sim) assignBlock(c *call, n *network, body idBody) reply {
 		return s.missing()
 	}
 	s.judgeBlockUse(c, b, GrantAssign)
-	s.judgeNetworkChange(c, n)
+	s.judgeChange(c, n.busyBy, "network "+n.id)
 	if r, ok := s.networkAccepts(n); !ok {
 		return r
 	}
@@ -332,7 +332,7 @@ func (s *Sim) unassignBlock(c *call, n *network) reply {
 		return s.missing()
 	}
 	s.judgeBlockUse(c, b, GrantUnassign)
-	s.judgeNetworkChange(c, n)
+	s.judgeChange(c, n.busyBy, "network "+n.id)
 	s.judgeForce(c, ForceUnassign)
 	if r, ok := s.networkAccepts(n); !ok {
 		return r

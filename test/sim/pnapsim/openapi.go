@@ -195,8 +195,7 @@ func schemaFaults(where string, err error) []string {
 	return []string{fmt.Sprintf("%s /%s: %s", where, pointer, one.Reason)}
 }
 
-// unknownProperties lists the properties of an object, or of the objects of a list, that a schema does
-// not name.
+// unknownProperties lists the properties of an object, or of the objects of a list, that a schema does not name.
 func unknownProperties(schema *openapi3.Schema, body any) []string {
 	var out []string
 	switch value := body.(type) {

@@ -147,8 +147,7 @@ func ReadSeed(r io.Reader) (Seed, error) {
 	return seed, nil
 }
 
-// Seed adds accounts with all they have. On an error, which names what is wrong, a part of it may have
-// been added.
+// Seed adds accounts with all they have. On an error, which names what is wrong, a part of it may have been added.
 func (s *Sim) Seed(seed Seed) error {
 	defer s.enter()()
 	for _, one := range seed.Accounts {

@@ -138,8 +138,7 @@ func (s *Sim) createServer(c *call, a *account, body serverBody) reply {
 func (s *Sim) newServer(owner string, body serverBody) *server {
 	srv := &server{
 		made: s.make(s.newID()), owner: owner, hostname: body.Hostname, description: body.Description,
-		os:   body.OS,
-		kind: body.Type, location: body.Location, networkType: body.NetworkType, reservation: body.Reservation,
+		os: body.OS, kind: body.Type, location: body.Location, networkType: body.NetworkType, reservation: body.Reservation,
 		pricing: cmp.Or(body.Pricing, "HOURLY"), privateIPs: []string{}, created: s.now,
 	}
 	if hasPrivate(srv.networkType) {
@@ -177,14 +176,14 @@ func settleServer(srv *server, doing string) {
 }
 
 func (s *Sim) patchServer(c *call, srv *server, body changeBody) reply {
-	s.judgeServerUse(c, srv)
+	s.judgeUse(c, "server "+srv.id, srv.owner)
 	srv.hostname = ptr.Deref(body.Hostname, srv.hostname)
 	srv.description = ptr.Deref(body.Description, srv.description)
 	return reply{status: http.StatusOK, body: s.serverView(c.account, srv)}
 }
 
 func (s *Sim) putServerTags(c *call, srv *server, bodies []assignmentBody) reply {
-	s.judgeServerUse(c, srv)
+	s.judgeUse(c, "server "+srv.id, srv.owner)
 	tags, faults := s.resolveTags(c.account, bodies)
 	if faults != nil {
 		return invalid(faults...)
@@ -200,7 +199,7 @@ type blocksBody struct {
 
 // mayAct reports whether a server is in one of the states that allow an action.
 func (s *Sim) mayAct(c *call, srv *server, from ...string) (reply, bool) {
-	s.judgeServerUse(c, srv)
+	s.judgeUse(c, "server "+srv.id, srv.owner)
 	if !slices.Contains(from, srv.status) {
 		return conflict("The server is " + srv.status + "."), false
 	}
@@ -311,7 +310,7 @@ func (s *Sim) attachBlock(c *call, srv *server, body idBody) reply {
 		return s.missing()
 	}
 	s.judgeBlockUse(c, b, GrantAssign)
-	s.judgeServerChange(c, srv)
+	s.judgeChange(c, srv.changing, "server "+srv.id)
 	if r, ok := s.serverAccepts(srv); !ok {
 		return r
 	}
@@ -346,7 +345,7 @@ func (s *Sim) detachBlock(c *call, srv *server, body blocksBody) reply {
 		return s.missing()
 	}
 	s.judgeBlockUse(c, b, GrantUnassign)
-	s.judgeServerChange(c, srv)
+	s.judgeChange(c, srv.changing, "server "+srv.id)
 	if r, ok := s.serverAccepts(srv); !ok {
 		return r
 	}
