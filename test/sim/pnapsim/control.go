@@ -82,10 +82,9 @@ func conclude(w http.ResponseWriter, err error) {
 func accept[T any](do func(T) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var value T
-		if !readControl(w, r, &value) {
-			return
+		if readControl(w, r, &value) {
+			conclude(w, do(value))
 		}
-		conclude(w, do(value))
 	}
 }
 

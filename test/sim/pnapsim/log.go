@@ -12,9 +12,8 @@ type Entry struct {
 	Seq int `json:"seq"`
 	// Time is the model time at which it was served.
 	Time time.Time `json:"time"`
-	// Client is the ID of the client; empty when it is not known.
-	Client string `json:"client,omitempty"`
-	// Account is the client's account.
+	// Client and Account are IDs; empty when they are not known.
+	Client  string `json:"client,omitempty"`
 	Account string `json:"account,omitempty"`
 	// Method and Path are those of the request; Query is its query, encoded.
 	Method string `json:"method"`

@@ -164,8 +164,8 @@ func (s *Sim) seedAccount(seed AccountSeed) error {
 	}
 	a := &account{
 		id: seed.ID, maxServers: cmp.Or(seed.MaxServers, defaultLimit), maxBlocks: cmp.Or(seed.MaxBlocks, defaultLimit),
-		servers: map[string]*server{},
-		blocks:  map[string]*block{}, networks: map[string]*network{}, tags: map[string]*tag{}, money: newMoney(),
+		servers: map[string]*server{}, blocks: map[string]*block{}, networks: map[string]*network{},
+		tags: map[string]*tag{}, money: newMoney(),
 	}
 	s.accounts[a.id] = a
 	for _, one := range seed.Clients {
@@ -203,8 +203,7 @@ func (s *Sim) seedClient(a *account, seed ClientSeed) error {
 	}
 	c := &client{
 		id: seed.ID, secret: seed.Secret, account: a.id, scopes: seed.Scopes, judged: seed.Judged,
-		forces: seed.AllowForce,
-		marks:  seed.OwnershipTags, buys: seed.MaxPurchases, budget: seed.RequestsPerMinute,
+		forces: seed.AllowForce, marks: seed.OwnershipTags, buys: seed.MaxPurchases, budget: seed.RequestsPerMinute,
 	}
 	if c.scopes == nil {
 		c.scopes = allScopes()

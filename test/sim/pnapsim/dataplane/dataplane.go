@@ -24,25 +24,20 @@ type DataPlane struct {
 	Networks []Network `json:"networks"`
 }
 
-// Network is one public network as switches and routers see it.
+// Network is one public network as switches and routers see it, with its ID in the API and its name for the user.
 type Network struct {
-	// ID is the API's ID of the network.
-	ID string `json:"id"`
-	// Name is the user's name for it.
+	ID   string `json:"id"`
 	Name string `json:"name"`
-	// VLAN is its 802.1Q VLAN ID.
-	VLAN int `json:"vlan"`
+	VLAN int    `json:"vlan"`
 	// Blocks are the blocks with status "assigned"; a block leaves at once when unassigning begins.
 	Blocks []Block `json:"blocks"`
 	// Members are the IDs of the servers on whose ports the VLAN is open.
 	Members []string `json:"members"`
 }
 
-// Block is a block that the router serves.
+// Block is a block that the router serves, with its ID in the API.
 type Block struct {
-	// ID is the API's ID of the block.
-	ID string `json:"id"`
-	// CIDR is the block, such as 203.0.113.8/29.
+	ID   string `json:"id"`
 	CIDR string `json:"cidr"`
 	// Gateway is the router's address in it: the first usable one.
 	Gateway string `json:"gateway"`
