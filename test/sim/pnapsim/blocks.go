@@ -74,16 +74,12 @@ func (s *Sim) blockView(a *account, b *block) object {
 	hidden := s.switches.AssignedIDFrom == blockAssigned && b.status == blockAssigning
 	if b.resource != "" && !hidden {
 		view["assignedResourceId"] = b.resource
-		view["assignedResourceType"] = s.resourceWord(b.resourceKind)
+		view["assignedResourceType"] = "server"
+		if b.resourceKind == ofNetwork {
+			view["assignedResourceType"] = s.switches.AssignedType
+		}
 	}
 	return view
-}
-
-func (s *Sim) resourceWord(kind string) string {
-	if kind == ofNetwork {
-		return s.switches.AssignedType
-	}
-	return "server"
 }
 
 func (s *Sim) createBlock(c *call, a *account, body blockBody) reply {
@@ -166,14 +162,8 @@ func (s *Sim) deleteBlock(c *call, b *block) reply {
 }
 
 func (s *Sim) deletable(b *block) bool {
-	switch b.status {
-	case blockUnassigned:
-		return true
-	case blockErrorAssigning, blockErrorUnassigning:
-		return b.resource == "" && s.switches.DeleteErrorState == "allow"
-	default:
-		return false
-	}
+	failed := b.status == blockErrorAssigning || b.status == blockErrorUnassigning
+	return b.status == blockUnassigned || failed && b.resource == "" && s.switches.DeleteErrorState == "allow"
 }
 
 func (s *Sim) removeBlock(a *account, b *block) {

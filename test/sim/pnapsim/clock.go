@@ -3,7 +3,6 @@ package pnapsim
 import (
 	"cmp"
 	"context"
-	"slices"
 	"sync"
 	"time"
 )
@@ -92,25 +91,4 @@ func (c *Clock) Shown(t time.Time) time.Time {
 type event struct {
 	at   time.Time
 	fire func()
-}
-
-// eventQueue holds events by time; those of one time stay in the order in which they were scheduled.
-type eventQueue []event
-
-func (q *eventQueue) schedule(at time.Time, fire func()) {
-	i := slices.IndexFunc(*q, func(e event) bool { return e.at.After(at) })
-	if i < 0 {
-		i = len(*q)
-	}
-	*q = slices.Insert(*q, i, event{at: at, fire: fire})
-}
-
-// due takes the earliest event that is not after now.
-func (q *eventQueue) due(now time.Time) (event, bool) {
-	if len(*q) == 0 || (*q)[0].at.After(now) {
-		return event{}, false
-	}
-	first := (*q)[0]
-	*q = slices.Delete(*q, 0, 1)
-	return first, true
 }

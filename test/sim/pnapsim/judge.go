@@ -85,11 +85,9 @@ func (s *Sim) owns(c *client, a *account, b *block) bool {
 	return true
 }
 
-func judged(c *call) bool { return c.client != nil && c.client.judged && !c.twice }
-
 // accuse reports a broken rule of a judged client.
 func (s *Sim) accuse(c *call, broken bool, rule, format string, args ...any) {
-	if broken && judged(c) {
+	if broken && c.client != nil && c.client.judged && !c.twice {
 		s.violate(c.client, rule, format, args...)
 	}
 }

@@ -209,14 +209,6 @@ func membersOf(a *account, n *network) []*server {
 	return out
 }
 
-// ownStatus is READY unless changes are unfinished.
-func (n *network) ownStatus() string {
-	if n.changes > 0 {
-		return networkBusy
-	}
-	return networkReady
-}
-
 // beginNetworkChange makes a network BUSY for as long as it changes itself.
 func (s *Sim) beginNetworkChange(c *call, n *network) {
 	end := s.reserveNetwork(c.client.id, n, time.Duration(s.latency.NetworkChange))

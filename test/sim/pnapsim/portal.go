@@ -142,7 +142,8 @@ func (s *Sim) addMember(a *account, srv *server, e Edit) error {
 
 func (s *Sim) editNetwork(a *account, n *network, e Edit) {
 	if e.Kind == EditNetworkStatus {
-		n.status = cmp.Or(e.Status, n.ownStatus())
+		own := map[bool]string{true: networkBusy, false: networkReady}[n.changes > 0]
+		n.status = cmp.Or(e.Status, own)
 		n.edited = e.Status != ""
 		return
 	}

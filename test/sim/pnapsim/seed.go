@@ -206,7 +206,7 @@ func (s *Sim) seedClient(a *account, seed ClientSeed) error {
 		forces: seed.AllowForce, marks: seed.OwnershipTags, buys: seed.MaxPurchases, budget: seed.RequestsPerMinute,
 	}
 	if c.scopes == nil {
-		c.scopes = allScopes()
+		c.scopes = []string{"bmc", "bmc.read", "tags", "tags.read"}
 	}
 	s.clients[c.id] = c
 	return nil

@@ -33,14 +33,6 @@ const (
 	networkTypeUser    = "USER_DEFINED"
 )
 
-func hasPublic(networkType string) bool {
-	return networkType == networkTypeBoth || networkType == networkTypePublic
-}
-
-func hasPrivate(networkType string) bool {
-	return networkType == networkTypeBoth || networkType == networkTypePrivate
-}
-
 func (s *Sim) listServers(c *call) reply {
 	passes, faults := s.tagFilter(c)
 	if faults != nil {
@@ -141,7 +133,7 @@ func (s *Sim) newServer(owner string, body serverBody) *server {
 		os: body.OS, kind: body.Type, location: body.Location, networkType: body.NetworkType, reservation: body.Reservation,
 		pricing: cmp.Or(body.Pricing, "HOURLY"), privateIPs: []string{}, created: s.now,
 	}
-	if hasPrivate(srv.networkType) {
+	if srv.networkType == networkTypeBoth || srv.networkType == networkTypePrivate {
 		srv.privateIPs = []string{fmt.Sprintf("10.0.%d.%d", srv.seq/250, 4+srv.seq%250)}
 	}
 	return srv
@@ -149,7 +141,7 @@ func (s *Sim) newServer(owner string, body serverBody) *server {
 
 // buyOwnBlock gives a new server with public network its own /31.
 func (s *Sim) buyOwnBlock(c *call, srv *server) (reply, bool) {
-	if !hasPublic(srv.networkType) {
+	if srv.networkType != networkTypeBoth && srv.networkType != networkTypePublic {
 		return reply{}, true
 	}
 	cidr, ok := s.pool.buy(srv.location, 31, false, s.now, time.Duration(s.latency.Quarantine))

@@ -12,6 +12,7 @@ import (
 	"encoding/hex"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
@@ -27,7 +28,7 @@ type Sim struct {
 	now      time.Time // model time of what is being done
 	random   *rand.Rand
 	seq      int
-	events   eventQueue
+	events   []event // by time; those of one time in the order in which they were scheduled
 	accounts map[string]*account
 	clients  map[string]*client
 	tokens   map[string]*token
@@ -90,11 +91,9 @@ func (s *Sim) leave() {
 // settle fires the due events in their order, each at its own model time.
 func (s *Sim) settle() {
 	now := s.clock.Now()
-	for {
-		e, ok := s.events.due(now)
-		if !ok {
-			break
-		}
+	for len(s.events) > 0 && !s.events[0].at.After(now) {
+		e := s.events[0]
+		s.events = slices.Delete(s.events, 0, 1)
 		s.at(e.at)
 		e.fire()
 		s.assertInvariants()
@@ -113,7 +112,11 @@ func (s *Sim) at(now time.Time) {
 func (s *Sim) after(d Duration, fire func()) { s.schedule(s.now.Add(time.Duration(d)), fire) }
 
 func (s *Sim) schedule(at time.Time, fire func()) {
-	s.events.schedule(at, fire)
+	i := slices.IndexFunc(s.events, func(e event) bool { return e.at.After(at) })
+	if i < 0 {
+		i = len(s.events)
+	}
+	s.events = slices.Insert(s.events, i, event{at: at, fire: fire})
 	s.feed.ring()
 }
 

@@ -12,9 +12,6 @@ import (
 // tokenPath is the token endpoint of the official realm (OAuth 2.0 client credentials, RFC 6749 4.4).
 const tokenPath = "/auth/realms/BMC/protocol/openid-connect/token"
 
-// allScopes are the scopes that a client may be granted.
-func allScopes() []string { return []string{"bmc", "bmc.read", "tags", "tags.read"} }
-
 // client is an API client with its credentials.
 type client struct {
 	id      string
