@@ -34,7 +34,7 @@ type answer struct {
 	err  error
 }
 
-// object returns a body that is an object; empty when it is not.
+// object returns a body that is an object; none when it is not.
 func (a answer) object() map[string]any {
 	var o map[string]any
 	_ = json.Unmarshal(a.raw, &o)
@@ -44,9 +44,7 @@ func (a answer) object() map[string]any {
 // list returns a body that is a list of objects.
 func (a answer) list() []map[string]any {
 	var l []map[string]any
-	if json.Unmarshal(a.raw, &l) != nil {
-		return nil
-	}
+	_ = json.Unmarshal(a.raw, &l)
 	return l
 }
 
@@ -86,14 +84,10 @@ func objects(o map[string]any, key string) []map[string]any {
 
 // do asks with a token of all scopes. A token that ran out is replaced once.
 func (a *Account) do(ctx context.Context, method, path string, body any) answer {
-	if a.token == "" {
-		if err := a.authenticate(ctx); err != nil {
-			return answer{err: err}
+	if a.token != "" {
+		if got := a.ask(ctx, a.token, method, path, body); got.code != http.StatusUnauthorized {
+			return got
 		}
-	}
-	got := a.ask(ctx, a.token, method, path, body)
-	if got.code != http.StatusUnauthorized {
-		return got
 	}
 	if err := a.authenticate(ctx); err != nil {
 		return answer{err: err}

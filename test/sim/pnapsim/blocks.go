@@ -108,7 +108,7 @@ func (s *Sim) createBlock(c *call, a *account, body blockBody) reply {
 			body.Size, body.Location))
 	}
 	b := &block{
-		made: s.make(s.newID()), owner: c.client.id, location: body.Location, cidr: cidr, status: blockCreating,
+		made: s.make(s.newID()), owner: c.client.ID, location: body.Location, cidr: cidr, status: blockCreating,
 		description: body.Description, tags: tags, created: s.now,
 	}
 	s.judgePurchase(c, b)

@@ -116,7 +116,7 @@ func (s *Sim) judgePublication(c *client, a *account, claim Claim) []string {
 		}
 	}
 	slices.Sort(why)
-	s.judge.published[claim.Service] = publication{client: c.id, block: b.id, address: ip, shared: claim.Shared}
+	s.judge.published[claim.Service] = publication{client: c.ID, block: b.id, address: ip, shared: claim.Shared}
 	return why
 }
 
@@ -146,7 +146,7 @@ func nodesAgainst(a *account, b *block, service string, ip netip.Addr) []string 
 // judgePublished reports the client that takes a block away while an address of it is published.
 func (s *Sim) judgePublished(c *call, b *block) {
 	for service, p := range s.judge.published {
-		s.accuse(c, p.block == b.id && p.client == c.client.id, "unassign-published",
+		s.accuse(c, p.block == b.id && p.client == c.client.ID, "unassign-published",
 			"block %s is unassigned while %s of it is published for service %s", b.id, p.address, service)
 	}
 }

@@ -127,7 +127,7 @@ func (f *fault) matches(r *http.Request, c *client, now time.Time) bool {
 	return (f.Times < 0 || f.hits < max(f.Times, 1)) &&
 		(f.ends.IsZero() || now.Before(f.ends)) &&
 		(f.Method == "" || f.Method == r.Method) &&
-		(f.Client == "" || c != nil && c.id == f.Client) &&
+		(f.Client == "" || c != nil && c.ID == f.Client) &&
 		(f.Account == "" || c != nil && c.account == f.Account) &&
 		(f.Path == "" || err == nil && hit)
 }

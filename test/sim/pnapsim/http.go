@@ -225,7 +225,7 @@ func (s *Sim) processAPI(r *http.Request, raw []byte, d *delivery) {
 	d.entry.Operation = op.name()
 	c, t, valid := s.authenticate(r)
 	if c != nil {
-		d.entry.Client = c.id
+		d.entry.Client = c.ID
 		d.entry.Account = c.account
 	}
 	s.judgePace(c, op, r, raw)

@@ -63,21 +63,21 @@ func (s *Sim) violate(c *client, rule, format string, args ...any) {
 	}
 	v := Violation{Time: s.now, Rule: rule, Detail: s.blot(fmt.Sprintf(format, args...))}
 	if c != nil {
-		v.Client = c.id
+		v.Client = c.ID
 	}
 	s.judge.violations = append(s.judge.violations, v)
 }
 
 // owns reports whether a block is provably a client's: it bought it, or the block has the client's tags.
 func (s *Sim) owns(c *client, a *account, b *block) bool {
-	if b.owner == c.id {
+	if b.owner == c.ID {
 		return true
 	}
-	if len(c.marks) == 0 {
+	if len(c.OwnershipTags) == 0 {
 		return false
 	}
 	tags := tagMap(a, b.tags)
-	for name, value := range c.marks {
+	for name, value := range c.OwnershipTags {
 		if got, tagged := tags[name]; !tagged || got != value {
 			return false
 		}
@@ -87,7 +87,7 @@ func (s *Sim) owns(c *client, a *account, b *block) bool {
 
 // accuse reports a broken rule of a judged client.
 func (s *Sim) accuse(c *call, broken bool, rule, format string, args ...any) {
-	if broken && c.client != nil && c.client.judged && !c.twice {
+	if broken && c.client != nil && c.client.Judged && !c.twice {
 		s.violate(c.client, rule, format, args...)
 	}
 }
@@ -100,7 +100,7 @@ func (s *Sim) judgeBlockUse(c *call, b *block, grant string) {
 
 // judgeUse reports a change of what is not the client's.
 func (s *Sim) judgeUse(c *call, what string, owners ...string) {
-	s.accuse(c, !slices.Contains(owners, c.client.id), "foreign-object", "%s of %s, which is not the client's",
+	s.accuse(c, !slices.Contains(owners, c.client.ID), "foreign-object", "%s of %s, which is not the client's",
 		c.op.name(), what)
 }
 
@@ -114,13 +114,13 @@ func (s *Sim) judgeTagDeletion(c *call, t *tag) {
 
 // judgeForce reports force=true where the client did not declare it.
 func (s *Sim) judgeForce(c *call, use string) {
-	s.accuse(c, c.force && !slices.Contains(c.client.forces, use), "force",
+	s.accuse(c, c.force && !slices.Contains(c.client.AllowForce, use), "force",
 		"%s with force=true, which the client did not declare", c.op.name())
 }
 
 // judgeChange reports a second change of something while a client's own change of it runs.
 func (s *Sim) judgeChange(c *call, by, what string) {
-	s.accuse(c, by == c.client.id, "concurrent-change", "%s while the client's own change of %s runs", c.op.name(), what)
+	s.accuse(c, by == c.client.ID, "concurrent-change", "%s while the client's own change of %s runs", c.op.name(), what)
 }
 
 // judgePurchase reports a purchase while an equal block of the client's is idle, or beyond its limit.
@@ -130,8 +130,8 @@ func (s *Sim) judgePurchase(c *call, bought *block) {
 		s.accuse(c, idle && s.owns(c.client, c.account, b) && equalBlocks(b, bought), "needless-purchase",
 			"purchase of %s while the equal block %s (%s) lies idle", bought.cidr, b.id, b.cidr)
 	}
-	if limit := c.client.buys; limit != nil {
-		number := c.account.money.bill.PurchasesByClient[c.client.id] + 1
+	if limit := c.client.MaxPurchases; limit != nil {
+		number := c.account.money.bill.PurchasesByClient[c.client.ID] + 1
 		s.accuse(c, number > *limit, "money", "purchase number %d; at most %d were declared", number, *limit)
 	}
 }
@@ -195,7 +195,7 @@ func (s *Sim) FindSecrets(text string) []string {
 func (s *Sim) secretsIn(text string) []string {
 	var names []string
 	for id, c := range s.clients {
-		if c.secret != "" && strings.Contains(text, c.secret) {
+		if c.Secret != "" && strings.Contains(text, c.Secret) {
 			names = append(names, "the secret of client "+id)
 		}
 	}
@@ -210,8 +210,8 @@ func (s *Sim) secretsIn(text string) []string {
 
 func (s *Sim) blot(text string) string {
 	for _, c := range s.clients {
-		if c.secret != "" {
-			text = strings.ReplaceAll(text, c.secret, "[secret]")
+		if c.Secret != "" {
+			text = strings.ReplaceAll(text, c.Secret, "[secret]")
 		}
 	}
 	for value := range s.tokens {

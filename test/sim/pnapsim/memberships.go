@@ -44,9 +44,9 @@ func (s *Sim) joinNetwork(c *call, srv *server, body membershipBody) reply {
 	if r, ok := s.checkIPs(c, srv, n, body.IPs, false); !ok {
 		return r
 	}
-	m := &membership{network: n.id, owner: c.client.id, ips: append([]string{}, body.IPs...), status: membershipInProgress}
+	m := &membership{network: n.id, owner: c.client.ID, ips: append([]string{}, body.IPs...), status: membershipInProgress}
 	srv.members = append(srv.members, m)
-	srv.changing = c.client.id
+	srv.changing = c.client.ID
 	s.after(s.latency.Membership, func() { s.settleJoin(c.account, srv, m) })
 	return reply{status: http.StatusAccepted, body: membershipView(m)}
 }
@@ -163,7 +163,7 @@ func (s *Sim) leaveNetwork(c *call, srv *server) reply {
 	if n := c.account.networks[m.network]; n != nil && n.status != networkReady {
 		return conflict("The network is " + n.status + ".")
 	}
-	srv.changing = c.client.id
+	srv.changing = c.client.ID
 	s.startLeave(c.account, srv, m, time.Duration(s.latency.Membership))
 	return reply{status: http.StatusAccepted, body: "The server is being removed from the specified Public Network."}
 }

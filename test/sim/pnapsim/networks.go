@@ -92,7 +92,7 @@ func (s *Sim) createNetwork(c *call, a *account, body networkBody) reply {
 	if r, ok := s.checkNewNetwork(a, body); !ok {
 		return r
 	}
-	n := &network{made: s.make(s.newID()), owner: c.client.id, name: *body.Name, location: body.Location,
+	n := &network{made: s.make(s.newID()), owner: c.client.ID, name: *body.Name, location: body.Location,
 		status: networkReady, created: s.now}
 	n.vlan = cmp.Or(body.VLAN, freeVLAN(a, body.Location))
 	n.description = ptr.Deref(body.Description, "")
@@ -211,7 +211,7 @@ func membersOf(a *account, n *network) []*server {
 
 // beginNetworkChange makes a network BUSY for as long as it changes itself.
 func (s *Sim) beginNetworkChange(c *call, n *network) {
-	end := s.reserveNetwork(c.client.id, n, time.Duration(s.latency.NetworkChange))
+	end := s.reserveNetwork(c.client.ID, n, time.Duration(s.latency.NetworkChange))
 	s.schedule(end, func() { endNetworkChange(n) })
 }
 
@@ -297,7 +297,7 @@ func (s *Sim) startAssign(c *call, n *network, b *block) {
 	b.resourceKind = ofNetwork
 	n.blocks = append(n.blocks, b.id)
 	outcome := c.outcome.Outcome
-	end := s.reserveNetwork(c.client.id, n, time.Duration(s.latency.Assign+c.outcome.Delay))
+	end := s.reserveNetwork(c.client.ID, n, time.Duration(s.latency.Assign+c.outcome.Delay))
 	s.schedule(end, func() { s.settleAssign(n, b, outcome) })
 }
 
@@ -346,7 +346,7 @@ func (s *Sim) unassignBlock(c *call, n *network) reply {
 func (s *Sim) startUnassign(c *call, n *network, b *block) {
 	s.moveBlock(b, blockUnassigning)
 	outcome := c.outcome.Outcome
-	end := s.reserveNetwork(c.client.id, n, time.Duration(s.latency.Unassign+c.outcome.Delay))
+	end := s.reserveNetwork(c.client.ID, n, time.Duration(s.latency.Unassign+c.outcome.Delay))
 	s.schedule(end, func() {
 		endNetworkChange(n)
 		s.settleUnassign(n, b, outcome)

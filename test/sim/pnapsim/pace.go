@@ -54,13 +54,13 @@ func (s *Sim) ClientRestarted(clientID string) {
 }
 
 func (s *Sim) memoryOf(c *client) *memory {
-	m := s.judge.memories[c.id]
+	m := s.judge.memories[c.ID]
 	if m == nil {
 		m = &memory{
 			notBefore: map[string]time.Time{}, conflicts: map[string]time.Time{}, failures: map[string]failure{},
 			unanswered: map[string]bool{}, recent: map[string][]time.Time{},
 		}
-		s.judge.memories[c.id] = m
+		s.judge.memories[c.ID] = m
 	}
 	return m
 }
@@ -72,7 +72,7 @@ func requestKey(r *http.Request, raw []byte) string {
 
 // judgePace checks a request when it comes in.
 func (s *Sim) judgePace(c *client, op *operation, r *http.Request, raw []byte) {
-	if c == nil || !c.judged {
+	if c == nil || !c.Judged {
 		return
 	}
 	m, name, key := s.memoryOf(c), op.name(), requestKey(r, raw)
@@ -93,21 +93,21 @@ func (s *Sim) judgePace(c *client, op *operation, r *http.Request, raw []byte) {
 }
 
 func (s *Sim) judgeBudget(c *client, m *memory, operation string) {
-	if c.budget <= 0 {
+	if c.RequestsPerMinute <= 0 {
 		return
 	}
 	since := s.now.Add(-s.clientTime(time.Minute))
 	recent := slices.DeleteFunc(m.recent[operation], func(at time.Time) bool { return !at.After(since) })
 	m.recent[operation] = append(recent, s.now)
-	if float64(len(m.recent[operation])) > c.budget {
+	if float64(len(m.recent[operation])) > c.RequestsPerMinute {
 		s.violate(c, "request-budget", "%s: %d requests within a minute; %g were declared", operation,
-			len(m.recent[operation]), c.budget)
+			len(m.recent[operation]), c.RequestsPerMinute)
 	}
 }
 
 // judgeAnswer remembers what the client is about to learn.
 func (s *Sim) judgeAnswer(c *client, op *operation, r *http.Request, raw []byte, d *delivery) {
-	if c == nil || !c.judged {
+	if c == nil || !c.Judged {
 		return
 	}
 	m, name, key := s.memoryOf(c), op.name(), requestKey(r, raw)
@@ -143,7 +143,7 @@ func outcomeUnknown(status int, f *Fault) bool {
 
 // judgeLost remembers that a client went away before it got an answer.
 func (s *Sim) judgeLost(e *Entry) {
-	if c := s.clients[e.Client]; c != nil && c.judged && creations[e.Operation] != nil {
+	if c := s.clients[e.Client]; c != nil && c.Judged && creations[e.Operation] != nil {
 		s.memoryOf(c).unanswered[e.Operation] = true
 	}
 }

@@ -201,14 +201,10 @@ func (s *Sim) seedClient(a *account, seed ClientSeed) error {
 	if seed.ID == "" || s.clients[seed.ID] != nil {
 		return errors.New("an ID is required, and must not be taken")
 	}
-	c := &client{
-		id: seed.ID, secret: seed.Secret, account: a.id, scopes: seed.Scopes, judged: seed.Judged,
-		forces: seed.AllowForce, marks: seed.OwnershipTags, buys: seed.MaxPurchases, budget: seed.RequestsPerMinute,
+	if seed.Scopes == nil {
+		seed.Scopes = []string{"bmc", "bmc.read", "tags", "tags.read"}
 	}
-	if c.scopes == nil {
-		c.scopes = []string{"bmc", "bmc.read", "tags", "tags.read"}
-	}
-	s.clients[c.id] = c
+	s.clients[seed.ID] = &client{ClientSeed: seed, account: a.id}
 	return nil
 }
 

@@ -115,7 +115,7 @@ func (s *Sim) createServer(c *call, a *account, body serverBody) reply {
 		return refuse(http.StatusNotAcceptable, fmt.Sprintf("No servers of type %s are available in location %s.",
 			body.Type, body.Location))
 	}
-	srv := s.newServer(c.client.id, body)
+	srv := s.newServer(c.client.ID, body)
 	srv.tags = tags
 	srv.status = serverCreating
 	if r, ok := s.buyOwnBlock(c, srv); !ok {
@@ -150,7 +150,7 @@ func (s *Sim) buyOwnBlock(c *call, srv *server) (reply, bool) {
 			false
 	}
 	b := &block{
-		made: s.make(s.newID()), owner: c.client.id, location: srv.location, cidr: cidr,
+		made: s.make(s.newID()), owner: c.client.ID, location: srv.location, cidr: cidr,
 		status: blockAssigned, resource: srv.id, resourceKind: ofServer, created: s.now,
 	}
 	c.account.blocks[b.id] = b
@@ -321,7 +321,7 @@ func (s *Sim) attachBlock(c *call, srv *server, body idBody) reply {
 	b.resource = srv.id
 	b.resourceKind = ofServer
 	srv.ownBlocks = append(srv.ownBlocks, b.id)
-	srv.changing = c.client.id
+	srv.changing = c.client.ID
 	s.after(s.latency.Assign, func() {
 		srv.changing = ""
 		if b.status == blockAssigning {
@@ -345,7 +345,7 @@ func (s *Sim) detachBlock(c *call, srv *server, body blocksBody) reply {
 		return conflict("The IP block is " + b.status + ".")
 	}
 	s.moveBlock(b, blockUnassigning)
-	srv.changing = c.client.id
+	srv.changing = c.client.ID
 	s.after(s.latency.Unassign, func() {
 		srv.changing = ""
 		srv.ownBlocks = slices.DeleteFunc(srv.ownBlocks, func(id string) bool { return id == b.id })

@@ -14,15 +14,8 @@ const tokenPath = "/auth/realms/BMC/protocol/openid-connect/token"
 
 // client is an API client with its credentials.
 type client struct {
-	id      string
-	secret  string
+	ClientSeed
 	account string
-	scopes  []string
-	judged  bool
-	forces  []string
-	marks   map[string]string // tags that prove a block to be this client's
-	budget  float64           // requests per minute and operation; 0 means any number
-	buys    *int              // most purchases; nil means any number
 }
 
 type token struct {
@@ -53,13 +46,13 @@ func (s *Sim) issueToken(r *http.Request, form url.Values) (reply, string) {
 		secret = unescape(password)
 	}
 	c := s.clients[id]
-	if c == nil || subtle.ConstantTimeCompare([]byte(c.secret), []byte(secret)) != 1 {
+	if c == nil || subtle.ConstantTimeCompare([]byte(c.Secret), []byte(secret)) != 1 {
 		if s.switches.TokenRefusal == http.StatusBadRequest {
 			return oauthError(http.StatusBadRequest, "unauthorized_client", "Invalid client secret"), ""
 		}
 		return oauthError(http.StatusUnauthorized, "invalid_client", "Invalid client or Invalid client credentials"), ""
 	}
-	return s.grant(c, strings.Fields(form.Get("scope"))), c.id
+	return s.grant(c, strings.Fields(form.Get("scope"))), c.ID
 }
 
 // unescape undoes the form encoding that RFC 6749 2.3.1 asks for in Basic credentials.
@@ -71,12 +64,12 @@ func unescape(text string) string {
 }
 
 func (s *Sim) grant(c *client, asked []string) reply {
-	granted := slices.Clone(c.scopes)
+	granted := slices.Clone(c.Scopes)
 	if len(asked) > 0 {
 		granted = slices.DeleteFunc(granted, func(scope string) bool { return !slices.Contains(asked, scope) })
 	}
 	value := s.randomHex(32)
-	s.tokens[value] = &token{client: c.id, scopes: granted, expires: s.now.Add(s.clientTime(s.cfg.TokenLifetime))}
+	s.tokens[value] = &token{client: c.ID, scopes: granted, expires: s.now.Add(s.clientTime(s.cfg.TokenLifetime))}
 	return reply{status: http.StatusOK, body: object{
 		"access_token":       value,
 		"expires_in":         int(s.cfg.TokenLifetime.Seconds()),
@@ -104,7 +97,7 @@ func (s *Sim) refuseToken(c *client, t *token) {
 	if t.refused.IsZero() {
 		t.refused = s.now
 	}
-	if since := s.now.Sub(t.refused); c != nil && c.judged && since >= s.clientTime(tokenGrace) {
+	if since := s.now.Sub(t.refused); c != nil && c.Judged && since >= s.clientTime(tokenGrace) {
 		s.violate(c, "stale-token", "a token is used %s after it was first refused", since)
 	}
 }
