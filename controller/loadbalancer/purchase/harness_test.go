@@ -23,7 +23,7 @@ const (
 // world is a simulated account, a real client of it, a buyer and an object that bears the record.
 type world struct {
 	t      *testing.T
-	clock  *pnapsim.ManualClock
+	clock  *pnapsim.Clock
 	sim    *pnapsim.Sim
 	client *pnap.Client
 	buyer  *purchase.Buyer

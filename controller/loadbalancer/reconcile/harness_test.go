@@ -60,7 +60,7 @@ type world struct {
 	t *testing.T
 	// ctx carries the log of the test.
 	ctx   context.Context
-	clock *pnapsim.ManualClock
+	clock *pnapsim.Clock
 	sim   *pnapsim.Sim
 	kube  *fake.Clientset
 	// tracker keeps the Services. The clientset's own one builds a REST mapper for each write, which took
