@@ -38,7 +38,7 @@ func courses(t *testing.T, tool check.Tool, words ...string) []course {
 	must(t, "read the guide", err)
 	for _, id := range slices.Sorted(maps.Keys(examples)) {
 		for _, f := range examples[id] {
-			all = append(all, candidate{Name: fmt.Sprintf("%s %s", f.ID, f.Reason), Fixes: f.Fixes})
+			all = append(all, Candidate{Name: fmt.Sprintf("%s %s", f.ID, f.Reason), Fixes: f.Fixes})
 		}
 	}
 	var found []course

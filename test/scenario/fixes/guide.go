@@ -1,3 +1,5 @@
+// Package fixes gives the files and commands that the agent prints to the real tools that configure a machine's
+// network.
 package fixes
 
 import (
@@ -12,8 +14,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
 )
 
-// candidate is what a user does about a finding, or by a guide, with one tool.
-type candidate struct {
+// Candidate is what a user does about a finding, or by a guide, with one tool.
+type Candidate struct {
 	Name  string
 	Fixes []check.Fix
 }
@@ -26,17 +28,17 @@ var (
 
 // Guide returns the recipes for a tool of the guide to the VLAN interface, as they stand on the page: first the files,
 // then the commands. root is that of the source tree.
-func Guide(root string, tool check.Tool) ([]candidate, error) {
+func Guide(root string, tool check.Tool) ([]Candidate, error) {
 	page, err := os.ReadFile(filepath.Join(root, "docs", "guides", "network.md"))
 	if err != nil {
 		return nil, fmt.Errorf("read the guide: %w", err)
 	}
-	var found []candidate
+	var found []Candidate
 	for _, match := range recipe.FindAllStringSubmatch(string(page), -1) {
 		if !strings.HasSuffix(match[1], "-"+string(tool)) {
 			continue
 		}
-		c := candidate{Name: "guide " + match[1]}
+		c := Candidate{Name: "guide " + match[1]}
 		for _, file := range written.FindAllStringSubmatch(match[2], -1) {
 			c.Fixes = append(c.Fixes, check.Fix{Tool: tool, File: file[1], Content: file[2]})
 		}
