@@ -15,7 +15,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/wire"
 )
 
-// What callers give and get; see package wire for each field.
+// VLAN and the others are what callers give and get; see package wire for each field.
 type (
 	VLAN      = wire.VLAN
 	Fault     = wire.Fault

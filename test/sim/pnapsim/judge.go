@@ -120,7 +120,8 @@ func (s *Sim) judgeForce(c *call, use string) {
 
 // judgeChange reports a second change of something while a client's own change of it runs.
 func (s *Sim) judgeChange(c *call, by, what string) {
-	s.accuse(c, by == c.client.ID, "concurrent-change", "%s while the client's own change of %s runs", c.op.name(), what)
+	s.accuse(c, by == c.client.ID, "concurrent-change", "%s while the client's own change of %s runs", c.op.name(),
+		what)
 }
 
 // judgePurchase reports a purchase while an equal block of the client's is idle, or beyond its limit.

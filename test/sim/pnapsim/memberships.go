@@ -44,7 +44,8 @@ func (s *Sim) joinNetwork(c *call, srv *server, body membershipBody) reply {
 	if r, ok := s.checkIPs(c, srv, n, body.IPs, false); !ok {
 		return r
 	}
-	m := &membership{network: n.id, owner: c.client.ID, ips: append([]string{}, body.IPs...), status: membershipInProgress}
+	m := &membership{network: n.id, owner: c.client.ID, ips: append([]string{}, body.IPs...),
+		status: membershipInProgress}
 	srv.members = append(srv.members, m)
 	srv.changing = c.client.ID
 	s.after(s.latency.Membership, func() { s.settleJoin(c.account, srv, m) })

@@ -130,8 +130,9 @@ func (s *Sim) createServer(c *call, a *account, body serverBody) reply {
 func (s *Sim) newServer(owner string, body serverBody) *server {
 	srv := &server{
 		made: s.make(s.newID()), owner: owner, hostname: body.Hostname, description: body.Description,
-		os: body.OS, kind: body.Type, location: body.Location, networkType: body.NetworkType, reservation: body.Reservation,
-		pricing: cmp.Or(body.Pricing, "HOURLY"), privateIPs: []string{}, created: s.now,
+		os: body.OS, kind: body.Type, location: body.Location, networkType: body.NetworkType,
+		reservation: body.Reservation,
+		pricing:     cmp.Or(body.Pricing, "HOURLY"), privateIPs: []string{}, created: s.now,
 	}
 	if srv.networkType == networkTypeBoth || srv.networkType == networkTypePrivate {
 		srv.privateIPs = []string{fmt.Sprintf("10.0.%d.%d", srv.seq/250, 4+srv.seq%250)}

@@ -73,7 +73,8 @@ func eventTables(constants []Constant) []Selection {
 
 var eventObject = regexp.MustCompile(`^Reasons of the events on (?:the |a )?(.*)`)
 
-// objectOfEvent is what the events of a reason are recorded on; empty for a constant that is not the reason of an event.
+// objectOfEvent is what the events of a reason are recorded on; empty for a constant that is not the reason of an
+// event.
 func objectOfEvent(c Constant) string {
 	match := eventObject.FindStringSubmatch(c.Block)
 	if match == nil {
