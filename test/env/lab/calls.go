@@ -15,17 +15,27 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/wire"
 )
 
-// VLAN and the others are what callers give and get; see package wire for each field.
+// What callers give and get; see package wire for each field.
 type (
-	VLAN      = wire.VLAN
-	Fault     = wire.Fault
-	Program   = wire.Program
-	Output    = wire.Output
-	Process   = wire.Process
-	Probe     = wire.Probe
-	Attempt   = wire.Attempt
-	Outage    = wire.Outage
-	Claim     = wire.Claim
+	// VLAN is the user's configuration of a VLAN interface.
+	VLAN = wire.VLAN
+	// Fault is a way in which a VLAN interface breaks.
+	Fault = wire.Fault
+	// Program is a program to run.
+	Program = wire.Program
+	// Output is how a program ended.
+	Output = wire.Output
+	// Process is a long-lived program.
+	Process = wire.Process
+	// Probe describes requests from the client, by HTTP or UDP.
+	Probe = wire.Probe
+	// Attempt is one of them.
+	Attempt = wire.Attempt
+	// Outage is a stretch without an answer.
+	Outage = wire.Outage
+	// Claim is an ARP packet that claims an address.
+	Claim = wire.Claim
+	// Neighbour is an entry of an ARP table.
 	Neighbour = wire.Neighbour
 )
 
