@@ -89,7 +89,8 @@ func NewMetrics() *Metrics {
 		missing: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "phoenixnap_missing_servers", StabilityLevel: metrics.ALPHA,
 			Help: "Number of servers of Nodes that are missing, by state: suspect (to be confirmed), held (too many " +
-				"are missing at once, so their Nodes are kept) or gone (their Nodes may be deleted).",
+				"are missing at once, or no other server can be read, so their Nodes are kept) or gone (their Nodes may " +
+				"be deleted).",
 		}, []string{"state"}),
 	}
 }

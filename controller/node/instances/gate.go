@@ -10,12 +10,17 @@ import (
 const (
 	// confirmAfter is the minimum time between the two observations that together mean "gone".
 	confirmAfter = 30 * time.Second
+	// confirmManyAfter is that time when more than one, and more than a fewShare of the known servers, are missing: an
+	// API that shows a part of an account only for a moment must not delete a part of a cluster.
+	confirmManyAfter = 2 * time.Minute
 	// forgetAfter ends a suspicion that was not renewed: the Node was ready again, and the framework did not ask.
 	forgetAfter = 5 * time.Minute
 	// breakerWindow is how long a missing server counts against the breaker, and how long a longer list is remembered.
 	breakerWindow = 10 * time.Minute
-	// breakerShare is the part of the known Nodes, one in five, that may disappear within that window.
-	breakerShare = 5
+	// breakerShare is the part of the known Nodes, one in two, that may disappear within that window.
+	breakerShare = 2
+	// fewShare is the part of the known Nodes, one in five, whose servers are few.
+	fewShare = 5
 )
 
 // deletionState is the state of a server that seems to have disappeared.
@@ -23,8 +28,21 @@ type deletionState string
 
 const (
 	suspect deletionState = "suspect" // found missing once, or not for long enough
-	held    deletionState = "held"    // missing twice, but too many servers disappear at once
-	gone    deletionState = "gone"    // missing twice, and few other servers are missing
+	held    deletionState = "held"    // missing twice, but something says that the API shows a part of the account only
+	gone    deletionState = "gone"    // missing twice, while the servers of at least as many other Nodes are there
+)
+
+// holdReason is why the Node of a server that is missing twice is kept.
+type holdReason int
+
+const (
+	notHeld holdReason = iota
+	// listShrank: the list has just lost more than half of its length.
+	listShrank
+	// tooMany servers are missing, or were gone within the window.
+	tooMany
+	// noneReadable: other servers are listed, but cannot be read by their ID either.
+	noneReadable
 )
 
 // observation is one check of a server that seems to have disappeared.
@@ -35,26 +53,50 @@ type observation struct {
 	missing, known int
 	// listed and peak are the lengths of this list and of the longest list within the window.
 	listed, peak int
+	// unreadable reports that other servers are listed, but none that was tried can be read by its ID.
+	unreadable bool
 }
 
-// classify returns the state of a server that is missing now.
-func classify(s observation) deletionState {
+// mayGo returns how many of the known Nodes may be deleted within the window: one, or half of them. Unless there is one
+// Node only, at least as many servers of other Nodes are then in the list.
+func mayGo(known int) int { return max(1, known/breakerShare) }
+
+// confirmation returns the minimum time between the two observations that together mean "gone".
+func (s observation) confirmation() time.Duration {
+	if s.missing > max(1, s.known/fewShare) {
+		return confirmManyAfter
+	}
+	return confirmAfter
+}
+
+// classify returns the state of a server that is missing now, and why it is held.
+func classify(s observation) (deletionState, holdReason) {
 	switch {
-	case s.seen.Sub(s.since) < confirmAfter:
-		return suspect
-	case s.missing > max(1, s.known/breakerShare), 2*s.listed < s.peak:
-		return held
+	case s.seen.Sub(s.since) < s.confirmation():
+		return suspect, notHeld
+	case 2*s.listed < s.peak:
+		return held, listShrank
+	case s.missing > mayGo(s.known):
+		return held, tooMany
+	case s.unreadable:
+		return held, noneReadable
 	default:
-		return gone
+		return gone, notHeld
 	}
 }
 
-// count describes how many servers are missing.
-func (s observation) count() string {
-	if 2*s.listed < s.peak {
+// explain describes why a server is held.
+func (s observation) explain(reason holdReason) string {
+	switch reason {
+	case listShrank:
 		return fmt.Sprintf("the account lists %d servers and had %d", s.listed, s.peak)
+	case tooMany:
+		return fmt.Sprintf("%d of %d servers disappeared within %s, more than half", s.missing, s.known, breakerWindow)
+	case noneReadable:
+		return "other servers are listed, but cannot be read by their ID either"
+	case notHeld:
 	}
-	return fmt.Sprintf("%d of %d servers", s.missing, s.known)
+	return ""
 }
 
 // gate stores the history for classify. A restart loses it, which can only delay a deletion.
@@ -68,6 +110,17 @@ type gate struct {
 type suspicion struct {
 	since, seen time.Time
 	state       deletionState
+	reason      holdReason
+}
+
+// finding is the result of a check of a missing server.
+type finding struct {
+	state deletionState
+	// confirmation is how long a suspect has to be missing, reason why a server is held.
+	confirmation time.Duration
+	reason       string
+	// changed reports whether the state or the reason is new.
+	changed bool
 }
 
 func newGate() *gate {
@@ -83,9 +136,8 @@ func (g *gate) present(serverID string) {
 }
 
 // absent records that the server of a Node that was created at the instant created is missing from the list. others are
-// the IDs of the servers of all Nodes, with true for those that are missing. changed reports whether the state is new.
-func (g *gate) absent(serverID string, created time.Time, list List, others map[string]bool) (result deletionState,
-	count string, changed bool) {
+// the IDs of the servers of all Nodes, with true for those that are missing; unreadable is as in an observation.
+func (g *gate) absent(serverID string, created time.Time, list List, others map[string]bool, unreadable bool) finding {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	seen := list.AskedAt
@@ -94,14 +146,16 @@ func (g *gate) absent(serverID string, created time.Time, list List, others map[
 		before = suspicion{since: seen}
 		ok = false // observations before the Node was created do not count
 	}
-	look := observation{since: before.since, seen: seen, listed: len(list.ByID), peak: list.Peak}
+	look := observation{since: before.since, seen: seen, listed: len(list.ByID), peak: list.Peak,
+		unreadable: unreadable}
 	look.missing, look.known = g.count(serverID, seen, others)
-	result = classify(look)
-	if result == gone {
+	state, reason := classify(look)
+	if state == gone {
 		g.gone[serverID] = seen
 	}
-	g.missing[serverID] = suspicion{since: before.since, seen: seen, state: result}
-	return result, look.count(), !ok || before.state != result
+	g.missing[serverID] = suspicion{since: before.since, seen: seen, state: state, reason: reason}
+	return finding{state: state, confirmation: look.confirmation(), reason: look.explain(reason),
+		changed: !ok || before.state != state || before.reason != reason}
 }
 
 func (g *gate) count(serverID string, seen time.Time, others map[string]bool) (missing, known int) {

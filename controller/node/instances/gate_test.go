@@ -11,33 +11,67 @@ import (
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 //proves:known-bugs/half-list
-func TestJudge(t *testing.T) {
-	tests := map[string]struct {
+func TestClassify(t *testing.T) {
+	const many = confirmManyAfter
+	for name, test := range map[string]struct {
 		after          time.Duration
 		missing, known int
-		listed, peak   int
 		want           deletionState
+		reason         holdReason
+		// listed and peak are equal by default.
+		listed, peak int
+		unreadable   bool
 	}{
-		"first check":                {after: 0, missing: 1, known: 10, want: suspect},
-		"just before":                {after: confirmAfter - 1, missing: 1, known: 10, want: suspect},
-		"confirmed":                  {after: confirmAfter, missing: 1, known: 10, want: gone},
-		"one of one":                 {after: time.Hour, missing: 1, known: 1, want: gone},
-		"one of two":                 {after: time.Hour, missing: 1, known: 2, want: gone},
-		"two of two":                 {after: time.Hour, missing: 2, known: 2, want: held},
-		"two of nine":                {after: time.Hour, missing: 2, known: 9, want: held},
-		"two of ten":                 {after: time.Hour, missing: 2, known: 10, want: gone},
-		"three of ten":               {after: time.Hour, missing: 3, known: 10, want: held},
-		"many, not confirmed":        {after: time.Second, missing: 9, known: 10, want: suspect},
-		"a fifth of a thousand":      {after: time.Hour, missing: 200, known: 1000, want: gone},
-		"the list lost half":         {after: time.Hour, missing: 1, known: 10, listed: 5, peak: 10, want: gone},
-		"the list lost more":         {after: time.Hour, missing: 1, known: 10, listed: 4, peak: 10, want: held},
-		"the list lost its only one": {after: time.Hour, missing: 1, known: 1, listed: 0, peak: 1, want: held},
+		"first check":                    {0, 1, 10, suspect, notHeld, 0, 0, false},
+		"just before":                    {confirmAfter - 1, 1, 10, suspect, notHeld, 0, 0, false},
+		"confirmed":                      {confirmAfter, 1, 10, gone, notHeld, 0, 0, false},
+		"one of one":                     {confirmAfter, 1, 1, gone, notHeld, 0, 0, false},
+		"one of two":                     {confirmAfter, 1, 2, gone, notHeld, 0, 0, false},
+		"two of two":                     {time.Hour, 2, 2, held, tooMany, 0, 0, false},
+		"one of three":                   {confirmAfter, 1, 3, gone, notHeld, 0, 0, false},
+		"two of three":                   {time.Hour, 2, 3, held, tooMany, 0, 0, false},
+		"two of eight, just before":      {many - 1, 2, 8, suspect, notHeld, 0, 0, false},
+		"two of eight":                   {many, 2, 8, gone, notHeld, 0, 0, false},
+		"four of eight":                  {many, 4, 8, gone, notHeld, 0, 0, false},
+		"five of eight":                  {time.Hour, 5, 8, held, tooMany, 0, 0, false},
+		"four of nine":                   {many, 4, 9, gone, notHeld, 0, 0, false},
+		"five of nine":                   {time.Hour, 5, 9, held, tooMany, 0, 0, false},
+		"two of ten":                     {confirmAfter, 2, 10, gone, notHeld, 0, 0, false},
+		"three of ten, just before":      {many - 1, 3, 10, suspect, notHeld, 0, 0, false},
+		"five of ten":                    {many, 5, 10, gone, notHeld, 0, 0, false},
+		"six of ten":                     {time.Hour, 6, 10, held, tooMany, 0, 0, false},
+		"many, not confirmed":            {time.Second, 9, 10, suspect, notHeld, 0, 0, false},
+		"20 of 100":                      {confirmAfter, 20, 100, gone, notHeld, 0, 0, false},
+		"21 of 100, just before":         {many - 1, 21, 100, suspect, notHeld, 0, 0, false},
+		"50 of 100":                      {many, 50, 100, gone, notHeld, 0, 0, false},
+		"51 of 100":                      {time.Hour, 51, 100, held, tooMany, 0, 0, false},
+		"the list lost half":             {time.Hour, 1, 10, gone, notHeld, 5, 10, false},
+		"the list lost more":             {time.Hour, 1, 10, held, listShrank, 4, 10, false},
+		"the list lost its only one":     {time.Hour, 1, 1, held, listShrank, 0, 1, false},
+		"no other can be read":           {time.Hour, 1, 2, held, noneReadable, 0, 0, true},
+		"not confirmed, nor can another": {time.Second, 1, 2, suspect, notHeld, 0, 0, true},
+	} {
+		seen := observation{since: start, seen: start.Add(test.after), missing: test.missing, known: test.known,
+			listed: test.listed, peak: test.peak, unreadable: test.unreadable}
+		got, reason := classify(seen)
+		if got != test.want || reason != test.reason {
+			t.Errorf("%s: got %v (%d), want %v (%d)", name, got, reason, test.want, test.reason)
+		}
+		if explained := seen.explain(reason); (explained != "") != (got == held) {
+			t.Errorf("%s: %v is explained as %q", name, got, explained)
+		}
 	}
-	for name, test := range tests {
-		look := observation{since: start, seen: start.Add(test.after), missing: test.missing, known: test.known,
-			listed: test.listed, peak: test.peak}
-		if got := classify(look); got != test.want {
-			t.Errorf("%s: got %v, want %v", name, got, test.want)
+}
+
+func TestHeldIsExplained(t *testing.T) {
+	seen := observation{missing: 5, known: 8, listed: 3, peak: 8}
+	for reason, want := range map[holdReason]string{
+		tooMany:      "5 of 8 servers disappeared within 10m0s, more than half",
+		listShrank:   "the account lists 3 servers and had 8",
+		noneReadable: "other servers are listed, but cannot be read by their ID either",
+	} {
+		if got := seen.explain(reason); got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }
@@ -57,8 +91,7 @@ func others(missing int, ids ...string) map[string]bool {
 func TestGateForgets(t *testing.T) {
 	g := newGate()
 	see := func(after time.Duration) deletionState {
-		result, _, _ := g.absent("a", start, at(start.Add(after)), others(1, "a", "b", "c"))
-		return result
+		return g.absent("a", start, at(start.Add(after)), others(1, "a", "b", "c"), false).state
 	}
 	if see(0) != suspect || see(10*time.Second) != suspect {
 		t.Fatal("gone at the first check")
@@ -82,12 +115,12 @@ func TestGateForgets(t *testing.T) {
 func TestSuspicionIsNotOlderThanTheNode(t *testing.T) {
 	g := newGate()
 	all := others(1, "a", "b", "c")
-	g.absent("a", start, at(start), all)
+	g.absent("a", start, at(start), all, false)
 	created := start.Add(20 * time.Second)
-	if got, _, _ := g.absent("a", created, at(start.Add(confirmAfter)), all); got != suspect {
+	if got := g.absent("a", created, at(start.Add(confirmAfter)), all, false).state; got != suspect {
 		t.Errorf("ten seconds after the Node was created: %v, want suspect", got)
 	}
-	if got, _, _ := g.absent("a", created, at(start.Add(2*confirmAfter)), all); got != gone {
+	if got := g.absent("a", created, at(start.Add(2*confirmAfter)), all, false).state; got != gone {
 		t.Errorf("confirmed: %v, want gone", got)
 	}
 }
@@ -98,18 +131,17 @@ func TestSuspicionIsNotOlderThanTheNode(t *testing.T) {
 func TestBreakerRemembersTheGone(t *testing.T) {
 	g := newGate()
 	look := func(id string, after time.Duration, remaining map[string]bool) deletionState {
-		result, _, _ := g.absent(id, start, at(start.Add(after)), remaining)
-		return result
+		return g.absent(id, start, at(start.Add(after)), remaining, false).state
 	}
 	look("a", 0, others(1, "a", "b", "c"))
 	if got := look("a", confirmAfter, others(1, "a", "b", "c")); got != gone {
 		t.Fatalf("the first: %v, want gone", got)
 	}
 	look("b", time.Minute, others(1, "b", "c"))
-	if got := look("b", 2*time.Minute, others(1, "b", "c")); got != held {
+	if got := look("b", time.Minute+confirmManyAfter, others(1, "b", "c")); got != held {
 		t.Errorf("the second within the window: %v, want held", got)
 	}
-	for after := 3 * time.Minute; after < breakerWindow+confirmAfter; after += time.Minute {
+	for after := 4 * time.Minute; after < breakerWindow+confirmAfter; after += time.Minute {
 		look("b", after, others(1, "b", "c"))
 	}
 	if got := look("b", breakerWindow+confirmAfter, others(1, "b", "c")); got != gone {
@@ -117,8 +149,9 @@ func TestBreakerRemembersTheGone(t *testing.T) {
 	}
 }
 
-// For any sequence of observations: a server is gone only when it was found missing at least 30 s before and not found
-// since, and never more than a fifth, or one, within the window.
+// For any sequence of observations: a server is gone only when it was found missing at least 30 s before (two minutes if
+// many are missing) and not found since; never more than half, or one, within the window; and never while no other can
+// be read.
 //
 //proves:known-bugs/joining-node
 func TestGateWalks(t *testing.T) {
@@ -156,8 +189,9 @@ func walkGate(t *testing.T, seed uint64, random *rand.Rand) {
 		if _, ok := firstMissing[id]; !ok {
 			firstMissing[id] = now
 		}
-		result, count, _ := g.absent(id, start, at(now), all)
-		if result != gone {
+		unreadable := random.IntN(20) == 0
+		found := g.absent(id, start, at(now), all, unreadable)
+		if found.state != gone {
 			continue
 		}
 		lastGone[id] = now
@@ -167,9 +201,13 @@ func walkGate(t *testing.T, seed uint64, random *rand.Rand) {
 				recently++
 			}
 		}
-		if now.Sub(firstMissing[id]) < confirmAfter || recently > max(1, len(ids)/breakerShare) {
-			t.Fatalf("seed %d: %s gone at %v, missing since %v, %d gone of %d (%s)", seed, id, now, firstMissing[id],
-				recently, len(ids), count)
+		since := confirmAfter
+		if recently > max(1, len(ids)/5) {
+			since = confirmManyAfter
+		}
+		if now.Sub(firstMissing[id]) < since || recently > max(1, len(ids)/2) || unreadable {
+			t.Fatalf("seed %d: %s gone at %v, missing since %v, %d gone of %d, unreadable %v", seed, id, now,
+				firstMissing[id], recently, len(ids), unreadable)
 		}
 	}
 }

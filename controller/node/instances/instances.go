@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -62,10 +63,10 @@ func New(config Config) *Instances {
 
 // InstanceExists reports false, and Kubernetes then deletes the Node at once, only when the server is proven gone:
 // missing from a fresh and non-empty list and inaccessible by its ID, or released to its reservation; twice, at least
-// 30 seconds apart, both times since the Node was created; not one of many that disappear together; from a list that
-// has not just lost more than half of its length; in an account in which the configured public network can be read; and
-// the Node, read live, is still the same and not ready. Any other case without proven existence is an error, which
-// keeps the Node.
+// 30 seconds apart (two minutes if many are missing), both times since the Node was created; while the list has the
+// servers of at least as many other Nodes, and one of them can be read by its ID; from a list that has not just lost
+// more than half of its length; in an account in which the configured public network can be read; and the Node, read
+// live, is still the same and not ready. Any other case without proven existence is an error, which keeps the Node.
 func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool, error) {
 	id, list, err := i.locate(ctx, node)
 	if err != nil {
@@ -121,14 +122,18 @@ func (i *Instances) decide(ctx context.Context, node *corev1.Node, id string, li
 		return false, fmt.Errorf("server %s of node %s is missing, and the account cannot be verified: %w", id,
 			node.Name, err)
 	}
-	result, count, changed := i.gate.absent(id, created, list, others)
-	if result != gone {
-		return false, i.keep(ctx, node, id, result, count, changed)
+	unreadable, err := i.othersUnreadable(ctx, id, list, others)
+	if err != nil {
+		return false, err
+	}
+	found := i.gate.absent(id, created, list, others, unreadable)
+	if found.state != gone {
+		return false, i.keep(ctx, node, id, found)
 	}
 	if err := i.confirm(ctx, node); err != nil {
 		return false, err
 	}
-	if changed {
+	if found.changed {
 		klog.FromContext(ctx).Info("Server is gone, its Node may be deleted", "node", node.Name, "server", id)
 		i.events.warn(node, ReasonPossibleNodeDeletion,
 			"phoenixNAP server %s is gone: it was missing twice; the Node will be deleted", id)
@@ -155,26 +160,59 @@ func (i *Instances) proveAccount(ctx context.Context, list List, servers map[str
 	return errNoServer
 }
 
-// keep explains why a Node is not deleted although its server is missing.
-func (i *Instances) keep(ctx context.Context, node *corev1.Node, id string, result deletionState, count string,
-	changed bool) error {
-	logger := klog.FromContext(ctx)
-	if result == held {
-		if changed {
-			logger.Info("Not deleting a Node because many servers disappeared at once", "node", node.Name, "server", id,
-				"missing", count)
-			i.events.warn(node, ReasonPossibleNodeDeletion,
-				"phoenixNAP server %s is missing, but so are many (%s): the Node is kept; check the credentials, or "+
-					"delete the Node yourself", id, count)
+// triedOthers bounds the reads by ID of servers that are listed: one of them may just have been deprovisioned.
+const triedOthers = 3
+
+// othersUnreadable reports that none of the listed servers that are tried can be read by its ID: that the Node's server
+// cannot be read then proves nothing. It tries servers of other Nodes, or without any in the list, others of the account.
+// known are the servers of all Nodes, with true for the missing ones.
+func (i *Instances) othersUnreadable(ctx context.Context, id string, list List, known map[string]bool) (bool, error) {
+	var ofNodes, others []string
+	for other := range list.ByID {
+		missing, hasNode := known[other]
+		switch {
+		case other == id:
+		case hasNode && !missing:
+			ofNodes = append(ofNodes, other)
+		default:
+			others = append(others, other)
 		}
-		return fmt.Errorf("server %s is missing together with too many others (%s)", id, count)
 	}
-	if changed {
-		logger.Info("Server is missing", "node", node.Name, "server", id, "confirmAfter", confirmAfter)
+	if len(ofNodes) > 0 {
+		others = ofNodes
+	}
+	slices.Sort(others) // all Nodes try the same ones, whose answers are cached
+	for _, other := range others[:min(len(others), triedOthers)] {
+		if _, err := i.config.Inventory.Server(ctx, other); err == nil {
+			return false, nil
+		}
+		if ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+	}
+	return len(others) > 0, nil
+}
+
+// keep explains why a Node is not deleted although its server is missing.
+func (i *Instances) keep(ctx context.Context, node *corev1.Node, id string, found finding) error {
+	logger := klog.FromContext(ctx)
+	if found.state == held {
+		if found.changed {
+			logger.Info("Not deleting a Node whose server is missing", "node", node.Name, "server", id, "reason",
+				found.reason)
+			i.events.warn(node, ReasonPossibleNodeDeletion,
+				"phoenixNAP server %s is missing, but the Node is kept: %s; check the credentials, or, if the server "+
+					"is really gone, delete the Node yourself: kubectl delete node %s", id, found.reason, node.Name)
+		}
+		return fmt.Errorf("server %s of node %s is missing, but the Node is kept: %s", id, node.Name, found.reason)
+	}
+	if found.changed {
+		logger.Info("Server is missing", "node", node.Name, "server", id, "confirmAfter", found.confirmation)
 		i.events.warn(node, ReasonPossibleNodeDeletion,
-			"phoenixNAP server %s is missing; the Node will be deleted if that is confirmed after %s", id, confirmAfter)
+			"phoenixNAP server %s is missing; the Node will be deleted if that is confirmed after %s", id,
+			found.confirmation)
 	}
-	return fmt.Errorf("server %s is missing, to be confirmed after %s", id, confirmAfter)
+	return fmt.Errorf("server %s is missing, to be confirmed after %s", id, found.confirmation)
 }
 
 // confirm reads the Node live: one that was replaced or is ready must not be reported as gone. A missing one may.
