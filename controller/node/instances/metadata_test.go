@@ -1,11 +1,24 @@
 package instances
 
 import (
+	"context"
+	"maps"
+	"reflect"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+	cloudnode "k8s.io/cloud-provider/controllers/node"
+	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kubefake"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
@@ -18,13 +31,68 @@ func TestMetadata(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.ProviderID != contract.ProviderID(simtest.Server1ID) || got.Region != "ASH" || got.Zone != "ASH" ||
-		got.InstanceType != "s1.c1.small" {
-		t.Errorf("got %+v", got)
+	want := &cloudprovider.InstanceMetadata{
+		ProviderID: "phoenixnap://" + simtest.Server1ID, InstanceType: "s1.c1.small", Zone: "ASH", Region: "ASH",
+		NodeAddresses: []corev1.NodeAddress{
+			{Type: corev1.NodeHostName, Address: "node-1"},
+			{Type: corev1.NodeInternalIP, Address: "10.0.0.11"},
+			{Type: corev1.NodeExternalIP, Address: "203.0.113.2"},
+		},
+		AdditionalLabels: map[string]string{
+			"phoenixnap.com/location": "ASH", "phoenixnap.com/network-type": "PRIVATE_ONLY",
+			"phoenixnap.com/os": "ubuntu-jammy", "phoenixnap.com/server-type": "s1.c1.small",
+		},
 	}
-	if want := "Hostname=node-1 InternalIP=10.0.0.11 ExternalIP=203.0.113.2"; render(got.NodeAddresses) != want {
-		t.Errorf("addresses %q, want %q", render(got.NodeAddresses), want)
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
+}
+
+// The framework's own controller writes exactly these labels to a new Node, and takes its taint away.
+func TestLabelsOfANewNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newMemory(1)
+		api.like = pnap.Server{Hostname: "n0", Type: "d2.c3.xlarge", Location: "PHX", OS: "ubuntu/noble",
+			NetworkType: "PUBLIC_AND_PRIVATE", PrivateIPs: addrs("10.0.0.11"), Status: pnap.ServerPoweredOn}
+		kube := kubefake.NewStore().Client()
+		node := newNode("n0")
+		node.Spec.ProviderID = contract.ProviderID(memoryID(0))
+		node.Labels = map[string]string{"kubernetes.io/hostname": "n0"}
+		node.Spec.Taints = []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true",
+			Effect: corev1.TaintEffectNoSchedule}}
+		if _, err := kube.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		run(t, kube, api, func(nodes coreinformers.NodeInformer, cloud framework) (loop, error) {
+			initialising, err := cloudnode.NewCloudNodeController(nodes, kube, cloud, 5*time.Minute, 1, 1)
+			return func(ctx context.Context) {
+				initialising.RunWithContext(ctx, controllersmetrics.NewControllerManagerMetrics("labels"))
+			}, err
+		})
+		time.Sleep(time.Minute)
+		got, err := kube.CoreV1().Nodes().Get(t.Context(), "n0", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := map[string]string{
+			"kubernetes.io/hostname":                   "n0",
+			"beta.kubernetes.io/instance-type":         "d2.c3.xlarge",
+			"node.kubernetes.io/instance-type":         "d2.c3.xlarge",
+			"failure-domain.beta.kubernetes.io/region": "PHX",
+			"topology.kubernetes.io/region":            "PHX",
+			"failure-domain.beta.kubernetes.io/zone":   "PHX",
+			"topology.kubernetes.io/zone":              "PHX",
+			"phoenixnap.com/location":                  "PHX",
+			"phoenixnap.com/network-type":              "PUBLIC_AND_PRIVATE",
+			"phoenixnap.com/os":                        "ubuntu-noble",
+			"phoenixnap.com/server-type":               "d2.c3.xlarge",
+		}; !maps.Equal(got.Labels, want) {
+			t.Errorf("labels %v, want %v", got.Labels, want)
+		}
+		if len(got.Spec.Taints) > 0 {
+			t.Errorf("taints %v", got.Spec.Taints)
+		}
+	})
 }
 
 // Type, region and zone are those of the server, made legal if necessary. An existing zone of the Node is kept, since

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
@@ -44,6 +45,8 @@ type memory struct {
 
 	mu      sync.Mutex
 	servers map[string]bool
+	// like is what the servers have in common.
+	like pnap.Server
 	// omitted are missing from the list, although they may exist.
 	omitted map[string]bool
 	// empty makes the list empty, refused every read by ID fail, foreign all answers those of another account.
@@ -52,7 +55,8 @@ type memory struct {
 
 // newMemory returns an account with the servers of the cluster and one without a Node.
 func newMemory(count int) *memory {
-	m := &memory{servers: map[string]bool{"5fa54d1e91867c03a0a7ffff": true}, omitted: map[string]bool{}}
+	m := &memory{servers: map[string]bool{"5fa54d1e91867c03a0a7ffff": true}, omitted: map[string]bool{},
+		like: pnap.Server{Status: pnap.ServerPoweredOn}}
 	for i := range count {
 		m.servers[memoryID(i)] = true
 	}
@@ -81,7 +85,7 @@ func (m *memory) Servers(context.Context) ([]pnap.Server, error) {
 	default:
 		for id := range m.servers {
 			if !m.omitted[id] {
-				list = append(list, pnap.Server{ID: id, Status: pnap.ServerPoweredOn})
+				list = append(list, m.server(id))
 			}
 		}
 	}
@@ -94,7 +98,13 @@ func (m *memory) Server(_ context.Context, id string) (pnap.Server, error) {
 	if m.foreign || m.refused || !m.servers[id] {
 		return pnap.Server{}, &pnap.Error{Op: "read server", Object: id, StatusCode: http.StatusForbidden}
 	}
-	return pnap.Server{ID: id, Status: pnap.ServerPoweredOn}, nil
+	return m.server(id), nil
+}
+
+func (m *memory) server(id string) pnap.Server {
+	server := m.like
+	server.ID = id
+	return server
 }
 
 func (m *memory) Network(_ context.Context, id string) (plan.Network, error) {
@@ -134,29 +144,43 @@ func monitor(t *testing.T, count int) *monitored {
 			t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithCancel(testlog.Context(t))
-	shared := informers.NewSharedInformerFactory(m.kube, 0)
-	nodes := shared.Core().V1().Nodes()
-	instances := New(Config{
-		Inventory: NewInventory(InventoryConfig{Source: m.api}), Nodes: nodes.Lister(), Live: m.kube.CoreV1(),
-		Events:   record.NewFakeRecorder(10_000),
-		Networks: account.New(account.Config{Cloud: m.api}), NetworkID: networkOfMemory,
+	run(t, m.kube, m.api, func(nodes coreinformers.NodeInformer, cloud framework) (loop, error) {
+		watching, err := nodelifecycle.NewCloudNodeLifecycleController(nodes, m.kube, cloud, monitorPeriod)
+		return func(ctx context.Context) {
+			watching.Run(ctx, controllersmetrics.NewControllerManagerMetrics("scaledown"))
+		}, err
 	})
-	watching, err := nodelifecycle.NewCloudNodeLifecycleController(nodes, m.kube, framework{instances: instances},
-		monitorPeriod)
+	return m
+}
+
+// loop is a controller of the framework at work.
+type loop func(context.Context)
+
+// run runs a controller of the framework, with the instances of an account, until the test ends.
+func run(t *testing.T, kube kubernetes.Interface, api *memory,
+	build func(coreinformers.NodeInformer, framework) (loop, error)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(testlog.Context(t))
+	shared := informers.NewSharedInformerFactory(kube, 0)
+	nodes := shared.Core().V1().Nodes()
+	controller, err := build(nodes, framework{instances: New(Config{
+		Inventory: NewInventory(InventoryConfig{Source: api}), Nodes: nodes.Lister(), Live: kube.CoreV1(),
+		Events:   record.NewFakeRecorder(10_000),
+		Networks: account.New(account.Config{Cloud: api}), NetworkID: networkOfMemory,
+	})})
 	if err != nil {
 		t.Fatal(err)
 	}
+	nodes.Informer()
 	shared.Start(ctx.Done())
 	shared.WaitForCacheSync(ctx.Done())
 	var ended sync.WaitGroup
-	ended.Go(func() { watching.Run(ctx, controllersmetrics.NewControllerManagerMetrics("scaledown")) })
+	ended.Go(func() { controller(ctx) })
 	t.Cleanup(func() {
 		cancel()
 		ended.Wait()
 		shared.Shutdown()
 	})
-	return m
 }
 
 // silence makes the Nodes not ready whose kubelets do not report any more.
