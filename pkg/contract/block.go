@@ -121,7 +121,8 @@ const (
 	PurposeNodes = "nodes"
 )
 
-// BlockReport is the state of the cluster's IP blocks. It is output only: the controller never reads it.
+// BlockReport is the state of the cluster's IP blocks. It is output; a controller that starts reads only which blocks
+// were held.
 type BlockReport struct {
 	Looked     time.Time       `json:"looked"`               // when the list of blocks was requested
 	NetworkID  string          `json:"networkID"`            // the public network of the Services
@@ -142,6 +143,8 @@ type ReportedBlock struct {
 	Name       string       `json:"name,omitempty"`       // the name of what it was bought for, see the purposes
 	Standing   string       `json:"standing"`             // how the block is used
 	Since      *time.Time   `json:"since,omitempty"`      // when it was first found unused; nil while used
+	// Held: it is one of too many orphans, and is not deleted until a person confirms it.
+	Held bool `json:"held,omitempty"`
 }
 
 // Encode returns the value of BlockReportKey.

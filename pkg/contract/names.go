@@ -148,6 +148,11 @@ const (
 	ConditionAnnouncementHealthy = Prefix + "AnnouncementHealthy"
 )
 
+// NamespaceCollectOrphans is the annotation of the Namespace kube-system with which a user confirms that orphaned IP
+// blocks are deleted, although too many became orphans at once: their IDs, separated by commas. It has an effect only
+// with --collect-orphans.
+const NamespaceCollectOrphans = Prefix + "collect-orphans"
+
 // AgentLeasePrefix and the Node's name form the name of the agent's Lease in kube-system, from which the controller
 // determines whether the agent runs.
 const AgentLeasePrefix = "phoenixnap-agent-"

@@ -96,7 +96,11 @@ func (s sheet) idle(blocks []Block) string {
 			unused = s.age(*b.Unused)
 		}
 		rows = append(rows, []string{b.CIDR, b.ID, s.created(b), unused, s.standing(b) + ": " + b.For})
-		remedies[b.Standing] = true
+		if b.Held {
+			remedies[held] = true
+		} else {
+			remedies[b.Standing] = true
+		}
 	}
 	text := s.table([]string{"BLOCK", "ID", "AGE", "UNUSED", "STANDING"}, rows)
 	for _, standing := range slices.Sorted(maps.Keys(remedies)) {
@@ -105,12 +109,18 @@ func (s sheet) idle(blocks []Block) string {
 	return text
 }
 
+// held is the key of the remedy for orphans that are not deleted until a person confirms it.
+const held = "orphan, held"
+
 // remedy describes how to release an unused block, or how to use it again.
 func remedy(standing string) string {
 	switch standing {
 	case standingRetained:
 		return "kept because of phoenixnap.com/ip-retain: a new Service of that name gets it back; " +
 			"delete it in the portal if it is no longer needed"
+	case held:
+		return "too many blocks became orphans at once: create the Services again, or confirm with kubectl annotate " +
+			"namespace kube-system --overwrite " + contract.NamespaceCollectOrphans + "=<ID>,<ID>"
 	case "orphan":
 		return "delete it in the portal, create the Service again, or set --collect-orphans"
 	case "leftover":

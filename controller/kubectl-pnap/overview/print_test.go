@@ -93,3 +93,20 @@ func TestEveryStandingIsShown(t *testing.T) {
 		}
 	}
 }
+
+// An orphan that waits for a person is shown with the command that confirms its deletion, and not with the option that
+// is on already.
+func TestAHeldOrphanIsShownWithItsCommand(t *testing.T) {
+	blocks := blocksOf(Facts{Report: &contract.BlockReport{Collecting: true, Blocks: []contract.ReportedBlock{
+		{ID: "id-of-it", Standing: "orphan", Held: true},
+	}}})
+	var out bytes.Buffer
+	if err := PrintBlocks(&out, text.Style{}, Overview{Blocks: blocks}); err != nil {
+		t.Fatal(err)
+	}
+	shown := strings.Join(strings.Fields(out.String()), " ")
+	if !strings.Contains(shown, "kubectl annotate namespace kube-system --overwrite phoenixnap.com/collect-orphans=") ||
+		strings.Contains(shown, "set --collect-orphans") {
+		t.Error(out.String())
+	}
+}

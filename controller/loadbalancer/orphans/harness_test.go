@@ -61,6 +61,8 @@ type world struct {
 
 	// calls counts requests to the API through the collector; the one of number crashAt is its last.
 	calls, crashAt int
+	// meanwhile, when set, happens whenever a block is about to be read by its ID.
+	meanwhile func()
 }
 
 // option changes a world before it begins.
@@ -169,6 +171,9 @@ func (c crashing) DeleteBlock(ctx context.Context, id string) error {
 }
 
 func (c crashing) Block(ctx context.Context, id string) (read plan.Block, err error) {
+	if c.w.meanwhile != nil {
+		c.w.meanwhile()
+	}
 	err = c.may(func() error {
 		read, err = c.Client.Block(ctx, id)
 		return err
@@ -245,6 +250,15 @@ func (w *world) service(name string, stale bool, change ...func(*corev1.Service)
 		return
 	}
 	if err := w.config.Services.Informer().GetIndexer().Add(service); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// forget removes a Service from the informer.
+func (w *world) forget(name string) {
+	w.t.Helper()
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
+	if err := w.config.Services.Informer().GetIndexer().Delete(service); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -72,6 +72,7 @@ type Collector struct {
 	reports   reportStore
 	// suspicions by block ID.
 	suspicions map[string]*suspicion
+	breaker    breaker
 }
 
 // suspicion is a block that seems to be unused.
@@ -86,6 +87,8 @@ type suspicion struct {
 	reported time.Time
 	problem  string
 	deletion bool // its deletion was requested
+	// held: too many blocks became orphans at once, so it waits until a person has confirmed its deletion.
+	held, confirmed bool
 	// backoff follows a failed step.
 	backoff backoff
 }
@@ -133,6 +136,9 @@ func (c *Collector) Look(ctx context.Context) (again time.Duration, err error) {
 		return period, err
 	}
 	problems := c.remember(ctx, ours, f, listing.AskedAt)
+	if err := c.restrain(ctx, len(ours)); err != nil {
+		return period, errors.Join(problems, err)
+	}
 	c.publish(ctx, listing.Blocks, f, listing.AskedAt)
 	if due := c.due(); due != nil {
 		again, err = c.collect(ctx, due)
@@ -238,6 +244,7 @@ func (c *Collector) forgetGone(ctx context.Context, ours []plan.Block) {
 			klog.FromContext(ctx).Info("Released an unused IP block", "block", s.block.ID, "cidr", s.block.CIDR,
 				"standing", s.state)
 			c.config.Metrics.collected.Inc()
+			c.breaker.deleted(s, c.config.Now())
 			c.record(corev1.EventTypeNormal, eventCollected,
 				fmt.Sprintf("IP block %s (%s) was deleted: %s", s.block.ID, s.block.CIDR, problemOf(s.state, s.block)))
 		}
@@ -252,6 +259,8 @@ func (c *Collector) due() *suspicion {
 		at := s.since
 		switch {
 		case s.state == leftover: // v1 decided to delete it
+		case s.held && !s.confirmed:
+			continue
 		case s.state == orphan && c.config.Collect:
 			at = at.Add(c.config.Grace)
 		default:

@@ -408,3 +408,65 @@ func TestASettledAccountCostsOneListForEachLook(t *testing.T) {
 		}
 	}
 }
+
+// What changes while the collector waits for the account's lock counts: a Service of that name, and the tags.
+//
+//proves:known-bugs/orphans
+func TestWhatIsReadUnderTheLockCounts(t *testing.T) {
+	retained := ours(contract.TagService, "shop_web")
+	retained[contract.TagRetain] = contract.TagTrue
+	foreign := ours(contract.TagService, "shop_web")
+	foreign[contract.TagCluster] = otherCluster
+	without := map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID}
+	retag := func(tags map[string]string) func(*world) {
+		return func(w *world) {
+			if err := w.sim.OutOfBand(pnapsim.Edit{Kind: pnapsim.EditRetagBlock, Block: blockID,
+				Tags: tags}); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}
+	for name, change := range map[string]func(*world){
+		"a Service appears":         func(w *world) { w.service("web", true) },
+		"the block is retained":     retag(retained),
+		"another cluster's":         retag(foreign),
+		"the purpose was taken off": retag(without),
+	} {
+		for _, step := range []string{"assigned", "unassigned"} {
+			t.Run(name+" while "+step, func(t *testing.T) {
+				w := newWorld(t, web, collecting)
+				w.pass(grace - 2*time.Minute)
+				for w.blocks()[blockID] != step {
+					if err := w.look(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				before := w.writes()
+				w.meanwhile = func() {
+					w.meanwhile = nil
+					change(w)
+				}
+				w.pass(20 * time.Minute)
+				if w.meanwhile != nil {
+					t.Fatal("the block was not read again")
+				}
+				if w.writes() != before || w.blocks()[blockID] == "" {
+					t.Errorf("%d changes of the account after that", w.writes()-before)
+				}
+			})
+		}
+	}
+}
+
+// A leftover, which has no grace, is believed only in the second list.
+func TestALeftoverIsLookedAtTwice(t *testing.T) {
+	w := newWorld(t, block(blockID, "203.0.113.8/29", "", ours(contract.TagDelete, "true")))
+	for range 3 { // the same list
+		if _, err := w.lookOnce(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.untouched()
+	w.pass(2 * time.Minute)
+	w.gone(blockID)
+}

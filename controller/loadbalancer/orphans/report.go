@@ -42,7 +42,7 @@ func (c *Collector) report(s *suspicion) {
 		age = "created " + b.CreatedOn.UTC().Format(time.RFC3339)
 	}
 	c.record(corev1.EventTypeWarning, eventOrphaned,
-		fmt.Sprintf("IP block %s (%s, %s): %s. %s", b.ID, b.CIDR, age, problemOf(s.state, b), c.remedy(s.state)))
+		fmt.Sprintf("IP block %s (%s, %s): %s. %s", b.ID, b.CIDR, age, problemOf(s.state, b), c.remedy(s)))
 }
 
 // problemOf returns what is wrong with a block.
@@ -63,14 +63,17 @@ func problemOf(s blockState, b plan.Block) string {
 }
 
 // remedy returns what happens to the block, or what to do.
-func (c *Collector) remedy(s blockState) string {
+func (c *Collector) remedy(s *suspicion) string {
 	switch {
-	case s == leftover, s == orphan && c.config.Collect:
+	case s.held && !s.confirmed:
+		return "It is paid for until it is deleted: create the Service again, or confirm the deletion as event " +
+			eventStuck + " describes"
+	case s.state == leftover, s.state == orphan && c.config.Collect:
 		return "It is going to be deleted"
-	case s == orphan:
+	case s.state == orphan:
 		return "It is paid for until it is deleted: delete it in the phoenixNAP portal, create the Service again, or " +
 			"set --collect-orphans"
-	case s == empty:
+	case s.state == empty:
 		return "It is paid for until it is deleted: the controller does that by itself, for a block of the nodes " +
 			"with --manage-membership; else delete it in the phoenixNAP portal"
 	default:
@@ -156,6 +159,7 @@ func (c *Collector) reported(b plan.Block, f facts) contract.ReportedBlock {
 	}
 	block := describe(b, string(suspicion.state))
 	block.Since = new(suspicion.since.UTC().Truncate(time.Second))
+	block.Held = suspicion.held && !suspicion.confirmed
 	return block
 }
 

@@ -254,9 +254,9 @@ func (w *world) end() {
 }
 
 // isReported reports whether a block is left that a stopped process bought for a Service which was gone by then, where
-// the user wants such blocks to be reported only.
+// the user wants such blocks to be reported only, or where there are so many that a person must confirm their deletion.
 func (w *world) isReported(b block) bool {
-	return w.late[b.id] && !w.collect && w.events.has("OrphanedIPBlock")
+	return w.late[b.id] && (!w.collect && w.events.has("OrphanedIPBlock") || w.events.has("OrphanNotCollected"))
 }
 
 // checkEnd: none of our objects are left, and all others are unchanged.
