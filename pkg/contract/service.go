@@ -5,6 +5,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
 // OwnedServiceAnnotations are the annotations of a Service that only the controller writes and that it removes when it
@@ -20,6 +23,12 @@ func OwnedServiceAnnotations() []string {
 // OwnedServiceConditions are the types of the Service conditions that the controller writes.
 func OwnedServiceConditions() []string {
 	return []string{ServiceConditionBlockAssigned, ServiceConditionAddressPublished, ServiceConditionAnnounced}
+}
+
+// NewServiceCondition returns a condition of a Service, without a time. Its message is shortened to text.MessageLimit:
+// it may repeat what users, phoenixNAP or Kubernetes wrote, of any length.
+func NewServiceCondition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: text.Message(message)}
 }
 
 // Served reports whether a Service is ours: of type LoadBalancer, and of no class or of LoadBalancerClass.

@@ -168,3 +168,44 @@ func FuzzCut(f *testing.F) {
 		}
 	})
 }
+
+func TestMessage(t *testing.T) {
+	words := strings.Repeat("word ", 300)
+	for name, tc := range map[string]struct{ text, want string }{
+		"short":              {"public network 1 is full", "public network 1 is full"},
+		"as long as allowed": {strings.Repeat("x", MessageLimit), strings.Repeat("x", MessageLimit)},
+		"at a word":          {words, strings.TrimSpace(words[:5*204]) + "…"},
+		"at the end of one":  {strings.Repeat("x", 1021) + " y z", strings.Repeat("x", 1021) + "…"},
+		"without words":      {strings.Repeat("x", 2048), strings.Repeat("x", 1021) + "…"},
+	} {
+		if got := Message(tc.text); got != tc.want || len(got) > MessageLimit {
+			t.Errorf("%s: %d bytes, %q, want %q", name, len(got), got, tc.want)
+		}
+	}
+}
+
+func TestQuote(t *testing.T) {
+	for value, want := range map[string]string{
+		"ASH":                    `"ASH"`,
+		"a\x1b[31m\"b":           `"a\x1b[31m\"b"`,
+		strings.Repeat("x", 100): `"` + strings.Repeat("x", 61) + `…"`,
+	} {
+		if got := Quote(value); got != want {
+			t.Errorf("Quote(%q) is %s, want %s", value, got, want)
+		}
+	}
+}
+
+//proves:known-bugs/unstable-errors
+func TestStable(t *testing.T) {
+	for in, want := range map[string]string{
+		"list IP blocks: no answer: read tcp 10.0.0.1:40312->203.0.113.9:443: i/o timeout": "list IP blocks: " +
+			"no answer: read tcp 203.0.113.9:443: i/o timeout",
+		"read tcp [2001:db8::1]:40312->[2001:db8::2]:443: reset": "read tcp [2001:db8::2]:443: reset",
+		"Location XYZ is not on sale":                            "Location XYZ is not on sale",
+	} {
+		if got := Stable(in); got != want {
+			t.Errorf("Stable(%q) = %q, want %q", in, got, want)
+		}
+	}
+}

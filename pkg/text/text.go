@@ -3,7 +3,9 @@ package text
 
 import (
 	"io"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -201,3 +203,34 @@ func Cut(text string, limit int, ellipsis string) string {
 	}
 	return text[:end] + ellipsis
 }
+
+// MessageLimit is the maximum length in bytes of the message of a condition or an event: every watcher of the object
+// keeps the one, and the API server refuses a longer note of the other.
+const MessageLimit = 1024
+
+// Message shortens the message of a condition or an event to MessageLimit bytes, between words.
+func Message(text string) string {
+	const ellipsis = "…"
+	cut := Cut(text, MessageLimit, ellipsis)
+	if cut == text {
+		return text
+	}
+	kept := strings.TrimSuffix(cut, ellipsis)
+	if end := strings.LastIndexByte(kept, ' '); end > len(kept)/2 && text[len(kept)] != ' ' {
+		kept = kept[:end]
+	}
+	return strings.TrimRight(kept, " ") + ellipsis
+}
+
+// quoteLimit is the length in bytes beyond which Quote shortens a value: it shows which value is meant.
+const quoteLimit = 64
+
+// Quote quotes a value of a user in a message: between quotation marks, escaped and shortened.
+func Quote(value string) string { return strconv.Quote(Cut(value, quoteLimit, "…")) }
+
+// localPort is this side of a connection in the errors of package net: its port differs each time.
+var localPort = regexp.MustCompile(`(?:\d+\.\d+\.\d+\.\d+|\[[0-9a-fA-F:.%a-z]+\]):\d+->`)
+
+// Stable removes from the text of an error what differs between attempts: only events with equal texts are counted
+// together, and a condition is written only when it differs.
+func Stable(text string) string { return localPort.ReplaceAllString(text, "") }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
 // longestRange bounds the addresses that a range "a - b" is expanded to; longer ranges are invalid.
@@ -139,8 +141,11 @@ func decodeObject(op, id string, body []byte) (object, error) {
 	return value, nil
 }
 
-// maxMessage bounds the part of an answer in an error; a proxy may answer with an HTML page.
-const maxMessage = 500
+// maxMessage and maxComplaints bound the part of an answer in an error; a proxy may answer with an HTML page.
+const (
+	maxMessage    = 500
+	maxComplaints = 5
+)
 
 // Error is a request to the API that did not succeed.
 type Error struct {
@@ -162,31 +167,31 @@ func (e *Error) dryRun() bool { return errors.Is(e.cause, errDryRun) }
 
 // Error returns the operation, the object and the answer.
 func (e *Error) Error() string {
-	var text strings.Builder
+	var said strings.Builder
 	if e.dryRun() {
-		text.WriteString("dry run: would ")
+		said.WriteString("dry run: would ")
 	}
-	text.WriteString(e.Op)
+	said.WriteString(e.Op)
 	if e.Object != "" {
-		text.WriteString(" " + e.Object)
+		said.WriteString(" " + e.Object)
 	}
 	switch {
 	case e.dryRun():
-		return text.String()
+		return said.String()
 	case e.unsent():
-		text.WriteString(": not sent")
+		said.WriteString(": not sent")
 	case e.StatusCode == 0:
-		text.WriteString(": no answer")
+		said.WriteString(": no answer")
 	default:
-		fmt.Fprintf(&text, ": answer %d %s", e.StatusCode, http.StatusText(e.StatusCode))
+		fmt.Fprintf(&said, ": answer %d %s", e.StatusCode, http.StatusText(e.StatusCode))
 	}
 	if e.Message != "" {
-		text.WriteString(": " + e.Message)
+		said.WriteString(": " + e.Message)
 	}
 	if len(e.ValidationErrors) > 0 {
-		text.WriteString(" (" + strings.Join(e.ValidationErrors, "; ") + ")")
+		said.WriteString(" (" + strings.Join(e.ValidationErrors, "; ") + ")")
 	}
-	return text.String()
+	return said.String()
 }
 
 // Unwrap returns the local cause, such as context.DeadlineExceeded.
@@ -258,7 +263,7 @@ func unanswered(op, object string, err error, redact func(string) string) *Error
 		err = held
 	}
 	if err != nil && !e.dryRun() {
-		e.Message = redact(err.Error())
+		e.Message = text.Stable(redact(err.Error()))
 	}
 	return e
 }
@@ -271,7 +276,7 @@ func refusal(op, object string, response *http.Response, body []byte, redact fun
 	}
 	if json.Unmarshal(body, &answer) == nil {
 		e.Message = redact(shorten(answer.Message))
-		for _, complaint := range answer.ValidationErrors {
+		for _, complaint := range answer.ValidationErrors[:min(len(answer.ValidationErrors), maxComplaints)] {
 			e.ValidationErrors = append(e.ValidationErrors, redact(shorten(complaint)))
 		}
 	}
@@ -287,9 +292,4 @@ func unreadable(op, object string, cause error) *Error {
 		cause: cause}
 }
 
-func shorten(text string) string {
-	if len(text) <= maxMessage {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxMessage], "") + "…"
-}
+func shorten(long string) string { return text.Cut(strings.ToValidUTF8(long, ""), maxMessage, "…") }

@@ -178,6 +178,12 @@ func send[V any](ctx context.Context, c *Client, name string, execute func() (V,
 	return err
 }
 
+// invalid records that an answer cannot be used, and returns the error.
+func (c *Client) invalid(ctx context.Context, err error) error {
+	c.health.failed(ctx, c.tokens.redact(err.Error()))
+	return err
+}
+
 // get requests the object with that ID.
 func get[T, V any](ctx context.Context, c *Client, id string, decode func(object) T,
 	execute func() (V, *http.Response, error)) (T, error) {
@@ -188,7 +194,7 @@ func get[T, V any](ctx context.Context, c *Client, id string, decode func(object
 	}
 	element, err := decodeObject(operationOf(ctx), id, body)
 	if err != nil {
-		return none, err
+		return none, c.invalid(ctx, err)
 	}
 	return decode(element), nil
 }
@@ -202,7 +208,7 @@ func list[T, V any](ctx context.Context, c *Client, name, key string, decode fun
 	}
 	elements, err := decodeList(ctx, operationOf(ctx), body, key)
 	if err != nil {
-		return nil, err
+		return nil, c.invalid(ctx, err)
 	}
 	decoded := make([]T, len(elements))
 	for i, element := range elements {

@@ -171,7 +171,8 @@ func explainToken(err error, url string) error {
 	if refused.ErrorCode != "" {
 		status += ", " + shorten(refused.ErrorCode)
 	}
-	if refused.ErrorCode == "invalid_client" || refused.ErrorCode == "unauthorized_client" {
+	if refused.ErrorCode == "invalid_client" || refused.ErrorCode == "unauthorized_client" ||
+		refused.Response != nil && refused.Response.StatusCode == http.StatusUnauthorized {
 		status += ": check the client ID and the client secret"
 	}
 	return fmt.Errorf("get a token from %s: answer %s", url, status)

@@ -31,6 +31,12 @@ func (e *unsentError) Unwrap() error { return e.error }
 // Is reports whether target is ErrUnsent.
 func (e *unsentError) Is(target error) bool { return target == ErrUnsent }
 
+// Why a request is held back.
+var (
+	errPaused   = errors.New("the API required a pause")
+	errRepeated = errors.New("the same request has just failed")
+)
+
 // errDryRun is the error of every change in a dry run.
 var errDryRun = errors.New("dry run")
 
@@ -125,11 +131,11 @@ func (t *transport) admit(request *http.Request) (string, error) {
 func (t *transport) heldBack(request *http.Request) error {
 	if pause := t.hold.remaining(); pause > 0 {
 		t.Metrics.throttle("retry-after")
-		return &unsentError{errors.New("the API required a pause"), pause}
+		return &unsentError{errPaused, pause}
 	}
 	if pause, why := t.backoff.remaining(keyOf(request)); pause > 0 {
 		t.Metrics.throttle("backoff")
-		return &unsentError{errors.New("the same request has just failed (" + why + ")"), pause}
+		return &unsentError{fmt.Errorf("%w (%s)", errRepeated, why), pause}
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ var ErrOutdated = errors.New("the record of the purchase changed meanwhile")
 const (
 	// TagsFresh: the account's tags were created a moment ago and cannot be used yet.
 	TagsFresh plan.Reason = "TagsFresh"
-	// APIPaused: the API asked for a pause.
+	// APIPaused: the API asked for a pause; the message says, where known, until when.
 	APIPaused plan.Reason = "APIPaused"
 )
 

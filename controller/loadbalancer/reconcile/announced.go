@@ -40,7 +40,7 @@ func announcement(nodes []*corev1.Node, address netip.Addr, before *metav1.Condi
 }
 
 func announcedCondition(status metav1.ConditionStatus, reason, message string) metav1.Condition {
-	return metav1.Condition{Type: contract.ServiceConditionAnnounced, Status: status, Reason: reason, Message: message}
+	return contract.NewServiceCondition(contract.ServiceConditionAnnounced, status, reason, message)
 }
 
 // answered is the condition for an address of which a report says that one machine answers.

@@ -70,6 +70,7 @@ func (b *Balancer) advance(ctx context.Context, o plan.Observed, p plan.ServiceP
 	}
 	reason, err := b.act(ctx, o.Service, p.Step)
 	if err != nil {
+		b.noteFailure(ctx, o.Service, p.Step.Reason, err)
 		return err
 	}
 	if p.Step.Action == plan.Assign && reason == plan.BlockAssigning && o.Published().IsValid() {
@@ -216,11 +217,21 @@ func (b *Balancer) notBought(ctx context.Context, service *corev1.Service, failu
 	var refusal *purchase.Refused
 	switch {
 	case errors.As(failure, &pause):
-		b.note(ctx, service, pause.Reason, words(pause.Reason))
+		b.notePurchasePause(ctx, service, pause)
 	case errors.As(failure, &refusal):
 		return b.refuse(ctx, service, plan.Step{Action: plan.Refuse, Reason: refusal.Reason, Detail: refusal.Detail})
+	default:
+		b.noteFailure(ctx, service, plan.PurchaseDue, failure)
 	}
 	return failure
+}
+
+func (b *Balancer) notePurchasePause(ctx context.Context, service *corev1.Service, pause *purchase.Pause) {
+	if pnap.IsPaused(pause.Cause) {
+		b.notePause(ctx, service, pause.Cause)
+		return
+	}
+	b.note(ctx, service, pause.Reason, words(pause.Reason))
 }
 
 // serviceRecord is the record of a purchase on the Service itself.

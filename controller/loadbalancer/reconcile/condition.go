@@ -19,9 +19,9 @@ import (
 
 // Reasons of the condition BlockAssigned that are not states of a block.
 const (
-	// reasonLookupFailed: the account could not be read.
+	// reasonLookupFailed: the account could not be read; the message repeats the words of the API.
 	reasonLookupFailed plan.Reason = "LookupFailed"
-	// reasonReleaseFailed: a step of the release was not carried out.
+	// reasonReleaseFailed: a step of the release was not carried out; the message repeats why.
 	reasonReleaseFailed plan.Reason = "ReleaseFailed"
 	// reasonNoNodeReady: the block is assigned, but no node can carry its traffic yet.
 	reasonNoNodeReady plan.Reason = "NoNodeReady"
@@ -51,24 +51,27 @@ const (
 	messageBlockNotReady = "the address is published once its IP block is assigned"
 )
 
-// blockCondition says where the block of the Service stands.
+// blockCondition says where the block of the Service stands. That is unknown while the account cannot be read.
 func blockCondition(reason plan.Reason, message string) metav1.Condition {
-	condition := metav1.Condition{Type: contract.ServiceConditionBlockAssigned, Status: metav1.ConditionFalse,
-		Reason: string(reason), Message: message}
-	if reason == plan.BlockAssigned {
-		condition.Status = metav1.ConditionTrue
+	status := metav1.ConditionFalse
+	switch reason {
+	case plan.BlockAssigned:
+		status = metav1.ConditionTrue
+	case reasonLookupFailed, purchase.APIPaused:
+		status = metav1.ConditionUnknown
+	default:
 	}
-	return condition
+	return contract.NewServiceCondition(contract.ServiceConditionBlockAssigned, status, string(reason), message)
 }
 
 // publishedCondition says whether the address stands in the status, and what keeps it from there.
 func publishedCondition(published bool, reason plan.Reason, message string) metav1.Condition {
 	if published {
-		return metav1.Condition{Type: contract.ServiceConditionAddressPublished, Status: metav1.ConditionTrue,
-			Reason: reasonPublished, Message: messagePublished}
+		return contract.NewServiceCondition(contract.ServiceConditionAddressPublished, metav1.ConditionTrue,
+			reasonPublished, messagePublished)
 	}
-	return metav1.Condition{Type: contract.ServiceConditionAddressPublished, Status: metav1.ConditionFalse,
-		Reason: string(reason), Message: message}
+	return contract.NewServiceCondition(contract.ServiceConditionAddressPublished, metav1.ConditionFalse,
+		string(reason), message)
 }
 
 // say writes those of the conditions that the Service does not say already. It reports whether there was

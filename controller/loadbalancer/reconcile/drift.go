@@ -44,7 +44,7 @@ func (b *Balancer) Drifted(ctx context.Context) ([]types.NamespacedName, error) 
 		}
 		drifted, err := b.drifted(ctx, service)
 		if err != nil {
-			problems = append(problems, lookupFailed(service, err))
+			problems = append(problems, b.lookupFailed(ctx, service, nil, err))
 			continue
 		}
 		if drifted {

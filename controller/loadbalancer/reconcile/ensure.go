@@ -2,11 +2,8 @@ package reconcile
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/cloud-provider/api"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
@@ -33,7 +30,7 @@ func (b *Balancer) ensure(ctx context.Context, service *corev1.Service) (*corev1
 	start := b.config.Now()
 	o, err := b.fromCache(ctx, service)
 	if err != nil {
-		return nil, lookupFailed(service, err)
+		return nil, b.lookupFailed(ctx, service, service, err)
 	}
 	if p := plan.Decide(o); p.UpToDate(o) {
 		return b.applyPlan(ctx, o, p)
@@ -44,22 +41,14 @@ func (b *Balancer) ensure(ctx context.Context, service *corev1.Service) (*corev1
 	}
 	defer done()
 	if o, err = b.observeLive(ctx, service); err != nil {
-		return nil, lookupFailed(service, err)
+		return nil, b.lookupFailed(ctx, service, service, err)
 	}
 	p := plan.Decide(o)
 	if p.ChangesAccount() && !o.Fresh(start) {
 		if o, err = b.observe(ctx, o, depth{after: start, live: true}); err != nil {
-			return nil, lookupFailed(service, err)
+			return nil, b.lookupFailed(ctx, service, service, err)
 		}
 		p = plan.Decide(o)
 	}
 	return b.applyPlan(ctx, o, p)
-}
-
-func lookupFailed(service *corev1.Service, err error) error {
-	var again *api.RetryError
-	if errors.As(err, &again) {
-		return err
-	}
-	return fmt.Errorf("look for the IP block of Service %s/%s: %w", service.Namespace, service.Name, err)
 }

@@ -54,8 +54,8 @@ func (b *Balancer) publish(
 func publishedConditions(o plan.Observed, p plan.ServicePlan, ready bool) []metav1.Condition {
 	block := blockCondition(plan.BlockAssigned, words(plan.BlockAssigned))
 	if p.Rejects() {
-		block.Reason = string(p.Rejected.Reason)
-		block.Message = p.Rejected.Detail
+		block = blockCondition(p.Rejected.Reason, p.Rejected.Detail)
+		block.Status = metav1.ConditionTrue
 	}
 	published := publishedCondition(ready, reasonNoNodeReady, words(reasonNoNodeReady))
 	before := meta.FindStatusCondition(o.Service.Status.Conditions, contract.ServiceConditionAnnounced)

@@ -2,12 +2,10 @@ package reconcile
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
@@ -69,29 +67,24 @@ func (b *Balancer) giveBack(ctx context.Context, known, live *corev1.Service) er
 	start := b.config.Now()
 	o, err := b.observeToRelease(ctx, known, start)
 	if err != nil {
-		b.note(ctx, live, reasonLookupFailed, words(reasonLookupFailed))
-		return lookupFailed(known, err)
+		return b.lookupFailed(ctx, known, live, err)
 	}
 	p := b.planRelease(o, live)
 	if !p.Waits() && !o.Fresh(start) {
 		if o, err = b.observe(ctx, o, depth{after: start, live: true}); err != nil {
-			b.note(ctx, live, reasonLookupFailed, words(reasonLookupFailed))
-			return lookupFailed(known, err)
+			return b.lookupFailed(ctx, known, live, err)
 		}
 		p = b.planRelease(o, live)
 	}
 	acted, err := b.applyRelease(ctx, o, p)
 	if err != nil {
-		if !pnap.IsDryRun(err) {
-			b.note(ctx, live, reasonReleaseFailed, words(reasonReleaseFailed))
-		}
+		b.noteFailure(ctx, live, reasonReleaseFailed, err)
 		return err
 	}
 	if acted == plan.DeletionUnverified {
 		// Deleting is done at once: look whether that was the last of it.
 		if o, err = b.observe(ctx, o, depth{after: start, live: true}); err != nil {
-			return fmt.Errorf("verify the deletion of the IP block of Service %s/%s: %w", known.Namespace, known.Name,
-				err)
+			return b.lookupFailed(ctx, known, live, err)
 		}
 		p = b.planRelease(o, live)
 		acted = ""

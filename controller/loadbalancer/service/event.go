@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +16,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
 // Reasons of the events on Services. Those of the framework's service controller keep their names.
@@ -73,21 +72,6 @@ const (
 	kubeVIPHost = "kube-vip.io/vipHost"
 )
 
-// longestText is the maximum length of an error in an event, in bytes.
-const longestText = 1000
-
-// localPort is this side of a connection in the errors of package net: its port differs each time.
-var localPort = regexp.MustCompile(`(?:\d+\.\d+\.\d+\.\d+|\[[0-9a-fA-F:.%a-z]+\]):\d+->`)
-
-// stable removes from an error what differs between attempts: only events with equal texts are counted together.
-func stable(err error) string {
-	text := localPort.ReplaceAllString(err.Error(), "")
-	if len(text) > longestText {
-		text = strings.ToValidUTF8(text[:longestText], "") + "…"
-	}
-	return text
-}
-
 // isReported reports whether the balancer has already sent an event for its error.
 func isReported(err error) bool {
 	var refusal *plan.Refusal
@@ -95,13 +79,13 @@ func isReported(err error) bool {
 }
 
 // warn records an event of type Warning on a Service.
-func (c *Controller) warn(service *corev1.Service, reason, text string) {
-	c.config.Events.Event(service, corev1.EventTypeWarning, reason, text)
+func (c *Controller) warn(service *corev1.Service, reason, message string) {
+	c.config.Events.Event(service, corev1.EventTypeWarning, reason, message)
 }
 
 // inform records an event of type Normal on a Service.
-func (c *Controller) inform(service *corev1.Service, reason, text string) {
-	c.config.Events.Event(service, corev1.EventTypeNormal, reason, text)
+func (c *Controller) inform(service *corev1.Service, reason, message string) {
+	c.config.Events.Event(service, corev1.EventTypeNormal, reason, message)
 }
 
 // recordWaiting reports once that a Service has been waiting for a while; a release is reported otherwise.
@@ -167,13 +151,13 @@ func (c *Controller) recordFailure(ctx context.Context, service *corev1.Service,
 	case isWaiting(err):
 		c.recordWaiting(service, state)
 	case pnap.IsDryRun(err):
-		if text := stable(err); text != state.recordedDryRun {
-			state.recordedDryRun = text
-			c.inform(service, eventDryRun, text)
+		if said := text.Stable(err.Error()); said != state.recordedDryRun {
+			state.recordedDryRun = said
+			c.inform(service, eventDryRun, said)
 		}
 	case isReported(err):
 	default:
-		c.warn(service, eventSyncFailed, "Error syncing load balancer: "+during+stable(err))
+		c.warn(service, eventSyncFailed, "Error syncing load balancer: "+during+text.Stable(err.Error()))
 	}
 }
 

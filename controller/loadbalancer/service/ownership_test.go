@@ -250,25 +250,3 @@ func TestUnsupported(t *testing.T) {
 		}
 	}
 }
-
-//proves:known-bugs/unstable-errors
-func TestStable(t *testing.T) {
-	for in, want := range map[string]string{
-		"list IP blocks: no answer: read tcp 10.0.0.1:40312->203.0.113.9:443: i/o timeout": "list IP blocks: no answer: read tcp 203.0.113.9:443: i/o timeout",
-		"read tcp [2001:db8::1]:40312->[2001:db8::2]:443: reset":                           "read tcp [2001:db8::2]:443: reset",
-		"Location XYZ is not on sale": "Location XYZ is not on " +
-			"sale",
-	} {
-		if got := stable(textError(in)); got != want {
-			t.Errorf("stable(%q) = %q, want %q", in, got, want)
-		}
-	}
-	if got := stable(textError(strings.Repeat("ä", longestText))); len(got) > longestText+len("…") ||
-		!strings.HasSuffix(got, "ä…") {
-		t.Errorf("a long text becomes %d bytes that end with %q", len(got), got[len(got)-8:])
-	}
-}
-
-type textError string
-
-func (e textError) Error() string { return string(e) }

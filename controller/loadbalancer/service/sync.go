@@ -18,6 +18,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
 // sync checks one Service and takes one step. again is when to check again although nothing changes; 0 for never.
@@ -155,7 +156,7 @@ func (c *Controller) releaseVanished(ctx context.Context, key types.NamespacedNa
 	}
 	if err := c.config.Balancer.Release(ctx, last.DeepCopy()); err != nil {
 		if !isWaiting(err) && !pnap.IsDryRun(err) && !isReported(err) && ctx.Err() == nil {
-			c.warn(last, eventDeleteFailed, "Error deleting load balancer: "+stable(err))
+			c.warn(last, eventDeleteFailed, "Error deleting load balancer: "+text.Stable(err.Error()))
 		}
 		return err
 	}
@@ -189,10 +190,10 @@ func finalizerPatch(service *corev1.Service, now time.Time) object {
 }
 
 func notPublished(reason, message string, now time.Time) metav1.Condition {
-	return metav1.Condition{
-		Type: contract.ServiceConditionAddressPublished, Status: metav1.ConditionFalse, Reason: reason,
-		Message: message, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
-	}
+	condition := contract.NewServiceCondition(contract.ServiceConditionAddressPublished, metav1.ConditionFalse, reason,
+		message)
+	condition.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
+	return condition
 }
 
 // unsupportedPatch sets the condition that reports why a Service is not served; nil when it is set already.

@@ -1,0 +1,50 @@
+package pnap
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
+)
+
+// Scopes are the API scopes that the credentials need, in words.
+const Scopes = "bmc, bmc.read, tags and tags.read"
+
+// IsPaused reports whether the API requires the client to wait: it answered 429, or the pause is not over yet.
+func IsPaused(err error) bool {
+	return statusOf(err) == http.StatusTooManyRequests || errors.Is(err, errPaused)
+}
+
+// IsRepeated reports whether the request was not sent because the same one had just failed. The error of that one says
+// more.
+func IsRepeated(err error) bool { return errors.Is(err, errRepeated) }
+
+// Explain returns an error in the words of the API, and what to do. It is the same for each attempt.
+func Explain(err error) string {
+	said := err.Error()
+	if e, ok := errors.AsType[*Error](err); ok {
+		said = e.Error()
+	}
+	return text.Stable(said) + "; " + Remedy(err)
+}
+
+// Remedy returns what to do about an error of a request. There are few: they also distinguish kinds of failures.
+func Remedy(err error) string {
+	const again = "the controller tries again by itself"
+	e, ok := errors.AsType[*Error](err)
+	switch {
+	case IsPaused(err):
+		return "the controller continues by itself; if this lasts, lower --api-requests-per-second"
+	case !ok, e.unsent():
+		return again
+	case e.StatusCode == http.StatusUnauthorized:
+		return "check the client ID and the client secret"
+	case IsInaccessible(err):
+		return "check that the credentials belong to the account that owns the public network and the servers, and " +
+			"have the scopes " + Scopes
+	case e.StatusCode == 0:
+		return again + "; if this lasts, check that its pod can reach the phoenixNAP API (DNS, proxy, firewall)"
+	default:
+		return again + "; if this lasts, ask the support of phoenixNAP"
+	}
+}
