@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"os/signal"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/dryrun"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/leader"
 )
 
@@ -173,36 +173,22 @@ func orDie[T any](built T, err error) T {
 	return built
 }
 
-// apiDetail is the name under which /healthz/… reports the health of the phoenixNAP API.
-const apiDetail = "phoenixnap-api"
-
-// newDetail reports the state of the phoenixNAP API: err returns nil while it works, and every client that may read the
-// detail gets the text of the error. The process is healthy without it: a liveness probe on /healthz must not restart
-// the process because another service is down. Only /healthz/<name> returns the detail.
-func newDetail(err func() error) healthz.HealthChecker {
-	return healthz.NamedCheck(apiDetail, func(request *http.Request) error {
-		if !strings.HasSuffix(request.URL.Path, "/"+apiDetail) {
-			return nil
-		}
-		return err()
-	})
-}
-
 // serve serves health, metrics and the rest in place of the framework, which does not serve a
 // single check, so there would be no way to learn what is wrong with the phoenixNAP API. It ends with the process.
-func (l *lifecycle) serve(completed *appconfig.CompletedConfig, checks ...healthz.HealthChecker) error {
+func (l *lifecycle) serve(completed *appconfig.CompletedConfig, api func() pnap.Health) error {
 	serving := completed.SecureServing
 	if serving == nil {
 		return nil
 	}
 	completed.SecureServing = nil
+	var checks []healthz.HealthChecker
 	if election := completed.ComponentConfig.Generic.LeaderElection; election.LeaderElect {
 		checks = append(checks, healthz.NamedCheck("leaderElection", // the name that the framework gives it
 			func(*http.Request) error { return l.leadership.CheckRenewal(election.LeaseDuration.Duration) }))
 	}
-	handler := controllerhealthz.NewMutableHealthzHandler(checks...)
+	handler := &health{checks: controllerhealthz.NewMutableHealthzHandler(checks...), api: api}
 	base := genericcontrollermanager.NewBaseHandler(&completed.ComponentConfig.Generic.Debugging, handler)
-	base.HandlePrefix("/healthz/", handler)
+	base.HandlePrefix(healthPath+"/", handler)
 	slis.SLIMetricsWithReset{}.Install(base)
 	_, _, err := serving.Serve(genericcontrollermanager.BuildHandlerChain(base, &completed.Authorization,
 		&completed.Authentication), 0, l.ctx.Done())

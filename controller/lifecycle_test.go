@@ -20,6 +20,7 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/dryrun"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/instances"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
 )
@@ -183,6 +184,22 @@ func (p *process) detail() (int, string) {
 	return response.StatusCode, string(body)
 }
 
+// waitsBecause demands an event on a Node that its server cannot be looked up, with the words of the API.
+func waitsBecause(t *testing.T, client kubernetes.Interface, node, words string) error {
+	t.Helper()
+	events, err := client.CoreV1().Events(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{
+		FieldSelector: "involvedObject.name=" + node + ",reason=" + instances.ReasonServerLookupFailed})
+	if err != nil {
+		return err
+	}
+	for _, event := range events.Items {
+		if strings.Contains(event.Message, words) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%d events, none with %q", len(events.Items), words)
+}
+
 // The controller starts and stays while the API is down; it is healthy, and its health detail says what is
 // the matter. Its log is JSON when asked for, from the first line to the last.
 //
@@ -202,8 +219,14 @@ func TestTheAPIIsDown(t *testing.T) {
 			!strings.Contains(text, "the phoenixNAP API fails since") {
 			return fmt.Errorf("the detail is %d %s", status, text)
 		}
-		return p.healthy()
+		status, body, err := p.askHealth("?verbose")
+		if err == nil && (status != http.StatusOK || !strings.Contains(body, "[-]phoenixnap-api failed") ||
+			!strings.HasSuffix(body, "healthz check passed\n")) {
+			err = fmt.Errorf("/healthz?verbose is %d %s", status, body)
+		}
+		return err
 	})
+	eventually(t, 30*time.Second, func() error { return waitsBecause(t, client, "node-1", "503") })
 	sim.Disarm()
 	eventually(t, 60*time.Second, func() error {
 		if status, text := p.detail(); status != http.StatusOK {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -169,19 +170,27 @@ func (p *process) end() {
 }
 
 func (p *process) healthy() error {
+	status, _, err := p.askHealth("")
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("%s: %d", p.health, status)
+	}
+	return err
+}
+
+// askHealth asks for the health, as someone without a permission.
+func (p *process) askHealth(query string) (status int, body string, err error) {
 	// its own certificate, on loopback
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer transport.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.health, nil)
+	request, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.health+query, nil)
 	if err != nil {
-		return err
+		return 0, "", err
 	}
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
-		return err
+		return 0, "", err
 	}
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", p.health, response.Status)
-	}
-	return response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
+	raw, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(raw), err
 }

@@ -117,12 +117,13 @@ type wiring struct {
 func newWiring(lifecycle *lifecycle, c *connection, completed *appconfig.CompletedConfig) *wiring {
 	err := lifecycle.guard(completed, c.config.DryRun)
 	if err == nil {
-		err = lifecycle.serve(completed, newDetail(func() error { return c.api.Health().Err() }))
+		err = lifecycle.serve(completed, c.api.Health)
 	}
 	if err != nil {
 		klog.Fatal(err) //nolint:forbidigo // the framework has no other way out
 	}
 	klog.FromContext(lifecycle.ctx).Info("Starting", "version", version.Get().GitVersion, "config", c.config.String())
+	completed.EventRecorder = boundedRecorder{completed.EventRecorder}
 	provided := provider.New(instances.New(instances.Config{
 		Inventory: c.inventory,
 		Nodes:     completed.SharedInformers.Core().V1().Nodes().Lister(),

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/metrics"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
 )
 
 // Reasons of the events on a Node.
@@ -20,6 +22,9 @@ const (
 	ReasonServerNotFound = "ServerNotFound"
 	// ReasonServerAmbiguous (Warning): several servers may belong to the Node, and which.
 	ReasonServerAmbiguous = "ServerAmbiguous"
+	// ReasonServerLookupFailed (Warning): the Node waits for its server, and phoenixNAP cannot be asked for it; the
+	// text repeats the words of the API. Sent once in ten minutes for each kind of failure.
+	ReasonServerLookupFailed = "ServerLookupFailed"
 	// ReasonMisconfiguredInternalIP (Warning): the kubelet's --node-ip is not an address of the server.
 	ReasonMisconfiguredInternalIP = "MisconfiguredInternalIP"
 )
@@ -36,7 +41,7 @@ type eventLimiter struct {
 	recorded map[limitedEvent]time.Time
 }
 
-// limitedEvent is one warning about one Node.
+// limitedEvent is one warning about one Node. Its text is that of the event, or stands for similar ones.
 type limitedEvent struct {
 	node               types.UID
 	name, reason, text string
@@ -51,6 +56,17 @@ func (l *eventLimiter) warn(node *corev1.Node, reason, format string, args ...an
 	each := limitedEvent{node: node.UID, name: node.Name, reason: reason, text: fmt.Sprintf(format, args...)}
 	if l.isNew(each) {
 		l.events.Event(node, corev1.EventTypeWarning, reason, each.text)
+	}
+}
+
+// lookupFailed warns that the API fails while a Node waits for its server: once for each remedy, because the words of
+// the API differ from one attempt to the next.
+func (l *eventLimiter) lookupFailed(node *corev1.Node, err error) {
+	kind := limitedEvent{node: node.UID, name: node.Name, reason: ReasonServerLookupFailed, text: pnap.Remedy(err)}
+	if l.isNew(kind) {
+		l.events.Eventf(node, corev1.EventTypeWarning, ReasonServerLookupFailed,
+			"the phoenixNAP server of Node %s cannot be looked up, and the Node stays as it is: %s", node.Name,
+			pnap.Explain(err))
 	}
 }
 

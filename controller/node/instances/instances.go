@@ -17,6 +17,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
+	cloudproviderapi "k8s.io/cloud-provider/api"
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
@@ -266,10 +267,24 @@ func (i *Instances) locate(ctx context.Context, node *corev1.Node) (string, List
 		return "", List{}, fmt.Errorf("node %s: %w", node.Name, err)
 	}
 	list, err := i.config.Inventory.List(ctx)
-	if err != nil {
-		return "", List{}, err
+	if err == nil {
+		err = list.Check()
 	}
-	return id, list, list.Check()
+	i.reportFailure(ctx, node, err)
+	return id, list, err
+}
+
+// reportFailure warns about a Node that needs its server while the API cannot be asked for it.
+func (i *Instances) reportFailure(ctx context.Context, node *corev1.Node, err error) {
+	if err != nil && ctx.Err() == nil {
+		i.events.lookupFailed(node, err)
+	}
+}
+
+// waits reports whether a Node waits for its first initialization.
+func waits(node *corev1.Node) bool {
+	return node.Spec.ProviderID == "" || slices.ContainsFunc(node.Spec.Taints,
+		func(taint corev1.Taint) bool { return taint.Key == cloudproviderapi.TaintExternalCloudProvider })
 }
 
 // InstanceMetadata returns what the framework writes to the Node. It never returns nil without an error.
@@ -280,6 +295,9 @@ func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 	}
 	list, err := i.config.Inventory.Recent(ctx, age)
 	if err != nil {
+		if waits(node) {
+			i.reportFailure(ctx, node, err)
+		}
 		return nil, err
 	}
 	server, err := i.find(ctx, node, list)
