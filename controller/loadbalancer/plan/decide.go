@@ -80,14 +80,15 @@ func decideAs(o Observed, kind allocationKind) ServicePlan {
 	if refusal, unproven := Unproven(o.View); unproven {
 		return ServicePlan{Step: refusal}
 	}
-	switch kind {
-	case shared:
-		return decideShared(o)
-	case brought:
-		return decideBrought(o)
-	default:
-		return decideDedicated(o)
+	decisions := map[allocationKind]func(Observed) ServicePlan{
+		shared: decideShared, brought: decideBrought, dedicated: decideDedicated,
 	}
+	p := decisions[kind](o)
+	p.Step = o.explainFull(p.Step)
+	if p.Step.Action == Delete && kind == shared {
+		p.Save = nil // nothing is given of a block that goes
+	}
+	return p
 }
 
 // withoutOptionalRequests is what is desired, without anything that a block which is there might not fulfil.
@@ -218,13 +219,13 @@ func actionable(steps []Step) []Step {
 // Wish is what the Service is to get.
 func (o Observed) Wish() Wish {
 	return Wish{Desired: o.Desired, Published: o.Published(), MaxBlocks: o.Options.MaxBlocks, Bought: o.bought(),
-		Reserved: o.reserved()}
+		Reserved: o.reserved(), Coming: o.coming()}
 }
 
 // bought counts the blocks that the cluster has bought and still has.
 func (o Observed) bought() int {
 	count := 0
-	for _, block := range slices.Concat(o.Blocks, o.Unlisted) {
+	for _, block := range o.Known() {
 		if OfCluster(block, o.Owner.Cluster) {
 			count++
 		}
@@ -236,7 +237,7 @@ func (o Observed) bought() int {
 func (o Observed) reserved() int {
 	network := o.Networks[o.NetworkID]
 	reserved := 0
-	for _, block := range slices.Concat(o.Blocks, o.Unlisted) {
+	for _, block := range o.Known() {
 		if OfCluster(block, o.Owner.Cluster) && block.ResourceID == "" && !network.Listed(block.ID) &&
 			o.needsPlace(block) {
 			reserved++
@@ -270,7 +271,7 @@ func (p ServicePlan) UpToDate(o Observed) bool {
 			BlockCreating, BlockAssigning, BlockUnassigning, NetworkChanging, AddressResting,
 		}, p.Step.Reason)
 	case Refuse:
-		return slices.Contains([]Reason{
+		return !o.boughtUnseen() && slices.Contains([]Reason{
 			LocationMissing, LocationMismatch, NetworkFull, TooManyBlocks, SizeMismatch,
 			AnnotationsRefused, AllocationMismatch,
 		}, p.Step.Reason)

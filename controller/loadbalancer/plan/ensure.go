@@ -226,9 +226,9 @@ func Unproven(v View) (refusal Step, unproven bool) {
 
 func networkFull(b Block, network Network) Step {
 	return refuse(b, NetworkFull,
-		"public network %s has room for %d IPv4 blocks and all are taken or about to be; release one or use another "+
-			"network",
-		network.ID, NetworkBlockLimit)
+		"public network %s has room for %d IPv4 blocks and all are taken or about to be; release one, let Services share "+
+			"blocks (annotation %s: %s), or use another network",
+		network.ID, NetworkBlockLimit, contract.ServiceIPAllocation, contract.AllocationShared)
 }
 
 // withoutBlock decides whether to buy. Everything that could make the purchase useless is refused here,
@@ -266,6 +266,8 @@ func withoutBlock(o Owner, w Wish, v View, network Network) Step {
 	case w.MaxBlocks > 0 && w.Bought >= w.MaxBlocks:
 		return refuse(Block{}, TooManyBlocks,
 			"the cluster has %d IP blocks and may buy %d; raise --max-ip-blocks or release one", w.Bought, w.MaxBlocks)
+	case w.Coming:
+		return Step{Action: Wait, Reason: NetworkChanging}
 	default:
 		return Step{Action: Buy, Reason: PurchaseDue}
 	}

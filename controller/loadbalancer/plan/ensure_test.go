@@ -179,6 +179,10 @@ func TestEnsure(t *testing.T) {
 		{"network about to be full", wish(func(w *plan.Wish) { w.Reserved = 2 }), view(nil, foreign(8)),
 			"refuse NetworkFull "},
 		{"one place left", wish(func(w *plan.Wish) { w.Reserved = 1 }), view(nil, foreign(8)), "buy PurchaseDue "},
+		{"another block has no place yet", wish(func(w *plan.Wish) { w.Coming = true }), view(nil),
+			"wait NetworkChanging "},
+		{"another block has no place yet, block there", wish(func(w *plan.Wish) { w.Coming = true }),
+			view(blocks(block("a", plan.Unassigned))), "assign AssignmentDue a"},
 		{"network full, block bought", wish(), view(blocks(block("a", plan.Unassigned)), foreign(10)),
 			"refuse NetworkFull a"},
 		{"network full of IPv6", wish(), view(nil, foreign(9), network(func(n *plan.Network) {
@@ -331,8 +335,8 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 		},
 		{
 			plan.Ensure(shop, wish(), view(nil, foreign(10))),
-			"public network net1 has room for 10 IPv4 blocks and all are taken or about to be; release one or use " +
-				"another network",
+			"public network net1 has room for 10 IPv4 blocks and all are taken or about to be; release one, let " +
+				"Services share blocks (annotation phoenixnap.com/ip-allocation: shared), or use another network",
 		},
 		{
 			plan.Ensure(shop, wish(), view(blocks(block("a", "subnetted")))),

@@ -38,8 +38,10 @@ type Observed struct {
 	// public network was deleted.
 	Ours bool
 	// Unlisted are the blocks of the cluster that the list lacks. They are looked for where they count: before a
-	// purchase that --max-ip-blocks bounds.
+	// purchase.
 	Unlisted []Block
+	// Places is what is known of the places in the network, this observation included.
+	Places Places
 	// Options are how the controller is configured.
 	Options Options
 	// Ledgers are all that are stored: who has which address of shared and brought blocks.
@@ -52,6 +54,9 @@ type Observed struct {
 	// LeavingSince is since when the Service is known to be on its way out; the zero Time when that is news.
 	LeavingSince time.Time
 }
+
+// Known are all blocks of the account that the observation shows.
+func (o Observed) Known() []Block { return slices.Concat(o.Blocks, o.Unlisted) }
 
 // ShowsOurs reports whether a block carries the tag of this cluster.
 func (o Observed) ShowsOurs() bool {

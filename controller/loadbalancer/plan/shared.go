@@ -26,7 +26,8 @@ func decideShared(o Observed) ServicePlan {
 	view := o.View
 	view.Purchase = o.PoolPurchase
 	extend := Extend(o.Pool(), o.PoolWish(), view)
-	placement := Place(o.Holder, o.placeWish(), blocks, extend.Action == Wait)
+	coming := extend.Action == Wait && extend.Reason != NetworkChanging
+	placement := Place(o.Holder, o.placeWish(), blocks, coming)
 	p := ServicePlan{Owner: o.Pool(), Save: placement.Save, Reused: placement.Reused}
 	switch placement.Action {
 	case Buy:

@@ -68,7 +68,8 @@ const (
 	// AddressResting: the only addresses left in the pool were given back a moment ago; the message says until when the
 	// Service waits at the latest.
 	AddressResting Reason = "AddressResting"
-	// NetworkChanging: the public network is taking in another change.
+	// NetworkChanging: the public network is taking in another change, or another block that was bought is about to be
+	// assigned to it.
 	NetworkChanging Reason = "NetworkChanging"
 	// NetworkUnreadable: the network that holds the block cannot be read.
 	NetworkUnreadable Reason = "NetworkUnreadable"
@@ -80,7 +81,8 @@ const (
 	LocationMissing Reason = "LocationMissing"
 	// LocationMismatch: the location asked for is not that of the public network or of the block.
 	LocationMismatch Reason = "LocationMismatch"
-	// NetworkFull: the public network holds ten IPv4 blocks, which is all that it can.
+	// NetworkFull: the public network holds ten IPv4 blocks, which is all that it can; the message says who holds them,
+	// and until when a block is kept that was bought in vain.
 	NetworkFull Reason = "NetworkFull"
 	// NetworkUnusable: the public network cannot be read or is in an error state.
 	NetworkUnusable Reason = "NetworkUnusable"

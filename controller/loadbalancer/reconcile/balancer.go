@@ -73,6 +73,7 @@ type Balancer struct {
 	pace     *pace
 	backoffs *backoffs
 	ledgers  *ledgerCopy
+	places   *places
 	stale    *staleness
 
 	clusterMu sync.Mutex
@@ -92,7 +93,7 @@ func New(config Config) *Balancer {
 	}
 	return &Balancer{
 		config: config, pace: newPace(), backoffs: newBackoffs(config.Now),
-		ledgers: newLedgerCopy(config.Ledgers, config.Now), stale: newStaleness(),
+		ledgers: newLedgerCopy(config.Ledgers, config.Now), places: &places{}, stale: newStaleness(),
 	}
 }
 

@@ -37,11 +37,13 @@ import (
 
 const (
 	clusterUID   = "0d9aa9a1-3b1c-4c7e-9f35-0d6f6f6b3a11"
+	neighbourUID = "0d9aa9a1-3b1c-4c7e-9f35-0d6f6f6b3a12"
 	networkID    = "60473c2509268bc77fd06d29"
 	otherNetwork = "60473c2509268bc77fd06d30"
 	serverID     = "60473c2509268bc77fd06d31"
 	clientID     = "ccm"
-	strangerID   = "stranger" // the client of an account that has nothing
+	neighbourID  = "ccm-neighbour" // the client of another cluster of the same account
+	strangerID   = "stranger"      // the client of an account that has nothing
 	clientSecret = "a-secret-that-must-not-leak"
 	accountID    = "shop-account"
 	interval     = 3 * time.Second
@@ -59,10 +61,12 @@ var (
 type world struct {
 	t *testing.T
 	// ctx carries the log of the test.
-	ctx   context.Context
-	clock *pnapsim.Clock
-	sim   *pnapsim.Sim
-	kube  *fake.Clientset
+	ctx context.Context
+	// cluster is the UID of the namespace kube-system.
+	cluster string
+	clock   *pnapsim.Clock
+	sim     *pnapsim.Sim
+	kube    *fake.Clientset
 	// tracker keeps the Services. The clientset's own one builds a REST mapper for each write, which took
 	// half the time of these tests.
 	tracker ktesting.ObjectTracker
@@ -91,19 +95,11 @@ var specs = sync.OnceValues(func() (*pnapsim.Specs, error) {
 
 func newWorld(t *testing.T, options ...option) *world {
 	t.Helper()
-	w := &world{
-		t: t, ctx: testlog.Context(t), clock: pnapsim.NewManualClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
-		events: record.NewFakeRecorder(1000),
-		services: cache.NewIndexer(cache.MetaNamespaceKeyFunc,
-			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
-		nodes: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}),
-	}
+	clock := pnapsim.NewManualClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	w := newCluster(t, clusterUID, clock)
 	account := pnapsim.AccountSeed{
-		ID: accountID,
-		Clients: []pnapsim.ClientSeed{{ID: clientID, Secret: clientSecret, Judged: true,
-			OwnershipTags: map[string]string{
-				contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID,
-			}}},
+		ID:      accountID,
+		Clients: []pnapsim.ClientSeed{clientOf(clientID, clusterUID), clientOf(neighbourID, neighbourUID)},
 		Networks: []pnapsim.NetworkSeed{{ID: networkID, Name: "public", Location: "ASH", VLAN: 20},
 			{ID: otherNetwork, Name: "other", Location: "ASH", VLAN: 21}},
 		Blocks: []pnapsim.BlockSeed{{Name: "nodes", Location: "ASH", CIDR: "203.0.113.0/29", Network: "public"}},
@@ -115,10 +111,6 @@ func newWorld(t *testing.T, options ...option) *world {
 		t.Fatal(err)
 	}
 	simulated := pnapsim.Config{Clock: w.clock, Specs: documents}
-	w.config = reconcile.Config{
-		NetworkID: networkID, Options: plan.Options{Location: "ASH"}, Now: w.clock.Now, Events: w.events,
-		Services: corelisters.NewServiceLister(w.services), Nodes: corelisters.NewNodeLister(w.nodes),
-	}
 	for _, change := range options {
 		change(&simulated, &account, &w.config)
 	}
@@ -135,9 +127,43 @@ func newWorld(t *testing.T, options ...option) *world {
 	return w
 }
 
+// newCluster is a cluster without anything in it, and without an account.
+func newCluster(t *testing.T, uid string, clock *pnapsim.Clock) *world {
+	t.Helper()
+	w := &world{
+		t: t, ctx: testlog.Context(t), cluster: uid, clock: clock, events: record.NewFakeRecorder(1000),
+		services: cache.NewIndexer(cache.MetaNamespaceKeyFunc,
+			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
+		nodes: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}),
+	}
+	w.config = reconcile.Config{
+		NetworkID: networkID, Options: plan.Options{Location: "ASH"}, Now: w.clock.Now, Events: w.events,
+		Services: corelisters.NewServiceLister(w.services), Nodes: corelisters.NewNodeLister(w.nodes),
+	}
+	return w
+}
+
+// clientOf is the client of a cluster, which must touch no block of another.
+func clientOf(id, cluster string) pnapsim.ClientSeed {
+	return pnapsim.ClientSeed{ID: id, Secret: clientSecret, Judged: true, OwnershipTags: map[string]string{
+		contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: cluster,
+	}}
+}
+
+// neighbour is another cluster with the same account and public network.
+func (w *world) neighbour() *world {
+	n := newCluster(w.t, neighbourUID, w.clock)
+	n.sim = w.sim
+	n.url = w.url
+	n.startCluster()
+	n.connect(neighbourID, false)
+	n.restart()
+	return n
+}
+
 func (w *world) startCluster() {
 	w.kube = fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem,
-		UID: clusterUID}})
+		UID: types.UID(w.cluster)}})
 	w.tracker = ktesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())
 	w.kube.PrependReactor("patch", "services", w.patchService)
 	w.kube.PrependReactor("get", "services", func(action ktesting.Action) (bool, runtime.Object, error) {

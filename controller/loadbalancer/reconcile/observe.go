@@ -131,8 +131,25 @@ func (b *Balancer) observe(ctx context.Context, o plan.Observed, d depth) (plan.
 		}
 	}
 	o.Ours = o.Ours || o.ShowsOurs()
-	o.Networks, err = b.readNetworks(ctx, o.View, d.after)
-	return o, err
+	if o.Networks, err = b.readNetworks(ctx, o.View, d.after); err != nil {
+		return plan.Observed{}, err
+	}
+	o.Places = b.places.next(o)
+	return o, nil
+}
+
+// places remembers what is known of the places in the public network.
+type places struct {
+	mu    sync.Mutex
+	known plan.Places
+}
+
+// next adds an observation to what is known.
+func (p *places) next(o plan.Observed) plan.Places {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.known = p.known.Next(o.View, o.Owner.Cluster, o.Known())
+	return p.known
 }
 
 func (b *Balancer) poolRecord() *purchase.ConfigMap {
@@ -191,7 +208,7 @@ func (b *Balancer) sightHidden(ctx context.Context, o *plan.Observed, after time
 
 // sightUnlisted looks for blocks of the cluster that the list lacks, where a purchase may follow that they forbid.
 func (b *Balancer) sightUnlisted(ctx context.Context, o plan.Observed, after time.Time) ([]plan.Block, error) {
-	if b.config.MaxBlocks == 0 || !contract.WantsAddress(o.Service) || len(o.Owned(o.Owner)) > 0 {
+	if !contract.WantsAddress(o.Service) || len(o.Owned(o.Owner)) > 0 {
 		return nil, nil
 	}
 	return b.config.Account.Unlisted(ctx, o.Owner.Cluster, o.Blocks, after)

@@ -197,7 +197,19 @@ func (p *pass) bought(ctx context.Context, seen blocks) (source, error) {
 			return source{}, err
 		}
 	}
-	return p.follow(ctx, plan.EnsureBlock(kept, seen.View), current)
+	step := plan.EnsureBlock(kept, seen.View)
+	if step.Reason == plan.NetworkFull {
+		step.Detail += p.taken(seen.all())
+		if current.Empty() && !p.used(kept.Block) {
+			step = p.places.GiveBack(step, seen.Now)
+		}
+	}
+	return p.follow(ctx, step, current)
+}
+
+// taken says who holds the places in the network.
+func (p *pass) taken(known []plan.Block) string {
+	return "; the places are held: " + p.network.Taken(p.cluster(), known)
 }
 
 func (p *pass) ledgerOf(ctx context.Context, block plan.Block) (plan.Ledger, error) {
@@ -265,9 +277,12 @@ func (p *pass) buy(ctx context.Context, seen blocks) (source, error) {
 		Location: p.network.Location, LocationSource: "the public network", Size: nodeBlockSize,
 		SizeSource: "--node-ip-block to a block of another size",
 	}}
-	for _, block := range slices.Concat(seen.all(), unlisted) {
+	all := slices.Concat(seen.all(), unlisted)
+	p.places = p.places.Next(seen.View, p.cluster(), all)
+	for _, block := range all {
 		if plan.OfCluster(block, p.cluster()) {
 			wish.Bought++
+			wish.Coming = wish.Coming || p.places.Coming(block, seen.Now)
 			if block.ResourceID == "" && !p.network.Listed(block.ID) {
 				wish.Reserved++
 			}
@@ -277,6 +292,9 @@ func (p *pass) buy(ctx context.Context, seen blocks) (source, error) {
 	switch due.Action {
 	case plan.Buy:
 	case plan.Refuse:
+		if due.Reason == plan.NetworkFull {
+			due.Detail += p.taken(all)
+		}
 		return unavailable("no block for the nodes' own addresses can be bought: %s", due.Detail), nil
 	case plan.Wait, plan.Assign, plan.Unassign, plan.Delete, plan.Done:
 		return source{}, nil

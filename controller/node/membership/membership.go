@@ -22,6 +22,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/instances"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
@@ -94,6 +95,8 @@ type Manager struct {
 	// auditAt is the time of the next audit. surplus is since when each block is not needed, reports its last report.
 	auditAt time.Time
 	surplus map[string]time.Time
+	// places is what is known of the places in the public network.
+	places  plan.Places
 	reports map[string]report
 }
 

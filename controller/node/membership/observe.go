@@ -161,8 +161,11 @@ func (p *pass) observeBlocks(ctx context.Context, every bool) (blocks, error) {
 	if err := p.sort(ctx, &seen); err != nil {
 		return blocks{}, err
 	}
-	seen.Networks, err = p.networks(ctx, seen.nodes)
-	return seen, err
+	if seen.Networks, err = p.networks(ctx, seen.nodes); err != nil {
+		return blocks{}, err
+	}
+	p.places = p.places.Next(seen.View, p.cluster(), seen.all())
+	return seen, nil
 }
 
 // isReadable reports whether a block was bought for the nodes and can be read by its ID.
