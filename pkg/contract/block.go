@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/netip"
 	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
 // Tags on an IP block. Tag names and values may contain letters, digits, "-" and "_", at most 100 characters
@@ -88,7 +90,7 @@ func ParsePurchase(raw string) (*Purchase, error) {
 		return nil, fmt.Errorf("annotation %s: %w", ServiceIPPurchase, err)
 	}
 	if p.Nonce == "" || p.Time.IsZero() {
-		return nil, fmt.Errorf("annotation %s: nonce or time is missing in %q", ServiceIPPurchase, raw)
+		return nil, fmt.Errorf("annotation %s: nonce or time is missing in %s", ServiceIPPurchase, text.Quote(raw))
 	}
 	return &p, nil
 }

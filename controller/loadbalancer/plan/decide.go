@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
 // ServicePlan is what comes next for a Service. It changes the account in at most one way.
@@ -33,7 +34,7 @@ type ServicePlan struct {
 }
 
 func refusedPlan(reason Reason, format string, args ...any) ServicePlan {
-	return ServicePlan{Step: Step{Action: Refuse, Reason: reason, Detail: fmt.Sprintf(format, args...)}}
+	return ServicePlan{Step: Step{Action: Refuse, Reason: reason, Detail: text.Message(fmt.Sprintf(format, args...))}}
 }
 
 // Rejects reports whether something that was asked for cannot be had.

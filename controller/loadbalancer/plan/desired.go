@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
 // Options are the settings of the controller that decisions look at. No zero value stands for a default.
@@ -95,6 +96,9 @@ func ReadDesired(service *corev1.Service, o Options) (Desired, error) {
 	}
 	wanted.Requested, wanted.RequestedSource = r.requested()
 	wanted.Location, wanted.LocationSource = o.locationOf(service)
+	r.code(wanted.LocationSource, wanted.Location, "the code of a location, such as ASH")
+	r.code("annotation "+contract.ServiceIPBlockID, wanted.BlockID,
+		"the ID of an IP block, such as 60473c2509268bc77fd06d29")
 	r.contradictions(wanted, o.BlockSize, o.LocationAnnotation)
 	return wanted, errors.Join(r.problems...)
 }
@@ -106,6 +110,7 @@ func (r *reading) knownNames(location string) {
 		contract.ServiceIPAllocation, contract.ServiceIPBlockSize, contract.ServiceIPBlockID, contract.ServiceIPRetain,
 		contract.ServiceRequestedIP, contract.ServiceIPReplace, location,
 	}
+	var unknown []string
 	for _, name := range slices.Sorted(maps.Keys(r.service.Annotations)) {
 		local, ours := strings.CutPrefix(name, contract.Prefix)
 		if !ours || (!strings.HasPrefix(local, "ip-") && !strings.HasPrefix(local, "requested-")) {
@@ -114,11 +119,47 @@ func (r *reading) knownNames(location string) {
 		switch {
 		case slices.Contains(users, name), slices.Contains(contract.OwnedServiceAnnotations(), name):
 		case name == contract.ServiceIPLocation:
-			r.problem("annotation %s has no meaning here: the option annotationIPLocation names %s instead", name,
-				location)
+			r.problem("annotation %s has no meaning here: the option annotationIPLocation names %s instead; use that one",
+				name, location)
 		default:
-			r.problem("annotation %s is not known; known are %s", name, strings.Join(users, ", "))
+			unknown = append(unknown, name)
 		}
+	}
+	if len(unknown) > 0 {
+		r.problem("not known: %s; correct or remove what is not known; known annotations are %s", some(unknown),
+			strings.Join(users, ", "))
+	}
+}
+
+// mostNames is how many names a message has of a list of any length, and longestName how much of each.
+const (
+	mostNames   = 5
+	longestName = 64
+)
+
+// some names a few of many.
+func some(names []string) string {
+	named := make([]string, 0, mostNames)
+	for _, name := range names[:min(len(names), mostNames)] {
+		named = append(named, text.Cut(name, longestName, "…"))
+	}
+	said := strings.Join(named, ", ")
+	if more := len(names) - mostNames; more > 0 {
+		said += fmt.Sprintf(" and %d more", more)
+	}
+	return said
+}
+
+// longestCode bounds IDs and codes of phoenixNAP, which become part of requests.
+const longestCode = 64
+
+// code refuses a value that cannot be an ID or a code of phoenixNAP. An empty one is none.
+func (r *reading) code(where, value, what string) {
+	foreign := func(c rune) bool {
+		return c != '-' && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z')
+	}
+	if len(value) > longestCode || strings.ContainsFunc(value, foreign) {
+		r.problem("%s is %s; it must be %s", where, text.Quote(value), what)
 	}
 }
 
@@ -126,7 +167,7 @@ func (r *reading) knownNames(location string) {
 func (r *reading) oneOf(name, standard string, values ...string) string {
 	value := cmp.Or(r.value(name), standard)
 	if !slices.Contains(values, value) {
-		r.problem("annotation %s is %q; it must be one of %s", name, value, strings.Join(values, ", "))
+		r.problem("annotation %s is %s; it must be one of %s", name, text.Quote(value), strings.Join(values, ", "))
 		return standard
 	}
 	return value
@@ -139,7 +180,7 @@ func (r *reading) flag(name string) bool {
 	case contract.TagTrue:
 		return true
 	default:
-		r.problem(`annotation %s is %q; it must be "true" or "false"`, name, value)
+		r.problem(`annotation %s is %s; it must be "true" or "false"`, name, text.Quote(value))
 		return false
 	}
 }
@@ -168,7 +209,7 @@ func (r *reading) address(field, raw string) netip.Addr {
 	}
 	address, err := netip.ParseAddr(raw)
 	if err != nil || !address.Unmap().Is4() {
-		r.problem("%s %q is no IPv4 address; clear it", field, raw)
+		r.problem("%s %s is no IPv4 address; clear it", field, text.Quote(raw))
 		return netip.Addr{}
 	}
 	return address.Unmap()

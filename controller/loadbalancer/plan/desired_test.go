@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
 // withDefaults sets what the command line sets by default.
@@ -18,6 +20,24 @@ func withDefaults(o Options) Options {
 	o.Allocation = cmp.Or(o.Allocation, contract.AllocationDedicated)
 	o.BlockSize = cmp.Or(o.BlockSize, "/29")
 	return o
+}
+
+// TestFewOfManyUnknownAnnotationsAreNamed: 250 kB of annotations that look like ours and mean nothing.
+func TestFewOfManyUnknownAnnotationsAreNamed(t *testing.T) {
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}}}
+	for i := range 5000 {
+		service.Annotations[fmt.Sprintf("%sip-%04d-%s", contract.Prefix, i, strings.Repeat("x", 50))] = ""
+	}
+	_, err := ReadDesired(service, withDefaults(Options{}))
+	if err == nil || strings.Count(err.Error(), "xxx…") != 5 || len(err.Error()) > text.MessageLimit {
+		t.Fatalf("said %v", err)
+	}
+	for _, part := range []string{"phoenixnap.com/ip-0000-xxxx", "phoenixnap.com/ip-0004-xxxx",
+		"… and 4995 more; correct or remove", "known annotations are " + contract.ServiceIPAllocation} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q lacks %q", err, part)
+		}
+	}
 }
 
 //proves:known-bugs/late-validation
@@ -88,9 +108,16 @@ func TestDesired(t *testing.T) {
 			problems: []string{
 				contract.ServiceIPAllocation + ` is "mine"`, contract.ServiceIPBlockSize + ` is "29"`,
 				contract.ServiceIPRetain, contract.ServiceIPReplace,
-				contract.ServiceRequestedIP, "ip-sise is not known", "requested-ips is not known",
+				contract.ServiceRequestedIP,
+				"not known: phoenixnap.com/ip-sise, phoenixnap.com/requested-ips; correct or remove",
 				"spec.loadBalancerIP",
 			},
+		},
+		{
+			name: "codes that are none", annotations: map[string]string{
+				contract.ServiceIPLocation: "ASH; PHX", contract.ServiceIPBlockID: "../" + strings.Repeat("x", 1000)},
+			problems: []string{`of the Service is "ASH; PHX"; it must be the code of a location, such as ASH`,
+				contract.ServiceIPBlockID + ` is "../xxx`, "exclude each other"},
 		},
 		{
 			name: "block and what it excludes",

@@ -196,7 +196,7 @@ func unfit(b Block, w Wish, network Network) (Step, bool) {
 	}
 	if !ServiceAddress(b.CIDR).IsValid() || !b.CIDR.Addr().Is4() {
 		return refuse(b, BlockUnusable,
-			"IP block %s (%s) has no IPv4 address for a Service; it must be a /31 or larger", b.ID, b.CIDR), true
+			"IP block %s (%s) has no IPv4 address for a Service; use one of size /31 or larger", b.ID, b.CIDR), true
 	}
 	if serviceAddressIn(b.CIDR, w, network).IsValid() {
 		return Step{}, false

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
 // resourcePublicNetwork and resourceServer are the words of Block.ResourceType.
@@ -140,11 +141,13 @@ func (v View) networkOf(b Block) string {
 }
 
 func refuse(b Block, reason Reason, format string, args ...any) Step {
-	return Step{Action: Refuse, Reason: reason, Block: b, Detail: fmt.Sprintf(format, args...)}
+	return Step{Action: Refuse, Reason: reason, Block: b, Detail: text.Message(fmt.Sprintf(format, args...))}
 }
 
 func networkUnusable(b Block, n Network) Step {
-	return refuse(b, NetworkUnusable, "public network %s is in state %q; it must be %s", n.ID, n.Status, NetworkReady)
+	return refuse(b, NetworkUnusable,
+		"public network %s is in state %q; it must be %s: if this lasts, look it up in the phoenixNAP portal", n.ID,
+		n.Status, NetworkReady)
 }
 
 func statusNotKnown(b Block) Step {

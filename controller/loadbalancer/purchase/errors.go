@@ -1,11 +1,16 @@
 package purchase
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"maps"
+	"net/http"
 	"time"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
 // ErrOutdated says that the object which holds the record changed since it was read, or is gone.
@@ -55,6 +60,24 @@ type Refused struct {
 
 // Error is the sentence for the user.
 func (r *Refused) Error() string { return r.Detail }
+
+// remedy says what to do about a refused purchase.
+func (o Order) remedy(refusal error) string {
+	var failure *pnap.Error
+	errors.As(refusal, &failure)
+	size := fmt.Sprintf("the size (annotation %s or option ipBlockSize)", contract.ServiceIPBlockSize)
+	switch {
+	case failure == nil:
+		return pnap.Remedy(refusal)
+	case failure.StatusCode == http.StatusNotAcceptable: // "No IP Blocks available of provided cidr block size"
+		return fmt.Sprintf("phoenixNAP has no IP block of size %s left in location %s: change %s, or use a public "+
+			"network in another location", o.size(), o.Location, size)
+	case failure.StatusCode == http.StatusBadRequest:
+		return fmt.Sprintf("check %s, and %s", size, cmp.Or(o.LocationSource, "the location"))
+	default:
+		return pnap.Remedy(refusal)
+	}
+}
 
 // A refused purchase is tried again after a pause that doubles with each refusal.
 const (

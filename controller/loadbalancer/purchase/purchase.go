@@ -19,6 +19,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
 const (
@@ -164,8 +165,8 @@ func (b *Buyer) checkLocation(ctx context.Context, order Order) error {
 	}
 	if !slices.ContainsFunc(locations, func(l string) bool { return strings.EqualFold(l, order.Location) }) {
 		return &Refused{Reason: plan.LocationNotOnSale,
-			Detail: fmt.Sprintf("phoenixNAP has no location %q; set %s to one of %s",
-				order.Location, order.LocationSource, strings.Join(locations, ", "))}
+			Detail: fmt.Sprintf("phoenixNAP has no location %s; set %s to one of %s",
+				text.Quote(order.Location), order.LocationSource, strings.Join(locations, ", "))}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -249,7 +250,8 @@ func (b *Buyer) judgeRefusal(order Order, refusal error) error {
 	case failure != nil && failure.RetryAfter > 0:
 		return b.backOff(order, &Pause{Reason: APIPaused, After: failure.RetryAfter, Cause: refusal})
 	}
-	refused := b.backOffLonger(order, "phoenixNAP refused to sell an IP block: "+refusal.Error())
+	refused := b.backOffLonger(order, "phoenixNAP refused to sell an IP block: "+refusal.Error()+"; "+
+		order.remedy(refusal))
 	if failure == nil || failure.StatusCode == 0 { // never sent: that is no word of the API
 		return refusal
 	}

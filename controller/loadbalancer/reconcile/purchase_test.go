@@ -116,12 +116,30 @@ func TestNothingIsBoughtWhileLookupsFail(t *testing.T) {
 }
 
 func TestRefusedPurchaseIsReportedAndForgotten(t *testing.T) {
+	for status, remedy := range map[int]string{
+		400: "check the size (annotation phoenixnap.com/ip-block-size or option ipBlockSize), and the option location",
+		403: "have the scopes bmc, bmc.read, tags and tags.read",
+		406: "phoenixNAP has no IP block of size /29 left in location ASH: change the size (annotation " +
+			"phoenixnap.com/ip-block-size or option ipBlockSize), or use a public network in another location",
+		409: "the controller tries again by itself; if this lasts, ask the support of phoenixNAP",
+	} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) { refusedPurchase(t, status, remedy) })
+	}
+}
+
+func refusedPurchase(t *testing.T, status int, remedy string) {
 	w := newWorld(t)
-	w.arm(pnapsim.Fault{Method: http.MethodPost, Path: blocksPath, Times: -1, Action: pnapsim.FaultStatus, Status: 406})
+	w.arm(pnapsim.Fault{Method: http.MethodPost, Path: blocksPath, Times: -1, Action: pnapsim.FaultStatus,
+		Status: status})
 	w.service("web")
-	err := w.refused("web", 2*time.Minute)
-	if !strings.Contains(err.Error(), "406") || !strings.Contains(err.Error(), "refused to sell") {
-		t.Errorf("refusal is %q", err)
+	err := w.refused("web", 3*time.Minute)
+	for _, part := range []string{fmt.Sprint(status), "refused to sell", "/29 in ASH", remedy} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("refusal is %q and lacks %q", err, part)
+		}
+	}
+	if c := w.condition("web"); c.Reason != "PurchaseRefused" || c.Message != err.Error() {
+		t.Errorf("condition is %+v", c)
 	}
 	if got := w.get("web").Annotations[contract.ServiceIPPurchase]; got != "" {
 		t.Errorf("the intent is still recorded: %s", got)

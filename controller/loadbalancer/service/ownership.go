@@ -13,6 +13,7 @@ import (
 	servicehelper "k8s.io/cloud-provider/service/helpers"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
 // ownership is what to do about a Service.
@@ -175,9 +176,9 @@ func unsupported(service *corev1.Service) string {
 	known := proxyProtocol()
 	for _, name := range slices.Sorted(maps.Keys(service.Annotations)) {
 		if requests := known[name]; requests != nil && requests(service.Annotations[name]) {
-			return fmt.Sprintf("annotation %s=%q: there is no proxy that could send the PROXY protocol; remove the "+
+			return fmt.Sprintf("annotation %s=%s: there is no proxy that could send the PROXY protocol; remove the "+
 				"annotation, and set externalTrafficPolicy: Local to keep the clients' addresses", name,
-				service.Annotations[name])
+				text.Quote(service.Annotations[name]))
 		}
 	}
 	return ""
