@@ -162,7 +162,7 @@ func request[V any](ctx context.Context, c *Client, name string,
 	_, response, err := execute() //nolint:bodyclose // the SDK has closed it and left a copy in memory
 	op := operationOf(ctx)
 	body, failure := classify(op, name, response, err, c.tokens.redact)
-	logger := klog.FromContext(ctx).V(2)
+	logger := klog.FromContext(ctx).V(levelOperations)
 	if failure != nil {
 		logger.Info("phoenixNAP API request failed", "operation", op, "object", name, "err", failure)
 		return nil, failure

@@ -39,13 +39,16 @@ type tokenSource struct {
 }
 
 func newTokenSource(config Config) *tokenSource {
-	return &tokenSource{
-		Config: config,
-		client: &http.Client{Timeout: config.HTTPTimeout, Transport: baseTransport(),
-			CheckRedirect: refuseRedirect},
+	s := &tokenSource{
+		Config:   config,
 		fetching: make(chan struct{}, 1),
 		backoff:  newBackoff(config.Now),
 	}
+	s.client = &http.Client{
+		Timeout: config.HTTPTimeout, CheckRedirect: refuseRedirect,
+		Transport: &loggingTransport{base: baseTransport(), redact: s.redact, now: config.Now},
+	}
+	return s
 }
 
 // get returns a token that is valid as far as the client knows.
@@ -146,7 +149,7 @@ func (s *tokenSource) exchange(ctx context.Context, id, secret string) (*oauth2.
 		Scopes:       []string{"bmc", "bmc.read", "tags", "tags.read"},
 		AuthStyle:    oauth2.AuthStyleInParams,
 	}
-	ctx = context.WithValue(ctx, oauth2.HTTPClient, s.client)
+	ctx = context.WithValue(withOperation(ctx, "get token"), oauth2.HTTPClient, s.client)
 	token, err := config.Token(ctx)
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok && refused.ErrorCode == "invalid_scope" {
 		config.Scopes = nil
@@ -200,7 +203,7 @@ func (s *tokenSource) redact(text string) string {
 	defer s.mu.Unlock()
 	for _, secret := range []string{s.secret, s.token, s.previous} {
 		if secret != "" {
-			text = strings.ReplaceAll(text, secret, "[redacted]")
+			text = strings.ReplaceAll(text, secret, redacted)
 		}
 	}
 	return text

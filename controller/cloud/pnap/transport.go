@@ -59,7 +59,7 @@ func newTransport(config Config, tokens *tokenSource, health *condition) *transp
 	}
 	return &transport{
 		Config:  config,
-		base:    base,
+		base:    &loggingTransport{base: base, redact: tokens.redact, objects: true, now: config.Now},
 		tokens:  tokens,
 		hold:    &holdOff{now: config.Now},
 		backoff: newBackoff(config.Now),

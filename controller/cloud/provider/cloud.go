@@ -13,7 +13,9 @@ type Cloud struct{ instances cloudprovider.InstancesV2 }
 var _ cloudprovider.Interface = (*Cloud)(nil)
 
 // New returns the provider.
-func New(instances cloudprovider.InstancesV2) *Cloud { return &Cloud{instances: instances} }
+func New(instances cloudprovider.InstancesV2) *Cloud {
+	return &Cloud{instances: loggedInstances{instances}}
+}
 
 // Initialize implements cloudprovider.Interface. It does nothing: the provider's loops are controllers of the
 // framework, which starts and stops them.

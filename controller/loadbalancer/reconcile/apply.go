@@ -20,6 +20,11 @@ func (b *Balancer) applyPlan(
 ) (*corev1.LoadBalancerStatus, error) {
 	klog.FromContext(ctx).V(2).Info("Decided about a Service", "service", klog.KObj(o.Service), "live", o.Live,
 		"action", p.Step.Action, "reason", p.Step.Reason, "block", p.Step.Block.ID)
+	if logger := klog.FromContext(ctx).V(3); logger.Enabled() {
+		logger.Info("Objects of the decision about a Service", "service", klog.KObj(o.Service),
+			"desired", fmt.Sprintf("%+v", o.Desired), "blocks", fmt.Sprintf("%+v", o.Sightings),
+			"ledgers", fmt.Sprintf("%+v", o.Ledgers), "plan", fmt.Sprintf("%+v", p))
+	}
 	var err error
 	if o.Service, err = b.prepare(ctx, o, p); err != nil {
 		return nil, err

@@ -17,7 +17,9 @@ import (
 // It reads tags, ledgers and the recorded purchase, and of what the user wrote only whether the block is
 // retained: nothing that can be written into a Service keeps it from being deleted.
 func (b *Balancer) Release(ctx context.Context, service *corev1.Service) error {
-	return b.pacing(service, b.release(ctx, service))
+	err := b.release(ctx, service)
+	klog.FromContext(ctx).V(5).Info("Released the address of a Service", "service", klog.KObj(service), "result", err)
+	return b.pacing(service, err)
 }
 
 func (b *Balancer) release(ctx context.Context, service *corev1.Service) error {

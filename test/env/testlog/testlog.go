@@ -18,3 +18,15 @@ func Context(tb testing.TB) context.Context {
 	tb.Helper()
 	return klog.NewContext(tb.Context(), ktesting.NewLogger(tb, ktesting.NewConfig(ktesting.Verbosity(verbosity))))
 }
+
+// At returns the context of the test with a logger of that verbosity, and what was logged so far.
+func At(tb testing.TB, verbosity int) (ctx context.Context, logged func() string) {
+	tb.Helper()
+	logger := ktesting.NewLogger(tb, ktesting.NewConfig(ktesting.Verbosity(verbosity), ktesting.BufferLogs(true)))
+	return klog.NewContext(tb.Context(), logger), func() string {
+		if sink, ok := logger.GetSink().(ktesting.Underlier); ok {
+			return sink.GetBuffer().String()
+		}
+		return ""
+	}
+}
