@@ -87,8 +87,12 @@ func (r *reader) services() error {
 }
 
 func (r *reader) ledgers() error {
-	var err error
-	r.facts.Ledgers, err = allocation.NewStore(r.kube).List(r.ctx)
+	listing, err := allocation.NewStore(r.kube).List(r.ctx)
+	r.facts.Ledgers = listing.Ledgers
+	for _, unread := range listing.Unreadable {
+		r.facts.Unreadable = append(r.facts.Unreadable, "Owners of addresses in IP block "+unread.BlockID+
+			" cannot be shown: "+unread.Problem)
+	}
 	return err
 }
 

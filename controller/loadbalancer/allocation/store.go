@@ -13,6 +13,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,6 +37,8 @@ var (
 	ErrConflict = errors.New("the ledger was changed meanwhile")
 	// ErrNotFound says that nothing is stored of the block.
 	ErrNotFound = errors.New("no ledger is stored")
+	// ErrUnreadable says that what is stored of the block is no ledger. A person must repair it.
+	ErrUnreadable = errors.New("the ledger cannot be read")
 )
 
 // Store keeps ledgers in the cluster. It is safe for concurrent use, by several processes too.
@@ -48,26 +51,79 @@ func NewStore(kube kubernetes.Interface) *Store {
 	return &Store{configMaps: kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)}
 }
 
-// List reads all ledgers as they are now, ordered by block ID. One that cannot be read is an error: an
-// address that it gives must not be given again.
-func (s *Store) List(ctx context.Context) ([]plan.Ledger, error) {
-	list, err := s.configMaps.List(ctx, metav1.ListOptions{LabelSelector: Label + "=true"})
-	if err != nil {
-		return nil, fmt.Errorf("list the ledgers of IP blocks: %w", err)
-	}
-	ledgers := make([]plan.Ledger, 0, len(list.Items))
-	for i := range list.Items {
-		read, err := decode(&list.Items[i])
-		if err != nil {
-			return nil, err
-		}
-		ledgers = append(ledgers, read)
-	}
-	slices.SortFunc(ledgers, func(a, b plan.Ledger) int { return cmp.Compare(a.BlockID, b.BlockID) })
-	return ledgers, nil
+// Listing is what is stored, ordered by block ID.
+type Listing struct {
+	// Ledgers are those that can be read.
+	Ledgers []plan.Ledger
+	// Unreadable are the others: an address that one of them gives must not be given again.
+	Unreadable []plan.Unreadable
 }
 
-// Get reads the ledger of one block as it is now; ErrNotFound when none is stored.
+// lists reports whether something is stored of the block.
+func (l Listing) lists(blockID string) bool {
+	return slices.ContainsFunc(l.Ledgers, func(l plan.Ledger) bool { return l.BlockID == blockID }) ||
+		slices.ContainsFunc(l.Unreadable, func(u plan.Unreadable) bool { return u.BlockID == blockID })
+}
+
+// Without returns those of the blocks of which nothing is listed.
+func (l Listing) Without(blockIDs []string) []string {
+	return slices.DeleteFunc(slices.Clone(blockIDs), l.lists)
+}
+
+// List reads all ledgers as they are now. Those that lost their label are not among them, see Relabel. A ConfigMap with
+// the label and another name than that of a ledger is ignored.
+func (s *Store) List(ctx context.Context) (Listing, error) {
+	list, err := s.configMaps.List(ctx, metav1.ListOptions{LabelSelector: Label + "=true"})
+	if err != nil {
+		return Listing{}, fmt.Errorf("list the ledgers of IP blocks: %w", err)
+	}
+	var listing Listing
+	for i := range list.Items {
+		id, named := strings.CutPrefix(list.Items[i].Name, NamePrefix)
+		if !named {
+			continue
+		}
+		read, err := decode(&list.Items[i])
+		if err != nil {
+			listing.Unreadable = append(listing.Unreadable, plan.Unreadable{BlockID: id, Problem: err.Error()})
+			continue
+		}
+		listing.Ledgers = append(listing.Ledgers, read)
+	}
+	slices.SortFunc(listing.Ledgers, func(a, b plan.Ledger) int { return cmp.Compare(a.BlockID, b.BlockID) })
+	slices.SortFunc(listing.Unreadable, func(a, b plan.Unreadable) int { return cmp.Compare(a.BlockID, b.BlockID) })
+	return listing, nil
+}
+
+// Relabel restores the label of those ledgers of the blocks that lost it, and returns the names of their ConfigMaps. A
+// block of which nothing is stored is no error, nor is one whose ledger changes at this moment.
+func (s *Store) Relabel(ctx context.Context, blockIDs ...string) (restored []string, err error) {
+	for _, id := range blockIDs {
+		object, err := s.configMaps.Get(ctx, NamePrefix+id, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return restored, fmt.Errorf("read the ledger of IP block %s: %w", id, err)
+		}
+		if object.Labels[Label] == contract.TagTrue {
+			continue // it was made a moment ago
+		}
+		metav1.SetMetaDataLabel(&object.ObjectMeta, Label, contract.TagTrue)
+		_, err = s.configMaps.Update(ctx, object, metav1.UpdateOptions{})
+		switch {
+		case err == nil:
+			restored = append(restored, object.Name)
+		case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		default:
+			return restored, fmt.Errorf("restore label %s of ConfigMap %s/%s: %w", Label, object.Namespace, object.Name, err)
+		}
+	}
+	return restored, nil
+}
+
+// Get reads the ledger of one block as it is now, whatever its labels; ErrNotFound when none is stored, ErrUnreadable
+// when it cannot be read.
 func (s *Store) Get(ctx context.Context, blockID string) (plan.Ledger, error) {
 	object, err := s.configMaps.Get(ctx, NamePrefix+blockID, metav1.GetOptions{})
 	switch {
@@ -158,9 +214,9 @@ func decode(object *corev1.ConfigMap) (plan.Ledger, error) {
 	}
 	if err != nil {
 		return plan.Ledger{},
-			fmt.Errorf("ConfigMap %s/%s, key %s: %w; restore it from a backup, or correct it by the addresses in the "+
-				"status of Services",
-				object.Namespace, object.Name, dataKey, err)
+			fmt.Errorf("ConfigMap %s/%s, key %s: %w: %w; restore it from a backup, or delete it: then it is made again "+
+				"from the addresses of Services",
+				object.Namespace, object.Name, dataKey, ErrUnreadable, err)
 	}
 	l.Version = object.ResourceVersion
 	return l, nil

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -93,7 +95,7 @@ func TestListIsOrderedAndComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	var ids []string
-	for _, l := range ledgers {
+	for _, l := range ledgers.Ledgers {
 		ids = append(ids, l.BlockID)
 		if l.Version == "" || len(l.Held) != 1 {
 			t.Errorf("ledger is %v", l)
@@ -104,7 +106,49 @@ func TestListIsOrderedAndComplete(t *testing.T) {
 	}
 }
 
-// TestDamagedLedgerHidesNothing: what cannot be read may give an address to someone.
+// TestLostLabelIsRestored: a ledger is found by its name. What else bears such a name, or the label, stays as it is.
+func TestLostLabelIsRestored(t *testing.T) {
+	client := kubefake.NewStore().Client()
+	s := allocation.NewStore(client)
+	save(t, s, take(t, fresh("b1"), "web"))
+	save(t, s, fresh("b2"))
+	maps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	for name, labels := range map[string]map[string]string{
+		allocation.NamePrefix + "b1": {"team": "network", allocation.Label: "false"},
+		"other":                      {allocation.Label: "true"},
+	} {
+		object, err := maps.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			object, err = maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
+				metav1.CreateOptions{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		object.Labels = labels
+		if _, err := maps.Update(t.Context(), object, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	listing, err := s.List(t.Context())
+	if err != nil || len(listing.Ledgers) != 1 || len(listing.Unreadable) != 0 {
+		t.Errorf("without its label: %v, %v", listing, err)
+	}
+	restored, err := s.Relabel(t.Context(), listing.Without([]string{"b1", "b2", "b3"})...)
+	if err != nil || !slices.Equal(restored, []string{allocation.NamePrefix + "b1"}) {
+		t.Errorf("restored %q, %v", restored, err)
+	}
+	listing, err = s.List(t.Context())
+	if err != nil || len(listing.Ledgers) != 2 || len(listing.Ledgers[0].Held) != 1 {
+		t.Errorf("with its label: %v, %v", listing, err)
+	}
+	if object, err := maps.Get(t.Context(), allocation.NamePrefix+"b1", metav1.GetOptions{}); err != nil ||
+		object.Labels["team"] != "network" {
+		t.Errorf("labels are %v, %v", object.Labels, err)
+	}
+}
+
+// TestDamagedLedgerHidesNothing: what cannot be read may give an address to someone. It hides no other.
 func TestDamagedLedgerHidesNothing(t *testing.T) {
 	client := kubefake.NewStore().Client()
 	s := allocation.NewStore(client)
@@ -118,11 +162,17 @@ func TestDamagedLedgerHidesNothing(t *testing.T) {
 	if _, err := maps.Update(t.Context(), object, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if ledgers, err := s.List(t.Context()); err == nil {
-		t.Errorf("the list is %v", ledgers)
+	save(t, s, fresh("b2"))
+	listing, err := s.List(t.Context())
+	if err != nil || len(listing.Ledgers) != 1 || listing.Ledgers[0].BlockID != "b2" {
+		t.Errorf("the list is %v, %v", listing, err)
 	}
-	if l, err := s.Get(t.Context(), "b1"); err == nil {
-		t.Errorf("the ledger is %v", l)
+	if u := listing.Unreadable; len(u) != 1 || u[0].BlockID != "b1" ||
+		!strings.Contains(u[0].Problem, "kube-system/phoenixnap-ip-block-b1") {
+		t.Errorf("unreadable are %v", u)
+	}
+	if l, err := s.Get(t.Context(), "b1"); !errors.Is(err, allocation.ErrUnreadable) {
+		t.Errorf("the ledger is %v, %v", l, err)
 	}
 }
 

@@ -251,12 +251,15 @@ func (c *Collector) live(ctx context.Context, cluster string) (facts, error) {
 }
 
 func (c *Collector) addUsed(ctx context.Context, f *facts) error {
-	ledgers, err := c.config.Ledgers.List(ctx)
+	listing, err := c.config.Ledgers.List(ctx)
 	if err != nil {
 		return err
 	}
-	for _, l := range ledgers {
+	for _, l := range listing.Ledgers {
 		f.used[l.BlockID] = !l.Empty()
+	}
+	for _, unread := range listing.Unreadable {
+		f.used[unread.BlockID] = true // it is not known, so nothing is concluded
 	}
 	return nil
 }

@@ -118,9 +118,11 @@ func (o Observed) allocation() allocationKind {
 		return o.ledgerKind(ledger)
 	case len(owned) > 0 && !o.Desired.namesAllocation():
 		return dedicated
-	default:
-		return asked
 	}
+	if _, found := o.inPool(); found {
+		return shared
+	}
+	return asked
 }
 
 // namesAllocation reports whether the Service itself says where its address is to come from.

@@ -67,6 +67,15 @@ type Ledger struct {
 	Version string `json:"-"`
 }
 
+// Unreadable is a ledger that is stored and cannot be read. Who has which address of its block is not known: none is
+// given, and the block is not given back, until a person has repaired it.
+type Unreadable struct {
+	// BlockID is the API's ID of the block.
+	BlockID string
+	// Problem names the object, what is wrong with it and the remedy.
+	Problem string
+}
+
 // NewLedger is the ledger of a block of which nothing is given yet.
 func NewLedger(blockID string, cidr netip.Prefix) Ledger {
 	return Ledger{BlockID: blockID, CIDR: cidr.Masked()}

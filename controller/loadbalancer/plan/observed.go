@@ -27,6 +27,8 @@ type Observed struct {
 	View
 	// PoolPurchase is the recorded intent to buy for the pool. It is read only when the account is read live.
 	PoolPurchase *contract.Purchase
+	// PoolProblem is why the recorded intent to buy for the pool cannot be read; nil when it can.
+	PoolProblem error
 
 	// Live is true when blocks were read by ID and ledgers afresh.
 	Live bool
@@ -46,6 +48,8 @@ type Observed struct {
 	Options Options
 	// Ledgers are all that are stored: who has which address of shared and brought blocks.
 	Ledgers []Ledger
+	// Unreadable are the stored ledgers that cannot be read.
+	Unreadable []Unreadable
 	// Nodes and Services are all of the cluster, from the cache.
 	Nodes    []*corev1.Node
 	Services []*corev1.Service
@@ -71,7 +75,8 @@ func (o Observed) Pool() Owner { return PoolOwner(o.Owner.Cluster) }
 // address already.
 func (o Observed) WantsPool() bool {
 	_, _, holds := o.held()
-	return o.Desired.BlockID == "" && (o.Desired.Shared || holds)
+	_, published := o.inPool()
+	return o.Desired.BlockID == "" && (o.Desired.Shared || holds || published)
 }
 
 // Relevant reports whether a block matters to the Service: it is its own, of its pool, named by it, or one
@@ -128,6 +133,34 @@ func (o Observed) Ledger(blockID string) (Ledger, bool) {
 	return find(o.Ledgers, func(l Ledger) bool { return l.BlockID == blockID })
 }
 
+// Unread returns the stored ledger of the block with the ID that cannot be read.
+func (o Observed) Unread(blockID string) (Unreadable, bool) {
+	return find(o.Unreadable, func(u Unreadable) bool { return u.BlockID == blockID })
+}
+
+// stored reports whether a ledger of the block is stored, readable or not.
+func (o Observed) stored(blockID string) bool {
+	_, readable := o.Ledger(blockID)
+	_, unreadable := o.Unread(blockID)
+	return readable || unreadable
+}
+
+// Allocated are the IDs of the blocks of which a ledger is to be expected: those of the pool, those that were brought,
+// and the one that the Service names.
+func (o Observed) Allocated() []string {
+	var ids []string
+	if named := o.Service.Annotations[contract.ServiceIPBlockID]; o.Listed(named) {
+		ids = append(ids, named)
+	}
+	for _, block := range o.Blocks {
+		if o.Pool().Owns(block) || Brought(block, o.Owner.Cluster, o.Options.OwnBlocks) {
+			ids = append(ids, block.ID)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
 // Block returns the listed block with the ID; the zero Block when there is none.
 func (o Observed) Block(id string) Block {
 	block, _ := find(o.Blocks, func(b Block) bool { return b.ID == id })
@@ -154,6 +187,22 @@ func (o Observed) held() (l Ledger, address netip.Addr, holds bool) {
 		}
 	}
 	return l, address, holds
+}
+
+// inPool returns the listed block of the pool that holds the published address of a Service which neither a ledger nor a
+// block of its own provides with one: its ledger was lost, or cannot be read. A ledger that gives the address to another
+// decides otherwise.
+func (o Observed) inPool() (Block, bool) {
+	published := o.Published()
+	_, _, holds := o.held()
+	if !published.IsValid() || holds || len(o.Owned(o.Owner)) > 0 {
+		return Block{}, false
+	}
+	return find(o.Blocks, func(b Block) bool {
+		l, _ := o.Ledger(b.ID)
+		_, given := l.Held[published]
+		return o.Pool().Owns(b) && b.CIDR.IsValid() && b.CIDR.Contains(published) && !given
+	})
 }
 
 // Published returns the address that the Service has already: the one that its annotation names, if that was
@@ -216,8 +265,7 @@ func (o Observed) Unswept() bool {
 		}
 	}
 	return slices.ContainsFunc(o.Blocks, func(block Block) bool {
-		_, stored := o.Ledger(block.ID)
-		return o.Pool().Owns(block) && !stored && !o.Awaited()
+		return o.Pool().Owns(block) && !o.stored(block.ID) && !o.Awaited()
 	})
 }
 
@@ -241,7 +289,8 @@ func (o Observed) LeftBehind(l Ledger) []Holder {
 func (o Observed) EmptyPool() []Ledger {
 	var empty []Ledger
 	for _, i := range o.Sightings {
-		if !o.Pool().Owns(i.Block) || !i.Block.CIDR.IsValid() {
+		_, unreadable := o.Unread(i.Block.ID)
+		if !o.Pool().Owns(i.Block) || !i.Block.CIDR.IsValid() || unreadable {
 			continue
 		}
 		l, stored := o.Ledger(i.Block.ID)

@@ -20,12 +20,17 @@ func decideShared(o Observed) ServicePlan {
 	}
 	published := o.Published()
 	_, _, holds := o.held()
+	if block, found := o.inPool(); found && !o.Desired.Replace {
+		if unread, unreadable := o.Unread(block.ID); unreadable {
+			return o.keepUnrecorded(unread)
+		}
+	}
 	if published.IsValid() && !holds && !o.Desired.Replace && !contains(blocks, published) {
 		return o.lost(published)
 	}
 	view := o.View
 	view.Purchase = o.PoolPurchase
-	extend := Extend(o.Pool(), o.PoolWish(), view)
+	extend := o.extendPool(view)
 	coming := extend.Action == Wait && extend.Reason != NetworkChanging
 	placement := Place(o.Holder, o.placeWish(), blocks, coming)
 	p := ServicePlan{Owner: o.Pool(), Save: placement.Save, Reused: placement.Reused}
@@ -49,6 +54,29 @@ func decideShared(o Observed) ServicePlan {
 	if p.Step.Action == Done {
 		p.Surplus = actionable(Release(o.Owner, o.View))
 	}
+	return p
+}
+
+// extendPool decides whether one more block is bought for the pool.
+func (o Observed) extendPool(view View) Step {
+	if o.PoolProblem != nil {
+		return refuse(Block{}, PurchaseRecordUnreadable, "no further shared IP block is bought: %s", oneLine(o.PoolProblem))
+	}
+	return Extend(o.Pool(), o.PoolWish(), view)
+}
+
+// keepUnrecorded keeps the published address of a Service in a block whose ledger cannot be read, and says so.
+func (o Observed) keepUnrecorded(unread Unreadable) ServicePlan {
+	refused := refusedPlan(LedgerUnreadable, "%s", unread.Problem)
+	sighting, seen := o.Sighting(unread.BlockID)
+	if !seen {
+		return refused
+	}
+	p := ServicePlan{Owner: o.Pool(), Step: EnsureBrought(sighting, false, o.View), Rejected: refused.Step}
+	if o.Pool().Owns(sighting.Block) {
+		p.Step = EnsureBlock(sighting, o.View)
+	}
+	p.Step.Address = o.Published()
 	return p
 }
 
@@ -110,7 +138,8 @@ func (o Observed) credible(other *corev1.Service, address netip.Addr) bool {
 // more, and in which the Service holds an address. known is false when only a read by ID shows which that is.
 func (o Observed) poolBlocks() (blocks []PoolBlock, known bool) {
 	for _, i := range o.Sightings {
-		if !o.Pool().Owns(i.Block) || !i.Block.CIDR.IsValid() {
+		_, unreadable := o.Unread(i.Block.ID)
+		if !o.Pool().Owns(i.Block) || !i.Block.CIDR.IsValid() || unreadable {
 			continue
 		}
 		l, stored := o.Ledger(i.Block.ID)
@@ -215,6 +244,12 @@ func decideBrought(o Observed) ServicePlan {
 			"IP block %s may not be named in annotation %s: give it the tag %s=%s, or list it in the option "+
 				"ownIPBlocks",
 			id, contract.ServiceIPBlockID, contract.TagCluster, o.Owner.Cluster)
+	}
+	if unread, unreadable := o.Unread(id); unreadable {
+		if IsHost(sighting.Block.CIDR, o.Published()) && sighting.Block.Status == Assigned {
+			return o.keepUnrecorded(unread)
+		}
+		return refusedPlan(LedgerUnreadable, "%s", unread.Problem)
 	}
 	l, stored := o.Ledger(id)
 	if !stored {

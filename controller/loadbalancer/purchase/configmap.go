@@ -49,8 +49,8 @@ func (c *ConfigMap) Load(ctx context.Context) (*contract.Purchase, error) {
 	c.object = object
 	purchase, err := contract.ParsePurchase(object.Annotations[contract.ServiceIPPurchase])
 	if err != nil {
-		return nil, fmt.Errorf("ConfigMap %s/%s: %w; remove the annotation if no IP block was bought",
-			metav1.NamespaceSystem, c.name, err)
+		return nil, fmt.Errorf("ConfigMap %s/%s: %w: %w; remove the annotation if no IP block was bought",
+			metav1.NamespaceSystem, c.name, ErrUnreadable, err)
 	}
 	return purchase, nil
 }

@@ -16,6 +16,9 @@ import (
 // ErrOutdated says that the object which holds the record changed since it was read, or is gone.
 var ErrOutdated = errors.New("the record of the purchase changed meanwhile")
 
+// ErrUnreadable says that what is recorded cannot be understood. A person must repair it.
+var ErrUnreadable = errors.New("the record of the purchase cannot be read")
+
 // Why a purchase waits, beside plan.PurchaseUnanswered.
 const (
 	// TagsFresh: the account's tags were created a moment ago and cannot be used yet.

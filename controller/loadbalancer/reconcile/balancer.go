@@ -75,6 +75,7 @@ type Balancer struct {
 	ledgers  *ledgerCopy
 	places   *places
 	stale    *staleness
+	damage   *damageReports
 
 	clusterMu sync.Mutex
 	clusterID string
@@ -94,6 +95,7 @@ func New(config Config) *Balancer {
 	return &Balancer{
 		config: config, pace: newPace(), backoffs: newBackoffs(config.Now),
 		ledgers: newLedgerCopy(config.Ledgers, config.Now), places: &places{}, stale: newStaleness(),
+		damage: newDamageReports(),
 	}
 }
 

@@ -171,6 +171,9 @@ const (
 	eventLost = "BlockLost"
 	// eventRetagged (Warning): the tags of the block were changed outside of the cluster.
 	eventRetagged = "BlockRetagged"
+	// eventUnreadable (Warning): a ConfigMap in which the controller records addresses or purchases cannot be read;
+	// names it and what to do.
+	eventUnreadable = "RecordUnreadable"
 	// eventStale (Warning): an address that was given back still answers. Sent for the Service that had it, or the
 	// Nodes that answer.
 	eventStale = "StaleAddress"
@@ -183,6 +186,8 @@ func eventOf(reason plan.Reason) string {
 		return eventLost
 	case plan.BlockRetagged:
 		return eventRetagged
+	case plan.LedgerUnreadable, plan.PurchaseRecordUnreadable:
+		return eventUnreadable
 	default:
 		return eventRefused
 	}

@@ -105,6 +105,7 @@ func (b *Balancer) Sweep(ctx context.Context) error {
 		return fmt.Errorf("look for what to sweep: %w", err)
 	}
 	b.config.Metrics.observe(o)
+	b.reportDamage(ctx, o)
 	if err := b.reportStale(ctx, o); err != nil {
 		return fmt.Errorf("look for addresses that answer: %w", err)
 	}

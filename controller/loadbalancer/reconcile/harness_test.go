@@ -287,10 +287,10 @@ func (w *world) ledgers() []plan.Ledger {
 	w.crashAt = 0
 	defer func() { w.crashAt = crashAt }()
 	all, err := allocation.NewStore(w.kube).List(w.t.Context())
-	if err != nil {
-		w.t.Fatal(err)
+	if err != nil || len(all.Unreadable) > 0 {
+		w.t.Fatal(err, all.Unreadable)
 	}
-	return all
+	return all.Ledgers
 }
 
 // patchService does what the API server does and the tracker does not: it compares UID and resource

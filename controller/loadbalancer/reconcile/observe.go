@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
@@ -111,11 +112,12 @@ func (b *Balancer) observe(ctx context.Context, o plan.Observed, d depth) (plan.
 	o.Blocks = listing.Blocks
 	o.Sightings = nil
 	o.Unlisted = nil
-	if o.Ledgers, err = b.ledgers.list(ctx, d.live); err != nil {
+	if err := b.readLedgers(ctx, &o, d.live); err != nil {
 		return plan.Observed{}, err
 	}
 	if d.live && o.WantsPool() {
-		if o.PoolPurchase, err = b.poolRecord().Load(ctx); err != nil {
+		o.PoolPurchase, err = b.poolRecord().Load(ctx)
+		if o.PoolProblem = err; err != nil && !errors.Is(err, purchase.ErrUnreadable) {
 			return plan.Observed{}, err
 		}
 	}
@@ -150,6 +152,18 @@ func (p *places) next(o plan.Observed) plan.Places {
 	defer p.mu.Unlock()
 	p.known = p.known.Next(o.View, o.Owner.Cluster, o.Known())
 	return p.known
+}
+
+// readLedgers reads the ledgers, and restores the labels of those that lost theirs.
+func (b *Balancer) readLedgers(ctx context.Context, o *plan.Observed, live bool) error {
+	listing, restored, err := b.ledgers.list(ctx, live, o.Allocated())
+	for _, name := range restored {
+		b.recordInSystem(ctx, corev1.EventTypeNormal, eventRelabelled, "Restored label "+allocation.Label+"=true of ConfigMap "+
+			metav1.NamespaceSystem+"/"+name+", which records who has which address of an IP block")
+	}
+	o.Ledgers = listing.Ledgers
+	o.Unreadable = listing.Unreadable
+	return err
 }
 
 func (b *Balancer) poolRecord() *purchase.ConfigMap {
@@ -245,7 +259,7 @@ type ledgerCopy struct {
 	now   func() time.Time
 
 	mu    sync.Mutex
-	known []plan.Ledger
+	known allocation.Listing
 	at    time.Time
 }
 
@@ -257,21 +271,31 @@ func newLedgerCopy(store *allocation.Store, now func() time.Time) *ledgerCopy {
 	return &ledgerCopy{store: store, now: now}
 }
 
-// list returns the ledgers, which the caller does not change: as they are now, or as the copy shows them.
-func (c *ledgerCopy) list(ctx context.Context, live bool) ([]plan.Ledger, error) {
+// list returns the ledgers, which the caller does not change: as they are now, or as the copy shows them. Of the
+// expected blocks a ledger is to be found; restored names those whose label had to be restored for that.
+func (c *ledgerCopy) list(
+	ctx context.Context, live bool, expected []string,
+) (known allocation.Listing, restored []string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
 	if !live && !c.at.IsZero() && now.Sub(c.at) < ledgerWindow {
-		return c.known, nil
+		return c.known, nil, nil
 	}
-	known, err := c.store.List(ctx)
-	if err != nil {
-		return nil, err
+	if known, err = c.store.List(ctx); err != nil {
+		return allocation.Listing{}, nil, err
+	}
+	if restored, err = c.store.Relabel(ctx, known.Without(expected)...); err != nil {
+		return allocation.Listing{}, restored, err
+	}
+	if len(restored) > 0 {
+		if known, err = c.store.List(ctx); err != nil {
+			return allocation.Listing{}, restored, err
+		}
 	}
 	c.known = known
 	c.at = now
-	return known, nil
+	return known, restored, nil
 }
 
 // save stores ledgers one after the other by compare-and-swap.
