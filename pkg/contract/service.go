@@ -47,6 +47,18 @@ func WantsAddress(service *corev1.Service) bool {
 	return service.DeletionTimestamp == nil && Served(service)
 }
 
+// cleanupFinalizer is the framework's finalizer of load balancers (k8s.io/cloud-provider/service/helpers, which imports
+// too much for this package).
+const cleanupFinalizer = "service.kubernetes.io/load-balancer-cleanup"
+
+// NeedsBlock reports whether the Service needs its block: it must have an address from us, or has not released it yet.
+// A Service of another class, and the framework's finalizer on it, are not ours.
+func NeedsBlock(service *corev1.Service) bool {
+	ours := service.Spec.LoadBalancerClass == nil || HasOwnClass(service)
+	return slices.Contains(service.Finalizers, LoadBalancerFinalizer) || Served(service) ||
+		(ours && slices.Contains(service.Finalizers, cleanupFinalizer))
+}
+
 // HasOwnedFields reports whether the controller has written on the Service, whether it still serves it or not.
 func HasOwnedFields(service *corev1.Service) bool {
 	return HasOwnedConditions(service) || slices.ContainsFunc(OwnedServiceAnnotations(), func(name string) bool {

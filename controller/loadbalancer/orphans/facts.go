@@ -3,7 +3,6 @@ package orphans
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	servicehelper "k8s.io/cloud-provider/service/helpers"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
@@ -168,17 +166,9 @@ func isLeftover(b plan.Block) bool {
 	return true
 }
 
-// needsBlock reports whether the Service needs its block: it must have an address from us, or has not released it yet.
-// A Service of another class, and the framework's finalizer on it, are not ours.
-func needsBlock(s *corev1.Service) bool {
-	ours := s.Spec.LoadBalancerClass == nil || contract.HasOwnClass(s)
-	return slices.Contains(s.Finalizers, contract.LoadBalancerFinalizer) || contract.Served(s) ||
-		(ours && slices.Contains(s.Finalizers, servicehelper.LoadBalancerCleanupFinalizer))
-}
-
 // add adds a Service.
 func (f *facts) add(s *corev1.Service) {
-	if needsBlock(s) {
+	if contract.NeedsBlock(s) {
 		f.services[contract.ServiceTag(s.Namespace, s.Name)] = true
 	}
 	f.record(s.Annotations)

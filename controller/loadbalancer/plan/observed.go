@@ -189,9 +189,9 @@ func (o Observed) held() (l Ledger, address netip.Addr, holds bool) {
 	return l, address, holds
 }
 
-// inPool returns the listed block of the pool that holds the published address of a Service which neither a ledger nor a
-// block of its own provides with one: its ledger was lost, or cannot be read. A ledger that gives the address to another
-// decides otherwise.
+// inPool returns the listed block of the pool that holds the published address of a Service which neither a ledger nor
+// a block of its own provides with one: its ledger was lost, or cannot be read. A ledger that gives the address to
+// another decides otherwise.
 func (o Observed) inPool() (Block, bool) {
 	published := o.Published()
 	_, _, holds := o.held()
@@ -269,20 +269,31 @@ func (o Observed) Unswept() bool {
 	})
 }
 
-// LeftBehind are the holders of a ledger whose Service is gone, or has another UID, as the informer shows.
+// LeftBehind are the holders of a ledger for which no Service keeps its address, as the informer shows.
 func (o Observed) LeftBehind(l Ledger) []Holder {
 	var left []Holder
 	for _, r := range l.Held {
 		if r.Namespace == "" {
 			continue // a server; not ours to judge
 		}
-		if !slices.ContainsFunc(o.Services, func(service *corev1.Service) bool {
-			return service.Namespace == r.Namespace && service.Name == r.Name
-		}) {
+		if !slices.ContainsFunc(o.Services, func(service *corev1.Service) bool { return KeepsAddress(service, r) }) {
 			left = append(left, r)
 		}
 	}
 	return left
+}
+
+// KeepsAddress reports whether a Service keeps what a ledger gives to the holder: it bears the name and is ours, and so
+// takes over what its predecessor had; or it is the holder itself and has not released it yet.
+func KeepsAddress(service *corev1.Service, h Holder) bool {
+	switch {
+	case service.Namespace != h.Namespace || service.Name != h.Name:
+		return false
+	case contract.WantsAddress(service):
+		return true
+	default:
+		return (h.UID == "" || h.UID == string(service.UID)) && contract.NeedsBlock(service)
+	}
 }
 
 // EmptyPool returns the ledgers of those blocks of the pool of which no Service has an address.
@@ -297,11 +308,38 @@ func (o Observed) EmptyPool() []Ledger {
 		if !stored {
 			l = NewLedger(i.Block.ID, i.Block.CIDR)
 		}
-		if l.Empty() {
+		if l.Empty() && !o.published(i.Block.CIDR) {
 			empty = append(empty, l)
 		}
 	}
 	return empty
+}
+
+// published reports whether another Service that is served has an address of the block: its ledger may be lost, and
+// with it everything else that said so. What a Service only claims counts as in credible.
+func (o Observed) published(cidr netip.Prefix) bool {
+	return cidr.IsValid() && slices.ContainsFunc(o.Services, func(other *corev1.Service) bool {
+		if other.UID == o.Service.UID || !contract.WantsAddress(other) {
+			return false
+		}
+		return slices.ContainsFunc(publishedBy(other), func(a netip.Addr) bool {
+			return cidr.Contains(a) && o.credible(other, a)
+		})
+	})
+}
+
+// publishedBy are the addresses of a Service: the one that the controller wrote for it, and those in its status.
+func publishedBy(service *corev1.Service) []netip.Addr {
+	var addresses []netip.Addr
+	if claim := ClaimedAddress(service); contract.WrittenForThis(service) && claim.IsValid() {
+		addresses = append(addresses, claim)
+	}
+	for _, ingress := range service.Status.LoadBalancer.Ingress {
+		if address, err := netip.ParseAddr(ingress.IP); err == nil {
+			addresses = append(addresses, address.Unmap())
+		}
+	}
+	return addresses
 }
 
 // Named reports whether a Service that is served names the block.

@@ -230,7 +230,7 @@ func (o Observed) hadSomething() bool {
 func (o Observed) closeIfLast(l Ledger) Ledger {
 	sighting, seen := o.Sighting(l.BlockID)
 	pooled := !seen || o.Pool().Owns(sighting.Block)
-	if !l.Empty() || pooled && o.Awaited() || !pooled && !l.AssignedHere {
+	if !l.Empty() || pooled && o.Awaited() || !pooled && !l.AssignedHere || o.published(l.CIDR) {
 		return l
 	}
 	return l.Close()
@@ -262,6 +262,8 @@ func (p *ReleasePlan) addClosed(o Observed, l Ledger) {
 	}
 	step := Step{Action: Done}
 	switch {
+	case o.published(l.CIDR): // the Service that publishes the address opens the ledger again
+		return
 	case o.Pool().Owns(sighting.Block):
 		step = ReleaseBlock(sighting, o.View)
 	case Brought(sighting.Block, o.Owner.Cluster, o.Options.OwnBlocks):

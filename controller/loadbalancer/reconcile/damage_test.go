@@ -32,9 +32,11 @@ func (w *world) editConfigMap(name string, change func(*corev1.ConfigMap)) {
 // damaged are the ways in which a ledger becomes unreadable.
 func damaged() map[string]func(*corev1.ConfigMap) {
 	return map[string]func(*corev1.ConfigMap){
-		"no JSON":          func(c *corev1.ConfigMap) { c.Data["ledger.json"] = "{" },
-		"no data":          func(c *corev1.ConfigMap) { c.Data = nil },
-		"of another block": func(c *corev1.ConfigMap) { c.Data["ledger.json"] = `{"blockID":"b","cidr":"203.0.113.8/29"}` },
+		"no JSON": func(c *corev1.ConfigMap) { c.Data["ledger.json"] = "{" },
+		"no data": func(c *corev1.ConfigMap) { c.Data = nil },
+		"of another block": func(c *corev1.ConfigMap) {
+			c.Data["ledger.json"] = `{"blockID":"b","cidr":"203.0.113.8/29"}`
+		},
 		"of a later version": func(c *corev1.ConfigMap) {
 			c.Data["ledger.json"] = strings.Replace(c.Data["ledger.json"], "{", `{"newField": 1,`, 1)
 		},
@@ -45,8 +47,8 @@ func damaged() map[string]func(*corev1.ConfigMap) {
 	}
 }
 
-// TestUnreadableLedgerStopsNoOther: one record of addresses that cannot be read concerns its own block only. Its Service
-// keeps its address and says what is wrong; others, dedicated and shared ones, are served and released; the block is
+// TestUnreadableLedgerStopsNoOther: one record of addresses that cannot be read concerns its own block only. Its
+// Service keeps its address and says what is wrong; others, dedicated and shared ones, are served and released; the block is
 // neither used nor given back until the record is readable again.
 func TestUnreadableLedgerStopsNoOther(t *testing.T) {
 	for how, damage := range damaged() {

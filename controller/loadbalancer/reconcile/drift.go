@@ -145,16 +145,16 @@ func (b *Balancer) sweep(ctx context.Context, o plan.Observed) error {
 	return b.sweepLedgers(ctx, o)
 }
 
-// freeGone frees what Services hold that are certainly gone: each is looked for afresh.
+// freeGone frees what Services hold that are certainly gone, or are not ours any more: each is looked for afresh.
 func (b *Balancer) freeGone(ctx context.Context, o plan.Observed, l plan.Ledger) (bool, error) {
 	freed := l
 	for _, h := range o.LeftBehind(l) {
-		_, err := b.config.Kube.CoreV1().Services(h.Namespace).Get(ctx, h.Name, metav1.GetOptions{})
+		live, err := b.config.Kube.CoreV1().Services(h.Namespace).Get(ctx, h.Name, metav1.GetOptions{})
 		switch {
-		case apierrors.IsNotFound(err):
-			freed = freed.Free(h, o.Now)
-		case err != nil:
+		case err != nil && !apierrors.IsNotFound(err):
 			return false, fmt.Errorf("look for Service %s, which holds an address: %w", h, err)
+		case err != nil, !plan.KeepsAddress(live, h):
+			freed = freed.Free(h, o.Now)
 		}
 	}
 	if len(freed.Held) == len(l.Held) {

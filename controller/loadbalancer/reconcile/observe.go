@@ -158,8 +158,9 @@ func (p *places) next(o plan.Observed) plan.Places {
 func (b *Balancer) readLedgers(ctx context.Context, o *plan.Observed, live bool) error {
 	listing, restored, err := b.ledgers.list(ctx, live, o.Allocated())
 	for _, name := range restored {
-		b.recordInSystem(ctx, corev1.EventTypeNormal, eventRelabelled, "Restored label "+allocation.Label+"=true of ConfigMap "+
-			metav1.NamespaceSystem+"/"+name+", which records who has which address of an IP block")
+		b.recordInSystem(ctx, corev1.EventTypeNormal, eventRelabelled, "Restored label "+allocation.Label+
+			"=true of ConfigMap "+metav1.NamespaceSystem+"/"+name+
+			", which records who has which address of an IP block")
 	}
 	o.Ledgers = listing.Ledgers
 	o.Unreadable = listing.Unreadable
