@@ -48,6 +48,7 @@ type facts struct {
 	nodeBlock string
 	// nodesRecorded is the ID of the block in the recorded purchase for the nodes; empty while that was not read.
 	nodesRecorded string
+	seen          *purchase.Seen // bounds the times of purchases
 }
 
 // recorded is a purchase as recorded in an annotation, with its time; the zero Time when it cannot be parsed.
@@ -182,7 +183,7 @@ func (f *facts) record(annotations map[string]string) (block string) {
 	}
 	r := recorded{raw: raw}
 	if parsed, err := contract.ParsePurchase(raw); err == nil && parsed != nil {
-		r.time = parsed.Time
+		r.time = f.seen.Bounded(parsed).Time
 		block = parsed.BlockID
 	}
 	f.purchases = append(f.purchases, r)
@@ -190,7 +191,8 @@ func (f *facts) record(annotations map[string]string) (block string) {
 }
 
 func (c *Collector) noFacts(cluster string) facts {
-	return facts{cluster: cluster, now: c.config.Now(), services: map[string]bool{}, used: map[string]bool{}}
+	return facts{cluster: cluster, now: c.config.Now(), services: map[string]bool{}, used: map[string]bool{},
+		seen: c.seen}
 }
 
 // known returns facts from the informer and, for shared blocks, the ledgers. Suspects must be checked live.

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
 )
@@ -156,5 +157,33 @@ func TestWhatIsCollectableIsNobodys(t *testing.T) {
 	}
 	if collectable[orphan] < 100 || collectable[leftover] < 10 {
 		t.Errorf("hardly anything was found collectable: %v", collectable)
+	}
+}
+
+// TestPurchaseFromTheFuture: a purchase that is recorded with a time in the future explains its block no longer than
+// one of now.
+func TestPurchaseFromTheFuture(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	seen := purchase.NewSeen(func() time.Time { return now })
+	b := plan.Block{ID: "bought", Tags: map[string]string{contract.TagService: "shop_web"}}
+	for _, block := range []string{"", "bought"} {
+		raw, err := contract.Purchase{Nonce: "00112233445566aa", Time: now.AddDate(73, 0, 0), BlockID: block}.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Description = "purchase 00112233445566aa"
+		fresh := func() bool {
+			f := facts{cluster: "c", now: now, services: map[string]bool{}, seen: seen}
+			f.record(map[string]string{contract.ServiceIPPurchase: raw})
+			_, fresh := f.purchased(b)
+			return fresh
+		}
+		if !fresh() {
+			t.Errorf("%q: not fresh at first", block)
+		}
+		now = now.Add(purchaseFresh)
+		if fresh() {
+			t.Errorf("%q: still fresh after %s", block, purchaseFresh)
+		}
 	}
 }

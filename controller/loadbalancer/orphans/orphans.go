@@ -21,6 +21,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
@@ -70,6 +71,7 @@ type Collector struct {
 	synced    cache.InformerSynced
 	namespace *corev1.Namespace // kube-system, once it was read
 	reports   reportStore
+	seen      *purchase.Seen
 	// suspicions by block ID.
 	suspicions map[string]*suspicion
 	breaker    breaker
@@ -100,6 +102,7 @@ func New(config Config) *Collector {
 	}
 	return &Collector{
 		config: config, synced: config.Services.Informer().HasSynced, suspicions: map[string]*suspicion{},
+		seen:    purchase.NewSeen(config.Now),
 		reports: reportStore{configMaps: config.Kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)},
 	}
 }

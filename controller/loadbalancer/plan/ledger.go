@@ -238,6 +238,36 @@ func (l Ledger) Free(h Holder, now time.Time) Ledger {
 	return freed
 }
 
+// Bound returns the ledger with no address that rests from later than now on, as the clock of another process may have
+// said, so that none rests longer than one which is given back now; changed is false when there was none.
+func (l Ledger) Bound(now time.Time) (bounded Ledger, changed bool) {
+	bounded = l
+	for address, rest := range l.Resting {
+		if !rest.Since.After(now) {
+			continue
+		}
+		if !changed {
+			bounded = l.clone()
+			changed = true
+		}
+		bounded.Resting[address] = Rest{Holder: rest.Holder, Since: now}
+	}
+	return bounded, changed
+}
+
+// BoundRests is Bound for all ledgers. The changed ones are returned as well, to be stored: until then each look bounds
+// them by its own time.
+func BoundRests(all []Ledger, now time.Time) (bounded, changed []Ledger) {
+	bounded = make([]Ledger, len(all))
+	for i, l := range all {
+		var differs bool
+		if bounded[i], differs = l.Bound(now); differs {
+			changed = append(changed, bounded[i])
+		}
+	}
+	return bounded, changed
+}
+
 // Expire ends the rest of addresses that are reported silent or have rested long enough.
 func (l Ledger) Expire(silent func(netip.Addr) bool, now time.Time) Ledger {
 	expired := l.clone()

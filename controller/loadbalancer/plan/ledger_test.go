@@ -257,3 +257,29 @@ func TestSizes(t *testing.T) {
 		}
 	}
 }
+
+// TestBoundRests: no address rests longer than one that is given back now.
+func TestBoundRests(t *testing.T) {
+	future := noon.Add(73 * 365 * 24 * time.Hour)
+	l := ledger29(nil, func(l *plan.Ledger) {
+		l.Resting = map[netip.Addr]plan.Rest{
+			addr("203.0.113.10"): {Holder: holder("gone"), Since: future},
+			addr("203.0.113.11"): {Holder: holder("past"), Since: noon.Add(-time.Minute)},
+		}
+	})
+	bounded, changed := plan.BoundRests([]plan.Ledger{l, ledger29(nil)}, noon)
+	if len(bounded) != 2 || len(changed) != 1 {
+		t.Fatalf("%d ledgers, %d changed, want 2 and 1", len(bounded), len(changed))
+	}
+	for address, want := range map[string]time.Time{"203.0.113.10": noon, "203.0.113.11": noon.Add(-time.Minute)} {
+		if got := bounded[0].Resting[addr(address)].Since; !got.Equal(want) {
+			t.Errorf("%s rests since %s, want %s", address, got, want)
+		}
+	}
+	if !l.Resting[addr("203.0.113.10")].Since.Equal(future) {
+		t.Error("the ledger was changed in place")
+	}
+	if again, changed := bounded[0].Bound(noon); changed || again.RestEnds() != noon.Add(9*time.Minute) {
+		t.Errorf("changed again: %t, the first rest ends at %s", changed, again.RestEnds())
+	}
+}

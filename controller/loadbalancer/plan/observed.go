@@ -50,6 +50,8 @@ type Observed struct {
 	Ledgers []Ledger
 	// Unreadable are the stored ledgers that cannot be read.
 	Unreadable []Unreadable
+	// Misdated are those of Ledgers that differ from what is stored: there an address rests from the future on.
+	Misdated []Ledger
 	// Nodes and Services are all of the cluster, from the cache.
 	Nodes    []*corev1.Node
 	Services []*corev1.Service
@@ -259,6 +261,9 @@ func (o Observed) anothers(blockID string) bool {
 
 // Unswept reports whether there is something to read live.
 func (o Observed) Unswept() bool {
+	if len(o.Misdated) > 0 {
+		return true
+	}
 	for _, l := range o.Ledgers {
 		if !o.KeptElsewhere(l) && (l.Closed || l.Empty() || !o.Listed(l.BlockID) || len(o.LeftBehind(l)) > 0) {
 			return true

@@ -76,6 +76,7 @@ type Balancer struct {
 	places   *places
 	stale    *staleness
 	damage   *damageReports
+	seen     *purchase.Seen
 
 	clusterMu sync.Mutex
 	clusterID string
@@ -95,7 +96,7 @@ func New(config Config) *Balancer {
 	return &Balancer{
 		config: config, pace: newPace(), backoffs: newBackoffs(config.Now),
 		ledgers: newLedgerCopy(config.Ledgers, config.Now), places: &places{}, stale: newStaleness(),
-		damage: newDamageReports(),
+		damage: newDamageReports(), seen: purchase.NewSeen(config.Now),
 	}
 }
 

@@ -129,6 +129,10 @@ func (b *Balancer) sweep(ctx context.Context, o plan.Observed) error {
 	if refusal, unproven := plan.Unproven(o.View); unproven {
 		return fmt.Errorf("nothing is swept: %s", refusal.Detail)
 	}
+	if len(o.Misdated) > 0 {
+		klog.FromContext(ctx).Info("Addresses rested from the future on", "ledgers", len(o.Misdated))
+		return b.ledgers.save(ctx, o.Misdated...)
+	}
 	for _, l := range o.Ledgers {
 		if freed, err := b.freeGone(ctx, o, l); err != nil || freed {
 			return err

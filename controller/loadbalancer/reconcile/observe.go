@@ -64,6 +64,7 @@ func (b *Balancer) observeToRelease(ctx context.Context, known *corev1.Service, 
 	if o.Purchase, err = plan.RecordedPurchase(known); err != nil {
 		klog.FromContext(ctx).Info("Ignoring the record of a purchase", "service", klog.KObj(known), "err", err)
 	}
+	o.Purchase = b.seen.Bounded(o.Purchase)
 	o.Desired.BlockID = "" // what was asked for matters no more, only what is held
 	return b.observe(ctx, o, depth{after: cmp.Or(b.pace.freshness(known.UID, o.Now), now), live: true})
 }
@@ -77,6 +78,7 @@ func (b *Balancer) beginToEnsure(ctx context.Context, service *corev1.Service) (
 	if o.Purchase, unreadable = plan.RecordedPurchase(service); unreadable != nil {
 		o.Problem = errors.Join(o.Problem, unreadable)
 	}
+	o.Purchase = b.seen.Bounded(o.Purchase)
 	return o, nil
 }
 
@@ -120,6 +122,7 @@ func (b *Balancer) observe(ctx context.Context, o plan.Observed, d depth) (plan.
 		if o.PoolProblem = err; err != nil && !errors.Is(err, purchase.ErrUnreadable) {
 			return plan.Observed{}, err
 		}
+		o.PoolPurchase = b.seen.Bounded(o.PoolPurchase)
 	}
 	if err := b.sightListed(ctx, &o, d); err != nil {
 		return plan.Observed{}, err
@@ -162,7 +165,7 @@ func (b *Balancer) readLedgers(ctx context.Context, o *plan.Observed, live bool)
 			"=true of ConfigMap "+metav1.NamespaceSystem+"/"+name+
 			", which records who has which address of an IP block")
 	}
-	o.Ledgers = listing.Ledgers
+	o.Ledgers, o.Misdated = plan.BoundRests(listing.Ledgers, o.Now)
 	o.Unreadable = listing.Unreadable
 	return err
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
@@ -49,7 +50,12 @@ func (m *Manager) change(ctx context.Context, audit bool) (again time.Duration, 
 		return soon, p.audit(ctx, idle)
 	}
 	for _, each := range steps[:min(len(steps), maxChanges)] {
-		if err := p.take(ctx, each); err != nil {
+		err := p.take(ctx, each)
+		if errors.Is(err, allocation.ErrUnreadable) { // others need not wait for its repair
+			p.postpone(each, err)
+			continue
+		}
+		if err != nil {
 			return soon, err
 		}
 	}
@@ -87,6 +93,13 @@ type pass struct {
 	picture
 	// source of addresses; nil until the first server joins.
 	source *source
+}
+
+// postpone reports on the Node of a server what keeps it from its step, and lets the server wait.
+func (p *pass) postpone(s step, cause error) {
+	p.record(p.nodeOf(s.server), corev1.EventTypeWarning, ReasonNodeBlockUnavailable,
+		"the addresses of the node block are not known: "+cause.Error())
+	p.backOff(s.server, waitPause)
 }
 
 // nodeOf finds a Node of a server, wanted or not.

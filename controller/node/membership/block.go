@@ -217,6 +217,7 @@ func (p *pass) ledgerOf(ctx context.Context, block plan.Block) (plan.Ledger, err
 	if errors.Is(err, allocation.ErrNotFound) {
 		return plan.NewLedger(block.ID, block.CIDR), nil
 	}
+	current, _ = current.Bound(p.config.Now())
 	return current, err
 }
 
@@ -266,6 +267,9 @@ func (p *pass) apply(ctx context.Context, s plan.Step) error {
 
 // buy buys a node block if one is due. Blocks of the cluster count whether the list shows them or not.
 func (p *pass) buy(ctx context.Context, seen blocks) (source, error) {
+	if errors.Is(seen.unreadable, purchase.ErrUnreadable) {
+		return unavailable("no block for the nodes' own addresses is bought: %v", seen.unreadable), nil
+	}
 	if seen.unreadable != nil {
 		return source{}, seen.unreadable
 	}

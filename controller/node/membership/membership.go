@@ -98,6 +98,8 @@ type Manager struct {
 	// places is what is known of the places in the public network.
 	places  plan.Places
 	reports map[string]report
+	// seen bounds the times of recorded purchases.
+	seen *purchase.Seen
 }
 
 // New returns a Manager. It registers with the informer and starts nothing.
@@ -114,6 +116,7 @@ func New(config Config) (*Manager, error) {
 		store: newRecordStore(config.Kube), events: map[types.UID]string{},
 		touched: map[string]time.Time{}, backoffs: map[string]time.Time{}, unwanted: map[string]time.Time{},
 		surplus: map[string]time.Time{}, reports: map[string]report{},
+		seen: purchase.NewSeen(config.Now),
 	}
 	registration, err := config.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { m.wake.Signal() },
@@ -235,6 +238,9 @@ const (
 	// ReasonNodeBlockSurplus (Warning): a block that was bought for the nodes and that they do not need cannot be
 	// released; the text contains the reason and what to do.
 	ReasonNodeBlockSurplus = "NodeBlockSurplus"
+	// ReasonRecordUnreadable (Warning): the record of the last purchase for the nodes cannot be read; names the
+	// ConfigMap and what to do.
+	ReasonRecordUnreadable = "RecordUnreadable"
 )
 
 // record records an event unless it is the last one of the Node. It ignores a nil Node.

@@ -142,7 +142,9 @@ func (p *pass) observeBlocks(ctx context.Context, every bool) (blocks, error) {
 	}
 	seen := blocks{record: purchase.NewConfigMap(p.config.Kube, purchase.NodesName)}
 	seen.View = plan.View{Now: p.config.Now(), NetworkID: p.network.ID}
-	seen.Purchase, seen.unreadable = seen.record.Load(ctx)
+	recorded, unreadable := seen.record.Load(ctx)
+	seen.Purchase = p.seen.Bounded(recorded)
+	seen.unreadable = unreadable
 	var err error
 	if seen.Sightings, err = p.readListed(ctx, seen.recorded()); err != nil {
 		return blocks{}, err

@@ -2,6 +2,7 @@ package membership
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -89,6 +90,9 @@ func (m *Manager) candidates(ctx context.Context) (map[string]bool, error) {
 	if err == nil && recorded != nil && recorded.BlockID != "" {
 		ids[recorded.BlockID] = true
 	}
+	if errors.Is(err, purchase.ErrUnreadable) {
+		err = nil // the list and the index of the tag show enough
+	}
 	return ids, err
 }
 
@@ -97,6 +101,12 @@ func (p *pass) audit(ctx context.Context, idle bool) error {
 	seen, err := p.observeBlocks(ctx, true)
 	if err != nil {
 		return err
+	}
+	if errors.Is(seen.unreadable, purchase.ErrUnreadable) {
+		p.reportOnce(plan.Block{}, corev1.EventTypeWarning, ReasonRecordUnreadable,
+			"no IP block of the nodes is released: "+seen.unreadable.Error())
+		p.auditAt = p.now.Add(auditEvery)
+		return nil
 	}
 	if seen.unreadable != nil {
 		return seen.unreadable

@@ -1,0 +1,154 @@
+package reconcile_test
+
+import (
+	"net/http"
+	"net/netip"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
+)
+
+// wrongTimes are times in records of leaders whose clock was wrong, or that a person wrote.
+func (w *world) wrongTimes() map[string]time.Time {
+	now := w.clock.Now()
+	return map[string]time.Time{
+		"2099": time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC), "in 6 h": now.Add(6 * time.Hour),
+		"in 5 s": now.Add(5 * time.Second), "6 h ago": now.Add(-6 * time.Hour),
+		"1970": time.Unix(1, 0).UTC(),
+	}
+}
+
+func recordedAt(t *testing.T, at time.Time, block string) string {
+	t.Helper()
+	raw, err := contract.Purchase{Nonce: "0011223344556677", Time: at, BlockID: block}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// TestPurchaseOfAWrongClock: a recorded purchase delays what comes next at most as long as one of now, whatever its
+// time: for a Service and for the pool, on the way to an address and back.
+func TestPurchaseOfAWrongClock(t *testing.T) {
+	const slack = 15 * time.Second
+	for name := range newWorld(t).wrongTimes() {
+		for _, block := range []string{"", "60473c2509268bc77fd06d99"} {
+			t.Run(name+" "+block, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				w.service("plain")
+				usual := w.settle("plain")
+				at := w.wrongTimes()[name]
+				recorded := recordedAt(t, at, block)
+				own := func(s *corev1.Service) {
+					annotated(contract.ServiceIPPurchase, recorded, contract.ServiceIPOwner, string(s.UID))(s)
+				}
+				w.service("web", own)
+				ensured := w.settle("web") - usual
+				w.service("gone", own)
+				w.delete("gone")
+				released := w.settle("gone")
+				w.service("one", inPool())
+				w.settle("one")
+				w.delete("one")
+				w.settle("one")
+				w.editConfigMap(purchase.PoolName(contract.PoolDefault), func(c *corev1.ConfigMap) {
+					c.Annotations = map[string]string{contract.ServiceIPPurchase: recorded}
+				})
+				w.service("two", inPool())
+				pooled := w.settle("two") - usual
+				for what, took := range map[string]time.Duration{
+					"ensured": ensured, "released": released, "pooled": pooled,
+				} {
+					if took > plan.PurchaseSettles+slack {
+						t.Errorf("%s after %s more than usual", what, took)
+					}
+				}
+				longest := max(ensured, released, pooled)
+				t.Logf("figure wrong_clock_delay_seconds %.0f s", longest.Seconds())
+				w.editConfigMap(purchase.PoolName(contract.PoolDefault), func(c *corev1.ConfigMap) {
+					c.Annotations = map[string]string{contract.ServiceIPPurchase: recorded}
+				})
+				w.vanish("two")
+				w.released("203.0.113.8/29 assigned", "203.0.113.16/29 assigned")
+			})
+		}
+	}
+}
+
+// TestLeadersWithDifferentClocksBuyOnce: a purchase without an answer is not repeated by a leader whose clock says that
+// it was long ago, or will be.
+func TestLeadersWithDifferentClocksBuyOnce(t *testing.T) {
+	for _, skew := range []time.Duration{-6 * time.Hour, -10 * time.Minute, 10 * time.Minute, 6 * time.Hour} {
+		for _, mode := range []string{"dedicated", "shared"} {
+			t.Run(mode+" "+skew.String(), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, slow(func(l *pnapsim.Latency) {
+					l.ListLag = pnapsim.Duration(30 * time.Second)
+					l.TagPropagation = pnapsim.Duration(30 * time.Second)
+				}))
+				right := w.config.Now
+				w.config.Now = func() time.Time { return right().Add(skew) }
+				w.restart()
+				w.service("plain")
+				w.settle("plain") // the tags can be used from now on
+				bought := w.sim.Count("POST /ips/v1/ip-blocks")
+				w.arm(pnapsim.Fault{Method: http.MethodPost, Path: blocksPath, Action: pnapsim.FaultLost})
+				w.service("web", modes()[mode].ask)
+				for w.sim.Count("POST /ips/v1/ip-blocks") == bought {
+					_, err := w.sync("web")
+					w.clock.Advance(w.pauseAfter(err))
+				}
+				w.config.Now = right
+				w.restart()
+				w.settle("web")
+				w.wantPurchases(2)
+			})
+		}
+	}
+}
+
+// TestQuarantineOfAWrongClock: an address rests no longer than one that is given back now, whatever its record says.
+func TestQuarantineOfAWrongClock(t *testing.T) {
+	for _, kind := range []string{"2099", "in 6 h"} {
+		t.Run(kind, func(t *testing.T) {
+			w := newWorld(t, broughtBlock("", ofCluster()))
+			w.service("keeps", inBlock(broughtID))
+			w.settle("keeps")
+			address := netip.MustParseAddr("203.0.113.69")
+			store := allocation.NewStore(w.kube)
+			l := w.ledgers()[0]
+			l.Resting = map[netip.Addr]plan.Rest{address: {Holder: plan.Holder{Namespace: "shop", Name: "gone"},
+				Since: w.wrongTimes()[kind]}}
+			if _, err := store.Save(t.Context(), l); err != nil {
+				t.Fatal(err)
+			}
+			w.clock.Advance(time.Minute)
+			w.service("wants", inBlock(broughtID), func(s *corev1.Service) {
+				s.Annotations[contract.ServiceRequestedIP] = address.String()
+			})
+			start := w.clock.Now()
+			for w.clock.Now().Sub(start) < time.Hour {
+				if done, _ := w.sync("wants"); done {
+					break
+				}
+				w.drifted()
+			}
+			took := w.clock.Now().Sub(start)
+			t.Logf("figure wrong_clock_quarantine %.0f s", took.Seconds())
+			if took > plan.Quarantine+2*time.Minute || took < plan.Quarantine-2*time.Minute {
+				t.Errorf("the address rested %s, want about %s", took, plan.Quarantine)
+			}
+			if got := w.address("wants"); got != address.String() {
+				t.Errorf("the Service has %q", got)
+			}
+		})
+	}
+}
