@@ -29,7 +29,7 @@ func decideShared(o Observed) ServicePlan {
 		return o.lost(published)
 	}
 	view := o.View
-	view.Purchase = o.PoolPurchase
+	view.Purchase = o.awaitedPurchase()
 	extend := o.extendPool(view)
 	coming := extend.Action == Wait && extend.Reason != NetworkChanging
 	placement := Place(o.Holder, o.placeWish(), blocks, coming)
@@ -55,6 +55,19 @@ func decideShared(o Observed) ServicePlan {
 		p.Surplus = actionable(Release(o.Owner, o.View))
 	}
 	return p
+}
+
+// awaitedPurchase returns the recorded purchase for the pool; nil when its block was released since: its ledger is closed
+// and the block is not there any more.
+func (o Observed) awaitedPurchase() *contract.Purchase {
+	if o.PoolPurchase == nil || !o.Live {
+		return o.PoolPurchase
+	}
+	l, _ := o.Ledger(o.PoolPurchase.BlockID)
+	if _, seen := o.Sighting(o.PoolPurchase.BlockID); l.Closed && l.Empty() && !seen {
+		return nil
+	}
+	return o.PoolPurchase
 }
 
 // extendPool decides whether one more block is bought for the pool.

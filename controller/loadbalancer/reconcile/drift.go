@@ -197,7 +197,7 @@ func (b *Balancer) sweepLedgers(ctx context.Context, o plan.Observed) error {
 			return err
 		}
 		if gone := !found && !o.Listed(l.BlockID); gone {
-			if err := b.ledgers.remove(ctx, l); err != nil {
+			if err := b.drop(ctx, l); err != nil {
 				return err
 			}
 			continue
@@ -219,7 +219,7 @@ func (b *Balancer) sweepBrought(
 	}
 	if !plan.Brought(sighting.Block, o.Owner.Cluster, o.Options.OwnBlocks) {
 		if rested { // Services may no longer name it; its owner decides where it is
-			return true, b.ledgers.remove(ctx, l)
+			return true, b.drop(ctx, l)
 		}
 		return false, nil
 	}
@@ -233,7 +233,7 @@ func (b *Balancer) sweepBrought(
 		reason, err := b.takeFirst(ctx, nil, []plan.Step{step})
 		return reason != "", err
 	case step.Action == plan.Done && rested:
-		return true, b.ledgers.remove(ctx, l)
+		return true, b.drop(ctx, l)
 	default:
 		return false, nil
 	}

@@ -170,6 +170,25 @@ func (b *Balancer) readLedgers(ctx context.Context, o *plan.Observed, live bool)
 	return err
 }
 
+// drop deletes the ledgers of blocks that are gone or given up. A record of the purchase of one goes first: whoever
+// comes next would wait for that block.
+func (b *Balancer) drop(ctx context.Context, obsolete ...plan.Ledger) error {
+	for _, l := range obsolete {
+		record := b.poolRecord()
+		recorded, err := record.Load(ctx)
+		if err == nil && recorded != nil && recorded.BlockID == l.BlockID {
+			err = record.Save(ctx, nil)
+		}
+		if err != nil && !errors.Is(err, purchase.ErrUnreadable) {
+			return err
+		}
+		if err := b.ledgers.remove(ctx, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (b *Balancer) poolRecord() *purchase.ConfigMap {
 	return purchase.NewConfigMap(b.config.Kube, purchase.PoolName(contract.PoolDefault))
 }
@@ -313,16 +332,10 @@ func (c *ledgerCopy) save(ctx context.Context, changed ...plan.Ledger) error {
 	return nil
 }
 
-// remove deletes the ledgers of blocks that are gone or given up.
-func (c *ledgerCopy) remove(ctx context.Context, obsolete ...plan.Ledger) error {
-	for _, l := range obsolete {
-		err := c.store.Delete(ctx, l)
-		c.forget()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+// remove deletes a ledger.
+func (c *ledgerCopy) remove(ctx context.Context, obsolete plan.Ledger) error {
+	defer c.forget()
+	return c.store.Delete(ctx, obsolete)
 }
 
 func (c *ledgerCopy) forget() {

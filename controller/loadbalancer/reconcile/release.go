@@ -90,7 +90,7 @@ func (b *Balancer) giveBack(ctx context.Context, known, live *corev1.Service) er
 		}
 		p = b.planRelease(o, live)
 		acted = ""
-		if err := b.ledgers.remove(ctx, p.Drop...); err != nil {
+		if err := b.drop(ctx, p.Drop...); err != nil {
 			return err
 		}
 	}
@@ -120,7 +120,7 @@ func (b *Balancer) applyRelease(ctx context.Context, o plan.Observed, p plan.Rel
 		}
 		return reasonRetagging, nil
 	}
-	if err := b.ledgers.remove(ctx, p.Drop...); err != nil {
+	if err := b.drop(ctx, p.Drop...); err != nil {
 		return "", err
 	}
 	return b.takeFirst(ctx, o.Service, p.Steps)
