@@ -65,15 +65,15 @@ func TestBroughtBlocksAreNeverDeleted(t *testing.T) {
 		ensure       string
 		release      string
 	}{
-		{plan.Unassigned, "", false, "assign AssignmentDue a", "done BlockKept a"},
-		{plan.Unassigned, "", true, "assign AssignmentDue a", "done BlockKept a"},
-		{plan.Assigned, net1, false, "done BlockAssigned a", "done BlockKept a"},
+		{plan.Unassigned, "", false, "assign AssignmentDue a", "done blockKept a"},
+		{plan.Unassigned, "", true, "assign AssignmentDue a", "done blockKept a"},
+		{plan.Assigned, net1, false, "done BlockAssigned a", "done blockKept a"},
 		{plan.Assigned, net1, true, "done BlockAssigned a", "unassign UnassignmentDue a"},
-		{plan.Assigned, "net2", false, "refuse BlockElsewhere a", "done BlockKept a"},
-		{plan.Assigned, "net2", true, "refuse BlockElsewhere a", "done BlockKept a"},
+		{plan.Assigned, "net2", false, "refuse BlockElsewhere a", "done blockKept a"},
+		{plan.Assigned, "net2", true, "refuse BlockElsewhere a", "done blockKept a"},
 		{plan.Assigning, net1, true, "wait BlockAssigning a", "wait BlockAssigning a"},
 		{plan.Unassigning, net1, true, "wait BlockUnassigning a", "wait BlockUnassigning a"},
-		{plan.ErrorAssigning, net1, false, "refuse BlockInErrorState a", "done BlockKept a"},
+		{plan.ErrorAssigning, net1, false, "refuse BlockInErrorState a", "done blockKept a"},
 		{plan.ErrorAssigning, net1, true, "unassign UnassignmentDue a", "unassign UnassignmentDue a"},
 		{plan.ErrorUnassigning, net1, true, "unassign UnassignmentDue a", "unassign UnassignmentDue a"},
 		{"subnetted", "", true, "refuse StatusNotKnown a", "refuse StatusNotKnown a"},

@@ -61,10 +61,6 @@ const (
 	DeletionDue Reason = "DeletionDue"
 	// DeletionUnverified: the block cannot be read any more but the list still names it.
 	DeletionUnverified Reason = "DeletionUnverified"
-	// NoBlock: nothing of the Service is left in the account.
-	NoBlock Reason = "NoBlock"
-	// BlockKept: the block is given up and stays in the account, for it was brought or is retained.
-	BlockKept Reason = "BlockKept"
 	// AddressResting: the only addresses left in the pool were given back a moment ago; the message says until when the
 	// Service waits at the latest.
 	AddressResting Reason = "AddressResting"
@@ -73,6 +69,14 @@ const (
 	NetworkChanging Reason = "NetworkChanging"
 	// NetworkUnreadable: the network that holds the block cannot be read.
 	NetworkUnreadable Reason = "NetworkUnreadable"
+)
+
+// Where a release ends. No Service has these reasons: its conditions are removed then.
+const (
+	// NoBlock: nothing of the Service is left in the account.
+	NoBlock Reason = "noBlock"
+	// BlockKept: the block is given up and stays in the account, for it was brought or is retained.
+	BlockKept Reason = "blockKept"
 )
 
 // Why something is refused. Each needs a person, or a change elsewhere.

@@ -25,18 +25,22 @@ const (
 	reasonReleaseFailed plan.Reason = "ReleaseFailed"
 	// reasonNoNodeReady: the block is assigned, but no node can carry its traffic yet.
 	reasonNoNodeReady plan.Reason = "NoNodeReady"
-	// reasonOutdated: the Service changed while it was worked on.
-	reasonOutdated plan.Reason = "ServiceChanged"
 	// reasonLedger: the record of addresses changed while it was worked on.
 	reasonLedger plan.Reason = "LedgerChanged"
 	// reasonResting: the API failed to move the block and is not asked again for a while.
 	reasonResting plan.Reason = "BlockInError"
-	// reasonSurplus: a block is given back that the Service does not keep.
-	reasonSurplus plan.Reason = "SurplusBlock"
 	// reasonRetagging: the tags of the block are being changed.
 	reasonRetagging plan.Reason = "BlockRetagging"
 	// reasonAnnounced: the address still answers though it is withdrawn.
 	reasonAnnounced plan.Reason = "AddressAnswers"
+)
+
+// What a Service waits for while its conditions say nothing of it.
+const (
+	// waitOutdated: the Service changed while it was worked on.
+	waitOutdated plan.Reason = "ServiceChanged"
+	// waitSurplus: a block is given back that the Service does not keep. Its own block is assigned.
+	waitSurplus plan.Reason = "SurplusBlock"
 )
 
 // Reasons of the conditions AddressPublished and Announced, beside the states of addresses.
@@ -209,8 +213,6 @@ var texts = map[plan.Reason]string{
 	plan.BlockUnassigning:   "waiting for IP block to be unassigned from its network",
 	plan.DeletionDue:        "waiting for IP block to be deleted",
 	plan.DeletionUnverified: "waiting for IP block to disappear from the account",
-	plan.NoBlock:            "IP block is released",
-	plan.BlockKept:          "IP block is given up and stays in the account",
 	plan.AddressResting:     "waiting for an address that is silent",
 
 	// What has nothing to do with the Service's own block.
@@ -221,10 +223,10 @@ var texts = map[plan.Reason]string{
 	reasonNoNodeReady:      "waiting for a node that is ready for the public network",
 	purchase.TagsFresh:     "waiting for new tags to be usable",
 	purchase.APIPaused:     "waiting as long as the phoenixNAP API asks to",
-	reasonOutdated:         "waiting for the latest version of the Service",
+	waitOutdated:           "waiting for the latest version of the Service",
 	reasonLedger:           "waiting for the latest record of addresses",
 	reasonResting:          "waiting before the IP block is tried again after an error of the phoenixNAP API",
-	reasonSurplus:          "waiting for an IP block too many to be released",
+	waitSurplus:            "waiting for an IP block too many to be released",
 	reasonRetagging:        "waiting for the tags of the IP block to be changed",
 	reasonAnnounced:        "waiting until no machine answers for the address any more",
 }

@@ -168,9 +168,9 @@ func TestEveryReasonHasWords(t *testing.T) {
 	for _, reason := range []plan.Reason{
 		plan.PurchaseDue, plan.PurchaseUnanswered, plan.BlockCreating, plan.BlockInvisible, plan.AssignmentDue,
 		plan.BlockAssigning, plan.BlockAssigned, plan.UnassignmentDue, plan.BlockUnassigning, plan.DeletionDue,
-		plan.DeletionUnverified, plan.NoBlock, plan.NetworkChanging, plan.NetworkUnreadable, reasonLookupFailed,
-		reasonReleaseFailed, reasonNoNodeReady, purchase.TagsFresh, reasonOutdated, reasonResting, purchase.APIPaused,
-		plan.BlockKept, plan.AddressResting, reasonLedger, reasonSurplus, reasonRetagging, reasonAnnounced,
+		plan.DeletionUnverified, plan.NetworkChanging, plan.NetworkUnreadable, reasonLookupFailed,
+		reasonReleaseFailed, reasonNoNodeReady, purchase.TagsFresh, waitOutdated, reasonResting, purchase.APIPaused,
+		plan.AddressResting, reasonLedger, waitSurplus, reasonRetagging, reasonAnnounced,
 	} {
 		if words(reason) == words("") {
 			t.Errorf("reason %s has no words", reason)

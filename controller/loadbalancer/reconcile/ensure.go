@@ -27,7 +27,7 @@ func (b *Balancer) Ensure(ctx context.Context, service *corev1.Service) (*corev1
 // with the lock for changes.
 func (b *Balancer) ensure(ctx context.Context, service *corev1.Service) (*corev1.LoadBalancerStatus, error) {
 	if !contract.WantsAddress(service) {
-		return nil, b.retry(service, reasonOutdated)
+		return nil, b.retry(service, waitOutdated)
 	}
 	start := b.config.Now()
 	o, err := b.fromCache(ctx, service)

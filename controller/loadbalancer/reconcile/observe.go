@@ -46,7 +46,7 @@ func (b *Balancer) observeLive(ctx context.Context, service *corev1.Service) (pl
 		return plan.Observed{}, err
 	}
 	if live == nil || !contract.WantsAddress(live) {
-		return plan.Observed{}, b.retry(service, reasonOutdated)
+		return plan.Observed{}, b.retry(service, waitOutdated)
 	}
 	o, err := b.beginToEnsure(ctx, live)
 	if err != nil {

@@ -176,7 +176,7 @@ func (b *Balancer) besides(ctx context.Context, service *corev1.Service, p plan.
 		if _, err := b.takeFirst(ctx, service, p.Surplus); err != nil {
 			return err
 		}
-		return b.retry(service, reasonSurplus)
+		return b.retry(service, waitSurplus)
 	default:
 		return &plan.Refusal{Reason: p.Rejected.Reason, Detail: p.Rejected.Detail, Reported: reported}
 	}

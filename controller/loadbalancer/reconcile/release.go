@@ -31,7 +31,7 @@ func (b *Balancer) release(ctx context.Context, service *corev1.Service) error {
 	switch {
 	case live == nil:
 	case live.UID == service.UID && contract.WantsAddress(live):
-		return b.retry(service, reasonOutdated)
+		return b.retry(service, waitOutdated)
 	case live.UID == service.UID:
 		if live, err = b.withdraw(ctx, live); err != nil {
 			return err

@@ -140,7 +140,7 @@ func (b *Balancer) pacing(service *corev1.Service, err error) error {
 	case errors.As(err, &failure) && failure.RetryAfter > 0:
 		return api.NewRetryError(words(purchase.APIPaused), failure.RetryAfter)
 	case errors.Is(err, errOutdated), errors.Is(err, purchase.ErrOutdated):
-		return api.NewRetryError(words(reasonOutdated), time.Second)
+		return api.NewRetryError(words(waitOutdated), time.Second)
 	case errors.Is(err, allocation.ErrConflict):
 		return api.NewRetryError(words(reasonLedger), firstPause)
 	default:
