@@ -27,6 +27,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/store"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
+	_ "github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/version" // the version of go build
 )
 
 // exitCode is an error that is no more than the code to exit with: what there was to say has been said.

@@ -6,7 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"regexp"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +30,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/config"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/leader"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	_ "github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/version" // the version of go build
 )
 
 const (
@@ -87,6 +91,9 @@ func newCommand(lifecycle *lifecycle, loops *loops) (*cobra.Command, error) {
 	command.Long = "The phoenixNAP cloud controller manager initialises Nodes on phoenixNAP Bare Metal Cloud servers " +
 		"and gives\nServices of type LoadBalancer public addresses."
 	command.SilenceUsage = true
+	if err := adaptHelp(command); err != nil {
+		return nil, err
+	}
 	runFramework := command.RunE
 	command.RunE = func(command *cobra.Command, args []string) error {
 		verflag.PrintAndExitIfRequested() // before our own options are missed
@@ -102,6 +109,46 @@ func newCommand(lifecycle *lifecycle, loops *loops) (*cobra.Command, error) {
 	}
 	return command, nil
 }
+
+// adaptHelp puts our own flags before those of the framework, and makes the default of --configure-cloud-routes false:
+// the framework sets it to true when it defines the flag, whatever the options say.
+func adaptHelp(command *cobra.Command) error {
+	routes := command.Flags().Lookup("configure-cloud-routes")
+	if err := routes.Value.Set("false"); err != nil {
+		return fmt.Errorf("set the default of --%s: %w", routes.Name, err)
+	}
+	routes.DefValue = "false"
+	routes.Usage = "Has no effect: phoenixNAP does not route pod networks."
+	help := command.HelpFunc()
+	command.SetHelpFunc(func(command *cobra.Command, args []string) {
+		printOursFirst(command, command.OutOrStdout(), func() { help(command, args) })
+	})
+	usage := command.UsageFunc()
+	command.SetUsageFunc(func(command *cobra.Command) error {
+		var err error
+		printOursFirst(command, command.OutOrStderr(), func() { err = usage(command) })
+		return err
+	})
+	return nil
+}
+
+// printOursFirst prints what the framework prints about the flags, with our section, its last one, as the first.
+func printOursFirst(command *cobra.Command, out io.Writer, printAll func()) {
+	var all strings.Builder
+	command.SetOut(&all)
+	printAll()
+	command.SetOut(out)
+	text := all.String()
+	first := sectionHead.FindStringIndex(text)
+	ours := strings.LastIndex(text, "\nPhoenixNAP flags:")
+	if first != nil && first[0] < ours {
+		text = text[:first[0]] + text[ours:] + text[first[0]:ours]
+	}
+	fmt.Fprint(out, text)
+}
+
+// sectionHead is the first line of a section of flags, after an empty one.
+var sectionHead = regexp.MustCompile(`\n[A-Z][^\n]* flags:\n`)
 
 // newOptions returns the framework's options with defaults that fit phoenixNAP: there are no cloud
 // routes, Nodes are served from one list of servers, so many may be initialised at a time, and changes
@@ -131,9 +178,34 @@ func configure(leadership *leader.Leadership, opts *options.CloudControllerManag
 		return nil, fmt.Errorf("--cloud-provider=%s is another provider: set --cloud-provider=%s or leave it out",
 			provider.Name, contract.ProviderName)
 	}
+	unknown := config.UnknownVariables(os.Environ())
 	loaded, err := config.Load(provider.CloudConfigFile, flags, os.Getenv)
 	if err != nil {
+		for _, sentence := range unknown { // one of them may be why something is missing
+			err = errors.Join(err, errors.New(sentence))
+		}
 		return nil, err
 	}
+	if err := checkKubeconfig(opts.Generic.ClientConnection.Kubeconfig, opts.Master); err != nil {
+		return nil, err
+	}
+	loaded.Warnings = append(loaded.Warnings, unknown...)
 	return connect(leadership, loaded)
+}
+
+// checkKubeconfig names the flag and the remedy; the framework names only the file.
+func checkKubeconfig(path, master string) error {
+	if path != "" {
+		file, err := os.Open(path)
+		if err != nil {
+			return fmt.Errorf("--kubeconfig: %w: set it to a file that this process can read, or leave it out in a pod",
+				err)
+		}
+		return file.Close()
+	}
+	if master == "" && os.Getenv("KUBERNETES_SERVICE_HOST") == "" {
+		return errors.New("no --kubeconfig given, and this process does not run in a pod: set --kubeconfig to the path " +
+			"of a kubeconfig file")
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -267,7 +268,11 @@ func TestWrongInput(t *testing.T) {
 			want: "Error: --load-balancer: load balancer \"kubevip://x\" has the unknown scheme \"kubevip\": want " +
 				"kube-vip://<network-id> or agent://<network-id>\n"},
 		"no kubeconfig": {args: []string{"--cloud-config=" + secret, "--kubeconfig=/nowhere/kubeconfig"},
-			want: "stat /nowhere/kubeconfig: no such file or directory\n"},
+			want: "Error: --kubeconfig: open /nowhere/kubeconfig: no such file or directory: set it to a file that this " +
+				"process can read, or leave it out in a pod\n"},
+		"kubeconfig left out": {args: []string{"--cloud-config=" + secret},
+			want: "Error: no --kubeconfig given, and this process does not run in a pod: set --kubeconfig to the path " +
+				"of a kubeconfig file\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			command := exec.CommandContext(t.Context(), path, test.args...)
@@ -280,6 +285,53 @@ func TestWrongInput(t *testing.T) {
 			}
 			if got := withoutLog(stderr.String()); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// A misspelt variable is named: in the error that it may have led to, and in the log of a start.
+func TestMisspeltVariablesAreNamed(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "cloud.json")
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	for path, content := range map[string]string{
+		secret: `{"clientID":"abc","clientSecret":"hunter2"}`,
+		kubeconfig: `{"apiVersion":"v1","kind":"Config","current-context":"x","contexts":[{"name":"x","context":` +
+			`{"cluster":"x","user":"x"}}],"users":[{"name":"x","user":{}}],"clusters":[{"name":"x","cluster":` +
+			`{"server":"https://127.0.0.1:1"}}]}`,
+	} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, args := range map[string][]string{
+		"with an error": {"--cloud-config=" + secret, "--kubeconfig=" + kubeconfig, "--location=nowhere"},
+		"at a start": {"--cloud-config=" + secret, "--kubeconfig=" + kubeconfig, "--secure-port=0",
+			"--authentication-skip-lookup", "--cert-dir=" + t.TempDir()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			command := exec.CommandContext(ctx, binary(t), args...)
+			command.Env = []string{"PATH=" + os.Getenv("PATH"), "PNAP_MAX_IP_BLOCK=hunter2"}
+			output, err := command.StderrPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := command.Start(); err != nil {
+				t.Fatal(err)
+			}
+			var read strings.Builder
+			for lines := bufio.NewScanner(output); lines.Scan(); {
+				read.WriteString(lines.Text() + "\n")
+				if strings.Contains(lines.Text(), "PNAP_MAX_IP_BLOCK ") {
+					cancel()
+				}
+			}
+			_ = command.Wait() // it was stopped, or rejected its options
+			if !strings.Contains(read.String(), "did you mean PNAP_MAX_IP_BLOCKS?") ||
+				strings.Contains(read.String(), "hunter2") {
+				t.Errorf("the program wrote\n%s", read.String())
 			}
 		})
 	}
@@ -311,7 +363,20 @@ func TestHelpShowsOurFlagsInASectionOfTheirOwn(t *testing.T) {
 			t.Errorf("the section lacks %s", flag)
 		}
 	}
-	if !strings.Contains(string(out), "--leader-elect ") {
-		t.Error("the framework's flags are missing")
+	if !strings.Contains(section, "--leader-elect ") {
+		t.Error("the framework's flags are missing, or stand before ours")
+	}
+	if strings.Count(string(out), "PhoenixNAP flags:") != 1 || strings.Count(string(out), "--dry-run") != 1 {
+		t.Errorf("our flags are shown more than once:\n%s", out)
+	}
+	before, _, _ := strings.Cut(string(out), "PhoenixNAP flags:")
+	t.Logf("figure help_lines_before_our_options %d lines", strings.Count(before, "\n"))
+	if strings.Contains(before, "--") {
+		t.Errorf("other flags stand before ours:\n%s", before)
+	}
+	for line := range strings.Lines(string(out)) {
+		if strings.Contains(line, "--configure-cloud-routes") && strings.Contains(line, "default true") {
+			t.Errorf("the default is not what the pages say: %s", line)
+		}
 	}
 }

@@ -124,6 +124,10 @@ func newWiring(lifecycle *lifecycle, c *connection, completed *appconfig.Complet
 	}
 	klog.FromContext(lifecycle.ctx).Info("Starting", "version", version.Get().GitVersion, "config", c.config.String())
 	completed.EventRecorder = boundedRecorder{completed.EventRecorder}
+	loaded := c.config
+	for _, warning := range loaded.Warnings {
+		klog.FromContext(lifecycle.ctx).Info("Warning about the configuration", "warning", warning)
+	}
 	provided := provider.New(instances.New(instances.Config{
 		Inventory: c.inventory,
 		Nodes:     completed.SharedInformers.Core().V1().Nodes().Lister(),

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -57,6 +58,8 @@ type Config struct {
 	RequestsPerSecond    int           // the average rate limit of requests to the phoenixNAP API
 	// ServiceNodeSelector selects the Nodes that may carry load-balancer traffic.
 	ServiceNodeSelector labels.Selector
+	// Warnings are sentences about settings that have no effect.
+	Warnings []string
 
 	clientID string
 }
@@ -112,6 +115,9 @@ func Load(secretPath string, flags *pflag.FlagSet, getenv func(string) string) (
 	p := &parser{flags: flags, getenv: getenv, secret: secret}
 	config := p.parse()
 	p.refuseContradictions(config)
+	if err == nil && len(secret) == 0 && len(p.problems) > 0 {
+		err = fmt.Errorf("cloud config %s has no fields: write at least clientID and clientSecret into it", secretPath)
+	}
 	if err := errors.Join(slices.Insert(p.problems, 0, err)...); err != nil {
 		return nil, err
 	}
@@ -178,10 +184,24 @@ func (p *parser) refuseContradictions(c *Config) {
 		"%s and %s both contain the IP block %s: nodes and Services cannot share a block, so remove it from one of "+
 			"the two",
 		p.at(nodeIPBlock), p.at(ownIPBlocks), c.NodeIPBlock)
-	p.refuse(c.APIServerPort != 0 && !c.ControlPlaneEndpoint,
-		"%s only affects the control-plane endpoint: also set %s, or remove it", p.at(apiServerPort),
-		controlPlaneEndpoint.name())
+	p.judgePort(c)
 	p.refuse(c.Allocation == contract.AllocationShared && c.BlockSize == "/30",
 		"%s: a block of size /30 has one address for Services, which cannot be shared: set /28 or /29",
 		p.at(ipBlockSize))
+}
+
+// judgePort rejects a port without the endpoint that it is for. In the environment and in the secret it is only a
+// warning: v1 of this provider had both, with another meaning, and who migrates still has them.
+func (p *parser) judgePort(c *Config) {
+	if c.APIServerPort == 0 || c.ControlPlaneEndpoint {
+		return
+	}
+	where := p.at(apiServerPort)
+	sentence := fmt.Sprintf("%s only affects the control-plane endpoint: also set %s, or remove it", where,
+		controlPlaneEndpoint.name())
+	if strings.HasPrefix(where, "--") {
+		p.problems = append(p.problems, errors.New(sentence))
+		return
+	}
+	c.Warnings = append(c.Warnings, sentence)
 }

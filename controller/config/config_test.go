@@ -1,7 +1,9 @@
 package config
 
 import (
+	"encoding/base64"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -164,14 +166,14 @@ func TestInvalidOptions(t *testing.T) {
 		args   []string
 		want   []string // one for each problem
 	}{
-		"nothing": {secret: `{}`, want: []string{"clientID is missing: set PNAP_CLIENT_ID, secret field clientID",
+		"nothing": {secret: `{}`, want: []string{"has no fields: write at least clientID and clientSecret", "clientID is missing: set PNAP_CLIENT_ID, secret field clientID",
 			"clientSecret is missing"}},
 		"the template": {secret: `{"clientID":"<client ID>","clientSecret":"<client secret>","location":"<location>","loadbalancer":"kube-vip://<network ID>"}`,
 			want: []string{"secret field clientID is still the placeholder",
 				"secret field clientSecret is still the placeholder", "secret field location",
 				"secret field loadbalancer"}},
 		"empty file": {secret: ``,
-			want: []string{"clientID is missing", "clientSecret is missing"}},
+			want: []string{"has no fields", "clientID is missing", "clientSecret is missing"}},
 		"unknown field": {secret: `{` + ok + `,"regoin":"x"}`,
 			want: []string{`unknown field "regoin"; known fields are annotationIPLocation`}},
 		"field of wrong kind": {secret: `{` + ok + `,"location":["ASH"]}`,
@@ -223,8 +225,11 @@ func TestInvalidOptions(t *testing.T) {
 		},
 		"a wrong network is one problem": {secret: `{` + ok + `,"loadbalancer":"kube-vip://x"}`,
 			args: []string{"--manage-membership"}, want: []string{`"x" is not the ID`}},
-		"port without endpoint": {secret: `{` + ok + lb + `,"apiServerPort":6443}`,
-			want: []string{"secret field apiServerPort only affects the control-plane endpoint"}},
+		"port without endpoint": {secret: `{` + ok + lb + `}`, args: []string{"--api-server-port=6443"},
+			want: []string{"--api-server-port only affects the control-plane endpoint"}},
+		"not JSON": {secret: "\x00\x01", want: []string{`write {"clientID": "…", "clientSecret": "…"}`}},
+		"encoded twice": {secret: base64.StdEncoding.EncodeToString([]byte(`{` + ok + `}`)),
+			want: []string{"the content is encoded as base64"}},
 		"nothing to share": {secret: `{` + ok + `,"ipAllocation":"shared","ipBlockSize":"/30"}`,
 			want: []string{"secret field ipBlockSize: a block of size /30 has one address"}},
 		"invalid port": {secret: `{` + ok + `,"apiServerPort":65536}`, want: []string{`"65536" is not a port`}},
@@ -252,12 +257,42 @@ func TestInvalidOptions(t *testing.T) {
 	}
 }
 
+// What v1 had in the environment and in its secret does not stop the start.
+func TestThePortOfV1IsAWarning(t *testing.T) {
+	for where, set := range map[string]struct{ field, env string }{
+		"PNAP_API_SERVER_PORT": {env: "6443"}, "secret field apiServerPort": {field: `,"apiServerPort":"6443"`},
+	} {
+		config, err := load(t, `{`+credentials1+set.field+`}`, map[string]string{"PNAP_API_SERVER_PORT": set.env})
+		if err != nil {
+			t.Errorf("%s: %v", where, err)
+			continue
+		}
+		if len(config.Warnings) != 1 || !strings.HasPrefix(config.Warnings[0], where+" only affects the control-plane") {
+			t.Errorf("%s: warnings %q", where, config.Warnings)
+		}
+	}
+	config, err := load(t, `{`+credentials1+`}`, map[string]string{"PNAP_API_SERVER_PORT": "0"})
+	if err != nil || len(config.Warnings) != 0 {
+		t.Errorf("port 0: %v, warnings %q", err, config.Warnings)
+	}
+}
+
+// A file that cannot be read says what to do about it.
 func TestMissingFile(t *testing.T) {
-	for path, want := range map[string]string{"": "no cloud config given: set --cloud-config",
-		"/nowhere/x": "read cloud config"} {
+	dir := t.TempDir()
+	for path, want := range map[string]string{
+		"": "no cloud config given: set --cloud-config",
+		"/nowhere/x": "read cloud config: open /nowhere/x: no such file or directory; set --cloud-config to the path " +
+			"of the secret",
+		dir: "set --cloud-config to the file in this directory",
+	} {
 		if _, err := Load(path, nil, os.Getenv); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Load(%q): got %v, want %q", path, err, want)
 		}
+	}
+	refused := &fs.PathError{Op: "open", Path: "x", Err: fs.ErrPermission}
+	if got := remedy("x", refused); !strings.Contains(got, "let the user of this process read the file") {
+		t.Errorf("a file of another user: %q", got)
 	}
 }
 

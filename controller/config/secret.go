@@ -1,9 +1,12 @@
 package config
 
 import (
+	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"regexp"
@@ -21,7 +24,7 @@ var linePattern = regexp.MustCompile(`line \d+`)
 func readSecret(path string) (map[string]string, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("read cloud config: %w; %s", err, setCloudConfig)
+		return nil, fmt.Errorf("read cloud config: %w; %s", err, remedy(path, err))
 	}
 	fields, err := parseSecret(raw)
 	if err != nil {
@@ -30,11 +33,24 @@ func readSecret(path string) (map[string]string, error) {
 	return fields, err
 }
 
+// remedy returns what to do when the file cannot be read.
+func remedy(path string, err error) string {
+	info, statErr := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return "let the user of this process read the file"
+	case statErr == nil && info.IsDir():
+		return "set --cloud-config to the file in this directory, which the key of the Secret names"
+	default:
+		return setCloudConfig
+	}
+}
+
 // parseSecret never includes a value in its errors: any value may be the client secret in the wrong place.
 func parseSecret(raw []byte) (map[string]string, error) {
 	var values map[string]json.RawMessage
 	if err := yaml.UnmarshalStrict(raw, &values); err != nil {
-		return nil, errors.New("not a JSON or YAML object with each field once" + lineOf(err))
+		return nil, errors.New("not a JSON or YAML object with each field once" + lineOf(err) + ": " + cure(raw))
 	}
 	known := fieldNames()
 	fields := map[string]string{}
@@ -52,6 +68,15 @@ func parseSecret(raw []byte) (map[string]string, error) {
 		}
 	}
 	return fields, errors.Join(problems...)
+}
+
+// cure returns how to correct a file that is no object.
+func cure(raw []byte) string {
+	text, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(raw)))
+	if err == nil && bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
+		return "the content is encoded as base64; encode the fields data of a Secret once, or use stringData"
+	}
+	return `write {"clientID": "…", "clientSecret": "…"}, as in deploy/template/secret.yaml`
 }
 
 // fieldNames returns the sorted names of the secret's fields.

@@ -24,6 +24,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/kubectl-pnap/overview"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
+	_ "github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/version" // the version of go build
 )
 
 // Exit codes, in addition to those that diagnose passes on.

@@ -109,8 +109,8 @@ func (t *loggingTransport) text(body io.ReadCloser) string {
 	return text
 }
 
-// withoutSecrets replaces the values of all members of JSON objects whose names may stand for a secret, and of tags with
-// such a name.
+// withoutSecrets replaces the values of all members of JSON objects whose names may stand for a secret, and of tags
+// with such a name.
 func withoutSecrets(value any) any {
 	switch value := value.(type) {
 	case map[string]any:

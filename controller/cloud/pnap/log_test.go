@@ -63,7 +63,7 @@ func TestLevelsOfTheLog(t *testing.T) {
 	}
 }
 
-// An answer holds secrets in every place, known and unknown ones; none is in the log, in the error, or at any level, and
+// An answer holds secrets in every place, known and unknown ones; none is in the log of any level or in the error, and
 // the caller gets the answer as it was sent.
 func TestSecretsAreNotLogged(t *testing.T) {
 	const secret = "hunter2-secret"

@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -49,4 +50,23 @@ func static(t *testing.T, program string) bool {
 	}
 	defer file.Close() //nolint:errcheck // only read
 	return !slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
+}
+
+// TestGoBuildGivesAVersion builds each program without the Makefile: nothing stamps a version, and Go records the commit
+// or, outside of a repository, nothing.
+func TestGoBuildGivesAVersion(t *testing.T) {
+	version := regexp.MustCompile(`v0\.0\.0-(devel|[0-9]{14}-[0-9a-f]{12}|g[0-9a-f]{12}|v[0-9])`)
+	for _, folder := range []string{"controller", "agent", "controller/kubectl-pnap"} {
+		program := filepath.Join(t.TempDir(), "program")
+		cmd := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./"+folder)
+		cmd.Dir = "../../.."
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("go build ./%s: %v\n%s", folder, err, out)
+		}
+		out, err := exec.CommandContext(t.Context(), program, "--version").CombinedOutput()
+		if err != nil || !version.Match(out) {
+			t.Errorf("%s: %v, version %q", folder, err, out)
+		}
+		t.Logf("%s: %s", folder, out)
+	}
 }
