@@ -1,0 +1,32 @@
+package purchase_test
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
+)
+
+// The time in which nothing more is bought begins when the request ended without an answer: it may have been on its way
+// for long.
+func TestTheWaitAfterAPurchaseCountsFromItsEnd(t *testing.T) {
+	w := newWorld(t)
+	w.oldTags()
+	if err := w.sim.Arm(pnapsim.Fault{Method: http.MethodPost, Path: blocksPath,
+		Action: pnapsim.FaultLost}); err != nil {
+		t.Fatal(err)
+	}
+	began := w.clock.Now()
+	w.restart(meddling{w.client, func() { w.clock.Advance(time.Minute) }})
+	_, err := w.buy(order(web))
+	if pause := new(purchase.Pause); !errors.As(err, &pause) || pause.Reason != plan.PurchaseUnanswered {
+		t.Fatalf("got %v", err)
+	}
+	if recorded := w.object.purchase(); recorded == nil || !recorded.Time.Equal(began.Add(time.Minute)) {
+		t.Errorf("recorded is %+v, want the time %v", recorded, began.Add(time.Minute))
+	}
+}

@@ -1,0 +1,76 @@
+package membership
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/instances"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
+)
+
+// emptyList is an API whose list of servers is empty while their IDs answer.
+type emptyList struct{ instances.Source }
+
+func (emptyList) Servers(context.Context) ([]pnap.Server, error) { return nil, nil }
+
+// An empty list of servers changes nothing: neither memberships nor what Nodes show of them.
+func TestAnEmptyListOfServersIsNotBelieved(t *testing.T) {
+	w := newWorld(t, seedOf(2, "203.0.113.0/28", nil), nil)
+	w.node(0, true)
+	w.node(1, true)
+	w.start()
+	w.run(3 * time.Minute)
+	before := w.changes()
+	w.manager.config.Servers = instances.NewInventory(instances.InventoryConfig{
+		Source: emptyList{w.manager.config.Cloud}, Now: w.sim.Clock().Now})
+	for range 20 {
+		if _, err := w.sync(); err == nil {
+			t.Error("no error")
+		}
+		w.sim.Advance(time.Minute)
+	}
+	if w.changes() != before {
+		t.Errorf("%d changes", w.changes()-before)
+	}
+	for i := range 2 {
+		if w.get(i).Annotations[contract.NodeMembershipManaged] != contract.TagTrue {
+			t.Errorf("the annotations of node %d are %v", i, w.get(i).Annotations)
+		}
+	}
+	w.expectRecord(0, 1)
+}
+
+// The block of the nodes stays until the address of the last server has been in quarantine.
+func TestANodeBlockIsKeptWhileItsAddressesAreInQuarantine(t *testing.T) {
+	w := newWorld(t, withSurplus(1, surplusA), buys)
+	w.recordPurchase(surplusA)
+	w.node(0, true)
+	w.start()
+	w.run(3 * time.Minute)
+	if w.member(0) == "none" {
+		t.Fatal("the server has not joined")
+	}
+	w.selectNode(0, false)
+	var left time.Time
+	for until := w.sim.Clock().Now().Add(2 * time.Hour); w.sim.Clock().Now().Before(until); {
+		if left.IsZero() && w.member(0) == "none" {
+			left = w.sim.Clock().Now()
+		}
+		if len(w.sim.State(simtest.AccountID).Blocks) == 0 {
+			break
+		}
+		again, err := w.sync()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.sim.Advance(again)
+	}
+	w.expectBlocks()
+	if kept := w.sim.Clock().Now().Sub(left); left.IsZero() || kept < plan.Quarantine {
+		t.Errorf("the block was kept for %v after the server had left, want %v", kept, plan.Quarantine)
+	}
+}
