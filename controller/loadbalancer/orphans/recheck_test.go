@@ -79,27 +79,65 @@ func TestWhatHappensBeforeAReleaseCounts(t *testing.T) {
 	}
 }
 
-// A block that someone else deleted while it was an orphan is no orphan in the next pass, although the list of before
-// has it.
-func TestABlockThatVanishedIsReadAgain(t *testing.T) {
-	unassigned := block(blockID, "203.0.113.8/29", "", ours(contract.TagService, "shop_web"))
-	w := newMeddled(t, unassigned, collecting)
-	w.pass(grace - time.Minute)
-	lists := 0
-	w.meddleNext(func() {
-		if err := w.client.DeleteBlock(t.Context(), blockID); err != nil {
-			t.Fatal(err)
-		}
-		lists = w.sim.Count("GET /ips/v1/ip-blocks")
-	})
-	for lists == 0 {
-		if err := w.look(); err != nil {
-			t.Fatal(err)
-		}
+// wantNewList expects the next reader of the list to send a request.
+func (w *world) wantNewList() {
+	w.t.Helper()
+	const list = "GET /ips/v1/ip-blocks"
+	before := w.sim.Count(list)
+	if _, err := w.config.Account.Blocks(w.t.Context(), time.Time{}); err != nil || w.sim.Count(list) == before {
+		w.t.Errorf("a list from before the change is used, %v", err)
 	}
-	again, err := w.config.Account.Blocks(t.Context(), time.Time{})
-	if err != nil || len(again.Blocks) != 0 || w.sim.Count("GET /ips/v1/ip-blocks") == lists {
-		t.Errorf("an old list of %d blocks is used, %v", len(again.Blocks), err)
+}
+
+// No decision follows from a list of before a change of the account, whoever made it.
+func TestAChangeMakesListsOld(t *testing.T) {
+	free := block(blockID, "203.0.113.8/29", "", ours(contract.TagService, "shop_web"))
+	t.Run("its own", func(t *testing.T) {
+		w := newMeddled(t, free, collecting)
+		w.pass(grace - time.Minute)
+		for w.writes() == 0 {
+			w.clock.Advance(time.Minute)
+			if _, err := w.lookOnce(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.wantNewList()
+	})
+	t.Run("of another", func(t *testing.T) {
+		w := newMeddled(t, free, collecting)
+		w.pass(grace - time.Minute)
+		gone := false
+		w.meddleNext(func() {
+			gone = true
+			if err := w.client.DeleteBlock(t.Context(), blockID); err != nil {
+				t.Fatal(err)
+			}
+		})
+		for !gone {
+			w.clock.Advance(time.Minute)
+			if _, err := w.lookOnce(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.wantNewList()
+	})
+}
+
+// A dry run takes no credit for a block that someone else deletes.
+func TestADryRunReportsNoDeletion(t *testing.T) {
+	w := newWorld(t, block(blockID, "203.0.113.8/29", "", ours(contract.TagService, "shop_web")), collecting)
+	account := w.client
+	w.connect(true)
+	w.pass(grace + 10*time.Minute)
+	if w.count("DryRun") == 0 {
+		t.Fatalf("heard %q", w.heard)
+	}
+	if err := account.DeleteBlock(t.Context(), blockID); err != nil {
+		t.Fatal(err)
+	}
+	w.pass(10 * time.Minute)
+	if n := w.count("was deleted"); n != 0 {
+		t.Errorf("heard %q", w.heard)
 	}
 }
 

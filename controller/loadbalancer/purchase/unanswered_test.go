@@ -30,3 +30,16 @@ func TestTheWaitAfterAPurchaseCountsFromItsEnd(t *testing.T) {
 		t.Errorf("recorded is %+v, want the time %v", recorded, began.Add(time.Minute))
 	}
 }
+
+// A record that a person removed during the purchase does not come back: tags and nonce find the block.
+func TestARemovedRecordStaysRemoved(t *testing.T) {
+	w := newWorld(t)
+	w.oldTags()
+	w.restart(meddling{w.client, func() { w.object.overwrite(nil) }})
+	if _, err := w.buy(order(web)); err != nil {
+		t.Fatal(err)
+	}
+	if recorded := w.object.purchase(); recorded != nil {
+		t.Errorf("recorded is %+v", recorded)
+	}
+}
