@@ -46,7 +46,7 @@ test: prepare ## Run all tests
 	$(TEST) $(TESTFLAGS) ./...
 
 # The packages whose tests start no control plane and no virtual machine, and build or download nothing.
-HEAVY := env/controlplane|env/kernel|env/lab|env/cluster|env/tools|repo/build|repo/development|repo/portability
+HEAVY := env/controlplane|env/kernel|env/lab|env/cluster|env/tools|repo/build|repo/development|repo/mutants|repo/portability
 UNIT = $(shell go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | \
 	awk '$$1 ~ /\.test$$/ && !/\/test\/($(subst /,\/,$(HEAVY)))( |$$)/ {sub(/\.test$$/, "", $$1); print $$1}')
 .PHONY: unit
@@ -93,6 +93,10 @@ faults: prepare ## Break servers of the lab, and kube-vip on them, in every way 
 .PHONY: walk
 walk: go ## Walk 200 random walks of the controller and print what they found (a part of make test and make test-long)
 	PNAP_SEED_FACTOR=20 go test ./test/scenario/walk -run TestWalk -count=1 -timeout 60m -v | grep -v '^ *\(=== \|--- PASS\)'
+
+.PHONY: mutants
+mutants: go ## Change one decision of the controller at a time and print which changes no test detects; takes an hour or two (ARGS='-only plan/ -generated 50')
+	go run ./test/repo/mutants/cmd/mutants $(ARGS)
 
 .PHONY: conformance-live
 conformance-live: go ## Ask a real phoenixNAP account what is not documented about it; reads only, unless ARGS='--buy …' (see --help)

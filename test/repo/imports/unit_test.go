@@ -11,7 +11,7 @@ import (
 // heavy are the packages that start control planes and virtual machines, and build or download programs.
 var heavy = []string{
 	"/test/env/controlplane", "/test/env/kernel", "/test/env/lab", "/test/env/cluster", "/test/env/tools",
-	"/test/repo/build", "/test/repo/development", "/test/repo/portability",
+	"/test/repo/build", "/test/repo/development", "/test/repo/mutants", "/test/repo/portability",
 }
 
 // TestUnitNeedsGoOnly: what `make unit` runs works on a fresh clone, and prepares nothing.
