@@ -43,3 +43,23 @@ func TestARemovedRecordStaysRemoved(t *testing.T) {
 		t.Errorf("recorded is %+v", recorded)
 	}
 }
+
+// Once the tags are old, an answer 400 is a refusal, and not repeated every few seconds.
+func TestAnInvalidPurchaseIsNotAboutOldTags(t *testing.T) {
+	w := newWorld(t)
+	w.oldTags()
+	if err := w.sim.Arm(pnapsim.Fault{Method: http.MethodPost, Path: blocksPath, Times: -1,
+		Action: pnapsim.FaultStatus, Status: http.StatusBadRequest}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := w.buy(order(web))
+	if pause := new(purchase.Pause); !errors.As(err, &pause) || pause.Reason != purchase.TagsFresh {
+		t.Fatalf("the first answer, while the tags may be new to this process: %v", err)
+	}
+	w.clock.Advance(2 * time.Minute)
+	_, err = w.buy(order(web))
+	if refused := new(purchase.Refused); !errors.As(err, &refused) {
+		t.Errorf("after two minutes: %v, want a refusal", err)
+	}
+	w.wantPurchases(0)
+}
