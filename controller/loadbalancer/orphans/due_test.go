@@ -119,7 +119,7 @@ func TestWhatNeedsABlock(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Finalizers: []string{test.finalizer}},
 			Spec:       corev1.ServiceSpec{Type: test.kind, LoadBalancerClass: test.class},
 		}
-		if got := needsBlock(service); got != test.want {
+		if got := contract.NeedsBlock(service); got != test.want {
 			t.Errorf("%s: needs its block: %t, want %t", name, got, test.want)
 		}
 	}
