@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
@@ -171,6 +173,11 @@ var refusals = map[string]situation{
 		says: []string{contract.ServiceIPRetain, "perhaps", `must be "true" or "false"`}},
 	"AllocationMismatch": {drive: inTurn(published(), edited(inPool())),
 		says: []string{"203.0.113.10", contract.ServiceIPAllocation, "delete the Service and create it again"}},
+	"LedgerUnreadable": {drive: inTurn(published(inPool()), func(w *world) {
+		w.editConfigMap(allocation.NamePrefix+w.blockID(), func(c *corev1.ConfigMap) { c.Data["ledger.json"] = "{" })
+	}), says: []string{"ConfigMap kube-system/" + allocation.NamePrefix, "ledger.json", "restore it from a backup"}},
+	"PurchaseRecordUnreadable": {drive: inTurn(unreadablePurchase, served(inPool())),
+		says: []string{"ConfigMap kube-system/phoenixnap-pool-default", "remove the annotation"}},
 }
 
 // trouble are the reasons of BlockAssigned between the two.
@@ -228,6 +235,16 @@ func memberOf(address string) func(*world) {
 		w.clock.Advance(10 * time.Minute)
 		w.portal(pnapsim.Edit{Kind: pnapsim.EditAddMember, Server: serverID, Network: networkID, IPs: []string{address}})
 		w.clock.Advance(10 * time.Minute)
+	}
+}
+
+// unreadablePurchase records what is no purchase for the pool.
+func unreadablePurchase(w *world) {
+	record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: purchase.PoolName(contract.PoolDefault),
+		Namespace: metav1.NamespaceSystem, Annotations: map[string]string{contract.ServiceIPPurchase: "soon"}}}
+	_, err := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(w.ctx, record, metav1.CreateOptions{})
+	if err != nil {
+		w.t.Fatal(err)
 	}
 }
 
@@ -340,8 +357,11 @@ func (w *world) checkMessage(c metav1.Condition, says []string) {
 func (w *world) refusedByEvent(reason string) {
 	w.t.Helper()
 	want := "IPBlockRefused"
-	if reason == "BlockLost" || reason == "BlockRetagged" {
+	switch reason {
+	case "BlockLost", "BlockRetagged":
 		want = reason
+	case "LedgerUnreadable", "PurchaseRecordUnreadable":
+		want = "RecordUnreadable"
 	}
 	if got := w.eventReasons(); !slices.Contains(got, want) {
 		w.t.Errorf("%s: events %q, want %s", reason, got, want)
