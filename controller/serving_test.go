@@ -24,7 +24,8 @@ func TestHealthShowsTheAPI(t *testing.T) {
 	}))
 	works := pnap.Health{LastSuccess: noon}
 	fails := pnap.Health{LastSuccess: noon, FailingSince: noon.Add(time.Minute), Failure: "list servers: answer 401"}
-	const failed = "[-]phoenixnap-api failed: reason withheld, see /healthz/phoenixnap-api (does not make /healthz fail)\n"
+	const failed = "[-]phoenixnap-api failed: reason withheld, see /healthz/phoenixnap-api (does not make /healthz " +
+		"fail)\n"
 	for _, c := range []struct {
 		api     pnap.Health
 		process error

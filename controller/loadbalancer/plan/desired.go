@@ -119,8 +119,8 @@ func (r *reading) knownNames(location string) {
 		switch {
 		case slices.Contains(users, name), slices.Contains(contract.OwnedServiceAnnotations(), name):
 		case name == contract.ServiceIPLocation:
-			r.problem("annotation %s has no meaning here: the option annotationIPLocation names %s instead; use that one",
-				name, location)
+			r.problem("annotation %s has no meaning here: the option annotationIPLocation names %s instead; use that "+
+				"one", name, location)
 		default:
 			unknown = append(unknown, name)
 		}

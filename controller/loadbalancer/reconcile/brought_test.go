@@ -114,6 +114,9 @@ func TestRetainedBlockComesBack(t *testing.T) {
 	retained := annotated(contract.ServiceIPRetain, "true")
 	w.service("web", retained)
 	w.settle("web")
+	if got := w.eventReasons(); !slices.Contains(got, "IPBlockRetained") {
+		t.Errorf("events %q", got)
+	}
 	address, id := w.address("web"), w.blockID()
 	w.delete("web")
 	w.settle("web")

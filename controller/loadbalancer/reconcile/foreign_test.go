@@ -3,6 +3,7 @@ package reconcile_test
 import (
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,9 @@ func TestCopiedServiceGetsItsOwnAddress(t *testing.T) {
 				t.Errorf("%s is still announced for the copy (sync said %v)", got, err)
 			}
 			w.settle("copy")
+			if got := w.eventReasons(); !slices.Contains(got, "ForeignAddressRemoved") {
+				t.Errorf("events %q", got)
+			}
 			w.wantAddressesOnce("web", "copy")
 			if w.address("copy") == "" {
 				t.Error("the copy has no address")

@@ -233,7 +233,8 @@ func memberOf(address string) func(*world) {
 	return func(w *world) {
 		w.portal(pnapsim.Edit{Kind: pnapsim.EditRemoveMember, Server: serverID, Network: networkID})
 		w.clock.Advance(10 * time.Minute)
-		w.portal(pnapsim.Edit{Kind: pnapsim.EditAddMember, Server: serverID, Network: networkID, IPs: []string{address}})
+		w.portal(pnapsim.Edit{Kind: pnapsim.EditAddMember, Server: serverID, Network: networkID,
+			IPs: []string{address}})
 		w.clock.Advance(10 * time.Minute)
 	}
 }

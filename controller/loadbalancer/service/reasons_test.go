@@ -1,6 +1,7 @@
 package service
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
@@ -39,4 +41,38 @@ func TestOwnReasonsAreReached(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestFailedReleaseOfAVanishedServiceIsReported: someone removed the finalizer, and phoenixNAP does not answer.
+func TestFailedReleaseOfAVanishedServiceIsReported(t *testing.T) {
+	inTime(t, Config{}, func(w *clocked) {
+		w.create("web")
+		elapse(time.Minute)
+		w.shop.fail = func(verb string, _ types.NamespacedName) error {
+			if verb == "release" {
+				return errors.New("unassign IP block 1: answer 500")
+			}
+			return nil
+		}
+		if err := w.kube.Tracker().Delete(servicesResource, "shop", "web"); err != nil {
+			t.Fatal(err)
+		}
+		elapse(time.Minute)
+		if got := w.events.counts()["Warning "+eventDeleteFailed]; got == 0 {
+			t.Errorf("events %q", w.events.all())
+		}
+	})
+}
+
+// TestServedInPartIsReportedOnce: a Service that prefers both families gets IPv4 only.
+func TestServedInPartIsReportedOnce(t *testing.T) {
+	inTime(t, Config{}, func(w *clocked) {
+		w.create("web", func(s *corev1.Service) {
+			s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
+		})
+		elapse(time.Minute)
+		if got := w.events.counts()["Normal "+eventIPv4Only]; got != 1 {
+			t.Errorf("%d events, want 1: %q", got, w.events.all())
+		}
+	})
 }

@@ -69,7 +69,8 @@ func (w *world) checkLookupEvents(says []string) {
 			w.t.Errorf("unexpected event %s", event)
 			continue
 		}
-		node := strings.TrimSuffix(strings.Fields(event[strings.Index(event, " of Node "):])[2], ",")
+		_, node, _ := strings.Cut(event, " of Node ")
+		node, _, _ = strings.Cut(node, " ")
 		count[node]++
 		all := true
 		for _, part := range says {

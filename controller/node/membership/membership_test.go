@@ -2,7 +2,10 @@ package membership
 
 import (
 	"context"
+	"net/http"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,6 +52,27 @@ func TestSelectedServersJoinAndLeave(t *testing.T) {
 	w.expectMember(2, "203.0.113.4 assigned")
 	if _, rests := w.ledger().Resting[netip.MustParseAddr("203.0.113.2")]; !rests {
 		t.Errorf("the address of the server that left is not in quarantine: %+v", w.ledger())
+	}
+}
+
+// TestRefusedLeaveIsReported: the API rejects that a server leaves the network.
+func TestRefusedLeaveIsReported(t *testing.T) {
+	w := newWorld(t, seedOf(1, "203.0.113.0/28", nil), nil)
+	w.node(0, true)
+	w.start()
+	w.run(2 * time.Minute)
+	w.takeEvents()
+	if err := w.sim.Arm(pnapsim.Fault{Method: http.MethodDelete, Path: "/bmc/v1/servers/*/network-configuration/*/*/*", Times: -1,
+		Action: pnapsim.FaultStatus, Status: http.StatusForbidden}); err != nil {
+		t.Fatal(err)
+	}
+	w.selectNode(0, false)
+	w.run(10 * time.Minute)
+	w.expectMember(0, "203.0.113.2 assigned")
+	if got := w.takeEvents(); !slices.ContainsFunc(got, func(text string) bool {
+		return strings.HasPrefix(text, "Warning "+ReasonLeaveRefused) && strings.Contains(text, "403")
+	}) {
+		t.Errorf("events %q", got)
 	}
 }
 

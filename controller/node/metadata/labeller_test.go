@@ -2,6 +2,8 @@ package metadata
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -131,7 +133,21 @@ func TestLabelFollowsTheCondition(t *testing.T) {
 		b.after(2*admitAfter, "a", true)
 		b.set("a", corev1.ConditionUnknown)
 		b.after(doubtAfter, "a", false)
+		b.expectEvents("Normal "+ReasonAdmitted, "Warning "+ReasonExcluded, "Normal "+ReasonAdmitted,
+			"Warning "+ReasonExcluded)
 	})
+}
+
+// expectEvents expects these kinds and reasons of events, in this order.
+func (b *labelHarness) expectEvents(want ...string) {
+	b.t.Helper()
+	var got []string
+	for len(b.events.Events) > 0 {
+		got = append(got, strings.Join(strings.Fields(<-b.events.Events)[:2], " "))
+	}
+	if !slices.Equal(got, want) {
+		b.t.Errorf("events %q, want %q", got, want)
+	}
 }
 
 func TestFlappingNodeKeepsItsLabel(t *testing.T) {
