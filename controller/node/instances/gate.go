@@ -28,11 +28,11 @@ type deletionState string
 
 const (
 	suspect deletionState = "suspect" // found missing once, or not for long enough
-	held    deletionState = "held"    // missing twice, but something says that the API shows a part of the account only
+	held    deletionState = "held"    // missing, but something says that the API shows only a part of the account
 	gone    deletionState = "gone"    // missing twice, while the servers of at least as many other Nodes are there
 )
 
-// holdReason is why the Node of a server that is missing twice is kept.
+// holdReason is why the Node of a missing server is kept.
 type holdReason int
 
 const (
@@ -72,14 +72,14 @@ func (s observation) confirmation() time.Duration {
 // classify returns the state of a server that is missing now, and why it is held.
 func classify(s observation) (deletionState, holdReason) {
 	switch {
+	case s.unreadable:
+		return held, noneReadable
 	case s.seen.Sub(s.since) < s.confirmation():
 		return suspect, notHeld
 	case 2*s.listed < s.peak:
 		return held, listShrank
 	case s.missing > mayGo(s.known):
 		return held, tooMany
-	case s.unreadable:
-		return held, noneReadable
 	default:
 		return gone, notHeld
 	}
@@ -152,6 +152,9 @@ func (g *gate) absent(serverID string, created time.Time, list List, others map[
 	state, reason := classify(look)
 	if state == gone {
 		g.gone[serverID] = seen
+	}
+	if unreadable { // the time of a suspicion begins again, because some answers are cached
+		before.since = seen
 	}
 	g.missing[serverID] = suspicion{since: before.since, seen: seen, state: state, reason: reason}
 	return finding{state: state, confirmation: look.confirmation(), reason: look.explain(reason),

@@ -49,7 +49,7 @@ func TestClassify(t *testing.T) {
 		"the list lost more":             {time.Hour, 1, 10, held, listShrank, 4, 10, false},
 		"the list lost its only one":     {time.Hour, 1, 1, held, listShrank, 0, 1, false},
 		"no other can be read":           {time.Hour, 1, 2, held, noneReadable, 0, 0, true},
-		"not confirmed, nor can another": {time.Second, 1, 2, suspect, notHeld, 0, 0, true},
+		"not confirmed, nor can another": {time.Second, 1, 2, held, noneReadable, 0, 0, true},
 	} {
 		seen := observation{since: start, seen: start.Add(test.after), missing: test.missing, known: test.known,
 			listed: test.listed, peak: test.peak, unreadable: test.unreadable}
@@ -190,6 +190,9 @@ func walkGate(t *testing.T, seed uint64, random *rand.Rand) {
 			firstMissing[id] = now
 		}
 		unreadable := random.IntN(20) == 0
+		if unreadable {
+			firstMissing[id] = now
+		}
 		found := g.absent(id, start, at(now), all, unreadable)
 		if found.state != gone {
 			continue
