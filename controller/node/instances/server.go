@@ -80,8 +80,8 @@ func sameHostFolded(hostname, node string) bool {
 
 // identity is the report of a Node's machine, prepared for comparison.
 type identity struct {
-	serverID  string
-	addresses map[netip.Addr]bool
+	serverID, hostname string
+	addresses          map[netip.Addr]bool
 }
 
 // reportedIdentity parses the agent's annotation; without an agent, or when it is invalid, the identity is empty.
@@ -90,7 +90,7 @@ func reportedIdentity(node *corev1.Node) identity {
 	if json.Unmarshal([]byte(node.Annotations[contract.NodeReportedIdentity]), &reported) != nil {
 		return identity{}
 	}
-	known := identity{serverID: reported.ServerID, addresses: map[netip.Addr]bool{}}
+	known := identity{serverID: reported.ServerID, hostname: reported.Hostname, addresses: map[netip.Addr]bool{}}
 	for _, address := range reported.Addresses {
 		known.addresses[address.Unmap()] = true
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -260,7 +261,8 @@ func (m *Manager) publish(ctx context.Context, seen picture) error {
 		if err != nil {
 			continue
 		}
-		problems = append(problems, m.annotate(ctx, node, managed(seen, id)))
+		isManaged := managed(seen, id) && !slices.Contains(seen.rivals[id], node)
+		problems = append(problems, m.annotate(ctx, node, isManaged))
 	}
 	return errors.Join(problems...)
 }

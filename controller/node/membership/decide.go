@@ -14,6 +14,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/instances"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
@@ -43,7 +44,8 @@ type step struct {
 	server string // its ID
 	// network to leave.
 	network string
-	// text of a refuse.
+	// node and text of a refuse.
+	node *corev1.Node
 	text string
 }
 
@@ -54,8 +56,10 @@ type picture struct {
 	network plan.Network
 	// servers of the account, by ID.
 	servers map[string]pnap.Server
-	// wanted are the Nodes whose servers must be members, by server ID.
+	// wanted are the Nodes whose servers must be members, by server ID, and rivals further Nodes with the same provider
+	// ID.
 	wanted       map[string]*corev1.Node
+	rivals       map[string][]*corev1.Node
 	memberRecord memberRecord
 	// isChanging reports whether a server was changed or rejected too recently to be changed again.
 	isChanging func(serverID string) bool
@@ -63,16 +67,34 @@ type picture struct {
 	unwantedFor func(serverID string) time.Duration
 }
 
-// wanted returns the Nodes whose servers must be members, by server ID.
-func wanted(nodes []*corev1.Node, selector labels.Selector) map[string]*corev1.Node {
-	byServer := map[string]*corev1.Node{}
+// claims returns the Nodes whose servers must be members, by the server ID that their provider ID names.
+func claims(nodes []*corev1.Node, selector labels.Selector) map[string][]*corev1.Node {
+	byServer := map[string][]*corev1.Node{}
 	for _, node := range nodes {
 		id, err := contract.ParseProviderID(node.Spec.ProviderID)
 		if err == nil && node.DeletionTimestamp == nil && selector.Matches(labels.Set(node.Labels)) {
-			byServer[id] = node
+			byServer[id] = append(byServer[id], node)
 		}
 	}
 	return byServer
+}
+
+// wanted returns of each server's Nodes the one with the strongest tie to it (of several the first name), and the others.
+func wanted(claimed map[string][]*corev1.Node, servers map[string]pnap.Server) (best map[string]*corev1.Node,
+	rivals map[string][]*corev1.Node) {
+	best = map[string]*corev1.Node{}
+	rivals = map[string][]*corev1.Node{}
+	for id, nodes := range claimed {
+		nodes = slices.SortedFunc(slices.Values(nodes), func(a, b *corev1.Node) int {
+			return cmp.Or(cmp.Compare(instances.TieOf(b, servers[id]), instances.TieOf(a, servers[id])),
+				cmp.Compare(a.Name, b.Name))
+		})
+		best[id] = nodes[0]
+		if len(nodes) > 1 {
+			rivals[id] = nodes[1:]
+		}
+	}
+	return best, rivals
 }
 
 // decide returns the steps to take, ordered by removals before additions, then by server ID.
@@ -86,6 +108,12 @@ func decide(p picture) []step {
 		}
 		if s, due := p.about(id); due {
 			steps = append(steps, s)
+		}
+		for _, rival := range p.rivals[id] {
+			steps = append(steps, step{kind: refuse, server: id, node: rival, text: fmt.Sprintf("phoenixNAP server %s is "+
+				"the server of node %s, which has the same provider ID: it does not join public network %s for node %s; "+
+				"delete the Node whose machine is not that server",
+				id, p.wanted[id].Name, p.network.ID, rival.Name)})
 		}
 	}
 	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.kind, b.kind) })
@@ -117,10 +145,18 @@ func (p picture) towards(id string) (step, bool) {
 		return step{}, false
 	}
 	if !strings.EqualFold(server.Location, p.network.Location) {
-		return step{kind: refuse, server: id,
+		return step{kind: refuse, server: id, node: p.wanted[id],
 			text: fmt.Sprintf("phoenixNAP server %s is in location %s, public network %s in %s: it cannot join; "+
 				"exclude the Node with --service-node-selector",
 				id, server.Location, p.network.ID, p.network.Location)}, true
+	}
+	if instances.TieOf(p.wanted[id], server) == instances.Untied {
+		return step{kind: refuse, server: id, node: p.wanted[id],
+			text: fmt.Sprintf("phoenixNAP server %s does not join public network %s: only the provider ID of node %s "+
+				"names it. Its host name is %q, and neither the agent nor --node-ip reports an address of it. If it is "+
+				"the Node's server, give it the Node's name, or start the agent on the Node; if not, delete the Node "+
+				"and correct --provider-id of the kubelet",
+				id, p.network.ID, p.wanted[id].Name, server.Hostname)}, true
 	}
 	if server.Status != pnap.ServerPoweredOn && server.Status != pnap.ServerPoweredOff {
 		return step{}, false // the API accepts no change of its networks now

@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -23,7 +24,7 @@ func (k kind) String() string {
 func TestDecide(t *testing.T) {
 	address := netip.MustParseAddr("203.0.113.2")
 	server := func(status pnap.ServerStatus, location string, entries ...pnap.Membership) *pnap.Server {
-		return &pnap.Server{ID: "s", Status: status, Location: location, PublicNetworks: entries}
+		return &pnap.Server{ID: "s", Hostname: "n", Status: status, Location: location, PublicNetworks: entries}
 	}
 	entry := func(network, status string, ips ...netip.Addr) pnap.Membership {
 		return pnap.Membership{NetworkID: network, Status: status, IPs: ips}
@@ -33,6 +34,7 @@ func TestDecide(t *testing.T) {
 	tests := map[string]struct {
 		server      *pnap.Server
 		wanted      bool
+		name        string // of the Node; n by default, as the server
 		recorded    *joined
 		listed      bool
 		isChanging  bool
@@ -49,6 +51,10 @@ func TestDecide(t *testing.T) {
 		"wanted while it is unknown":   {server: server("quantum", "ASH"), wanted: true},
 		"wanted but not in the list":   {wanted: true},
 		"wanted but elsewhere":         {server: server(on, "PHX"), wanted: true, want: "refuse s"},
+		"wanted, by the provider ID only": {server: server(on, "ASH"), wanted: true, name: "x",
+			want: "refuse s"},
+		"by the provider ID only, a member": {server: server(on, "ASH", entry("n", "assigned", address)),
+			wanted: true, name: "x"},
 		"wanted and a member": {server: server(on, "ASH", entry("n", "assigned", address)),
 			wanted: true},
 		"wanted and joining": {server: server(on, "ASH", entry("n", "in-progress", address)),
@@ -93,7 +99,7 @@ func TestDecide(t *testing.T) {
 				p.servers["s"] = *test.server
 			}
 			if test.wanted {
-				p.wanted["s"] = &corev1.Node{}
+				p.wanted["s"] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: cmp.Or(test.name, "n")}}
 			}
 			if test.recorded != nil {
 				p.memberRecord = p.memberRecord.with("s", *test.recorded)
@@ -118,9 +124,10 @@ func TestDecide(t *testing.T) {
 
 func TestStepsThatTakeAwayComeFirst(t *testing.T) {
 	p := picture{
-		network: plan.Network{ID: "n", Location: "ASH"}, wanted: map[string]*corev1.Node{"a": {}},
+		network: plan.Network{ID: "n", Location: "ASH"},
+		wanted:  map[string]*corev1.Node{"a": {ObjectMeta: metav1.ObjectMeta{Name: "web"}}},
 		servers: map[string]pnap.Server{
-			"a": {ID: "a", Status: pnap.ServerPoweredOn, Location: "ASH"},
+			"a": {ID: "a", Hostname: "web", Status: pnap.ServerPoweredOn, Location: "ASH"},
 			"b": {ID: "b", Status: pnap.ServerPoweredOn, Location: "ASH",
 				PublicNetworks: []pnap.Membership{{NetworkID: "n", Status: "assigned"}}},
 			"c": {ID: "c", Status: pnap.ServerPoweredOn, Location: "ASH"},
@@ -157,8 +164,38 @@ func TestWanted(t *testing.T) {
 		"another provider": {node("aws:///i-1", "true"), false},
 		"being deleted":    {leaving, false},
 	} {
-		if got := wanted([]*corev1.Node{test.node}, selector); (got[id] != nil) != test.want {
-			t.Errorf("%s: %v", name, got)
+		got, rivals := wanted(claims([]*corev1.Node{test.node}, selector), nil)
+		if (got[id] != nil) != test.want || len(rivals) > 0 {
+			t.Errorf("%s: %v, %v", name, got, rivals)
+		}
+	}
+}
+
+// Of several Nodes with one provider ID, the one with the strongest tie to the server counts.
+func TestRivals(t *testing.T) {
+	const id = "5fa54d1e91867c03a0a7b4a4"
+	servers := map[string]pnap.Server{id: {ID: id, Hostname: "web", PrivateIPs: []netip.Addr{
+		netip.MustParseAddr("10.0.0.1")}}}
+	node := func(name, ip string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
+			"alpha.kubernetes.io/provided-node-ip": ip}}, Spec: corev1.NodeSpec{ProviderID: contract.ProviderID(id)}}
+	}
+	for name, test := range map[string]struct {
+		nodes []*corev1.Node
+		want  string
+	}{
+		"name before report": {[]*corev1.Node{node("a", "10.0.0.1"), node("web", "")}, "web, not a"},
+		"report before none": {[]*corev1.Node{node("a", ""), node("b", "10.0.0.1")}, "b, not a"},
+		"by name": {[]*corev1.Node{node("b", "10.0.0.1"), node("a", "10.0.0.1"), node("c", "")},
+			"a, not b c"},
+	} {
+		best, rivals := wanted(claims(test.nodes, labels.Everything()), servers)
+		got := best[id].Name + ", not"
+		for _, rival := range rivals[id] {
+			got += " " + rival.Name
+		}
+		if got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
 	}
 }

@@ -200,7 +200,7 @@ func (m *Manager) recordRefusals(p picture, steps []step) []step {
 	var others []step
 	for _, each := range steps {
 		if each.kind == refuse {
-			m.record(p.wanted[each.server], corev1.EventTypeWarning, ReasonJoinRefused, each.text)
+			m.record(each.node, corev1.EventTypeWarning, ReasonJoinRefused, each.text)
 			continue
 		}
 		others = append(others, each)

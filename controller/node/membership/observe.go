@@ -49,9 +49,10 @@ func (m *Manager) look(ctx context.Context, list instances.List, after time.Time
 		return picture{}, fmt.Errorf("list Nodes: %w", err)
 	}
 	now := m.config.Now()
+	best, rivals := wanted(claims(nodes, m.config.Selector), list.ByID)
 	return picture{
 		nodes: nodes, now: now, network: network, servers: list.ByID, memberRecord: recorded,
-		wanted: wanted(nodes, m.config.Selector),
+		wanted: best, rivals: rivals,
 		isChanging: func(id string) bool {
 			return !list.AskedAt.After(m.touched[id]) || now.Before(m.backoffs[id])
 		},
@@ -89,8 +90,9 @@ func (m *Manager) remember(p picture) {
 	}
 }
 
-// confirmWanted returns the wanted Nodes, read live. An empty list is an error: a cluster that is being restored.
-func (m *Manager) confirmWanted(ctx context.Context) (map[string]*corev1.Node, error) {
+// confirmWanted returns the wanted Nodes by server ID, read live. An empty list is an error: a cluster that is being
+// restored.
+func (m *Manager) confirmWanted(ctx context.Context) (map[string][]*corev1.Node, error) {
 	list, err := m.config.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list Nodes before servers leave the public network: %w", err)
@@ -102,7 +104,7 @@ func (m *Manager) confirmWanted(ctx context.Context) (map[string]*corev1.Node, e
 	for i := range list.Items {
 		nodes[i] = &list.Items[i]
 	}
-	return wanted(nodes, m.config.Selector), nil
+	return claims(nodes, m.config.Selector), nil
 }
 
 // blocks is what a pass knows about the account's blocks.
