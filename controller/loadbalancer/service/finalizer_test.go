@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	ktesting "k8s.io/client-go/testing"
@@ -27,6 +28,39 @@ func TestNothingIsBoughtWithoutTheFinalizer(t *testing.T) {
 		elapse(2 * lastBackoff)
 		if w.addressOf("web") == "" {
 			t.Error("no address although the finalizer can be written")
+		}
+	})
+}
+
+// A write that comes too late, for another Service has the name now, is no failure that a person has to know of.
+func TestAWriteToAReplacedServiceIsNoFailure(t *testing.T) {
+	inTime(t, Config{}, func(w *clocked) {
+		var replaced atomic.Bool
+		replaced.Store(true)
+		w.kube.PrependReactor("patch", "services", func(ktesting.Action) (bool, runtime.Object, error) {
+			return replaced.Swap(false), nil, apierrors.NewConflict(servicesResource.GroupResource(), "web",
+				errors.New("another UID"))
+		})
+		w.create("web")
+		elapse(lastBackoff)
+		if w.addressOf("web") == "" || w.events.counts()["Warning "+eventSyncFailed] != 0 {
+			t.Errorf("address %q, events %v", w.addressOf("web"), w.events.all())
+		}
+	})
+}
+
+// A Service that has an address, and asks then for what cannot be served, is still looked after: its block may be
+// removed from the network.
+func TestAnUnsupportedServiceWithAnAddressIsLookedAfter(t *testing.T) {
+	inTime(t, Config{}, func(w *clocked) {
+		w.create("web")
+		elapse(lastBackoff)
+		before := w.shop.count("ensure", "web")
+		dual := corev1.IPFamilyPolicyRequireDualStack
+		w.edit("web", func(s *corev1.Service) { s.Spec.IPFamilyPolicy = &dual })
+		elapse(lastBackoff)
+		if w.addressOf("web") == "" || w.shop.count("ensure", "web") == before {
+			t.Errorf("address %q, %d more calls", w.addressOf("web"), w.shop.count("ensure", "web")-before)
 		}
 	})
 }
