@@ -16,13 +16,10 @@ import (
 )
 
 // Generate returns at most count mutations of each target below root, the same ones as long as their lines do not
-// change. only restricts the targets; nil means all.
-func Generate(root string, count int, only func(pkg string) bool) ([]Mutation, error) {
+// change.
+func Generate(root string, count int) ([]Mutation, error) {
 	var chosen []Mutation
 	for _, t := range targets {
-		if only != nil && !only(t.pkg) {
-			continue
-		}
 		all, err := generateAll(root, t.pkg)
 		if err != nil {
 			return nil, err

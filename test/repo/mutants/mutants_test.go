@@ -150,11 +150,11 @@ var name = "a" + suffix
 
 // The same mutations are chosen as long as their lines are the same.
 func TestGenerateIsStable(t *testing.T) {
-	first, err := Generate(root, 5, nil)
+	first, err := Generate(root, 5)
 	if err != nil || len(first) != 5*len(targets) {
 		t.Fatalf("%d mutations, %v", len(first), err)
 	}
-	again, err := Generate(root, 5, nil)
+	again, err := Generate(root, 5)
 	if err != nil || !slices.EqualFunc(first, again, func(a, b Mutation) bool { return a.key() == b.key() }) {
 		t.Errorf("%v, %v; want %v", again, err, first)
 	}

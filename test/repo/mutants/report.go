@@ -13,6 +13,8 @@ import (
 type Options struct {
 	// Root of the repository.
 	Root string
+	// Kept tries the mutations of the list.
+	Kept bool
 	// Generated is how many generated mutations to try of each target.
 	Generated int
 	// Only restricts the files; nil means all.
@@ -47,17 +49,20 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 
 // choose returns the mutations to try.
 func choose(o Options) ([]Mutation, error) {
-	kept, err := Kept()
+	var all, chosen []Mutation
+	if o.Kept {
+		kept, err := Kept()
+		if err != nil {
+			return nil, err
+		}
+		all = kept
+	}
+	generated, err := Generate(o.Root, o.Generated)
 	if err != nil {
 		return nil, err
 	}
-	generated, err := Generate(o.Root, o.Generated, nil)
-	if err != nil {
-		return nil, err
-	}
-	var chosen []Mutation
 	seen := map[string]bool{}
-	for _, m := range append(kept, generated...) {
+	for _, m := range append(all, generated...) {
 		if !seen[m.key()] && (o.Only == nil || o.Only.MatchString(m.File)) {
 			chosen = append(chosen, m)
 		}

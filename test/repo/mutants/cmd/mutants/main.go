@@ -14,16 +14,17 @@ import (
 )
 
 func main() {
-	generated := flag.Int("generated", 10, "how many generated mutations to try of each package")
+	generated := flag.Int("generated", 5, "how many generated mutations to try of each package")
+	kept := flag.Bool("kept", true, "try the mutations of kept.yaml")
 	only := flag.String("only", "", "a regular expression for the paths of the files to change; empty for all")
 	flag.Parse()
-	command.Main(func(ctx context.Context) error { return run(ctx, *generated, *only) })
+	command.Main(func(ctx context.Context) error { return run(ctx, *kept, *generated, *only) })
 }
 
-func run(ctx context.Context, generated int, only string) error {
+func run(ctx context.Context, kept bool, generated int, only string) error {
 	files, err := regexp.Compile(only)
 	if err != nil {
 		return fmt.Errorf("-only: %w", err)
 	}
-	return mutants.Run(ctx, os.Stdout, mutants.Options{Root: ".", Generated: generated, Only: files})
+	return mutants.Run(ctx, os.Stdout, mutants.Options{Root: ".", Kept: kept, Generated: generated, Only: files})
 }

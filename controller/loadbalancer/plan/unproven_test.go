@@ -1,0 +1,43 @@
+package plan_test
+
+import (
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// A Service that may have something is not released in an account whose public network cannot be read, though nothing
+// of it can be seen there. One that never had anything is.
+func TestNothingIsReleasedInAnUnprovenAccount(t *testing.T) {
+	written := &corev1.Service{}
+	written.Annotations = map[string]string{contract.ServiceIPAddress: "203.0.113.11"}
+	published := &corev1.Service{}
+	published.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.11"}}
+	for name, c := range map[string]struct {
+		service *corev1.Service
+		want    plan.Action
+	}{
+		"written on":             {written, plan.Refuse},
+		"with an address":        {published, plan.Refuse},
+		"that never had a thing": {&corev1.Service{}, plan.Done},
+	} {
+		o := plan.Observed{Service: c.service, Holder: holder("web"), View: plan.View{NetworkID: net1}}
+		if got := plan.PlanRelease(o, nil).Next(); got.Action != c.want {
+			t.Errorf("a Service %s: %+v, want %s", name, got, c.want)
+		}
+	}
+}
+
+// A block that is being released gives no address, also while others still have addresses of it.
+func TestAClosedLedgerGivesNothing(t *testing.T) {
+	for name, held := range map[string]map[string]string{"empty": nil, "in use": {"203.0.113.11": "web"}} {
+		closed := ledger29(held).Close()
+		if _, grant, err := closed.Take(holder("api"), plan.Ask{Now: noon}); !errors.Is(err, plan.ErrClosed) {
+			t.Errorf("%s: %+v, %v", name, grant, err)
+		}
+	}
+}
