@@ -126,10 +126,28 @@ func (a *Account) network(id string) *reading[plan.Network] {
 	return r
 }
 
-// Invalidate reports that the account was changed, or may have been: results of earlier requests are no longer fresh.
-func (a *Account) Invalidate() {
+// Known returns the blocks of the last list, however old, and whether there is one: for a decision about a block that
+// was read by its ID.
+func (a *Account) Known() (listing Listing, found bool) {
+	listing, _, found = a.listing.known()
+	return listing, found
+}
+
+// KnownNetwork returns the last reading of a public network, however old, when it was requested, and whether there is
+// one.
+func (a *Account) KnownNetwork(id string) (network plan.Network, askedAt time.Time, found bool) {
+	return a.network(id).known()
+}
+
+// InvalidateBlocks reports that a block was bought, or may have been: earlier results about blocks are no longer fresh.
+func (a *Account) InvalidateBlocks() {
 	a.forget()
 	a.listing.expire()
+}
+
+// Invalidate reports that the account was changed, or may have been: results of earlier requests are no longer fresh.
+func (a *Account) Invalidate() {
+	a.InvalidateBlocks()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, network := range a.networks {

@@ -112,6 +112,16 @@ func (r *reading[T]) land(o *outcome[T]) {
 	close(o.done)
 }
 
+// known returns the value of the last answer, however old, and when it was requested.
+func (r *reading[T]) known() (value T, askedAt time.Time, found bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last == nil {
+		return value, time.Time{}, false
+	}
+	return r.last.value, r.last.askedAt, true
+}
+
 // expire makes the results of all earlier requests too old.
 func (r *reading[T]) expire() {
 	r.mu.Lock()

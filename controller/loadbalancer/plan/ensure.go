@@ -112,12 +112,17 @@ func towardsAssigned(s Sighting, w Wish, v View, network Network) Step {
 	}
 }
 
-// waitForChange waits for a block that the API is changing.
-func waitForChange(b Block) (step Step, changing bool) {
-	reason, changing := map[Status]Reason{
+// Changing is what the API does to the block at the moment; empty for nothing.
+func Changing(b Block) Reason {
+	return map[Status]Reason{
 		Creating: BlockCreating, Assigning: BlockAssigning, Unassigning: BlockUnassigning,
 	}[b.Status]
-	return Step{Action: Wait, Reason: reason, Block: b}, changing
+}
+
+// waitForChange waits for a block that the API is changing.
+func waitForChange(b Block) (step Step, changing bool) {
+	reason := Changing(b)
+	return Step{Action: Wait, Reason: reason, Block: b}, reason != ""
 }
 
 // elsewhere decides about a block that another network or a server holds: while it moves, where to is

@@ -180,6 +180,13 @@ func (p ReleasePlan) Waits() bool {
 	return p.Answering || (!changes && len(p.Steps) > 0 && p.Next().Action == Wait)
 }
 
+// OneStep reports whether nothing is left but to unassign or delete one block, for which it was just read by its ID.
+func (p ReleasePlan) OneStep() bool {
+	changes := len(p.Save) > 0 || p.Tags != nil || len(p.Drop) > 0
+	return !p.Answering && !changes && len(p.Steps) == 1 &&
+		(p.Steps[0].Action == Delete || p.Steps[0].Action == Unassign)
+}
+
 // Next is the step that comes first: one that can be taken, else one that waits, else a refusal. Done
 // when nothing is left.
 func (p ReleasePlan) Next() Step {

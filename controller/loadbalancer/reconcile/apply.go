@@ -71,7 +71,7 @@ func (b *Balancer) prepare(ctx context.Context, o plan.Observed, p plan.ServiceP
 // advance changes the account.
 func (b *Balancer) advance(ctx context.Context, o plan.Observed, p plan.ServicePlan) error {
 	if reason := b.backoffs.reasonFor(p.Step); reason != p.Step.Reason {
-		return b.wait(ctx, o.Service, reason)
+		return b.wait(ctx, o.Service, under(p.Step, reason))
 	}
 	reason, err := b.act(ctx, o.Service, p.Step)
 	if err != nil {
@@ -81,7 +81,7 @@ func (b *Balancer) advance(ctx context.Context, o plan.Observed, p plan.ServiceP
 	if p.Step.Action == plan.Assign && reason == plan.BlockAssigning && o.Published().IsValid() {
 		b.config.Metrics.repaired(repairReassigned)
 	}
-	return b.wait(ctx, o.Service, reason)
+	return b.wait(ctx, o.Service, under(p.Step, reason))
 }
 
 // act carries out a step that changes the account and returns where that leaves the block. service is
@@ -203,7 +203,7 @@ func (b *Balancer) buy(ctx context.Context, o plan.Observed, p plan.ServicePlan)
 		order.Size = o.PoolWish().Size
 	}
 	block, err := b.config.Buyer.Buy(ctx, order, record)
-	b.config.Account.Invalidate()
+	b.config.Account.InvalidateBlocks()
 	service := own.service // as it is since the purchase was recorded there
 	if err != nil {
 		return b.notBought(ctx, service, err)
@@ -213,7 +213,7 @@ func (b *Balancer) buy(ctx context.Context, o plan.Observed, p plan.ServicePlan)
 	if o.Published().IsValid() {
 		b.config.Metrics.repaired(repairReplaced)
 	}
-	return b.wait(ctx, service, plan.BlockCreating)
+	return b.wait(ctx, service, plan.Step{Action: plan.Wait, Reason: plan.BlockCreating, Block: block})
 }
 
 // notBought says on the Service why nothing was bought, or that this is not known.

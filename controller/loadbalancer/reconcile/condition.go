@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -106,6 +107,49 @@ func (b *Balancer) note(ctx context.Context, service *corev1.Service, reason pla
 	published := claimed.IsValid() && hasAddress(service, claimed)
 	return b.say(ctx, service, blockCondition(reason, message),
 		publishedCondition(published, reasonBlockNotReady, messageBlockNotReady))
+}
+
+// noteWait is note for a wait. What it says stays the same while the wait lasts, also in the next process: each write
+// costs the API server, and says nothing new.
+func (b *Balancer) noteWait(ctx context.Context, service *corev1.Service, step plan.Step) {
+	if service == nil {
+		return
+	}
+	step.Network = cmp.Or(step.Network, step.Block.ResourceID, b.config.NetworkID)
+	message := waitMessage(step)
+	if began := b.pace.began(service.UID); message != words(step.Reason) && !began.IsZero() {
+		message += requestedAt
+		have := meta.FindStatusCondition(service.Status.Conditions, contract.ServiceConditionBlockAssigned)
+		if have != nil && have.Reason == string(step.Reason) && strings.HasPrefix(have.Message, message) {
+			message = have.Message
+		} else {
+			message += began.UTC().Format(time.RFC3339)
+		}
+	}
+	b.note(ctx, service, step.Reason, message)
+}
+
+// requestedAt precedes the time of a request in the message of a condition.
+const requestedAt = ", requested at "
+
+// waitMessage names the block, and the network, that a Service waits for.
+func waitMessage(step plan.Step) string {
+	block := step.Block.ID
+	if step.Block.CIDR.IsValid() {
+		block += " (" + step.Block.CIDR.String() + ")"
+	}
+	switch {
+	case block == "":
+		return words(step.Reason)
+	case step.Reason == plan.BlockCreating:
+		return "waiting for IP block " + block + " to be created"
+	case step.Reason == plan.BlockAssigning:
+		return "waiting for IP block " + block + " to be assigned to public network " + step.Network
+	case step.Reason == plan.BlockUnassigning:
+		return "waiting for IP block " + block + " to be unassigned from public network " + step.Network
+	default:
+		return words(step.Reason)
+	}
 }
 
 // differingConditions are those that the Service does not say, each with the time of its last transition.

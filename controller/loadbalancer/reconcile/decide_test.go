@@ -114,30 +114,71 @@ func TestConflictRests(t *testing.T) {
 	}
 }
 
+// checksOf are when a wait is checked, in seconds since its begin, within that time.
+func checksOf(p *pace, w waiting, within time.Duration) (checks []float64) {
+	for now := noon; len(checks) < 20; {
+		if now = now.Add(p.next("a", now, w)); now.Sub(noon) > within {
+			return checks
+		}
+		checks = append(checks, now.Sub(noon).Round(100*time.Millisecond).Seconds())
+	}
+	return checks
+}
+
 func TestPaceGrowsWithTheWait(t *testing.T) {
 	p := newPace()
-	now := noon
-	if !p.freshness("a", now).IsZero() {
+	if !p.freshness("a", noon).IsZero() {
 		t.Error("who waits for nothing wants a fresh picture")
 	}
-	var pauses []time.Duration
-	for now.Sub(noon) < 20*time.Second {
-		pause := p.next("a", plan.BlockAssigning, now)
-		if fresh := p.freshness("a", now); now.Sub(fresh) != pause/2 {
-			t.Errorf("waiting %s wants a picture %s old", pause, now.Sub(fresh))
-		}
-		pauses = append(pauses, pause)
-		now = now.Add(pause)
-	}
-	if !slices.IsSorted(pauses) || pauses[0] != firstPause || pauses[len(pauses)-1] != lastPause || len(pauses) > 25 {
-		t.Errorf("pauses %v", pauses)
-	}
-	if got := p.next("a", plan.BlockAssigned, now); got != firstPause {
-		t.Errorf("after a change the pause is %s", got)
+	pause := p.next("a", noon, waiting{reason: plan.PurchaseUnanswered})
+	if fresh := p.freshness("a", noon); noon.Sub(fresh) != pause/2 {
+		t.Errorf("waiting %s wants a picture %s old", pause, noon.Sub(fresh))
 	}
 	p.arrived("a")
-	if !p.freshness("a", now).IsZero() {
+	if !p.freshness("a", noon).IsZero() {
 		t.Error("who has arrived wants a fresh picture")
+	}
+	checks := checksOf(p, waiting{reason: plan.PurchaseUnanswered}, 3*time.Minute)
+	if checks[0] != 0.3 || checks[len(checks)-1]-checks[len(checks)-2] != lastPause.Seconds() || len(checks) > 13 {
+		t.Errorf("the account is read after %v s", checks)
+	}
+}
+
+// TestChecksOfABlock: soon at first, later not much before what the account took the last time, and after a minute
+// seldom: then the check for drift shows the end.
+func TestChecksOfABlock(t *testing.T) {
+	for usual, want := range map[time.Duration][]float64{
+		0:                {1, 3.2, 8, 18.7, 42.1, 72.1},
+		time.Second:      {1, 2, 4.2, 9, 19.7, 43.1, 73.1},
+		20 * time.Second: {20, 22.5, 28, 40.1, 70.1},
+		time.Minute:      {60, 67.5, 84},
+		5 * time.Minute:  {60},
+	} {
+		p := newPace()
+		w := waiting{reason: plan.BlockAssigning, block: "block", network: "network"}
+		p.learn(waiting{reason: plan.BlockUnassigning, since: noon.Add(-usual), checks: 1}, noon)
+		if usual == 0 {
+			p = newPace()
+		}
+		if got := checksOf(p, w, 90*time.Second); !slices.Equal(got, want) {
+			t.Errorf("after %s the last time it is checked after %v s, want %v", usual, got, want)
+		}
+	}
+}
+
+// TestTheNetworkIsNotReadWhileAnotherServiceChangesIt: the end of that change is checked by the other one.
+func TestTheNetworkIsNotReadWhileAnotherServiceChangesIt(t *testing.T) {
+	p := newPace()
+	due := p.next("a", noon, waiting{reason: plan.BlockAssigning, block: "block", network: "network"})
+	waits := waiting{reason: plan.NetworkChanging, network: "network"}
+	if got := p.next("b", noon, waits); got != due+behind {
+		t.Errorf("it waits %s, the other one %s", got, due)
+	}
+	if !p.blocked("network", "b", noon.Add(due)) || p.blocked("another", "b", noon) || p.blocked("network", "a", noon) {
+		t.Error("another network, or the change itself, is taken for that of another Service")
+	}
+	if p.blocked("network", "b", noon.Add(due+behind)) {
+		t.Error("a wait that no Service continues keeps the others waiting")
 	}
 }
 

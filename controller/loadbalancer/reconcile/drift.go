@@ -39,6 +39,10 @@ func (b *Balancer) Drifted(ctx context.Context) ([]types.NamespacedName, error) 
 	var found []types.NamespacedName
 	var problems []error
 	for _, service := range services {
+		if b.mayEnd(ctx, service) {
+			found = append(found, types.NamespacedName{Namespace: service.Namespace, Name: service.Name})
+			continue
+		}
 		if !contract.WantsAddress(service) {
 			continue
 		}
@@ -55,6 +59,17 @@ func (b *Balancer) Drifted(ctx context.Context) ([]types.NamespacedName, error) 
 		problems = append(problems, err)
 	}
 	return found, errors.Join(problems...)
+}
+
+// mayEnd reports whether what the Service waits for may have ended: its network is not being changed. A list of blocks
+// may lag behind; the network does not.
+func (b *Balancer) mayEnd(ctx context.Context, service *corev1.Service) bool {
+	w, waits := b.pace.waitsFor(service.UID)
+	if !waits || !w.changesBlock() && w.reason != plan.NetworkChanging {
+		return false
+	}
+	network, err := b.config.Account.Network(ctx, w.network, time.Time{})
+	return err == nil && network.Status != plan.NetworkBusy
 }
 
 // drifted reports whether Ensure would change anything.
@@ -225,7 +240,7 @@ func (b *Balancer) sweepBrought(
 	}
 	var err error
 	view := plan.View{Now: o.Now, NetworkID: o.NetworkID, Sightings: []plan.Sighting{sighting}}
-	if view.Networks, err = b.readNetworks(ctx, view, o.Now); err != nil {
+	if view.Networks, err = b.readNetworks(ctx, view, depth{after: o.Now}); err != nil {
 		return false, err
 	}
 	switch step := plan.ReleaseBrought(sighting, l.AssignedHere, view); {

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -23,34 +24,64 @@ func (b *Balancer) Ensure(ctx context.Context, service *corev1.Service) (*corev1
 	return status, b.pacing(service, err)
 }
 
-// ensure first decides from the cache, which costs nothing. Only when that is not enough it reads the account live,
-// with the lock for changes.
+// ensure first checks what the Service waits for, and then decides from the cache, which costs nothing. Only when that is
+// not enough it reads the account live, with the lock for changes.
 func (b *Balancer) ensure(ctx context.Context, service *corev1.Service) (*corev1.LoadBalancerStatus, error) {
 	if !contract.WantsAddress(service) {
-		return nil, b.retry(service, waitOutdated)
+		return nil, b.retry(service, because(waitOutdated))
 	}
 	start := b.config.Now()
-	o, err := b.fromCache(ctx, service)
-	if err != nil {
+	progress, err := b.check(ctx, service)
+	switch {
+	case err != nil:
 		return nil, b.lookupFailed(ctx, service, service, err)
-	}
-	if p := plan.Decide(o); p.UpToDate(o) {
-		return b.applyPlan(ctx, o, p)
+	case progress == pending:
+		return nil, b.again(service)
+	case progress == unknown:
+		o, err := b.fromCache(ctx, service)
+		if err != nil {
+			return nil, b.lookupFailed(ctx, service, service, err)
+		}
+		if p := plan.Decide(o); p.UpToDate(o) {
+			return b.applyPlan(ctx, o, p)
+		}
 	}
 	done, err := b.config.Account.Lock(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	if o, err = b.observeLive(ctx, service); err != nil {
+	o, err := b.observeLive(ctx, service, depth{after: start, live: true, known: progress == ended})
+	if err != nil {
 		return nil, b.lookupFailed(ctx, service, service, err)
 	}
 	p := plan.Decide(o)
-	if p.ChangesAccount() && !o.Fresh(start) {
-		if o, err = b.observe(ctx, o, depth{after: start, live: true}); err != nil {
+	if (p.ChangesAccount() || p.Step.Action == plan.Done && o.Purchase != nil) && !o.Fresh(start) {
+		if o, p, err = b.refresh(ctx, o, p, start); err != nil {
 			return nil, b.lookupFailed(ctx, service, service, err)
 		}
-		p = plan.Decide(o)
 	}
 	return b.applyPlan(ctx, o, p)
+}
+
+// refresh reads what a decision may not take from an older reading, and decides again. To assign a block that was just
+// read by its ID, that is the network; to forget its purchase, the list that shows it.
+func (b *Balancer) refresh(ctx context.Context, o plan.Observed, p plan.ServicePlan, start time.Time) (plan.Observed,
+	plan.ServicePlan, error) {
+	switch {
+	case p.Step.Action == plan.Done && !p.ChangesAccount():
+		listing, err := b.config.Account.Blocks(ctx, time.Time{})
+		o.Blocks = listing.Blocks
+		return o, p, err
+	case p.Step.Action == plan.Assign:
+		var err error
+		if o.Networks, err = b.readNetworks(ctx, o.View, depth{after: start.Add(-recent)}); err != nil {
+			return o, p, err
+		}
+		if p = plan.Decide(o); p.Step.Action == plan.Assign || !p.ChangesAccount() {
+			return o, p, nil
+		}
+	}
+	o, err := b.observe(ctx, o, depth{after: start, live: true})
+	return o, plan.Decide(o), err
 }

@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +27,11 @@ type depth struct {
 	after time.Time
 	// live asks for blocks by ID, the tags' own index and live ledgers: nothing is bought, deleted or given without.
 	live bool
+	// known takes the list and the networks as they were last read, however long ago: enough to go on with a block
+	// that was just read by its ID.
+	known bool
+	// deleted is the ID of a block that a known list still shows.
+	deleted string
 }
 
 // fromCache observes with the copies at hand.
@@ -40,22 +44,22 @@ func (b *Balancer) fromCache(ctx context.Context, service *corev1.Service) (plan
 }
 
 // observeLive reads the Service afresh: the informer's copy may be old, and money is at stake.
-func (b *Balancer) observeLive(ctx context.Context, service *corev1.Service) (plan.Observed, error) {
+func (b *Balancer) observeLive(ctx context.Context, service *corev1.Service, d depth) (plan.Observed, error) {
 	live, err := b.current(ctx, service)
 	if err != nil {
 		return plan.Observed{}, err
 	}
 	if live == nil || !contract.WantsAddress(live) {
-		return plan.Observed{}, b.retry(service, waitOutdated)
+		return plan.Observed{}, b.retry(service, because(waitOutdated))
 	}
 	o, err := b.beginToEnsure(ctx, live)
 	if err != nil {
 		return plan.Observed{}, err
 	}
-	return b.observe(ctx, o, depth{after: cmp.Or(b.pace.freshness(service.UID, o.Now), o.Now), live: true})
+	return b.observe(ctx, o, d)
 }
 
-func (b *Balancer) observeToRelease(ctx context.Context, known *corev1.Service, now time.Time) (plan.Observed, error) {
+func (b *Balancer) observeToRelease(ctx context.Context, known *corev1.Service, d depth) (plan.Observed, error) {
 	o, err := b.beginObservation(ctx, known)
 	if err != nil {
 		return plan.Observed{}, err
@@ -66,7 +70,7 @@ func (b *Balancer) observeToRelease(ctx context.Context, known *corev1.Service, 
 	}
 	o.Purchase = b.seen.Bounded(o.Purchase)
 	o.Desired.BlockID = "" // what was asked for matters no more, only what is held
-	return b.observe(ctx, o, depth{after: cmp.Or(b.pace.freshness(known.UID, o.Now), now), live: true})
+	return b.observe(ctx, o, d)
 }
 
 func (b *Balancer) beginToEnsure(ctx context.Context, service *corev1.Service) (plan.Observed, error) {
@@ -105,7 +109,7 @@ func (b *Balancer) beginObservation(ctx context.Context, service *corev1.Service
 
 // observe completes an observation with the account and the ledgers.
 func (b *Balancer) observe(ctx context.Context, o plan.Observed, d depth) (plan.Observed, error) {
-	listing, err := b.config.Account.Blocks(ctx, d.after)
+	listing, err := b.list(ctx, d)
 	if err != nil {
 		return plan.Observed{}, err
 	}
@@ -136,7 +140,7 @@ func (b *Balancer) observe(ctx context.Context, o plan.Observed, d depth) (plan.
 		}
 	}
 	o.Ours = o.Ours || o.ShowsOurs()
-	if o.Networks, err = b.readNetworks(ctx, o.View, d.after); err != nil {
+	if o.Networks, err = b.readNetworks(ctx, o.View, d); err != nil {
 		return plan.Observed{}, err
 	}
 	o.Places = b.places.next(o)
@@ -189,6 +193,22 @@ func (b *Balancer) drop(ctx context.Context, obsolete ...plan.Ledger) error {
 	return nil
 }
 
+func (b *Balancer) list(ctx context.Context, d depth) (account.Listing, error) {
+	if listing, found := b.config.Account.Known(); found && d.known {
+		listing.Blocks = slices.DeleteFunc(slices.Clone(listing.Blocks),
+			func(block plan.Block) bool { return block.ID == d.deleted })
+		return listing, nil
+	}
+	return b.config.Account.Blocks(ctx, d.after)
+}
+
+func (b *Balancer) network(ctx context.Context, id string, d depth) (plan.Network, error) {
+	if network, _, found := b.config.Account.KnownNetwork(id); found && d.known {
+		return network, nil
+	}
+	return b.config.Account.Network(ctx, id, d.after)
+}
+
 func (b *Balancer) poolRecord() *purchase.ConfigMap {
 	return purchase.NewConfigMap(b.config.Kube, purchase.PoolName(contract.PoolDefault))
 }
@@ -229,6 +249,11 @@ func (b *Balancer) sightHidden(ctx context.Context, o *plan.Observed, after time
 			ids = append(ids, l.BlockID)
 		}
 	}
+	var err error
+	o.Sightings, err = b.config.Account.Find(ctx, account.Search{Seen: o.Sightings, IDs: ids, After: after})
+	if err != nil {
+		return err
+	}
 	var owners []plan.Owner
 	for _, owner := range o.Owners() {
 		if !slices.ContainsFunc(o.Sightings, func(i plan.Sighting) bool {
@@ -237,9 +262,7 @@ func (b *Balancer) sightHidden(ctx context.Context, o *plan.Observed, after time
 			owners = append(owners, owner)
 		}
 	}
-	var err error
-	o.Sightings, err = b.config.Account.Find(ctx, account.Search{Seen: o.Sightings, IDs: ids, Owners: owners,
-		After: after})
+	o.Sightings, err = b.config.Account.Find(ctx, account.Search{Seen: o.Sightings, Owners: owners, After: after})
 	return err
 }
 
@@ -253,7 +276,7 @@ func (b *Balancer) sightUnlisted(ctx context.Context, o plan.Observed, after tim
 
 // readNetworks reads the configured network and those that hold one of the blocks that matter.
 func (b *Balancer) readNetworks(
-	ctx context.Context, v plan.View, after time.Time,
+	ctx context.Context, v plan.View, d depth,
 ) (map[string]plan.Network, error) {
 	networks := map[string]plan.Network{}
 	ids := []string{v.NetworkID}
@@ -264,7 +287,7 @@ func (b *Balancer) readNetworks(
 	}
 	slices.Sort(ids)
 	for _, id := range slices.Compact(ids) {
-		network, err := b.config.Account.Network(ctx, id, after)
+		network, err := b.network(ctx, id, d)
 		switch {
 		case err == nil:
 			networks[id] = network

@@ -44,7 +44,7 @@ func (b *Balancer) publish(
 	case p.Rejects() || p.Tags != nil || len(p.Surplus) > 0:
 		return status, b.besides(ctx, service, p, said || changed)
 	case !ready:
-		return nil, b.retry(service, reasonNoNodeReady)
+		return nil, b.retry(service, because(reasonNoNodeReady))
 	default:
 		return status, nil
 	}
@@ -171,12 +171,12 @@ func (b *Balancer) besides(ctx context.Context, service *corev1.Service, p plan.
 		if err := b.retag(ctx, service, p.Retag, p.Tags); err != nil && !isBadRequest(err) {
 			return err
 		}
-		return b.retry(service, reasonRetagging)
+		return b.retry(service, because(reasonRetagging))
 	case len(p.Surplus) > 0:
 		if _, err := b.takeFirst(ctx, service, p.Surplus); err != nil {
 			return err
 		}
-		return b.retry(service, waitSurplus)
+		return b.retry(service, because(waitSurplus))
 	default:
 		return &plan.Refusal{Reason: p.Rejected.Reason, Detail: p.Rejected.Detail, Reported: reported}
 	}

@@ -31,7 +31,7 @@ func (b *Balancer) release(ctx context.Context, service *corev1.Service) error {
 	switch {
 	case live == nil:
 	case live.UID == service.UID && contract.WantsAddress(live):
-		return b.retry(service, waitOutdated)
+		return b.retry(service, because(waitOutdated))
 	case live.UID == service.UID:
 		if live, err = b.withdraw(ctx, live); err != nil {
 			return err
@@ -67,12 +67,19 @@ func (b *Balancer) withdraw(ctx context.Context, live *corev1.Service) (*corev1.
 // giveBack observes, decides and applies. live is the Service to write on; nil when it is gone.
 func (b *Balancer) giveBack(ctx context.Context, known, live *corev1.Service) error {
 	start := b.config.Now()
-	o, err := b.observeToRelease(ctx, known, start)
+	progress, err := b.checkRelease(ctx, known)
+	if err == nil && progress == pending {
+		return b.again(known)
+	}
+	var o plan.Observed
+	if err == nil {
+		o, err = b.observeToRelease(ctx, known, depth{after: start, live: true, known: progress == ended})
+	}
 	if err != nil {
 		return b.lookupFailed(ctx, known, live, err)
 	}
 	p := b.planRelease(o, live)
-	if !p.Waits() && !o.Fresh(start) {
+	if !p.Waits() && !p.OneStep() && !o.Fresh(start) {
 		if o, err = b.observe(ctx, o, depth{after: start, live: true}); err != nil {
 			return b.lookupFailed(ctx, known, live, err)
 		}
@@ -85,7 +92,12 @@ func (b *Balancer) giveBack(ctx context.Context, known, live *corev1.Service) er
 	}
 	if acted == plan.DeletionUnverified {
 		// Deleting is done at once: look whether that was the last of it.
-		if o, err = b.observe(ctx, o, depth{after: start, live: true}); err != nil {
+		d := depth{after: start, live: true}
+		if p.OneStep() { // and the list has shown all others: only the index of the tag is needed
+			d.known = true
+			d.deleted = p.Steps[0].Block.ID
+		}
+		if o, err = b.observe(ctx, o, d); err != nil {
 			return b.lookupFailed(ctx, known, live, err)
 		}
 		p = b.planRelease(o, live)
@@ -129,8 +141,8 @@ func (b *Balancer) applyRelease(ctx context.Context, o plan.Observed, p plan.Rel
 // conclude says what the release waits for, or clears up after it.
 func (b *Balancer) conclude(ctx context.Context, known, live *corev1.Service, p plan.ReleasePlan,
 	acted plan.Reason) error {
+	step := p.Next()
 	if acted == "" {
-		step := p.Next()
 		switch step.Action {
 		case plan.Done:
 			return b.clear(ctx, live)
@@ -141,6 +153,7 @@ func (b *Balancer) conclude(ctx context.Context, known, live *corev1.Service, p 
 			acted = b.backoffs.reasonFor(step)
 		}
 	}
-	b.note(ctx, live, acted, words(acted))
-	return b.retry(known, acted)
+	err := b.retry(known, under(step, acted))
+	b.noteWait(ctx, live, under(step, acted))
+	return err
 }

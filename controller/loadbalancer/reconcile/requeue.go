@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cloud-provider/api"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
@@ -16,110 +15,31 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
 )
 
-// How soon something that takes its time is checked again: soon after a change, then less and less often.
-// The API takes seconds to minutes to assign a block, yet fast changes must be noticed at once.
-const (
-	firstPause = 250 * time.Millisecond
-	lastPause  = 3 * time.Second
-	// pauseShare is the part of the time waited so far that the next look may add to it.
-	pauseShare = 3
-)
-
-// pace remembers what Services wait for and since when.
-type pace struct {
-	mu    sync.Mutex
-	waits map[types.UID]waiting
-	// leaving is since when Services are known to be on their way out.
-	leaving map[types.UID]time.Time
+// wait says why nothing more can be done now and asks to be called again. The step is what is waited for.
+func (b *Balancer) wait(ctx context.Context, service *corev1.Service, step plan.Step) error {
+	err := b.retry(service, step)
+	b.noteWait(ctx, service, step)
+	return err
 }
 
-type waiting struct {
-	reason plan.Reason
-	since  time.Time
-	pause  time.Duration
-}
+// because is the wait for something that has nothing to do with a block.
+func because(reason plan.Reason) plan.Step { return plan.Step{Action: plan.Wait, Reason: reason} }
 
-func newPace() *pace {
-	return &pace{waits: map[types.UID]waiting{}, leaving: map[types.UID]time.Time{}}
-}
-
-// next returns how long to wait for the reason before looking again.
-func (p *pace) next(uid types.UID, reason plan.Reason, now time.Time) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	w, known := p.waits[uid]
-	if !known || w.reason != reason {
-		w = waiting{reason: reason, since: now}
-	}
-	w.pause = min(max(now.Sub(w.since)/pauseShare, firstPause), lastPause)
-	p.waits[uid] = w
-	return w.pause
-}
-
-// history returns since when the Service waits for an address that rests, now when it does not, and since when it is
-// known to leave, the zero Time when it is not.
-func (p *pace) history(uid types.UID, now time.Time) (resting, leaving time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if w, known := p.waits[uid]; known && w.reason == plan.AddressResting {
-		now = w.since
-	}
-	return now, p.leaving[uid]
-}
-
-// freshness returns how old the picture of the account may be for the Service: the zero time while it
-// waits for nothing that the account shows, else half its pause, so that those who wait at the same time look together.
-func (p *pace) freshness(uid types.UID, now time.Time) time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	w, known := p.waits[uid]
-	if !known || w.reason == plan.AddressResting {
-		return time.Time{}
-	}
-	return now.Add(-w.pause / 2)
-}
-
-// arrived says that the Service waits no more.
-func (p *pace) arrived(uid types.UID) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.waits, uid)
-	delete(p.leaving, uid)
-}
-
-// leaves records since when the Service leaves.
-func (p *pace) leaves(uid types.UID, since time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.leaving[uid] = since
-}
-
-// wait says why nothing more can be done now and asks to be called again.
-func (b *Balancer) wait(ctx context.Context, service *corev1.Service, reason plan.Reason) error {
-	b.note(ctx, service, reason, words(reason))
-	return b.retry(service, reason)
+// under is the wait for what a step began, or what keeps it from being taken.
+func under(step plan.Step, reason plan.Reason) plan.Step {
+	return plan.Step{Action: plan.Wait, Reason: reason, Block: step.Block, Network: step.Network}
 }
 
 // waitUntil is wait for a step whose end may be known: then the condition names the time, and nothing is asked before.
 func (b *Balancer) waitUntil(ctx context.Context, service *corev1.Service, step plan.Step) error {
-	err := b.retry(service, step.Reason)
 	left := step.Until.Sub(b.config.Now())
 	if left <= 0 { // not known, or it ended a moment ago
-		b.note(ctx, service, step.Reason, words(step.Reason))
-		return err
+		return b.wait(ctx, service, step)
 	}
+	_ = b.retry(service, because(step.Reason)) // since when it waits counts
 	b.note(ctx, service, step.Reason, words(step.Reason)+", until "+step.Until.UTC().Format(time.RFC3339)+
 		" at the latest")
 	return api.NewRetryError(words(step.Reason), left)
-}
-
-// retry asks to be called again, soon after a change and then ever more seldom.
-func (b *Balancer) retry(service *corev1.Service, reason plan.Reason) error {
-	pause := b.pace.next(service.UID, reason, b.config.Now())
-	if reason == plan.NetworkChanging {
-		pause = max(pause, conflictBackoff)
-	}
-	return api.NewRetryError(words(reason), pause)
 }
 
 // pacing turns an error that goes away with time into a request to call again.
@@ -142,7 +62,7 @@ func (b *Balancer) pacing(service *corev1.Service, err error) error {
 	case errors.Is(err, errOutdated), errors.Is(err, purchase.ErrOutdated):
 		return api.NewRetryError(words(waitOutdated), time.Second)
 	case errors.Is(err, allocation.ErrConflict):
-		return api.NewRetryError(words(reasonLedger), firstPause)
+		return api.NewRetryError(words(reasonLedger), leastPause)
 	default:
 		return err
 	}
