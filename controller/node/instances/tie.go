@@ -13,11 +13,11 @@ import (
 type Tie int
 
 const (
-	// Untied: nothing else connects them.
+	// Untied means that nothing else connects them.
 	Untied Tie = iota
-	// TiedByReport: the agent or the kubelet on the Node reports the ID, the host name or an address of the server.
+	// TiedByReport means that the agent or the kubelet on the Node reports the server's ID, host name or an address.
 	TiedByReport
-	// TiedByName: the server has the Node's name, which a kubelet cannot choose (admission plugin NodeRestriction).
+	// TiedByName means that the server has the Node's name, which a kubelet cannot choose (plugin NodeRestriction).
 	TiedByName
 )
 

@@ -36,7 +36,7 @@ func (m *Manager) change(ctx context.Context, audit bool) (again time.Duration, 
 	if err != nil {
 		return soon, err
 	}
-	steps := m.recordRefusals(seen, decide(seen))
+	steps := m.recordRefusals(decide(seen))
 	idle := audit && m.isIdle(seen)
 	if steps, err = m.confirm(ctx, seen, steps, &idle); err != nil {
 		return soon, err

@@ -79,7 +79,8 @@ func claims(nodes []*corev1.Node, selector labels.Selector) map[string][]*corev1
 	return byServer
 }
 
-// wanted returns of each server's Nodes the one with the strongest tie to it (of several the first name), and the others.
+// wanted returns of each server's Nodes the one with the strongest tie to it (of several the first name), and the
+// others.
 func wanted(claimed map[string][]*corev1.Node, servers map[string]pnap.Server) (best map[string]*corev1.Node,
 	rivals map[string][]*corev1.Node) {
 	best = map[string]*corev1.Node{}
@@ -110,8 +111,8 @@ func decide(p picture) []step {
 			steps = append(steps, s)
 		}
 		for _, rival := range p.rivals[id] {
-			steps = append(steps, step{kind: refuse, server: id, node: rival, text: fmt.Sprintf("phoenixNAP server %s is "+
-				"the server of node %s, which has the same provider ID: it does not join public network %s for node %s; "+
+			steps = append(steps, step{kind: refuse, server: id, node: rival, text: fmt.Sprintf("phoenixNAP server %s "+
+				"is the server of node %s, which has the same provider ID: it does not join public network %s for node %s; "+
 				"delete the Node whose machine is not that server",
 				id, p.wanted[id].Name, p.network.ID, rival.Name)})
 		}

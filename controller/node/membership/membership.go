@@ -169,7 +169,7 @@ func (m *Manager) Sync(ctx context.Context) (again time.Duration, err error) {
 		return soon, err
 	}
 	m.config.Metrics.set(seen)
-	steps := m.recordRefusals(seen, decide(seen))
+	steps := m.recordRefusals(decide(seen))
 	audit, err := m.auditDue(ctx, seen)
 	switch {
 	case len(steps) > 0 || audit:
@@ -196,7 +196,7 @@ func (m *Manager) pause(p picture) time.Duration {
 }
 
 // recordRefusals reports on the Nodes why servers cannot join, and returns the other steps.
-func (m *Manager) recordRefusals(p picture, steps []step) []step {
+func (m *Manager) recordRefusals(steps []step) []step {
 	var others []step
 	for _, each := range steps {
 		if each.kind == refuse {
