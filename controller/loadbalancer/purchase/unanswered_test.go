@@ -3,6 +3,7 @@ package purchase_test
 import (
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,8 +59,23 @@ func TestAnInvalidPurchaseIsNotAboutOldTags(t *testing.T) {
 	}
 	w.clock.Advance(2 * time.Minute)
 	_, err = w.buy(order(web))
-	if refused := new(purchase.Refused); !errors.As(err, &refused) {
-		t.Errorf("after two minutes: %v, want a refusal", err)
+	if refused := new(purchase.Refused); !errors.As(err, &refused) || !strings.Contains(refused.Detail, "check the size") {
+		t.Errorf("after two minutes: %v, want a refusal that names the size", err)
 	}
 	w.wantPurchases(0)
+}
+
+// A refusal for lack of addresses names the size, the location and what to change.
+func TestTheRemedyOfASoldOutLocation(t *testing.T) {
+	w := newWorld(t)
+	w.oldTags()
+	if err := w.sim.Arm(pnapsim.Fault{Method: http.MethodPost, Path: blocksPath,
+		Action: pnapsim.FaultStatus, Status: http.StatusNotAcceptable}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := w.buy(order(web))
+	if refused := new(purchase.Refused); !errors.As(err, &refused) ||
+		!strings.Contains(refused.Detail, "no IP block of size /29 left in location ASH") {
+		t.Errorf("got %v", err)
+	}
 }

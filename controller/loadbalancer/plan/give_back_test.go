@@ -1,0 +1,79 @@
+package plan_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// leavingService is the observation of a Service that leaves the given block, with the ledger of that block.
+func leavingService(b plan.Block, l plan.Ledger, others ...*corev1.Service) plan.Observed {
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-web"}}
+	return plan.Observed{
+		Service: service, Owner: plan.OwnerOf(service, "c1"), Holder: holder("web"), Live: true,
+		Options: plan.Options{Allocation: contract.AllocationDedicated, BlockSize: "/29", Location: "ASH"},
+		Ledgers: []plan.Ledger{l}, Blocks: []plan.Block{b}, Services: append(others, service),
+		View: plan.View{
+			Now: noon, NetworkID: net1, Sightings: []plan.Sighting{{Block: b}},
+			Networks: map[string]plan.Network{net1: {ID: net1, Location: "ASH", Status: plan.NetworkReady}},
+		},
+	}
+}
+
+// The block of an address that was given back is released with its last one: a block of the pool when no one waits for
+// an address, a brought one only if the controller assigned it.
+func TestTheLastOneReleasesTheBlock(t *testing.T) {
+	pooled := func(b *plan.Block) { b.Tags = pool.Tags() }
+	brought := func(b *plan.Block) { b.Tags = map[string]string{contract.TagCluster: "c1"} }
+	waiting := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "api", UID: "uid-api",
+			Annotations: map[string]string{contract.ServiceIPAllocation: contract.AllocationShared}},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
+	}
+	last := map[string]string{"203.0.113.11": "web"}
+	oneOfTwo := map[string]string{"203.0.113.11": "web", "203.0.113.12": "db"}
+	waits := []*corev1.Service{waiting}
+	for name, c := range map[string]struct {
+		block  func(*plan.Block)
+		held   map[string]string
+		here   bool
+		others []*corev1.Service
+		closed bool
+	}{
+		"pool, the last one":                     {block: pooled, held: last, closed: true},
+		"pool, one of two":                       {block: pooled, held: oneOfTwo},
+		"pool, another one waits":                {block: pooled, held: last, others: waits},
+		"brought, assigned by the user":          {block: brought, held: last},
+		"brought, assigned here":                 {block: brought, held: last, here: true, closed: true},
+		"brought, assigned here, another waits":  {block: brought, held: last, here: true, others: waits, closed: true},
+		"brought, assigned here, another has it": {block: brought, held: oneOfTwo, here: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := ledger29(c.held)
+			l.AssignedHere = c.here
+			got := plan.PlanRelease(leavingService(block("a", plan.Assigned, c.block), l, c.others...), nil)
+			if len(got.Save) != 1 || got.Save[0].Closed != c.closed || len(got.Save[0].Held) != len(c.held)-1 {
+				t.Errorf("saves %+v, want a closed ledger: %t", got.Save, c.closed)
+			}
+		})
+	}
+}
+
+// What the Service says about the life of its block is written on the block before anything is released.
+func TestTheTagOfARetainedBlock(t *testing.T) {
+	own := plan.Owner{Cluster: "c1", Namespace: "shop", Name: "web"}
+	for annotation, want := range map[string]string{"true": contract.TagTrue, "false": "unchanged", "maybe": "unchanged"} {
+		b := block("a", plan.Assigned, func(b *plan.Block) { b.Tags = own.Tags() })
+		o := leavingService(b, plan.NewLedger("z", prefix("203.0.113.64/29")))
+		live := o.Service.DeepCopy()
+		live.Annotations = map[string]string{contract.ServiceIPRetain: annotation}
+		got := plan.PlanRelease(o, live)
+		if want == "unchanged" && got.Tags != nil || want != "unchanged" && got.Tags[contract.TagRetain] != want {
+			t.Errorf("%s: tags %v, want %s", annotation, got.Tags, want)
+		}
+	}
+}
