@@ -134,19 +134,17 @@ const requestedAt = ", requested at "
 
 // waitMessage names the block, and the network, that a Service waits for.
 func waitMessage(step plan.Step) string {
-	block := step.Block.ID
+	block := ": block " + step.Block.ID
 	if step.Block.CIDR.IsValid() {
 		block += " (" + step.Block.CIDR.String() + ")"
 	}
 	switch {
-	case block == "":
+	case step.Block.ID == "":
 		return words(step.Reason)
 	case step.Reason == plan.BlockCreating:
-		return "waiting for IP block " + block + " to be created"
-	case step.Reason == plan.BlockAssigning:
-		return "waiting for IP block " + block + " to be assigned to public network " + step.Network
-	case step.Reason == plan.BlockUnassigning:
-		return "waiting for IP block " + block + " to be unassigned from public network " + step.Network
+		return words(step.Reason) + block
+	case step.Reason == plan.BlockAssigning, step.Reason == plan.BlockUnassigning:
+		return words(step.Reason) + block + ", network " + step.Network
 	default:
 		return words(step.Reason)
 	}

@@ -105,7 +105,7 @@ var onTheWay = map[string]situation{
 		says:  []string{"to be deleted", "delete IP block", "500", "tries again"}},
 	"DeletionUnverified": {options: []option{slow(func(l *pnapsim.Latency) {
 		l.ListLag = pnapsim.Duration(10 * time.Second)
-	})}, drive: inTurn(published(), deleted), says: []string{"disappear from the account"}},
+	})}, drive: inTurn(published(inPool()), deleted), says: []string{"disappear from the account"}},
 	"AddressResting": {options: []option{configured(func(c *reconcile.Config) { c.MaxBlocks = 1 })},
 		drive: func(w *world) {
 			w.oneResting(time.Minute)

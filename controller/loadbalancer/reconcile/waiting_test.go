@@ -238,8 +238,8 @@ func TestTheConditionNamesWhatIsWaitedFor(t *testing.T) {
 		w.clock.Advance(w.pauseAfter(err))
 	}
 	message := w.condition("web").Message
-	want := "waiting for IP block " + w.blockID() + " (203.0.113.8/29) to be assigned to public network " + networkID +
-		", requested at 2026-03-01T12:0"
+	want := "waiting for IP block to be assigned to the public network: block " + w.blockID() +
+		" (203.0.113.8/29), network " + networkID + ", requested at 2026-03-01T12:0"
 	if !strings.HasPrefix(message, want) {
 		t.Errorf("the condition says %q, want %q", message, want)
 	}
