@@ -24,8 +24,8 @@ func (b *Balancer) Ensure(ctx context.Context, service *corev1.Service) (*corev1
 	return status, b.pacing(service, err)
 }
 
-// ensure first checks what the Service waits for, and then decides from the cache, which costs nothing. Only when that is
-// not enough it reads the account live, with the lock for changes.
+// ensure first checks what the Service waits for, and then decides from the cache, which costs nothing. Only when that
+// is not enough it reads the account live, with the lock for changes.
 func (b *Balancer) ensure(ctx context.Context, service *corev1.Service) (*corev1.LoadBalancerStatus, error) {
 	if !contract.WantsAddress(service) {
 		return nil, b.retry(service, because(waitOutdated))

@@ -27,8 +27,8 @@ const (
 	// driftPeriod is how often Drifted reads the account anyway. What is waited for longer than that is left to it, and
 	// checked only where it fails.
 	driftPeriod = time.Minute
-	// recent is how long ago the network may have been read in which a block is assigned: the API refuses the assignment
-	// if it has changed since.
+	// recent is how long ago the network may have been read in which a block is assigned: the API refuses the
+	// assignment if it has changed since.
 	recent = 5 * time.Second
 	// behind is how long after the check for a change the next change of the network is tried.
 	behind = 500 * time.Millisecond
@@ -293,8 +293,9 @@ func (b *Balancer) again(service *corev1.Service) error {
 // retry asks to be called again, soon after a change and then ever more seldom.
 func (b *Balancer) retry(service *corev1.Service, step plan.Step) error {
 	w := waiting{reason: step.Reason, block: step.Block.ID,
-		network:   cmp.Or(step.Network, step.Block.ResourceID, b.config.NetworkID),
-		dedicated: step.Block.Tags[contract.TagUsage] == contract.TagUsageAuto && step.Block.Tags[contract.TagPool] == ""}
+		network: cmp.Or(step.Network, step.Block.ResourceID, b.config.NetworkID),
+		dedicated: step.Block.Tags[contract.TagUsage] == contract.TagUsageAuto &&
+			step.Block.Tags[contract.TagPool] == ""}
 	w.desired, _ = plan.ReadDesired(service, b.config.Options) // what is wrong with it is not waited for
 	return api.NewRetryError(words(step.Reason), b.pace.next(service.UID, b.config.Now(), w))
 }
