@@ -186,6 +186,9 @@ func TestLostLabelIsRestored(t *testing.T) {
 		if got := w.configMap(name).Labels[allocation.Label]; got != "true" {
 			t.Errorf("the label is %q", got)
 		}
+		if events := w.eventsOf("RecordRelabelled"); len(events) != 1 || !strings.Contains(events[0], name) {
+			t.Errorf("events %q, want one that names %s", events, name)
+		}
 		w.editConfigMap(name, unlabel)
 		w.clock.Advance(time.Minute)
 		w.delete("one")
