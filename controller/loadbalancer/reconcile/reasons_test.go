@@ -88,16 +88,18 @@ var onTheWay = map[string]situation{
 		w.service("web")
 		w.arm(pnapsim.Fault{Method: http.MethodPost, Path: blocksPath, Action: pnapsim.FaultReset, Times: -1})
 	}, says: []string{"whether an IP block was bought"}},
-	"BlockCreating": {drive: served(), says: []string{"IP block to be created"}},
+	"BlockCreating": {drive: served(), says: []string{"203.0.113.8/29", "to be created"}},
 	"BlockInvisible": {options: []option{slow(func(l *pnapsim.Latency) { l.ListLag = pnapsim.Duration(time.Hour) })},
 		drive: inTurn(served(), failing(http.MethodGet, anyBlock, 404)), says: []string{"IP block to be created"}},
 	"AssignmentDue": {drive: inTurn(served(), failing(http.MethodPost, assignPath, 500)),
 		says: []string{"assigned to the public network", "assign IP block", networkID, "500", "tries again"}},
-	"BlockAssigning": {drive: served(), says: []string{"assigned to the public network"}},
-	"BlockAssigned":  {drive: served(), says: []string{"assigned to the public network"}},
+	"BlockAssigning": {drive: served(),
+		says: []string{"203.0.113.8/29", "to be assigned to public network " + networkID}},
+	"BlockAssigned": {drive: served(), says: []string{"assigned to the public network"}},
 	"UnassignmentDue": {drive: inTurn(served(), failsToAssign, failing(http.MethodDelete, unassignPath, 500)),
 		says: []string{"unassigned", "unassign IP block", networkID, "500", "tries again"}},
-	"BlockUnassigning": {drive: inTurn(published(), deleted), says: []string{"unassigned from its network"}},
+	"BlockUnassigning": {drive: inTurn(published(), deleted),
+		says: []string{"203.0.113.8/29", "to be unassigned from public network " + networkID}},
 	"DeletionDue": {options: []option{withBlocks(foreignBlocks(9)...), withBlocks(
 		pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.8/29", Tags: ours("web")},
 		pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.16/29", Tags: ours("web")})},
