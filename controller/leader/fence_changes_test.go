@@ -157,11 +157,11 @@ func (s *stoppable) fence() error {
 func (s *stoppable) before(api http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == pnap.TokenPath {
-			s.reach(atToken)
+			s.reach(atToken) //nolint:contextcheck // what it does belongs to the test, not to the request
 		} else if isChange(r.Method) {
 			if s.stopped.Load() {
 				s.late.Add(1)
-			} else if s.early.Add(1); s.fail(w) {
+			} else if s.early.Add(1); s.fail(w) { //nolint:contextcheck // as above
 				return
 			}
 		}
@@ -170,7 +170,9 @@ func (s *stoppable) before(api http.Handler) http.Handler {
 }
 
 func (s *stoppable) fail(w http.ResponseWriter) bool {
-	status := map[string]int{atFailure: http.StatusServiceUnavailable, atExpiredToken: http.StatusUnauthorized}[s.moment]
+	status := map[string]int{
+		atFailure: http.StatusServiceUnavailable, atExpiredToken: http.StatusUnauthorized,
+	}[s.moment]
 	if status == 0 {
 		return false
 	}

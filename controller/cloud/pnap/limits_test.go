@@ -41,7 +41,7 @@ func TestAnAnswerWithoutEnd(t *testing.T) {
 	}
 }
 
-// The answer to a request for blocks with certain tags is filtered again: a block needs each of the tags, with its value.
+// The answer to a request for blocks with certain tags is filtered again: a block needs each of them, with its value.
 func TestBlocksAreFilteredAgain(t *testing.T) {
 	s := newService(t, func(w http.ResponseWriter, _ *http.Request) {
 		tagged := func(id string, tags ...string) map[string]any {

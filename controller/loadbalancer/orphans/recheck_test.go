@@ -30,7 +30,12 @@ func (m *meddling) Block(ctx context.Context, id string) (plan.Block, error) {
 
 // meddleNext has something happen during the next read of a block.
 func (w *world) meddleNext(meddle func()) {
-	w.config.Cloud.(*meddling).meddle = meddle //nolint:forcetypeassert // see newMeddled
+	w.t.Helper()
+	api, ok := w.config.Cloud.(*meddling)
+	if !ok {
+		w.t.Fatalf("the API is a %T, see newMeddled", w.config.Cloud)
+	}
+	api.meddle = meddle
 }
 
 func newMeddled(t *testing.T, options ...option) *world {
@@ -210,4 +215,25 @@ func TestTheOrderOfReleases(t *testing.T) {
 	}
 	w.gone(blockID)
 	w.gone(second)
+}
+
+// What a person confirmed is reported as what is going to be deleted, no longer as what waits for a person.
+func TestWhatIsConfirmedIsGoingToBeDeleted(t *testing.T) {
+	w := newWorld(t, append(dedicated(4), func(_ *pnapsim.Config, _ *pnapsim.AccountSeed, c *orphans.Config) {
+		c.Grace = 6 * time.Hour
+	})...)
+	w.pass(10 * time.Minute)
+	if w.held() != 4 || w.count("It is going to be deleted") != 0 {
+		t.Fatalf("%d are held; heard %q", w.held(), w.heard)
+	}
+	w.confirm(blockNumber(0))
+	w.pass(2 * time.Hour)
+	if n := w.count(blockNumber(0), "It is going to be deleted"); n == 0 {
+		t.Errorf("heard %q", w.heard)
+	}
+	for i := 1; i < 4; i++ {
+		if n := w.count("OrphanedIPBlock", blockNumber(i), "It is going to be deleted"); n != 0 {
+			t.Errorf("block %d: heard %q", i, w.heard)
+		}
+	}
 }

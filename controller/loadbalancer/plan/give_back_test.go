@@ -66,7 +66,9 @@ func TestTheLastOneReleasesTheBlock(t *testing.T) {
 // What the Service says about the life of its block is written on the block before anything is released.
 func TestTheTagOfARetainedBlock(t *testing.T) {
 	own := plan.Owner{Cluster: "c1", Namespace: "shop", Name: "web"}
-	for annotation, want := range map[string]string{"true": contract.TagTrue, "false": "unchanged", "maybe": "unchanged"} {
+	for annotation, want := range map[string]string{
+		"true": contract.TagTrue, "false": "unchanged", "maybe": "unchanged",
+	} {
 		b := block("a", plan.Assigned, func(b *plan.Block) { b.Tags = own.Tags() })
 		o := leavingService(b, plan.NewLedger("z", prefix("203.0.113.64/29")))
 		live := o.Service.DeepCopy()

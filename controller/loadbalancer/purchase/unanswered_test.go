@@ -59,7 +59,8 @@ func TestAnInvalidPurchaseIsNotAboutOldTags(t *testing.T) {
 	}
 	w.clock.Advance(2 * time.Minute)
 	_, err = w.buy(order(web))
-	if refused := new(purchase.Refused); !errors.As(err, &refused) || !strings.Contains(refused.Detail, "check the size") {
+	if refused := new(purchase.Refused); !errors.As(err, &refused) ||
+		!strings.Contains(refused.Detail, "check the size") {
 		t.Errorf("after two minutes: %v, want a refusal that names the size", err)
 	}
 	w.wantPurchases(0)

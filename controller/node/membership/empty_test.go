@@ -44,7 +44,8 @@ func TestAnEmptyListOfServersIsNotBelieved(t *testing.T) {
 	w.expectRecord(0, 1)
 }
 
-// The block of the nodes stays until the address of the last server has been in quarantine.
+// The block of the nodes stays until the address of the last server has been in quarantine. Its ledger is closed before
+// it leaves the network.
 func TestANodeBlockIsKeptWhileItsAddressesAreInQuarantine(t *testing.T) {
 	w := newWorld(t, withSurplus(1, surplusA), buys)
 	w.recordPurchase(surplusA)
@@ -60,8 +61,13 @@ func TestANodeBlockIsKeptWhileItsAddressesAreInQuarantine(t *testing.T) {
 		if left.IsZero() && w.member(0) == "none" {
 			left = w.sim.Clock().Now()
 		}
-		if len(w.sim.State(simtest.AccountID).Blocks) == 0 {
+		blocks := w.sim.State(simtest.AccountID).Blocks
+		if len(blocks) == 0 {
 			break
+		}
+		ledger, err := w.manager.config.Ledgers.Get(t.Context(), surplusA)
+		if status := blocks[0]["status"]; status != string(plan.Assigned) && (err != nil || !ledger.Closed) {
+			t.Fatalf("the block is %v, and its ledger %+v, %v; want a closed one", status, ledger, err)
 		}
 		again, err := w.sync()
 		if err != nil {
