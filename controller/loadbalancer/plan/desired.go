@@ -125,9 +125,12 @@ func (r *reading) knownNames(location string) {
 			unknown = append(unknown, name)
 		}
 	}
-	if len(unknown) > 0 {
-		r.problem("not known: %s; correct or remove what is not known; known annotations are %s", some(unknown),
-			strings.Join(users, ", "))
+	switch known := strings.Join(users, ", "); len(unknown) {
+	case 0:
+	case 1:
+		r.problem("annotation %s is not known; correct or remove it; known annotations are %s", some(unknown), known)
+	default:
+		r.problem("annotations %s are not known; correct or remove them; known annotations are %s", some(unknown), known)
 	}
 }
 

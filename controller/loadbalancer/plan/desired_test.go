@@ -33,7 +33,7 @@ func TestFewOfManyUnknownAnnotationsAreNamed(t *testing.T) {
 		t.Fatalf("said %v", err)
 	}
 	for _, part := range []string{"phoenixnap.com/ip-0000-xxxx", "phoenixnap.com/ip-0004-xxxx",
-		"… and 4995 more; correct or remove", "known annotations are " + contract.ServiceIPAllocation} {
+		"… and 4995 more are not known; correct or remove", "known annotations are " + contract.ServiceIPAllocation} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q lacks %q", err, part)
 		}
@@ -109,7 +109,7 @@ func TestDesired(t *testing.T) {
 				contract.ServiceIPAllocation + ` is "mine"`, contract.ServiceIPBlockSize + ` is "29"`,
 				contract.ServiceIPRetain, contract.ServiceIPReplace,
 				contract.ServiceRequestedIP,
-				"not known: phoenixnap.com/ip-sise, phoenixnap.com/requested-ips; correct or remove",
+				"phoenixnap.com/ip-sise, phoenixnap.com/requested-ips are not known; correct or remove",
 				"spec.loadBalancerIP",
 			},
 		},
