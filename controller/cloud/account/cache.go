@@ -2,13 +2,11 @@ package account
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
 // reading is one object that is read from the API for all callers: one request at a time, whose answer is kept for a
@@ -190,8 +188,8 @@ func (l *lookups) Block(ctx context.Context, id string, after time.Time) (block 
 	return read.block, read.found, err
 }
 
-// Tagged reads the values of a tag by the ID of the block, under the same conditions as Block.
-func (l *lookups) Tagged(ctx context.Context, name string, after time.Time) (map[string]string, error) {
+// tagged reads the values of a tag by the ID of the block, under the same conditions as Block.
+func (l *lookups) tagged(ctx context.Context, name string, after time.Time) (map[string]string, error) {
 	return look(l, l.tags, name, after, func() (map[string]string, error) { return l.api.TagAssignments(ctx, name) })
 }
 
@@ -202,81 +200,4 @@ func (l *lookups) forget() {
 	clear(l.blocks)
 	clear(l.tags)
 	l.changes++
-}
-
-// Search is what Find searches in addition to the list of blocks.
-type Search struct {
-	Seen   []plan.Sighting // the blocks that are known already, such as those of the list
-	IDs    []string        // IDs of blocks of a recorded purchase, a ledger or a user; empty IDs are ignored
-	Owners []plan.Owner    // Owners whose blocks are searched in the index of their tag
-	After  time.Time       // the earliest time of the requests
-}
-
-// Find returns the seen blocks and those that are found by their ID or by the index of a tag. The latter only contain
-// blocks that the API shows by ID. Errors are those of the API.
-func (l *lookups) Find(ctx context.Context, s Search) ([]plan.Sighting, error) {
-	ids := slices.Clone(s.IDs)
-	for _, owner := range s.Owners {
-		name, value := owner.Tag()
-		named, err := l.carrying(ctx, name, value, s.After)
-		if err != nil {
-			return nil, err
-		}
-		ids = append(ids, named...)
-	}
-	found := slices.Clone(s.Seen)
-	slices.Sort(ids)
-	for _, id := range slices.Compact(ids) {
-		if id == "" || slices.ContainsFunc(s.Seen, func(i plan.Sighting) bool { return i.Block.ID == id }) {
-			continue
-		}
-		block, exists, err := l.Block(ctx, id, s.After)
-		if err != nil {
-			return nil, err
-		}
-		if exists {
-			found = append(found, plan.Sighting{Block: block})
-		}
-	}
-	return found, nil
-}
-
-// Unlisted returns the blocks that, according to the index of its tag, were bought for the cluster and are not among
-// the known ones: the list does not show them yet. They count towards the limit of blocks.
-func (l *lookups) Unlisted(ctx context.Context, cluster string, known []plan.Block, after time.Time) ([]plan.Block,
-	error) {
-	ids, err := l.carrying(ctx, contract.TagCluster, cluster, after)
-	if err != nil {
-		return nil, err
-	}
-	var unlisted []plan.Block
-	for _, id := range ids {
-		if slices.ContainsFunc(known, func(b plan.Block) bool { return b.ID == id }) {
-			continue
-		}
-		block, found, err := l.Block(ctx, id, after)
-		if err != nil {
-			return nil, err
-		}
-		if found && plan.OfCluster(block, cluster) {
-			unlisted = append(unlisted, block)
-		}
-	}
-	return unlisted, nil
-}
-
-// carrying returns the sorted IDs of the blocks with that value of the tag.
-func (l *lookups) carrying(ctx context.Context, name, value string, after time.Time) ([]string, error) {
-	tagged, err := l.Tagged(ctx, name, after)
-	if err != nil {
-		return nil, err
-	}
-	var ids []string
-	for id, v := range tagged {
-		if v == value {
-			ids = append(ids, id)
-		}
-	}
-	slices.Sort(ids)
-	return ids, nil
 }

@@ -3,9 +3,9 @@ package account_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,8 +15,10 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// late is an API whose list of blocks shows nothing.
+// late is an API whose list of blocks lags behind.
 type late struct {
+	// listed is what the list shows, and blocks what there is.
+	listed []plan.Block
 	blocks map[string]plan.Block
 	// index is the index of tags, which may contain deleted blocks.
 	index map[string]map[string]string
@@ -24,10 +26,10 @@ type late struct {
 	err   error
 }
 
-func (l *late) Blocks(context.Context, map[string]string) ([]plan.Block, error) { return nil, nil }
+func (l *late) Blocks(context.Context, map[string]string) ([]plan.Block, error) { return l.listed, nil }
 
 func (l *late) Network(context.Context, string) (plan.Network, error) {
-	return plan.Network{}, nil
+	return plan.Network{}, &pnap.Error{Op: "get public network", StatusCode: 403}
 }
 
 func (l *late) Block(_ context.Context, id string) (plan.Block, error) {
@@ -43,79 +45,128 @@ func (l *late) TagAssignments(_ context.Context, name string) (map[string]string
 	return maps.Clone(l.index[name]), l.err
 }
 
+// of is a block of a cluster, for the nodes unless it is for something else.
+func of(cluster, id string) plan.Block {
+	return plan.Block{ID: id, Tags: plan.Owner{Cluster: cluster, Nodes: true}.Tags()}
+}
+
+// TestFind: the list shows "old", which changed, "deleted", and "odd", which is in the index but cannot be read. It
+// lacks "new", and "brought", which has no tags.
 func TestFind(t *testing.T) {
 	api := &late{
-		blocks: map[string]plan.Block{"a": {ID: "a"}, "b": {ID: "b"}, "c": {ID: "c"}},
-		index:  map[string]map[string]string{contract.TagNodes: {"c": "uid", "gone": "uid", "other": "another"}},
+		listed: []plan.Block{of("uid", "old"), of("uid", "deleted"), of("uid", "odd"), of("other", "foreign"),
+			{ID: "untagged"}},
+		blocks: map[string]plan.Block{"old": {ID: "old", Status: plan.Assigned, Tags: of("uid", "old").Tags},
+			"new": of("uid", "new"), "brought": {ID: "brought"}, "retagged": {ID: "retagged"},
+			"foreign": of("other", "foreign")},
+		index: map[string]map[string]string{contract.TagCluster: {"old": "uid", "new": "uid", "odd": "uid",
+			"gone": "uid", "retagged": "uid", "foreign": "other"}},
 	}
-	seen := []plan.Sighting{{Block: plan.Block{ID: "a"}, Hidden: true}}
-	owners := []plan.Owner{{Cluster: "uid", Nodes: true}}
+	wanted := (plan.Owner{Cluster: "uid", Nodes: true}).Owns
+	enough := func([]plan.Sighting) bool { return true }
+	trusted := func(plan.Block) bool { return true }
 	for name, test := range map[string]struct {
-		search account.Search
-		want   []string
-		asked  []string
+		search        account.Search
+		want, all     []string
+		unlisted, ask []string
 	}{
-		"nothing":          {},
-		"seen blocks stay": {search: account.Search{Seen: seen, IDs: []string{"a"}}, want: []string{"a"}},
-		"by its ID": {search: account.Search{Seen: seen, IDs: []string{"b", "", "b", "gone"}},
-			want: []string{"a", "b"}, asked: []string{"b", "gone"}},
-		"by its tag": {search: account.Search{IDs: []string{"b"}, Owners: owners}, want: []string{"b", "c"},
-			asked: []string{contract.TagNodes, "b", "c", "gone"}},
+		"everything": {search: account.Search{Wanted: wanted},
+			want: []string{"old assigned", "odd hidden", "new"}, all: []string{"old", "odd", "new", "foreign", "untagged"},
+			unlisted: []string{"new"}, ask: []string{"old", "deleted", "odd", "cluster", "gone", "new", "retagged"}},
+		"from the list": {search: account.Search{Wanted: wanted, Trusted: trusted, Enough: enough},
+			want: []string{"old", "deleted", "odd"}, all: []string{"old", "deleted", "odd", "foreign", "untagged"}},
+		"hidden blocks need the index": {search: account.Search{Wanted: func(b plan.Block) bool { return b.ID == "deleted" },
+			Enough: enough}, all: []string{"new", "old", "odd", "foreign", "untagged"}, unlisted: []string{"new"},
+			ask: []string{"deleted", "cluster", "gone", "new", "retagged"}},
+		"by their IDs": {search: account.Search{Wanted: func(plan.Block) bool { return false }, Enough: enough,
+			IDs: []string{"brought", "", "old", "brought", "none"}},
+			want: []string{"old assigned", "brought"},
+			all:  []string{"old", "brought", "deleted", "odd", "foreign", "untagged"}, ask: []string{"old", "brought", "none"}},
+		"listed, never bought, not readable": {search: account.Search{Wanted: func(plan.Block) bool { return false },
+			IDs: []string{"untagged"}}, want: []string{"untagged hidden"}, unlisted: []string{"new"},
+			all: []string{"untagged", "new", "old", "deleted", "odd", "foreign"},
+			ask: []string{"untagged", "cluster", "gone", "new", "retagged"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api.asked = nil
 			a := account.New(account.Config{Cloud: api})
+			test.search.Cluster = "uid"
 			test.search.After = time.Now()
 			for range 2 { // the second time from the cache
 				found, err := a.Find(t.Context(), test.search)
-				var ids []string
-				for _, s := range found {
-					ids = append(ids, s.Block.ID)
+				if err != nil {
+					t.Fatal(err)
 				}
-				if err != nil || !slices.Equal(ids, test.want) {
-					t.Errorf("found %v, %v; want %v", ids, err, test.want)
+				var got []string
+				for _, s := range found.Wanted {
+					word := s.Block.ID
+					if s.Hidden {
+						word += " hidden"
+					} else if s.Block.Status != "" {
+						word += " " + string(s.Block.Status)
+					}
+					got = append(got, word)
+				}
+				if !slices.Equal(got, test.want) {
+					t.Errorf("wanted ones: %q, want %q", got, test.want)
+				}
+				if got := idsOf(found.All()); !slices.Equal(got, test.all) {
+					t.Errorf("all: %q, want %q", got, test.all)
+				}
+				if got := idsOf(found.Unlisted); !slices.Equal(got, test.unlisted) {
+					t.Errorf("unlisted: %q, want %q", got, test.unlisted)
 				}
 			}
-			if !slices.Equal(api.asked, test.asked) {
-				t.Errorf("asked %v, want %v", api.asked, test.asked)
-			}
-			if len(test.asked) == 0 {
-				return
+			if !slices.Equal(api.asked, test.ask) {
+				t.Errorf("asked %q, want %q", api.asked, test.ask)
 			}
 			a.Invalidate()
-			if _, err := a.Find(t.Context(), test.search); err != nil || len(api.asked) != 2*len(test.asked) {
-				t.Errorf("asked %v after a change, %v", api.asked, err)
+			if _, err := a.Find(t.Context(), test.search); err != nil || len(api.asked) != 2*len(test.ask) {
+				t.Errorf("asked %q after a change, %v", api.asked, err)
 			}
 		})
 	}
 }
 
-func TestUnlisted(t *testing.T) {
-	ours := map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: "uid"}
-	api := &late{
-		blocks: map[string]plan.Block{"listed": {ID: "listed", Tags: ours}, "new": {ID: "new", Tags: ours},
-			"brought": {ID: "brought"}},
-		index: map[string]map[string]string{contract.TagCluster: {"listed": "uid", "new": "uid", "brought": "uid",
-			"gone": "uid", "other": "another"}},
+func idsOf(blocks []plan.Block) []string {
+	var ids []string
+	for _, b := range blocks {
+		ids = append(ids, b.ID)
 	}
-	a := account.New(account.Config{Cloud: api})
-	found, err := a.Unlisted(t.Context(), "uid", []plan.Block{{ID: "listed"}}, time.Now())
-	if err != nil || len(found) != 1 || found[0].ID != "new" {
-		t.Errorf("found %v, %v", found, err)
-	}
+	return ids
 }
 
 // A failed read does not mean that an object does not exist.
 func TestFindPassesFailuresOn(t *testing.T) {
 	broken := errors.New("broken")
-	a := account.New(account.Config{Cloud: &late{err: broken}})
-	for i, search := range []account.Search{{IDs: []string{"a"}},
-		{Owners: []plan.Owner{{Cluster: "uid", Nodes: true}}}} {
+	nothing := func(plan.Block) bool { return false }
+	for name, search := range map[string]account.Search{
+		"a listed block": {Wanted: func(plan.Block) bool { return true }},
+		"an ID":          {Wanted: nothing, IDs: []string{"a"}},
+		"the index":      {Wanted: nothing},
+	} {
+		a := account.New(account.Config{Cloud: &late{listed: []plan.Block{{ID: "listed"}}, err: broken}})
 		if _, err := a.Find(t.Context(), search); !errors.Is(err, broken) {
-			t.Error(fmt.Sprint(i, ": ", err))
+			t.Error(name, err)
 		}
 	}
-	if _, err := a.Unlisted(t.Context(), "uid", nil, time.Time{}); !errors.Is(err, broken) {
+}
+
+// TestProveNeedsTheNetwork: an account that does not show the configured network proves nothing; a failure is no
+// answer.
+func TestProveNeedsTheNetwork(t *testing.T) {
+	_, err := account.New(account.Config{Cloud: &late{}}).Prove(t.Context(), "net", time.Time{})
+	if !errors.Is(err, account.ErrUnproven) || !strings.Contains(err.Error(), "public network net cannot be read") {
+		t.Error(err)
+	}
+	api := &cloud{}
+	network, err := account.New(account.Config{Cloud: api}).Prove(t.Context(), "net", time.Time{})
+	if err != nil || network.ID != "net" {
+		t.Error(network, err)
+	}
+	api.err = errors.New("broken")
+	if _, err = account.New(account.Config{Cloud: api}).Prove(t.Context(), "net", time.Time{}); err == nil ||
+		errors.Is(err, account.ErrUnproven) {
 		t.Error(err)
 	}
 }

@@ -63,6 +63,9 @@ func (c *Collector) readLive(ctx context.Context, s *suspicion) (plan.View, bool
 		return plan.View{}, false, err
 	}
 	asked := c.config.Now()
+	if _, err := c.config.Account.Prove(ctx, c.config.NetworkID, asked); err != nil {
+		return plan.View{}, false, err
+	}
 	block, err := c.config.Cloud.Block(ctx, s.block.ID)
 	if pnap.IsInaccessible(err) {
 		c.config.Account.Invalidate() // so that the next pass does not use an old list

@@ -36,6 +36,9 @@ const (
 	blockID      = "60473c2509268bc77fd06d40"
 	accountID    = "shop-account"
 	grace        = time.Hour
+	clientID     = "ccm"
+	strangerID   = "stranger" // the client of an account that has nothing
+	clientSecret = "a-secret-that-must-not-leak"
 )
 
 // errCrash ends a look as the end of the process would.
@@ -55,6 +58,7 @@ type world struct {
 	informers informers.SharedInformerFactory
 	events    *record.FakeRecorder
 	client    *pnap.Client
+	as        string // whose credentials the controller has
 	config    orphans.Config
 	collector *orphans.Collector
 	heard     []string
@@ -85,14 +89,14 @@ func ours(name, value string) map[string]string {
 
 func newWorld(t *testing.T, options ...option) *world {
 	t.Helper()
-	w := &world{t: t, clock: pnapsim.NewManualClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
+	w := &world{t: t, as: clientID, clock: pnapsim.NewManualClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
 		events: record.NewFakeRecorder(1000)}
 	w.kube = fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem,
 		UID: clusterUID}})
 	w.informers = informers.NewSharedInformerFactory(w.kube, 0)
 	seed := pnapsim.AccountSeed{
 		ID: accountID,
-		Clients: []pnapsim.ClientSeed{{ID: "ccm", Secret: "a-secret-that-must-not-leak", Judged: true,
+		Clients: []pnapsim.ClientSeed{{ID: clientID, Secret: clientSecret, Judged: true,
 			OwnershipTags: map[string]string{
 				contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID,
 			}}},
@@ -113,7 +117,9 @@ func newWorld(t *testing.T, options ...option) *world {
 		change(&simulated, &seed, &w.config)
 	}
 	w.sim = pnapsim.New(simulated)
-	if err := w.sim.Seed(pnapsim.Seed{Accounts: []pnapsim.AccountSeed{seed}}); err != nil {
+	stranger := pnapsim.AccountSeed{ID: "another-account",
+		Clients: []pnapsim.ClientSeed{{ID: strangerID, Secret: clientSecret, Judged: true}}}
+	if err := w.sim.Seed(pnapsim.Seed{Accounts: []pnapsim.AccountSeed{seed, stranger}}); err != nil {
 		t.Fatal(err)
 	}
 	w.connect(false)
@@ -127,7 +133,7 @@ func (w *world) connect(dryRun bool) {
 	client, err := pnap.New(pnap.Config{
 		BaseURL: server.URL, TokenURL: server.URL + pnap.TokenPath, Now: w.clock.Now, HTTPTimeout: 2 * time.Second,
 		DryRun:      dryRun,
-		Credentials: func() (string, string, error) { return "ccm", "a-secret-that-must-not-leak", nil },
+		Credentials: func() (string, string, error) { return w.as, clientSecret, nil },
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -139,7 +145,7 @@ func (w *world) connect(dryRun bool) {
 // restart replaces the controller by one that knows nothing.
 func (w *world) restart() {
 	w.config.Cloud = crashing{w.client, w}
-	w.config.Account = account.New(account.Config{Cloud: w.client, Now: w.clock.Now})
+	w.config.Account = account.New(account.Config{Cloud: crashing{w.client, w}, Now: w.clock.Now})
 	w.collector = orphans.New(w.config)
 }
 

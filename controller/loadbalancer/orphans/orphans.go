@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -18,7 +19,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
@@ -29,6 +29,8 @@ const (
 	period = time.Minute // how often the account is read
 	// confirmed is in how many lists a block must be suspect before it is reported: lists lag by some seconds.
 	confirmed = 2
+	// lookupWindow is how old reads of suspect blocks and of the index may be; the list is read more often.
+	lookupWindow = 5 * time.Minute
 )
 
 // Cloud is the part of the API that the package uses without the cache.
@@ -127,27 +129,67 @@ func (c *Collector) Look(ctx context.Context) (again time.Duration, err error) {
 	if err != nil {
 		return period, err
 	}
-	listing, err := c.config.Account.Blocks(ctx, time.Time{})
+	found, err := c.find(ctx, cluster)
 	if err != nil {
 		return period, err
 	}
-	ours := slices.DeleteFunc(slices.Clone(listing.Blocks),
-		func(b plan.Block) bool { return !plan.OfCluster(b, cluster) })
-	c.forgetGone(ctx, ours)
+	all := found.All()
+	ours := slices.DeleteFunc(slices.Clone(all), func(b plan.Block) bool { return !plan.OfCluster(b, cluster) })
 	f, err := c.factsFor(ctx, cluster, ours)
 	if err != nil {
 		return period, err
 	}
-	problems := c.remember(ctx, ours, f, listing.AskedAt)
+	if c.concludes(ours, f) {
+		if _, err := c.config.Account.Prove(ctx, c.config.NetworkID, found.AskedAt); err != nil {
+			return period, err
+		}
+	}
+	c.forgetGone(ctx, ours)
+	ours = slices.DeleteFunc(ours, func(b plan.Block) bool { return isHidden(found, b) })
+	problems := c.remember(ctx, ours, f, found.AskedAt)
 	if err := c.restrain(ctx, len(ours)); err != nil {
 		return period, errors.Join(problems, err)
 	}
-	c.publish(ctx, listing.Blocks, f, listing.AskedAt)
+	c.publish(ctx, all, f, found.AskedAt)
 	if due := c.due(); due != nil {
 		again, err = c.collect(ctx, due)
 		return again, errors.Join(problems, err)
 	}
 	return c.pause(), problems
+}
+
+// find returns the blocks of the account. Suspect ones are read by their ID, whatever the list shows.
+func (c *Collector) find(ctx context.Context, cluster string) (account.Found, error) {
+	now := c.config.Now()
+	search := account.Search{
+		Cluster: cluster, IDs: slices.Collect(maps.Keys(c.suspicions)), Wanted: func(plan.Block) bool { return false },
+		After: now.Add(-lookupWindow),
+	}
+	if c.pause() == period { // the list that others read once in a period will do
+		search.ListAfter = now.Add(time.Second - period)
+	}
+	return c.config.Account.Find(ctx, search)
+}
+
+// concludes reports whether there is anything to conclude from the account: a block is suspect, or the blocks of the
+// cluster, or suspect ones, are gone. In another account all of them seem to be.
+func (c *Collector) concludes(ours []plan.Block, f facts) bool {
+	suspect := func(b plan.Block) bool { return classify(b, f).suspect() }
+	if len(ours) == 0 || slices.ContainsFunc(ours, suspect) {
+		return true
+	}
+	for id := range c.suspicions {
+		if !slices.ContainsFunc(ours, func(b plan.Block) bool { return b.ID == id }) {
+			return true
+		}
+	}
+	return false
+}
+
+// isHidden reports whether the list shows a block that cannot be read: nothing is known about it, and nothing
+// concluded.
+func isHidden(found account.Found, b plan.Block) bool {
+	return slices.ContainsFunc(found.Wanted, func(s plan.Sighting) bool { return s.Hidden && s.Block.ID == b.ID })
 }
 
 // pause returns the delay of the next pass: a suspicion is confirmed as soon as there can be another list.
@@ -219,11 +261,8 @@ func (c *Collector) suspected(ctx context.Context, listed plan.Block, f facts) (
 	if known := c.suspicions[listed.ID]; known != nil && known.state == classify(listed, f) {
 		return known, nil
 	}
-	block, err := c.config.Cloud.Block(ctx, listed.ID)
-	switch {
-	case pnap.IsInaccessible(err):
-		return nil, nil
-	case err != nil:
+	block, found, err := c.config.Account.Block(ctx, listed.ID, c.config.Now().Add(-lookupWindow))
+	if err != nil || !found {
 		return nil, err
 	}
 	s := classify(block, f)

@@ -180,7 +180,8 @@ type Wish struct {
 	// Reserved is the number of blocks of other Services that are about to be assigned to the network.
 	Reserved int
 	// Coming is true while another block of the cluster is bought and has no place in the network yet. The next is
-	// bought when it has: another cluster may take the places meanwhile, and what is bought for them is paid for in vain.
+	// bought when it has: another cluster may take the places meanwhile, and what is bought for them is paid for in
+	// vain.
 	Coming bool
 }
 

@@ -120,6 +120,20 @@ func (o Observed) Owners() []Owner {
 	return owners
 }
 
+// NeedsNoIndex reports whether there can be nothing to look for beyond what is seen. The index of the tag of the
+// cluster is needed as long as a block is missing that the Service may have, or one that is about to take a place where
+// a purchase may follow.
+func (o Observed) NeedsNoIndex() bool {
+	if contract.WantsAddress(o.Service) && len(o.Owned(o.Owner)) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(o.Owners(), func(owner Owner) bool {
+		return !slices.ContainsFunc(o.Sightings, func(i Sighting) bool {
+			return owner.Owns(i.Block) && (owner == o.Owner || i.Block.Status != Assigned)
+		})
+	})
+}
+
 // Listed reports whether the list of blocks names the block. A new block may take some seconds to show.
 func (o Observed) Listed(blockID string) bool {
 	return slices.ContainsFunc(o.Blocks, func(b Block) bool { return b.ID == blockID })

@@ -128,17 +128,12 @@ func (b *Balancer) observe(ctx context.Context, o plan.Observed, d depth) (plan.
 		}
 		o.PoolPurchase = b.seen.Bounded(o.PoolPurchase)
 	}
-	if err := b.sightListed(ctx, &o, d); err != nil {
+	found, err := b.config.Account.Find(ctx, searchFor(o, d, listing))
+	if err != nil {
 		return plan.Observed{}, err
 	}
-	if d.live {
-		if err := b.sightHidden(ctx, &o, d.after); err != nil {
-			return plan.Observed{}, err
-		}
-		if o.Unlisted, err = b.sightUnlisted(ctx, o, d.after); err != nil {
-			return plan.Observed{}, err
-		}
-	}
+	o.Sightings = found.Wanted
+	o.Unlisted = found.Unlisted
 	o.Ours = o.Ours || o.ShowsOurs()
 	if o.Networks, err = b.readNetworks(ctx, o.View, d); err != nil {
 		return plan.Observed{}, err
@@ -213,65 +208,33 @@ func (b *Balancer) poolRecord() *purchase.ConfigMap {
 	return purchase.NewConfigMap(b.config.Kube, purchase.PoolName(contract.PoolDefault))
 }
 
-// sightListed takes the listed blocks that matter; live, each is read by its ID, because a list
-// may lag behind. A block of the pool that is assigned and in use needs no second look.
-func (b *Balancer) sightListed(ctx context.Context, o *plan.Observed, d depth) error {
-	for _, listed := range o.Blocks {
-		if !o.Relevant(listed) {
-			continue
-		}
-		sighting := plan.Sighting{Block: listed}
-		if d.live && !o.InUse(listed) {
-			block, found, err := b.config.Account.Block(ctx, listed.ID, d.after)
-			if err != nil {
-				return err
-			}
-			if sighting.Hidden = !found; found {
-				sighting.Block = block
-			}
-		}
-		o.Sightings = append(o.Sightings, sighting)
+// searchFor is what to look for: the blocks that matter to the Service. From the cache, the list is enough. Live,
+// blocks are also found by what a purchase recorded, and by what a ledger or the user names; and a block of the pool
+// that is assigned and in use needs no second look.
+func searchFor(o plan.Observed, d depth, list account.Listing) account.Search {
+	search := account.Search{Cluster: o.Owner.Cluster, Wanted: o.Relevant, List: &list, After: d.after}
+	if !d.live {
+		search.Trusted = func(plan.Block) bool { return true }
+		search.Enough = func([]plan.Sighting) bool { return true }
+		return search
 	}
-	return nil
-}
-
-// sightHidden looks for blocks that the list does not show: those that a purchase recorded, that a ledger
-// or the user names and, where nothing is known of a purchase, those that the index of the tag names.
-func (b *Balancer) sightHidden(ctx context.Context, o *plan.Observed, after time.Time) error {
-	ids := []string{o.Desired.BlockID}
+	search.Trusted = o.InUse
+	search.Enough = func(sightings []plan.Sighting) bool {
+		o.Sightings = sightings
+		return o.NeedsNoIndex()
+	}
+	search.IDs = []string{o.Desired.BlockID}
 	for _, recorded := range []*contract.Purchase{o.Purchase, o.PoolPurchase} {
 		if recorded != nil {
-			ids = append(ids, recorded.BlockID)
+			search.IDs = append(search.IDs, recorded.BlockID)
 		}
 	}
 	for _, l := range o.Ledgers {
 		if plan.Knows(l, o.Holder) {
-			ids = append(ids, l.BlockID)
+			search.IDs = append(search.IDs, l.BlockID)
 		}
 	}
-	var err error
-	o.Sightings, err = b.config.Account.Find(ctx, account.Search{Seen: o.Sightings, IDs: ids, After: after})
-	if err != nil {
-		return err
-	}
-	var owners []plan.Owner
-	for _, owner := range o.Owners() {
-		if !slices.ContainsFunc(o.Sightings, func(i plan.Sighting) bool {
-			return owner.Owns(i.Block) && (owner == o.Owner || i.Block.Status != plan.Assigned)
-		}) {
-			owners = append(owners, owner)
-		}
-	}
-	o.Sightings, err = b.config.Account.Find(ctx, account.Search{Seen: o.Sightings, Owners: owners, After: after})
-	return err
-}
-
-// sightUnlisted looks for blocks of the cluster that the list lacks, where a purchase may follow that they forbid.
-func (b *Balancer) sightUnlisted(ctx context.Context, o plan.Observed, after time.Time) ([]plan.Block, error) {
-	if !contract.WantsAddress(o.Service) || len(o.Owned(o.Owner)) > 0 {
-		return nil, nil
-	}
-	return b.config.Account.Unlisted(ctx, o.Owner.Cluster, o.Blocks, after)
+	return search
 }
 
 // readNetworks reads the configured network and those that hold one of the blocks that matter.

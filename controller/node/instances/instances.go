@@ -150,7 +150,7 @@ var errNoServer = errors.New("no server of this cluster is in the list of server
 // which can only be read in the right account; without one, a listed server of any Node.
 func (i *Instances) proveAccount(ctx context.Context, list List, servers map[string]bool) error {
 	if i.config.NetworkID != "" {
-		_, err := i.config.Networks.Network(ctx, i.config.NetworkID, list.AskedAt)
+		_, err := i.config.Networks.Prove(ctx, i.config.NetworkID, list.AskedAt)
 		return err
 	}
 	for id := range servers {

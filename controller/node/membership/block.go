@@ -108,12 +108,11 @@ func (p *pass) free(ctx context.Context, serverID string, address netip.Addr, un
 	if err != nil {
 		return err
 	}
-	known := seen.all()
-	at := slices.IndexFunc(known, func(b plan.Block) bool { return b.CIDR.IsValid() && b.CIDR.Contains(address) })
+	at := slices.IndexFunc(seen.all, func(b plan.Block) bool { return b.CIDR.IsValid() && b.CIDR.Contains(address) })
 	if at < 0 {
 		return nil // the block no longer exists, so its ledger is obsolete
 	}
-	current, err := p.ledgerOf(ctx, known[at])
+	current, err := p.ledgerOf(ctx, seen.all[at])
 	if err != nil {
 		return err
 	}
@@ -199,7 +198,7 @@ func (p *pass) bought(ctx context.Context, seen blocks) (source, error) {
 	}
 	step := plan.EnsureBlock(kept, seen.View)
 	if step.Reason == plan.NetworkFull {
-		step.Detail += p.taken(seen.all())
+		step.Detail += p.taken(seen.all)
 		if current.Empty() && !p.used(kept.Block) {
 			step = p.places.GiveBack(step, seen.Now)
 		}
@@ -273,17 +272,11 @@ func (p *pass) buy(ctx context.Context, seen blocks) (source, error) {
 	if seen.unreadable != nil {
 		return source{}, seen.unreadable
 	}
-	unlisted, err := p.config.Account.Unlisted(ctx, p.cluster(), seen.all(), p.now)
-	if err != nil {
-		return source{}, err
-	}
 	wish := plan.Wish{MaxBlocks: p.config.MaxBlocks, Desired: plan.Desired{
 		Location: p.network.Location, LocationSource: "the public network", Size: nodeBlockSize,
 		SizeSource: "--node-ip-block to a block of another size",
 	}}
-	all := slices.Concat(seen.all(), unlisted)
-	p.places = p.places.Next(seen.View, p.cluster(), all)
-	for _, block := range all {
+	for _, block := range seen.all {
 		if plan.OfCluster(block, p.cluster()) {
 			wish.Bought++
 			wish.Coming = wish.Coming || p.places.Coming(block, seen.Now)
@@ -297,13 +290,13 @@ func (p *pass) buy(ctx context.Context, seen blocks) (source, error) {
 	case plan.Buy:
 	case plan.Refuse:
 		if due.Reason == plan.NetworkFull {
-			due.Detail += p.taken(all)
+			due.Detail += p.taken(seen.all)
 		}
 		return unavailable("no block for the nodes' own addresses can be bought: %s", due.Detail), nil
 	case plan.Wait, plan.Assign, plan.Unassign, plan.Delete, plan.Done:
 		return source{}, nil
 	}
-	_, err = p.config.Buyer.Buy(ctx, purchase.Order{
+	_, err := p.config.Buyer.Buy(ctx, purchase.Order{
 		Owner: p.owner(), Location: wish.Location, LocationSource: wish.LocationSource, Size: nodeBlockSize,
 	}, seen.record)
 	p.config.Account.Invalidate()

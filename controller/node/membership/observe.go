@@ -36,7 +36,7 @@ func (m *Manager) look(ctx context.Context, list instances.List, after time.Time
 	if err := list.Check(); err != nil {
 		return picture{}, err
 	}
-	network, err := m.config.Account.Network(ctx, m.config.NetworkID, after)
+	network, err := m.config.Account.Prove(ctx, m.config.NetworkID, after)
 	if err != nil {
 		return picture{}, err
 	}
@@ -109,8 +109,10 @@ func (m *Manager) confirmWanted(ctx context.Context) (map[string][]*corev1.Node,
 
 // blocks is what a pass knows about the account's blocks.
 type blocks struct {
-	// View has all blocks of the list, and the blocks for the nodes that the list omits.
+	// View has the blocks that matter to the nodes.
 	plan.View
+	// all are all blocks of the account, those of the cluster included that the list omits if the index was read.
+	all []plan.Block
 	// nodes are the blocks that were bought for the nodes and can be read by their ID.
 	nodes []plan.Sighting
 	// doubtful reports that a block for the nodes is listed and indexed but cannot be read: none is bought.
@@ -128,16 +130,8 @@ func (b blocks) recorded() string {
 	return b.Purchase.BlockID
 }
 
-func (b blocks) all() []plan.Block {
-	all := make([]plan.Block, len(b.Sightings))
-	for i, s := range b.Sightings {
-		all[i] = s.Block
-	}
-	return all
-}
-
-// observeBlocks finds the blocks of the nodes: by known IDs, in the list and, if necessary, by the index of the tag.
-// Each is read by its ID, because the list may omit a new block and show a deleted one for any time.
+// observeBlocks finds the blocks of the nodes; the index is always read for every block, else only if there seems to be
+// none.
 func (p *pass) observeBlocks(ctx context.Context, every bool) (blocks, error) {
 	if err := p.identify(ctx); err != nil {
 		return blocks{}, err
@@ -147,77 +141,35 @@ func (p *pass) observeBlocks(ctx context.Context, every bool) (blocks, error) {
 	recorded, unreadable := seen.record.Load(ctx)
 	seen.Purchase = p.seen.Bounded(recorded)
 	seen.unreadable = unreadable
-	var err error
-	if seen.Sightings, err = p.readListed(ctx, seen.recorded()); err != nil {
+	found, err := p.config.Account.Find(ctx, account.Search{
+		Cluster: p.cluster(), IDs: []string{seen.recorded(), p.config.NodeIPBlock}, Wanted: p.owner().Owns,
+		Enough: func(sightings []plan.Sighting) bool {
+			return !every && slices.ContainsFunc(sightings, p.isReadable)
+		},
+		ListAfter: p.now, After: p.now,
+	})
+	if err != nil {
 		return blocks{}, err
 	}
-	search := account.Search{Seen: seen.Sightings, IDs: []string{seen.recorded(), p.config.NodeIPBlock}, After: p.now}
-	if seen.Sightings, err = p.config.Account.Find(ctx, search); err != nil {
-		return blocks{}, err
-	}
-	if every || !slices.ContainsFunc(seen.Sightings, p.isReadable) {
-		search.Seen = seen.Sightings
-		search.Owners = []plan.Owner{p.owner()}
-		if seen.Sightings, err = p.config.Account.Find(ctx, search); err != nil {
-			return blocks{}, err
+	seen.Sightings = found.Wanted
+	seen.all = found.All()
+	for _, s := range found.Wanted {
+		switch {
+		case p.isReadable(s):
+			seen.nodes = append(seen.nodes, s)
+		case p.owner().Owns(s.Block):
+			seen.doubtful = true
 		}
-	}
-	if err := p.sort(ctx, &seen); err != nil {
-		return blocks{}, err
 	}
 	if seen.Networks, err = p.networks(ctx, seen.nodes); err != nil {
 		return blocks{}, err
 	}
-	p.places = p.places.Next(seen.View, p.cluster(), seen.all())
+	p.places = p.places.Next(seen.View, p.cluster(), seen.all)
 	return seen, nil
 }
 
 // isReadable reports whether a block was bought for the nodes and can be read by its ID.
 func (p *pass) isReadable(s plan.Sighting) bool { return !s.Hidden && p.owner().Owns(s.Block) }
-
-// readListed returns the list, with the blocks of the nodes as read by ID.
-func (p *pass) readListed(ctx context.Context, recorded string) ([]plan.Sighting, error) {
-	listing, err := p.config.Account.Blocks(ctx, p.now)
-	if err != nil {
-		return nil, err
-	}
-	sightings := make([]plan.Sighting, 0, len(listing.Blocks))
-	for _, listed := range listing.Blocks {
-		s := plan.Sighting{Block: listed}
-		if p.owner().Owns(listed) || listed.ID == p.config.NodeIPBlock || listed.ID == recorded {
-			block, found, err := p.config.Account.Block(ctx, listed.ID, p.now)
-			if err != nil {
-				return nil, err
-			}
-			if s.Hidden = !found; found {
-				s.Block = block
-			}
-		}
-		sightings = append(sightings, s)
-	}
-	return sightings, nil
-}
-
-// sort selects the blocks for the nodes. One that can neither be read by its ID nor is indexed does not exist.
-func (p *pass) sort(ctx context.Context, seen *blocks) error {
-	hidden := func(s plan.Sighting) bool { return s.Hidden && p.owner().Owns(s.Block) }
-	if slices.ContainsFunc(seen.Sightings, hidden) {
-		tagged, err := p.config.Account.Tagged(ctx, contract.TagNodes, p.now)
-		if err != nil {
-			return err
-		}
-		seen.Sightings = slices.DeleteFunc(slices.Clone(seen.Sightings), func(s plan.Sighting) bool {
-			return hidden(s) && tagged[s.Block.ID] != p.cluster()
-		})
-		seen.doubtful = slices.ContainsFunc(seen.Sightings, hidden)
-	}
-	for _, s := range seen.Sightings {
-		if p.isReadable(s) {
-			seen.nodes = append(seen.nodes, s)
-		}
-	}
-	return nil
-}
 
 // networks returns the configured network and those that one of the blocks is assigned to, if they can be read.
 func (p *pass) networks(ctx context.Context, bought []plan.Sighting) (map[string]plan.Network, error) {

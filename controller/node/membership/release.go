@@ -10,10 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
 const (
@@ -67,24 +67,14 @@ func (m *Manager) candidates(ctx context.Context) (map[string]bool, error) {
 	if err := m.identify(ctx); err != nil {
 		return nil, err
 	}
-	listing, err := m.config.Account.Blocks(ctx, time.Time{})
+	found, err := m.config.Account.Find(ctx, account.Search{Cluster: m.cluster(), Wanted: m.owner().Owns,
+		Trusted: func(plan.Block) bool { return true }})
 	if err != nil {
 		return nil, err
 	}
 	ids := map[string]bool{}
-	for _, b := range listing.Blocks {
-		if m.owner().Owns(b) {
-			ids[b.ID] = true
-		}
-	}
-	tagged, err := m.config.Account.Tagged(ctx, contract.TagNodes, time.Time{})
-	if err != nil {
-		return nil, err
-	}
-	for id, cluster := range tagged {
-		if cluster == m.cluster() {
-			ids[id] = true
-		}
+	for _, s := range found.Wanted {
+		ids[s.Block.ID] = true
 	}
 	recorded, err := purchase.NewConfigMap(m.config.Kube, purchase.NodesName).Load(ctx)
 	if err == nil && recorded != nil && recorded.BlockID != "" {

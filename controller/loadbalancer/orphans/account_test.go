@@ -1,0 +1,109 @@
+package orphans_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/orphans"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
+)
+
+// lagging delays the list of blocks.
+func lagging(lag time.Duration) option {
+	return func(config *pnapsim.Config, _ *pnapsim.AccountSeed, _ *orphans.Config) {
+		latency := pnapsim.DefaultLatency()
+		latency.ListLag = pnapsim.Duration(lag)
+		config.Latency = &latency
+	}
+}
+
+// published is the report about blocks as it is stored.
+func (w *world) published() string {
+	w.t.Helper()
+	stored, err := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(w.t.Context(), contract.BlockReportName,
+		metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return stored.Data[contract.BlockReportKey]
+}
+
+// TestNothingIsConcludedFromAnotherAccount: the credentials become those of another account at each stage in the life
+// of an orphan, and later again the right ones. In between nothing is reported, forgotten or said to be deleted.
+func TestNothingIsConcludedFromAnotherAccount(t *testing.T) {
+	for _, passes := range []int{0, 1, 2, 60, 61, 62, 63, 64} {
+		t.Run(fmt.Sprint("after passes: ", passes), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, collecting,
+				block(blockID, "203.0.113.8/29", "public", ours(contract.TagService, "shop_web")))
+			for range 1 + passes {
+				if err := w.look(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before, heard, writes := w.published(), len(w.heard), w.writes()
+			w.as = strangerID
+			failed := 0
+			for range 90 {
+				if w.look() != nil {
+					failed++
+				}
+			}
+			if failed < 85 { // a token and a list may be reused for a moment
+				t.Errorf("only %d passes of 90 noticed that the account is another", failed)
+			}
+			if now := w.published(); now != before && failed == 90 {
+				t.Errorf("the report was\n%s\nand is\n%s", before, now)
+			}
+			if len(w.heard) != heard || w.writes() != writes {
+				t.Errorf("heard %q, %d changes instead of %d", w.heard, w.writes(), writes)
+			}
+			w.as = clientID
+			w.pass(3 * time.Hour)
+			w.gone(blockID)
+		})
+	}
+}
+
+// TestOrphanIsFoundThoughTheListLacksIt: the index of the tag and its ID show it.
+func TestOrphanIsFoundThoughTheListLacksIt(t *testing.T) {
+	for _, lag := range []time.Duration{0, time.Minute, 30 * time.Minute, 1000 * time.Hour} {
+		t.Run(lag.String(), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, lagging(lag), collecting,
+				block(blockID, "203.0.113.8/29", "public", ours(contract.TagService, "shop_web")))
+			w.pass(15 * time.Minute)
+			if n := w.count("OrphanedIPBlock", blockID); n != 1 {
+				t.Errorf("%d reports, want one; heard %q", n, w.heard)
+			}
+			w.pass(2 * time.Hour)
+			w.gone(blockID)
+		})
+	}
+}
+
+// TestDeletedBlockInALateListIsNoOrphan: the list still shows what someone deleted in the portal.
+func TestDeletedBlockInALateListIsNoOrphan(t *testing.T) {
+	for name, known := range map[string]time.Duration{"before it was suspected": 0, "afterwards": 15 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, lagging(5*time.Hour), collecting,
+				block(blockID, "203.0.113.8/29", "", ours(contract.TagService, "shop_web")))
+			w.clock.Advance(5 * time.Hour) // the list shows it
+			w.pass(known)
+			if err := w.sim.OutOfBand(pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: blockID}); err != nil {
+				t.Fatal(err)
+			}
+			w.clock.Advance(10 * time.Minute) // no answer of before is reused
+			w.heard = nil
+			w.pass(4 * time.Hour)
+			if len(w.heard) != 0 {
+				t.Errorf("heard %q", w.heard)
+			}
+			w.untouched()
+		})
+	}
+}
