@@ -105,6 +105,21 @@ func TestPurchaseWithoutAnAnswer(t *testing.T) {
 	}
 }
 
+// TestTimeOfAPurchaseWithoutAnAnswer: the time without purchases counts from the lost answer, for the request may have
+// been under way for long.
+func TestTimeOfAPurchaseWithoutAnAnswer(t *testing.T) {
+	w := newWorld(t)
+	w.oldTags()
+	if err := w.sim.Arm(pnapsim.Fault{Method: http.MethodPost, Path: blocksPath, Action: pnapsim.FaultLost}); err != nil {
+		t.Fatal(err)
+	}
+	w.restart(meddling{w.client, func() { w.clock.Advance(45 * time.Second) }})
+	_, _ = w.buy(order(web))
+	if recorded := w.object.purchase(); recorded == nil || !recorded.Time.Equal(w.clock.Now()) {
+		t.Errorf("recorded is %+v, and it is %s", recorded, w.clock.Now())
+	}
+}
+
 func TestRefusalTakesTheIntentBackAndRests(t *testing.T) {
 	w := newWorld(t)
 	w.oldTags()
