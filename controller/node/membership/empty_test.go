@@ -5,10 +5,13 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/instances"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
 )
 
@@ -79,4 +82,24 @@ func TestANodeBlockIsKeptWhileItsAddressesAreInQuarantine(t *testing.T) {
 	if kept := w.sim.Clock().Now().Sub(left); left.IsZero() || kept < plan.Quarantine {
 		t.Errorf("the block was kept for %v after the server had left, want %v", kept, plan.Quarantine)
 	}
+}
+
+// An address of a server that does not have it, because a process ended between two writes, is quarantined too before
+// its block is released.
+func TestAnAddressWithoutAServerIsQuarantined(t *testing.T) {
+	w := newWorld(t, withSurplus(1, surplusA), buys)
+	w.recordPurchase(surplusA)
+	w.node(0, true)
+	w.start()
+	w.run(3 * time.Minute)
+	if err := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(t.Context(), RecordName,
+		metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.edit(pnapsim.Edit{Kind: pnapsim.EditRemoveMember, Server: serverID(0), Network: simtest.NetworkID})
+	w.selectNode(0, false)
+	w.run(leaveAfter + plan.Quarantine - time.Minute)
+	w.expectBlocks(surplusA)
+	w.run(time.Hour)
+	w.expectBlocks()
 }
