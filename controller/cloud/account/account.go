@@ -96,7 +96,7 @@ func (a *Account) Blocks(ctx context.Context, after time.Time) (Listing, error) 
 	if err != nil {
 		return Listing{}, fmt.Errorf("read the IP blocks of the account: %w", err)
 	}
-	return listing, nil
+	return a.updated(listing), nil
 }
 
 // Network returns a public network under the same conditions as Blocks. It is shared: do not change it. Errors are
@@ -130,7 +130,7 @@ func (a *Account) network(id string) *reading[plan.Network] {
 // was read by its ID.
 func (a *Account) Known() (listing Listing, found bool) {
 	listing, _, found = a.listing.known()
-	return listing, found
+	return a.updated(listing), found
 }
 
 // KnownNetwork returns the last reading of a public network, however old, when it was requested, and whether there is

@@ -2,6 +2,7 @@ package account
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -191,6 +192,20 @@ func (l *lookups) Block(ctx context.Context, id string, after time.Time) (block 
 // tagged reads the values of a tag by the ID of the block, under the same conditions as Block.
 func (l *lookups) tagged(ctx context.Context, name string, after time.Time) (map[string]string, error) {
 	return look(l, l.tags, name, after, func() (map[string]string, error) { return l.api.TagAssignments(ctx, name) })
+}
+
+// updated returns a list with the blocks as they were read by their ID since. Without that, a Service whose block was
+// just read as assigned would be told by an older list that it still waits.
+func (l *lookups) updated(listing Listing) Listing {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	listing.Blocks = slices.Clone(listing.Blocks) // the list is shared
+	for i, block := range listing.Blocks {
+		if read := l.blocks[block.ID]; read.value.found && read.at.After(listing.AskedAt) {
+			listing.Blocks[i] = read.value.block
+		}
+	}
+	return listing
 }
 
 // forget removes everything: the account was changed.

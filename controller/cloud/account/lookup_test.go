@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
@@ -169,4 +170,39 @@ func TestProveNeedsTheNetwork(t *testing.T) {
 		errors.Is(err, account.ErrUnproven) {
 		t.Error(err)
 	}
+}
+
+// TestListShowsWhatWasReadSince: a pass from the cache must not undo what a read by ID found.
+func TestListShowsWhatWasReadSince(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		assigned := of("uid", "a")
+		assigned.Status = plan.Assigned
+		api := &late{listed: []plan.Block{of("uid", "a"), of("uid", "b")}, blocks: map[string]plan.Block{"a": assigned}}
+		a := account.New(account.Config{Cloud: api})
+		statuses := func() (all []plan.Status) {
+			t.Helper()
+			listing, err := a.Blocks(t.Context(), time.Time{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, b := range listing.Blocks {
+				all = append(all, b.Status)
+			}
+			return all
+		}
+		before := statuses()
+		time.Sleep(time.Second)
+		for _, id := range []string{"a", "b"} { // b cannot be read
+			if _, _, err := a.Block(t.Context(), id, time.Time{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, want := statuses(), []plan.Status{plan.Assigned, ""}; !slices.Equal(got, want) {
+			t.Errorf("the list shows %q after %q, want %q", got, before, want)
+		}
+		a.Invalidate()
+		if got := statuses(); !slices.Equal(got, before) {
+			t.Errorf("after a change the list shows %q, want what the API lists: %q", got, before)
+		}
+	})
 }

@@ -105,9 +105,9 @@ var onTheWay = map[string]situation{
 		pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.16/29", Tags: ours("web")})},
 		drive: inTurn(served(), failing(http.MethodDelete, anyBlock, 500)),
 		says:  []string{"to be deleted", "delete IP block", "500", "tries again"}},
-	"DeletionUnverified": {options: []option{slow(func(l *pnapsim.Latency) {
-		l.ListLag = pnapsim.Duration(10 * time.Second)
-	})}, drive: inTurn(published(inPool()), deleted), says: []string{"disappear from the account"}},
+	"DeletionUnverified": {options: []option{withBlocks(pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.8/29",
+		Tags: ours("web")})}, drive: inTurn(served(), failing(http.MethodGet, anyBlock, 404)),
+		says: []string{"disappear from the account"}},
 	"AddressResting": {options: []option{configured(func(c *reconcile.Config) { c.MaxBlocks = 1 })},
 		drive: func(w *world) {
 			w.oneResting(time.Minute)
