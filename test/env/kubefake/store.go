@@ -26,11 +26,20 @@ type Store struct {
 
 	mu      sync.Mutex
 	version int64
+	keys    map[key]bool // of the objects that were ever there
+}
+
+// key identifies an object.
+type key struct {
+	gvr             schema.GroupVersionResource
+	namespace, name string
 }
 
 // NewStore returns an empty Store.
 func NewStore() *Store {
-	return &Store{ObjectTracker: ktesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())}
+	return &Store{
+		ObjectTracker: ktesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder()), keys: map[key]bool{},
+	}
 }
 
 func (s *Store) next() string {
@@ -57,7 +66,58 @@ func (s *Store) Create(
 	if made.GetUID() == "" {
 		made.SetUID(types.UID(fmt.Sprintf("%s-%d", gvr.Resource, s.version)))
 	}
+	s.keys[key{gvr, namespace, made.GetName()}] = true
 	return s.ObjectTracker.Create(gvr, object, namespace)
+}
+
+// Snapshot is what a Store held at a time.
+type Snapshot map[key]runtime.Object
+
+// Snapshot copies what the Store holds.
+func (s *Store) Snapshot() Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := Snapshot{}
+	for k := range s.keys {
+		if object, err := s.Get(k.gvr, k.namespace, k.name); err == nil {
+			all[k] = object.DeepCopyObject()
+		}
+	}
+	return all
+}
+
+// Restore brings a snapshot back, as a restore of etcd does: resource versions go on. No client may watch meanwhile.
+func (s *Store) Restore(snapshot Snapshot) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k := range s.keys {
+		if err := s.restore(k, snapshot[k]); err != nil {
+			return fmt.Errorf("restore %s %s/%s: %w", k.gvr.Resource, k.namespace, k.name, err)
+		}
+	}
+	return nil
+}
+
+// restore brings one object back; nil removes it.
+func (s *Store) restore(k key, wanted runtime.Object) error {
+	_, err := s.Get(k.gvr, k.namespace, k.name)
+	exists := err == nil
+	if wanted == nil {
+		if !exists {
+			return nil
+		}
+		return s.ObjectTracker.Delete(k.gvr, k.namespace, k.name)
+	}
+	object := wanted.DeepCopyObject()
+	restored, err := meta.Accessor(object)
+	if err != nil {
+		return err
+	}
+	restored.SetResourceVersion(s.next())
+	if exists {
+		return s.ObjectTracker.Update(k.gvr, object, k.namespace)
+	}
+	return s.ObjectTracker.Create(k.gvr, object, k.namespace)
 }
 
 // Update implements ktesting.ObjectTracker.

@@ -51,6 +51,10 @@ type Latency struct {
 	TagPropagation Duration `json:"tagPropagation"`
 	// ListLag is how long the list of blocks omits a new block and keeps a deleted one.
 	ListLag Duration `json:"listLag"`
+	// ServerListLag and NetworkListLag are by how much the lists of servers and networks are older than what their IDs
+	// answer, at least.
+	ServerListLag  Duration `json:"serverListLag"`
+	NetworkListLag Duration `json:"networkListLag"`
 	// Quarantine of a freed CIDR before it may be sold again.
 	Quarantine Duration `json:"quarantine"`
 }

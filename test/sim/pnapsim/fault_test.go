@@ -185,6 +185,60 @@ func TestListLag(t *testing.T) {
 	}
 }
 
+// TestServerListLag: the list of servers lags behind, the lookup by ID does not; an omitted element is there by ID.
+func TestServerListLag(t *testing.T) {
+	latency := pnapsim.DefaultLatency()
+	latency.ServerListLag = pnapsim.Duration(10 * time.Minute)
+	latency.NetworkListLag = latency.ServerListLag
+	sim, url := simtest.New(t, pnapsim.Config{Latency: &latency, TokenLifetime: time.Hour}, simtest.Seed())
+	p := newPlain(t, url)
+	count := func(path string) int {
+		var list []map[string]any
+		if err := json.Unmarshal(p.do(http.MethodGet, path, nil).body, &list); err != nil {
+			t.Fatal(err)
+		}
+		return len(list)
+	}
+	const servers, networks = "/bmc/v1/servers", "/networks/v1/public-networks"
+	before, networksBefore := count(servers), count(networks)
+	edit(t, sim, pnapsim.Edit{Kind: pnapsim.EditDeleteServer, Server: simtest.Server1ID})
+	edit(t, sim, pnapsim.Edit{Kind: pnapsim.EditDeleteNetwork, Network: simtest.NetworkID})
+	sim.Advance(5 * time.Minute)
+	if count(servers) != before || count(networks) != networksBefore {
+		t.Error("a list does not lag")
+	}
+	if got := p.do(http.MethodGet, servers+"/"+simtest.Server1ID, nil).status; got != http.StatusForbidden {
+		t.Errorf("the ID answers %d, want 403", got)
+	}
+	sim.Advance(10 * time.Minute)
+	if count(servers) != before-1 || count(networks) != networksBefore-1 {
+		t.Error("a list lags too much")
+	}
+	arm(t, sim, pnapsim.Fault{Path: servers, Action: pnapsim.FaultOmit, Element: 0})
+	if got := count(servers); got != before-2 {
+		t.Errorf("%d servers, want one left out of %d", got, before-1)
+	}
+	if got := count(servers); got != before-1 {
+		t.Errorf("%d servers after the fault, want %d", got, before-1)
+	}
+}
+
+// TestAddBlock: the portal's user adds a block to a network.
+func TestAddBlock(t *testing.T) {
+	sim, url := simtest.New(t, pnapsim.Config{}, simtest.Seed())
+	p := newPlain(t, url)
+	before := len(p.blocks())
+	edit(t, sim, pnapsim.Edit{Kind: pnapsim.EditAddBlock, Network: simtest.NetworkID,
+		Tags: map[string]string{"team": "portal"}})
+	after := p.blocks()
+	if len(after) != before+1 || after[before].Status != "assigned" {
+		t.Errorf("%v, want one assigned block more than %d", after, before)
+	}
+	if err := sim.OutOfBand(pnapsim.Edit{Kind: pnapsim.EditAddBlock, Network: "none"}); err == nil {
+		t.Error("a block was added to no network")
+	}
+}
+
 func TestSwitches(t *testing.T) {
 	for _, tt := range []struct {
 		name     string

@@ -17,6 +17,7 @@ const (
 	FaultEmpty     = "empty"      // does the request and answers without a body.
 	FaultTruncate  = "truncate"   // does the request and cuts the JSON of the answer in half.
 	FaultDropField = "drop-field" // does the request and leaves out Field, of the element number Element of a list.
+	FaultOmit      = "omit"       // does the request and leaves out the element number Element of a list.
 	FaultDelay     = "delay"      // does the request and answers Delay later.
 	FaultHang      = "hang"       // does nothing and never answers.
 	FaultReset     = "reset"      // does nothing and resets the connection.
@@ -56,7 +57,7 @@ type Fault struct {
 	Status int `json:"status,omitempty"`
 	// RetryAfter is a header of FaultStatus, in seconds of the client's time.
 	RetryAfter int `json:"retryAfter,omitempty"`
-	// Field and Element of FaultDropField.
+	// Field and Element of FaultDropField. Element is that of FaultOmit, too; a shorter list stays as it is.
 	Field   string `json:"field,omitempty"`
 	Element int    `json:"element,omitempty"`
 	// Delay of FaultDelay and FaultOutcome, in model time.
@@ -75,8 +76,8 @@ type fault struct {
 // Arm adds a fault. An unknown action, outcome or pattern is an error.
 func (s *Sim) Arm(f Fault) error {
 	actions := []string{
-		FaultStatus, FaultHTML, FaultEmpty, FaultTruncate, FaultDropField, FaultDelay, FaultHang, FaultReset, FaultLost,
-		FaultDuplicate, FaultOutcome,
+		FaultStatus, FaultHTML, FaultEmpty, FaultTruncate, FaultDropField, FaultOmit, FaultDelay, FaultHang, FaultReset,
+		FaultLost, FaultDuplicate, FaultOutcome,
 	}
 	if !slices.Contains(actions, f.Action) {
 		return fmt.Errorf("fault action %q: want one of %q", f.Action, actions)
@@ -175,6 +176,10 @@ func (s *Sim) garble(d *delivery, body any) {
 		}
 		dropField(body, d.fault.Field)
 		d.raw = marshal(body, d.raw)
+	case FaultOmit:
+		if list, ok := body.([]any); ok && d.fault.Element < len(list) {
+			d.raw = marshal(slices.Delete(list, d.fault.Element, d.fault.Element+1), d.raw)
+		}
 	}
 }
 

@@ -46,6 +46,8 @@ type delivery struct {
 	raw   []byte // the encoded body
 	fault *Fault
 	until time.Time // when the answer goes out, in model time
+	// refused is the token that the answer refuses.
+	refused *token
 }
 
 // Handler serves the APIs, the token endpoint and the control paths under /_fake/.
@@ -106,6 +108,8 @@ func (s *Sim) finish(d *delivery, delivered bool) {
 	if !delivered {
 		d.entry.Lost = true
 		s.judgeLost(d.entry)
+	} else if d.refused != nil && d.refused.refused.IsZero() {
+		d.refused.refused = s.now
 	}
 	entry := *d.entry
 	leave()
@@ -134,6 +138,23 @@ func views[T any](values []T, view func(T) object) []object {
 func listing[T any](values []T, shown func(T) bool, view func(T) object) reply {
 	hidden := func(v T) bool { return !shown(v) }
 	return reply{status: http.StatusOK, body: views(slices.DeleteFunc(values, hidden), view)}
+}
+
+// lagging answers with what a list was a while ago, or at first, and remembers what it is now.
+func (s *Sim) lagging(c *call, lag Duration, now reply) reply {
+	if lag == 0 {
+		return now
+	}
+	key := c.op.name() + "?" + c.query.Encode()
+	if c.account.answers == nil {
+		c.account.answers = map[string][]pastAnswer{}
+	}
+	past := append(c.account.answers[key], pastAnswer{s.now, now})
+	for len(past) > 1 && !past[1].at.After(s.now.Add(-time.Duration(lag))) {
+		past = past[1:]
+	}
+	c.account.answers[key] = past
+	return past[0].reply
 }
 
 func messageOf(body any) string {
@@ -234,7 +255,8 @@ func (s *Sim) processAPI(r *http.Request, raw []byte, d *delivery) {
 		return
 	}
 	if t != nil && !valid {
-		s.refuseToken(c, t)
+		s.judgeToken(c, t)
+		d.refused = t
 	}
 	request := &call{op: op, client: c, params: params, query: r.URL.Query(), raw: raw}
 	request.force = request.query.Get("force") == "true"

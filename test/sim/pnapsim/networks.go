@@ -41,9 +41,9 @@ const (
 
 func (s *Sim) listNetworks(c *call) reply {
 	location := c.query.Get("location")
-	return listing(inOrder(c.account.networks),
+	return s.lagging(c, s.latency.NetworkListLag, listing(inOrder(c.account.networks),
 		func(n *network) bool { return location == "" || location == n.location },
-		func(n *network) object { return s.networkView(c.account, n) })
+		func(n *network) object { return s.networkView(c.account, n) }))
 }
 
 func (s *Sim) networkView(a *account, n *network) object {

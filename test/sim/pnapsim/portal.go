@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // What the portal's user may do behind the clients' backs.
 const (
+	EditAddBlock      = "add-block"
 	EditDeleteBlock   = "delete-block"
 	EditUnassignBlock = "unassign-block"
 	EditRetagBlock    = "retag-block"
@@ -41,6 +43,9 @@ type Edit struct {
 // OutOfBand makes an edit. An error names the missing object.
 func (s *Sim) OutOfBand(e Edit) error {
 	defer s.enter()()
+	if e.Kind == EditAddBlock {
+		return s.addPortalBlock(e)
+	}
 	for _, a := range s.accounts {
 		switch e.Kind {
 		case EditDeleteBlock, EditUnassignBlock, EditRetagBlock, EditBlockStatus:
@@ -61,6 +66,23 @@ func (s *Sim) OutOfBand(e Edit) error {
 		}
 	}
 	return fmt.Errorf("edit %s: there is no block %q, server %q or network %q", e.Kind, e.Block, e.Server, e.Network)
+}
+
+// addPortalBlock buys a /29 with the given tags and assigns it to a network.
+func (s *Sim) addPortalBlock(e Edit) error {
+	for _, a := range s.accounts {
+		n := a.networks[e.Network]
+		if n == nil {
+			continue
+		}
+		cidr, ok := s.pool.buy(n.location, 29, false, s.now, time.Duration(s.latency.Quarantine))
+		if !ok {
+			return fmt.Errorf("edit %s: no /29 is left in %s", e.Kind, n.location)
+		}
+		s.pool.giveBack(cidr, s.now) // seedBlock takes it again
+		return s.seedBlock(a, BlockSeed{Location: n.location, CIDR: cidr.String(), Network: n.id, Tags: e.Tags})
+	}
+	return fmt.Errorf("edit %s: there is no network %q", e.Kind, e.Network)
 }
 
 func (s *Sim) editBlock(a *account, b *block, e Edit) error {

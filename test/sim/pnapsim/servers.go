@@ -38,8 +38,9 @@ func (s *Sim) listServers(c *call) reply {
 	if faults != nil {
 		return invalid(faults...)
 	}
-	return listing(inOrder(c.account.servers), func(srv *server) bool { return passes(srv.tags) },
-		func(srv *server) object { return s.serverView(c.account, srv) })
+	return s.lagging(c, s.latency.ServerListLag,
+		listing(inOrder(c.account.servers), func(srv *server) bool { return passes(srv.tags) },
+			func(srv *server) object { return s.serverView(c.account, srv) }))
 }
 
 func (s *Sim) serverView(a *account, srv *server) object {

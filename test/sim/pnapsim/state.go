@@ -62,6 +62,13 @@ type account struct {
 	networks   map[string]*network
 	tags       map[string]*tag // by ID
 	money      money
+	answers    map[string][]pastAnswer // of lists that lag, by request
+}
+
+// pastAnswer is what a list would have answered at a time.
+type pastAnswer struct {
+	at    time.Time
+	reply reply
 }
 
 // made is what every object has: its number in the order in which all were made, and its ID.

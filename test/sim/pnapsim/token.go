@@ -22,7 +22,7 @@ type token struct {
 	client  string
 	scopes  []string
 	expires time.Time
-	refused time.Time // first refused
+	refused time.Time // first refused, with an answer that arrived
 }
 
 // oauthError is the error body of RFC 6749 5.2.
@@ -91,13 +91,11 @@ func (s *Sim) authenticate(r *http.Request) (*client, *token, bool) {
 	return c, t, c != nil && s.now.Before(t.expires)
 }
 
-// refuseToken marks a token as refused once its client has received that answer: a failure of another kind does not
-// inform it.
-func (s *Sim) refuseToken(c *client, t *token) {
-	if t.refused.IsZero() {
-		t.refused = s.now
-	}
-	if since := s.now.Sub(t.refused); c != nil && c.Judged && since >= s.clientTime(tokenGrace) {
+// judgeToken reports a token that is used after its client received the answer that refused it: a failure of another
+// kind, or an answer that was lost, does not inform it.
+func (s *Sim) judgeToken(c *client, t *token) {
+	since := s.now.Sub(t.refused)
+	if c != nil && c.Judged && !t.refused.IsZero() && since >= s.clientTime(tokenGrace) {
 		s.violate(c, "stale-token", "a token is used %s after it was first refused", since)
 	}
 }
