@@ -134,6 +134,9 @@ func (p *pass) take(ctx context.Context, s step) error {
 // server with the same address and knows that the membership is its own.
 func (p *pass) join(ctx context.Context, s step) error {
 	node := p.wanted[s.server]
+	if done, err := p.isDone(ctx, s.server, p.network.ID, true); done || err != nil {
+		return err
+	}
 	address, ok, err := p.address(ctx, s.server, node)
 	if err != nil {
 		return err
@@ -170,6 +173,21 @@ func (p *pass) join(ctx context.Context, s step) error {
 	return failure
 }
 
+// isDone reads a server by ID before a change and reports whether it is a member of the network already, not any
+// more, or about to change: the list that the step comes from may lag. Then the server waits for the list.
+func (p *pass) isDone(ctx context.Context, serverID, networkID string, member bool) (bool, error) {
+	server, err := p.config.Servers.Server(ctx, serverID)
+	if err != nil {
+		return false, fmt.Errorf("read server %s before its membership changes: %w", serverID, err)
+	}
+	entry, is := membershipOf(server, networkID)
+	done := is == member || is && entry.Status != pnap.MembershipAssigned
+	if done {
+		p.backoffs[serverID] = p.config.Now().Add(listLagPause)
+	}
+	return done, nil
+}
+
 // touch records that the server was, or may have been, changed.
 func (p *pass) touch(serverID string, err error) {
 	now := p.config.Now()
@@ -201,6 +219,9 @@ func (p *pass) reportFailure(node *corev1.Node, reason string, err error) error 
 
 func (p *pass) leave(ctx context.Context, s step) error {
 	node := p.nodeOf(s.server)
+	if done, err := p.isDone(ctx, s.server, s.network, false); done || err != nil {
+		return err
+	}
 	err := p.config.Cloud.LeaveNetwork(ctx, s.server, s.network)
 	p.touch(s.server, err)
 	if err != nil {

@@ -3,6 +3,7 @@ package membership
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,6 +104,44 @@ func boughtOnce(t *testing.T, lag time.Duration, lost bool, change func(*world))
 	w.expectPurchases(2)
 	if got := w.member(0); got == "none" {
 		t.Error("the server did not become a member again")
+	}
+}
+
+// A server joins and leaves once, however late the list of servers shows it.
+func TestServerChangesOnceUnderAnyLag(t *testing.T) {
+	for _, lag := range lags {
+		t.Run(fmt.Sprint("lag ", lag), func(t *testing.T) {
+			t.Parallel()
+			latency := pnapsim.DefaultLatency()
+			latency.ServerListLag = pnapsim.Duration(lag)
+			w := newWorldOf(t, pnapsim.Config{Latency: &latency}, seedOf(1, "203.0.113.0/28", nil), nil)
+			w.node(0, true)
+			w.start()
+			w.run(40 * time.Minute)
+			w.expectRequests(http.MethodPost, 1)
+			if lag == never { // the list never shows that it joined
+				return
+			}
+			w.selectNode(0, false)
+			w.run(2 * time.Hour)
+			w.expectRequests(http.MethodPost, 1)
+			w.expectRequests(http.MethodDelete, 1)
+			w.expectMember(0, "none")
+		})
+	}
+}
+
+// expectRequests counts the changes of the memberships of servers.
+func (w *world) expectRequests(method string, want int) {
+	w.t.Helper()
+	got := 0
+	for _, entry := range w.sim.Log(0) {
+		if entry.Method == method && strings.Contains(entry.Path, "/public-network-configuration/") {
+			got++
+		}
+	}
+	if got != want {
+		w.t.Errorf("%d %s requests for memberships, want %d", got, method, want)
 	}
 }
 

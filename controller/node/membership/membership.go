@@ -38,6 +38,8 @@ const (
 	waitPause  = time.Minute // how long a server waits if there is no address for it
 	// refusedPause is how long a server waits after the API rejected a change of its membership.
 	refusedPause = 5 * time.Minute
+	// listLagPause is how long a server waits when the list does not yet show what its ID does.
+	listLagPause = time.Minute
 )
 
 // Config configures a Manager.
