@@ -127,6 +127,8 @@ type NetworkConfig struct {
 	Window time.Duration
 	// Changes call for a look before the window is over; nil where nothing else reads the network.
 	Changes *NetworkChanges
+	// Now is the clock, the same as that of Networks; nil means time.Now.
+	Now func() time.Time
 }
 
 // NetworkPublisher maintains the annotations of contract.NodeNetwork and the labels of instances.Labels on every Node
@@ -147,6 +149,9 @@ func NewNetworkPublisher(config NetworkConfig) (*NetworkPublisher, error) {
 	config.Window = cmp.Or(config.Window, DefaultNetworkWindow)
 	if config.Selector == nil {
 		config.Selector = labels.Everything()
+	}
+	if config.Now == nil {
+		config.Now = time.Now
 	}
 	if config.Changes == nil {
 		config.Changes = NewNetworkChanges(config.NetworkID)
@@ -221,7 +226,7 @@ func (p *NetworkPublisher) refresh(ctx context.Context) error {
 	}
 	var after time.Time
 	if p.withheld {
-		after = time.Now().Add(-debounce)
+		after = p.config.Now().Add(-debounce)
 	}
 	network, err := p.config.Networks.Network(ctx, p.config.NetworkID, after)
 	if err != nil {
