@@ -91,7 +91,7 @@ faults: prepare ## Break servers of the lab, and kube-vip on them, in every way 
 	go test ./test/scenario/kubevip -run TestStates -count=1 -v -hold | sed -e '/^ *\(=== \|--- PASS\)/d' -e 's/^    //'
 
 .PHONY: walk
-walk: go ## Walk 200 random walks of the controller and print what they found (a part of make test and make test-long)
+walk: go ## Walk 100 random walks of the controller and print what they found (a part of make test and make test-long)
 	PNAP_SEED_FACTOR=20 go test ./test/scenario/walk -run TestWalk -count=1 -timeout 60m -v | grep -v '^ *\(=== \|--- PASS\)'
 
 .PHONY: mutants

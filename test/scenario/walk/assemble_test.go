@@ -2,7 +2,9 @@ package walk
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -34,16 +36,17 @@ func (p *process) assemble() ([]loop, error) {
 	url := internet.join(p)
 	client, err := pnap.New(pnap.Config{
 		BaseURL: url, TokenURL: url + pnap.TokenPath,
-		Credentials: func() (string, string, error) { return clientID, clientSecret, nil },
+		Credentials: p.world.credentials,
+		Wrap:        func(base http.RoundTripper) http.RoundTripper { return fence{p, base} },
 	})
 	if err != nil {
 		return nil, err
 	}
 	parts := parts{
-		process: p, client: client, account: account.New(account.Config{Cloud: client}),
+		process: p, client: client, account: account.New(account.Config{Cloud: client, Now: p.now}),
 		ledgers:   allocation.NewStore(p.kube),
-		buyer:     purchase.New(purchase.Config{Cloud: client}),
-		inventory: instances.NewInventory(instances.InventoryConfig{Source: client}),
+		buyer:     purchase.New(purchase.Config{Cloud: client, Now: p.now}),
+		inventory: instances.NewInventory(instances.InventoryConfig{Source: client, Now: p.now}),
 	}
 	loops, err := parts.ofNodes()
 	if err != nil {
@@ -54,6 +57,22 @@ func (p *process) assemble() ([]loop, error) {
 		return nil, err
 	}
 	return slices.Concat(loops, parts.ofServices(), joining), nil
+}
+
+// fence refuses changes of a deposed leader, as the transport of the client does with pnap.Config.Fence.
+type fence struct {
+	process *process
+	base    http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (f fence) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method != http.MethodGet {
+		if err := f.process.mayChange(); err != nil {
+			return nil, errors.Join(pnap.ErrUnsent, err)
+		}
+	}
+	return f.base.RoundTrip(request)
 }
 
 // parts are what the loops share.
@@ -71,8 +90,11 @@ func (p parts) ofServices() []loop {
 	load := reconcile.New(reconcile.Config{
 		Cloud: p.client, Account: p.account, Ledgers: p.ledgers, Buyer: p.buyer, Kube: p.kube,
 		Services: core.Services().Lister(), Nodes: core.Nodes().Lister(), Events: p.world.events,
-		NetworkID: networkID, Options: plan.Options{Announcer: contract.AnnouncerKubeVIP, Location: location,
-			OwnBlocks: []string{broughtID}, NodeBlock: nodeBlockID},
+		NetworkID: networkID, Now: p.now, Options: plan.Options{
+			Announcer: contract.AnnouncerKubeVIP, Location: location, OwnBlocks: p.world.brought(),
+			NodeBlock:  nodeBlockID,
+			Allocation: p.world.defaults.allocation, BlockSize: p.world.defaults.size,
+		},
 	})
 	serving := service.New(service.Config{
 		Kube: p.kube, Services: core.Services(), Nodes: core.Nodes(), Balancer: load, Events: p.world.events,
@@ -82,7 +104,7 @@ func (p parts) ofServices() []loop {
 		Account: p.account, Cloud: p.client, Ledgers: p.ledgers, Kube: p.kube, Services: core.Services(),
 		Events:  p.world.events,
 		Metrics: orphans.NewMetrics(), NetworkID: networkID, Collect: p.world.collect, Grace: orphanGrace,
-		NodesKept: p.world.manages,
+		NodesKept: p.world.manages, Now: p.now,
 	})
 	return []loop{serving.Run, collecting.Run}
 }
@@ -96,6 +118,7 @@ func (p parts) ofMembership() ([]loop, error) {
 		Kube: p.kube, Nodes: p.shared.Core().V1().Nodes(), Events: p.world.events, Servers: p.inventory,
 		Account: p.account,
 		Cloud:   p.client, Buyer: p.buyer, Ledgers: p.ledgers, NetworkID: networkID, NodeIPBlock: nodeBlockID,
+		Now: p.now,
 	})
 	if err != nil {
 		return nil, err
@@ -107,7 +130,7 @@ func (p parts) ofNodes() ([]loop, error) {
 	informer := p.shared.Core().V1().Nodes()
 	provider := provider.New(instances.New(instances.Config{
 		Inventory: p.inventory, Nodes: informer.Lister(), Live: p.kube.CoreV1(), Events: p.world.events,
-		Networks: p.account, NetworkID: networkID,
+		Networks: p.account, NetworkID: networkID, Now: p.now,
 	}))
 	// The framework's own controllers, with the pauses of its defaults.
 	initialising, err := cloudnode.NewCloudNodeController(informer, p.kube, provider, 5*time.Minute, 2, 1)
@@ -120,7 +143,7 @@ func (p parts) ofNodes() ([]loop, error) {
 	}
 	publishing, err := metadata.NewNetworkPublisher(metadata.NetworkConfig{
 		Client: p.kube, Nodes: informer, Servers: p.inventory, Networks: p.account, Events: p.world.events,
-		NetworkID: networkID, Announcer: contract.AnnouncerKubeVIP, ManagesMembership: p.world.manages,
+		NetworkID: networkID, Announcer: contract.AnnouncerKubeVIP, ManagesMembership: p.world.manages, Now: p.now,
 	})
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +26,9 @@ func (w *world) happen() {
 		{2, w.editWish},
 		{2, w.portalDeletes}, {2, w.portalUnassigns}, {1, w.networkBusy}, {8, w.trouble}, {2, w.outage}, {1, w.revoke},
 		{3, w.nodeTurns}, {2, w.serverGoes}, {2, w.serverTurns}, {6, w.die}, {2, w.freeze},
+		{2, w.wrongAccount}, {4, w.stopLeader}, {2, w.whileDown}, {2, w.editConfigMap}, {2, w.changeDefaults},
+		{2, w.buyLate}, {1, w.absurd}, {2, w.portalAdds}, {2, w.mismatch}, {1, w.loseLedgers}, {2, w.recordPurchase},
+		{2, w.backUp}, {4, w.neighbourActs},
 	}
 	total := 0
 	for _, thing := range things {
@@ -39,13 +43,27 @@ func (w *world) happen() {
 	}
 }
 
-func (w *world) anyName() string { return string(rune('a' + w.random.IntN(6))) }
+// force does one of the things that must occur in a few walks already.
+func (w *world) force(turn int) {
+	things := []func(){
+		w.wrongAccount, w.stopLeader, w.whileDown, w.editConfigMap, w.loseLedgers, w.recordPurchase, w.backUp,
+		w.changeDefaults, w.buyLate, w.absurd, w.portalAdds, w.mismatch, w.neighbourActs, w.die,
+	}
+	things[(int(w.seed)*4+turn)%len(things)]()
+}
+
+// names are those of the Services; one is as long as a name may be.
+var names = []string{"a", "b", "c", "d", "e", strings.Repeat("n", 63)}
+
+func (w *world) anyName() string { return names[w.random.IntN(len(names))] }
 
 func (w *world) createService() { w.create(w.anyName()) }
 
-func (w *world) create(name string) {
+func (w *world) create(name string) { w.createWith(name, w.wish()) }
+
+func (w *world) createWith(name string, annotations map[string]string) {
 	service := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: w.wish()},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: annotations},
 		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer,
 			Ports: []corev1.ServicePort{{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP}}},
 	}
@@ -111,6 +129,9 @@ func (w *world) edit(name, what string, change func(*corev1.Service)) {
 		service.Annotations = map[string]string{}
 	}
 	change(service)
+	w.mu.Lock()
+	w.observer.touched[service.UID] = true
+	w.mu.Unlock()
 	if _, err := services.Update(w.t.Context(), service, metav1.UpdateOptions{}); err != nil {
 		w.did("Service %s is not edited: %v", name, err)
 		return
@@ -168,7 +189,6 @@ func (w *world) editWish() {
 // unretain lets the block of a Service go with it.
 func (w *world) unretain(name string) {
 	w.edit(name, "not retained", func(s *corev1.Service) { delete(s.Annotations, contract.ServiceIPRetain) })
-	time.Sleep(2 * time.Minute)
 }
 
 // anyBlock is one of ours, if there is one.
@@ -181,6 +201,13 @@ func (w *world) anyBlock() (block, bool) {
 }
 
 func (w *world) portal(edit pnapsim.Edit) {
+	for _, b := range w.blocks() {
+		if b.id == edit.Block {
+			w.mu.Lock()
+			w.observer.moved[b.cidr] = true
+			w.mu.Unlock()
+		}
+	}
 	if err := w.sim.OutOfBand(edit); err != nil {
 		w.did("the portal refuses: %v", err)
 		return
@@ -220,6 +247,9 @@ func (w *world) arm(f pnapsim.Fault) {
 
 // trouble damages a few requests of one kind.
 func (w *world) trouble() {
+	if time.Now().Before(w.mismatchEnds) {
+		return
+	}
 	const anyBlock, assignments = blocksPath + "/*", "/networks/v1/public-networks/*/ip-blocks"
 	places := []pnapsim.Fault{
 		{Method: http.MethodPost, Path: blocksPath}, {Method: http.MethodPost, Path: blocksPath},
@@ -259,6 +289,9 @@ func (w *world) trouble() {
 
 // outage fails all that is asked of an API, or everything, for two minutes.
 func (w *world) outage() {
+	if time.Now().Before(w.mismatchEnds) {
+		return
+	}
 	paths := []string{"", "/bmc/v1/servers", "/bmc/v1/servers/*", blocksPath}
 	statuses := []int{401, 403, 429, 500, 503}
 	w.arm(pnapsim.Fault{
@@ -269,7 +302,7 @@ func (w *world) outage() {
 }
 
 func (w *world) revoke() {
-	w.sim.RevokeTokens(clientID)
+	w.sim.RevokeTokens(w.client)
 	w.did("tokens are revoked")
 }
 
@@ -290,7 +323,7 @@ func (w *world) register(i int) {
 
 // nodeTurns makes a Node not ready, or ready again.
 func (w *world) nodeTurns() {
-	name := nodeName(w.random.IntN(serverCount))
+	name := nodeName(w.random.IntN(w.nodes))
 	node, err := w.kube.CoreV1().Nodes().Get(w.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		return
@@ -305,7 +338,7 @@ func (w *world) nodeTurns() {
 
 // serverGoes deprovisions a server; its kubelet falls silent.
 func (w *world) serverGoes() {
-	i := w.random.IntN(serverCount)
+	i := w.random.IntN(w.nodes)
 	if w.random.IntN(3) > 0 {
 		w.portal(pnapsim.Edit{Kind: pnapsim.EditDeleteServer, Server: serverID(i)})
 	}
@@ -326,7 +359,7 @@ func (w *world) silence(i int) {
 // serverTurns gives a server another status: none of them means that it is gone.
 func (w *world) serverTurns() {
 	words := []string{"powered-on", "powered-off", "error", "rebooting", "reinstating", "being-teleported"}
-	i := w.random.IntN(serverCount)
+	i := w.random.IntN(w.nodes)
 	word := words[w.random.IntN(len(words))]
 	w.portal(pnapsim.Edit{Kind: pnapsim.EditServerStatus, Server: serverID(i), Status: word})
 }

@@ -1,8 +1,10 @@
 package walk
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -13,10 +15,42 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/leader"
 )
 
 // errDead is what a process learns that is not there any more.
 var errDead = errors.New("the process is dead")
+
+// note remembers a call.
+func (p *process) note(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls = append(p.calls[max(0, len(p.calls)-9):], fmt.Sprintf(format, args...))
+	if minute := time.Now().Truncate(time.Minute); minute != p.minute {
+		p.minute = minute
+		p.callsInMinute = 0
+	}
+	p.callsInMinute++
+	p.world.count.busiest.raise(int64(p.callsInMinute))
+	if p.callsInMinute == maxCalls {
+		p.world.fail("a process made %d calls in a minute: it works without pause: %q", maxCalls, p.calls)
+		p.die()
+	}
+}
+
+// patchOf is what a call patches.
+func patchOf(action ktesting.Action) string {
+	patch, isPatch := action.(ktesting.PatchAction)
+	if !isPatch {
+		return ""
+	}
+	raw := patch.GetPatch()
+	return " " + patch.GetName() + " " + string(raw[:min(len(raw), 600)])
+}
+
+// maxCalls is how many calls a process makes at the most in a minute of a walk.
+const maxCalls = 3000
 
 // process is one life of the controller. Every call that leaves it passes through it, and it may die before or after
 // each of them: from then on nothing that it does has an effect.
@@ -35,15 +69,36 @@ type process struct {
 	// leaves. While it is frozen no other call of it has an effect.
 	freeze time.Duration
 	frozen bool
+	// pauseFor is for how long the process is stopped at its next request to the phoenixNAP API, as by a busy
+	// hypervisor; 0 is not at all. paused is closed when it goes on. A process that was stopped for longer than
+	// renewDeadline is deposed: it may not change the account any more, and ends soon.
+	pauseFor time.Duration
+	paused   chan struct{}
+	since    time.Time
+	deposed  bool
+	// late is how much later than its request the next purchase is carried out, whose answer is lost.
+	late time.Duration
+	// calls are the last ones, to explain a process that works without pause; callsInMinute is how many there were in
+	// the minute.
+	calls         []string
+	minute        time.Time
+	callsInMinute int
+	// skew is by how much its clock is wrong.
+	skew time.Duration
 }
+
+// now is the time by the clock of the process.
+func (p *process) now() time.Time { return time.Now().Add(p.skew) }
 
 func newProcess(w *world) *process {
 	p := &process{world: w, kube: &fake.Clientset{}}
+	p.skew = w.skew()
 	react := ktesting.ObjectReaction(w.store)
 	p.kube.AddReactor("*", "*", func(action ktesting.Action) (bool, runtime.Object, error) {
 		if !p.mayCall() {
 			return true, nil, errDead
 		}
+		p.note("%s %s%s", action.GetVerb(), action.GetResource().Resource, patchOf(action))
 		w.judgeAction(action)
 		handled, object, err := react(action)
 		if !p.mayCall() {
@@ -67,7 +122,56 @@ func (p *process) mayCall() bool {
 	if p.steps == p.dieAt {
 		p.die()
 	}
-	return !p.dead
+	return !p.dead && p.paused == nil
+}
+
+// mayCallCloud is mayCall for a request to the phoenixNAP API, at which the process may be stopped for a while. A
+// request to the Kubernetes API fails meanwhile instead: it would have timed out when the process goes on.
+func (p *process) mayCallCloud() bool {
+	p.mu.Lock()
+	if p.pauseFor > 0 && p.paused == nil {
+		p.pause()
+	}
+	paused := p.paused
+	p.mu.Unlock()
+	if paused != nil {
+		<-paused
+	}
+	return p.mayCall()
+}
+
+// pause stops every call of the process for a while. It is called with the lock held.
+func (p *process) pause() {
+	p.world.inject(classStoppedLeader)
+	p.paused = make(chan struct{})
+	p.since = time.Now()
+	stopped := p.pauseFor
+	p.pauseFor = 0
+	time.AfterFunc(stopped, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		close(p.paused)
+		p.paused = nil
+		p.world.thawed()
+		if stopped > renewDeadline {
+			p.deposed = true
+			time.AfterFunc(retryPeriod, p.kill) // it reads that another process holds the Lease
+		}
+	})
+}
+
+// mayChange is the fence of the leader election.
+func (p *process) mayChange() error {
+	if !p.mayCallCloud() {
+		return errDead
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.deposed {
+		p.world.count.fenced.Add(1)
+		return &leader.FencedError{Deadline: renewDeadline}
+	}
+	return nil
 }
 
 // die is called with the lock held.
@@ -88,19 +192,34 @@ func (p *process) isDead() bool {
 	return p.dead
 }
 
+func (p *process) isDeposed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.deposed
+}
+
 // isLost reports whether another process has to take over: this one is dead or stopped.
 func (p *process) isLost() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.dead || p.frozen
+	return p.dead || p.frozen || p.deposed || p.paused != nil && time.Since(p.since) > leaseDuration
 }
 
 // RoundTrip implements http.RoundTripper: the simulator answers in memory.
 func (p *process) RoundTrip(request *http.Request) (*http.Response, error) {
-	if !p.mayCall() {
+	p.note("%s %s", request.Method, request.URL.Path)
+	if request.Method == http.MethodGet && !p.mayCallCloud() || !p.mayCall() {
 		return nil, errDead
 	}
 	purchase := request.Method == http.MethodPost && request.URL.Path == blocksPath
+	if purchase {
+		if late := p.takeLate(); late > 0 {
+			return p.deliverLate(request, late)
+		}
+	}
+	if request.Method != http.MethodGet {
+		p.world.judgeChange(p, request)
+	}
 	stopped := purchase && p.stop()
 	if purchase {
 		defer p.world.judgePurchase(p.world.blocks(), stopped)
@@ -129,6 +248,37 @@ func (p *process) stop() bool {
 	p.mu.Lock()
 	p.frozen = false
 	return true
+}
+
+// takeLate returns by how much the next purchase is late, once.
+func (p *process) takeLate() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	late := p.late
+	p.late = 0
+	return late
+}
+
+// deliverLate breaks the connection; the API carries the request out later, even if the process has ended.
+func (p *process) deliverLate(request *http.Request, late time.Duration) (*http.Response, error) {
+	body, err := io.ReadAll(request.Body)
+	if err != nil {
+		return nil, err
+	}
+	p.world.inject(classLatePurchase)
+	p.ended.Go(func() {
+		time.Sleep(late)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(request.Context()), time.Minute)
+		defer cancel()
+		again := request.Clone(ctx)
+		again.Body = io.NopCloser(bytes.NewReader(body))
+		before := p.world.blocks()
+		if response, err := p.exchange(again); err == nil {
+			_ = response.Body.Close()
+		}
+		p.world.judgePurchase(before, true)
+	})
+	return nil, io.ErrUnexpectedEOF
 }
 
 // exchange hands a request to the simulator, which answers, never answers, or breaks the connection. A request that

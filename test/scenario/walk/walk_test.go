@@ -25,7 +25,7 @@ func TestWalk(t *testing.T) {
 	count := &counts{}
 	specs := simtest.Specs(t)
 	t.Run("seeds", func(t *testing.T) {
-		for seed := range uint64(seeds.Count(t, 10)) {
+		for seed := range uint64(seeds.Count(t, 5)) {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) { newWorld(t, seed, count, specs).walk() })
@@ -47,11 +47,25 @@ func TestWalk(t *testing.T) {
 		{name: "walk_extra_blocks", value: count.extra.Load(), unit: "blocks"},
 		{name: "walk_extra_blocks_collapsed", value: count.collapsed.Load(), unit: "blocks"},
 		{name: "walk_addresses_given_twice", value: count.twice.Load(), unit: "addresses", zero: true},
+		{name: "walk_fenced_changes", value: count.fenced.Load(), unit: "requests"},
 		{name: "walk_nodes_wrongly_deleted", value: count.nodesLost.Load(), unit: "Nodes", zero: true},
+		{name: "walk_stuck_services", value: count.stuck.Load(), unit: "Services", zero: true},
+		{name: "walk_addresses_lost", value: count.lost.Load(), unit: "addresses", zero: true},
+		{name: "walk_published_blocks_taken_away", value: count.taken.Load(), unit: "blocks", zero: true},
+		{name: "walk_changes_by_deposed_leader", value: count.deposed.Load(), unit: "requests", zero: true},
+		{name: "walk_published_address_unassigned_seconds", value: count.unassigned.Load(), unit: "s"},
+		{name: "walk_blocks_paid_without_use_seconds", value: count.unused.Load(), unit: "s"},
+		{name: "walk_calls_in_a_minute_max", value: count.busiest.Load(), unit: "calls"},
 	} {
 		_, _ = fmt.Fprintf(t.Output(), "figure %s %d %s\n", figure.name, figure.value, figure.unit)
 		if figure.zero && figure.value != 0 {
 			t.Errorf("%s is %d, want 0", figure.name, figure.value)
+		}
+	}
+	for _, class := range count.classes.list() {
+		_, _ = fmt.Fprintf(t.Output(), "figure walk_class_%s %d injections\n", class.name, class.count)
+		if class.count == 0 {
+			t.Errorf("no walk injected %s", class.name)
 		}
 	}
 	// A walk that meets no trouble and gets nothing done proves nothing.
@@ -67,18 +81,35 @@ const steps = 40
 // walk makes trouble, then waits through a calm in which everything must end.
 func (w *world) walk() {
 	w.count.seeds.Add(1)
-	for i := range serverCount {
+	for i := range w.nodes {
 		w.register(i)
 	}
 	w.process = w.live(0)
-	for range steps {
+	if w.seed%4 == 3 {
+		w.inject(classSecondCluster)
+		w.addNeighbour(neighbourUID)
+	}
+	go w.observe()
+	for step := range steps {
+		if step%10 == 9 {
+			w.force(step / 10)
+		}
 		w.happen()
 		w.pause()
 	}
+	if !w.restoreAt.IsZero() {
+		w.restoreEtcd()
+		w.look()
+	}
 	w.calm()
-	w.checkServices()
+	for _, cluster := range w.clusters() {
+		cluster.checkServices()
+	}
+	w.drift()
 	w.end()
-	w.checkEnd()
+	for _, cluster := range w.clusters() {
+		cluster.checkEnd()
+	}
 	for _, violation := range w.sim.Violations() {
 		if !w.isExcused(violation) {
 			w.fail("rule broken: %s", violation)
@@ -89,15 +120,19 @@ func (w *world) walk() {
 			w.count.faults.Add(1)
 		}
 	}
-	w.process.bury()
+	for _, cluster := range w.clusters() {
+		cluster.process.bury()
+	}
+	w.observer.stop()
 	if w.t.Failed() {
-		w.t.Log(strings.Join(w.history, "\n"))
+		w.t.Logf("seed %d, collects orphans: %t, manages memberships: %t, list lag %s, events %v\n%s", w.seed,
+			w.collect, w.manages, time.Duration(w.latencies.ListLag), w.events.reasons, strings.Join(w.history, "\n"))
 	}
 	time.Sleep(10 * time.Minute) // for what sleeps where nothing can wake it
 }
 
 // isExcused reports whether a violation was unavoidable: a stopped process bought while its successor had bought, or
-// was about to buy after its last look.
+// was about to buy after its last look, or its request carried a token that was refused while it was stopped.
 func (w *world) isExcused(v pnapsim.Violation) bool {
 	switch v.Rule {
 	case "needless-purchase":
@@ -107,6 +142,8 @@ func (w *world) isExcused(v pnapsim.Violation) bool {
 		})
 	case "repeated-post":
 		return slices.ContainsFunc(w.thaws, func(at time.Time) bool { return v.Time.Sub(at).Abs() < time.Minute })
+	case "stale-token":
+		return slices.ContainsFunc(w.thaws, func(at time.Time) bool { return v.Time.Sub(at).Abs() < time.Second })
 	default:
 		return false
 	}
@@ -119,6 +156,9 @@ func (w *world) pause() {
 		limit = 4 * time.Minute
 	}
 	time.Sleep(time.Duration(w.random.Int64N(int64(limit))))
+	if !w.restoreAt.IsZero() && time.Now().After(w.restoreAt) {
+		w.restoreEtcd()
+	}
 	w.look()
 }
 
@@ -126,19 +166,22 @@ func (w *world) pause() {
 func (w *world) look() {
 	synctest.Wait()
 	holders := map[string]string{}
-	for _, service := range w.services() {
-		for _, ingress := range service.Status.LoadBalancer.Ingress {
-			if other, taken := holders[ingress.IP]; taken && !w.reported[ingress.IP] {
-				w.reported[ingress.IP] = true
-				w.count.twice.Add(1)
-				w.fail("%s and %s have %s", other, service.Name, ingress.IP)
+	for i, cluster := range w.clusters() {
+		for _, service := range cluster.services() {
+			for _, ingress := range service.Status.LoadBalancer.Ingress {
+				if other, taken := holders[ingress.IP]; taken && !w.reported[ingress.IP] &&
+					time.Since(w.restoredAt) > collapse {
+					w.reported[ingress.IP] = true
+					w.count.twice.Add(1)
+					w.fail("%s and %s of cluster %d have %s", other, service.Name, i, ingress.IP)
+				}
+				holders[ingress.IP] = service.Name
 			}
-			holders[ingress.IP] = service.Name
 		}
-	}
-	w.watchExtras()
-	if w.process.isLost() {
-		w.succeed()
+		cluster.watchExtras()
+		if cluster.process.isLost() {
+			cluster.succeed()
+		}
 	}
 }
 
@@ -163,7 +206,7 @@ func (w *world) succeed() {
 	lost := w.process
 	w.did("a new process takes over")
 	w.count.faults.Add(1)
-	w.sim.ClientRestarted(clientID)
+	w.sim.ClientRestarted(w.client)
 	w.process = w.live(0)
 	if lost.isDead() {
 		lost.bury()
@@ -181,7 +224,14 @@ func (w *world) calm() {
 	w.process.mu.Lock()
 	w.process.dieAt = 0
 	w.process.freeze = 0
+	w.process.pauseFor = 0
+	w.process.late = 0
 	w.process.mu.Unlock()
+	w.use(w.own)
+	w.deleteDamaged()
+	for _, cluster := range w.clusters() {
+		cluster.calming.Store(true)
+	}
 	for range 2 {
 		time.Sleep(collapse)
 		w.look()
@@ -192,7 +242,7 @@ func (w *world) calm() {
 	if late > 0 {
 		w.fail("%d blocks too many are still there: %v", late, w.ours())
 	}
-	time.Sleep(30 * time.Minute)
+	time.Sleep(w.patience())
 	w.look()
 }
 
@@ -208,6 +258,7 @@ func (w *world) checkServices() {
 		}
 		if len(service.Status.LoadBalancer.Ingress) == 0 {
 			if explanation(&service) == "" {
+				w.count.stuck.Add(1)
 				w.fail("Service %s has neither an address nor a reason: %v; the account has %v", service.Name,
 					service.Status.Conditions, w.ours())
 			}
@@ -243,25 +294,44 @@ func (w *world) isServed(address string) bool {
 	})
 }
 
-// end deletes every Service and Node and waits.
+// end deletes every Service and waits.
 func (w *world) end() {
-	for _, service := range w.services() {
-		w.unretain(service.Name)
-		w.remove(service.Name)
+	for _, cluster := range w.clusters() {
+		for _, service := range cluster.services() {
+			cluster.unretain(service.Name)
+		}
 	}
-	time.Sleep(40 * time.Minute)
+	time.Sleep(2 * time.Minute)
+	for _, cluster := range w.clusters() {
+		for _, service := range cluster.services() {
+			cluster.remove(service.Name)
+			time.Sleep(30 * time.Second)
+		}
+	}
+	time.Sleep(w.patience())
 	w.look()
 }
 
-// isReported reports whether a block is left that a stopped process bought for a Service which was gone by then, where
-// the user wants such blocks to be reported only, or where there are so many that a person must confirm their deletion.
+// patience is how long to wait for what the controller has to do: an orphan is collected after orphanGrace, and what a
+// list does not show is believed later.
+func (w *world) patience() time.Duration {
+	return 2*orphanGrace + time.Duration(max(w.latencies.ListLag, w.latencies.ServerListLag))
+}
+
+// isReported reports whether a block is left whose Service was gone before the controller saw it go, or that a stopped
+// process bought for a Service which was gone by then, where the user wants such blocks to be reported only, or where
+// there are so many that a person must confirm their deletion.
 func (w *world) isReported(b block) bool {
-	return w.late[b.id] && (!w.collect && w.events.has("OrphanedIPBlock") || w.events.has("OrphanNotCollected"))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return (w.late[b.id] || w.abandoned[b.owner()]) && w.events.reports(b.id) &&
+		(!w.collect || w.events.has("OrphanNotCollected"))
 }
 
 // checkEnd: none of our objects are left, and all others are unchanged.
 func (w *world) checkEnd() {
 	if left := w.services(); len(left) > 0 {
+		w.count.stuck.Add(int64(len(left)))
 		w.fail("Services are still there: %v %v", left[0].Name, left[0].Status.Conditions)
 	}
 	left := slices.DeleteFunc(w.ours(), func(b block) bool {

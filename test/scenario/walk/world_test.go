@@ -43,7 +43,23 @@ const (
 
 // counts are what a walk found, summed up over all walks.
 type counts struct {
-	seeds, faults, leaked, doubles, extra, collapsed, twice, nodesLost, published, purchases atomic.Int64
+	seeds, faults, leaked, doubles, extra, collapsed, twice, nodesLost, published, purchases, fenced atomic.Int64
+	// taken are changes that take the block of a published address away, lost are addresses that a Service lost without
+	// a reason, deposed are changes by a process that is deposed, stuck are Services without an address or a reason, or
+	// that cannot be deleted.
+	taken, lost, deposed, stuck atomic.Int64
+
+	classes classes
+	// busiest is how many calls a process made in a minute, unassigned and unused are seconds, see observer.
+	busiest, unassigned, unused maximum
+}
+
+// maximum is the highest of its values.
+type maximum struct{ atomic.Int64 }
+
+func (m *maximum) raise(value int64) {
+	for before := m.Load(); value > before && !m.CompareAndSwap(before, value); before = m.Load() {
+	}
 }
 
 // world is an account, a cluster and the life of a controller between them.
@@ -56,8 +72,18 @@ type world struct {
 	store   *kubefake.Store
 	kube    *fake.Clientset // the users' client
 	events  *events
-	collect bool // orphans
-	manages bool // memberships
+	// uid is the ID of the cluster, client the ID of its API client, own its credentials.
+	uid, client string
+	own         keys
+	nodes       int  // how many there are at first
+	collect     bool // orphans
+	manages     bool // memberships
+	latencies   pnapsim.Latency
+	// defaults are the options of the controller that a restart may change. skews reports whether clocks are wrong.
+	defaults defaults
+	skews    bool
+	// keys are the credentials in the Secret now.
+	keys    keys
 	count   *counts
 	process *process
 
@@ -76,6 +102,23 @@ type world struct {
 	reported map[string]bool
 	// stopped are processes that stood still when another one took over.
 	stopped []*process
+	// abandoned are the owners whose Service disappeared without the controller: their blocks may be reported only.
+	abandoned map[string]bool
+	// damaged are the ConfigMaps that a user made unreadable.
+	damaged []string
+	// mismatchEnds is when lists and IDs agree again.
+	mismatchEnds time.Time
+	// backup is a snapshot of the cluster, restoreAt is when it is restored. restoredAt is when the last was: a status
+	// that came back may name an address that another Service has by now, until the controller has looked.
+	backup                kubefake.Snapshot
+	restoreAt, restoredAt time.Time
+	observer              *observer
+	// neighbour is another cluster on the same network, nil in most walks.
+	neighbour *world
+	// parent is the world of which this is the neighbour.
+	parent *world
+	// calming reports that the trouble is over.
+	calming atomic.Bool
 }
 
 func newWorld(t *testing.T, seed uint64, count *counts, specs *pnapsim.Specs) *world {
@@ -83,21 +126,24 @@ func newWorld(t *testing.T, seed uint64, count *counts, specs *pnapsim.Specs) *w
 		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 0x77616c6b)), store: kubefake.NewStore(),
 		events: &events{reasons: map[string]int{}},
 		count:  count, extras: map[string]bool{}, late: map[string]bool{}, seen: map[string]bool{},
-		reported: map[string]bool{},
+		reported: map[string]bool{}, uid: clusterUID, client: clientID, own: ownKeys,
+		observer: newObserver(), abandoned: map[string]bool{},
 	}
 	w.collect = w.random.IntN(2) == 0
 	w.manages = w.random.IntN(2) == 0
-	latency, switches := w.latency(), pnapsim.RandomSwitches(w.random)
+	w.skews = w.seed%3 == 2
+	w.keys = w.own
+	w.nodes = 1 + w.random.IntN(maxServers)
+	w.latencies = w.latency()
+	latency, switches := w.latencies, pnapsim.RandomSwitches(w.random)
 	w.sim = pnapsim.New(pnapsim.Config{
 		Clock: pnapsim.NewRealClock(1), Latency: &latency, Switches: switches, Specs: specs, RandomSeed: seed,
 	})
-	if err := w.sim.Seed(seedAccount()); err != nil {
+	if err := w.sim.Seed(seedAccount(w.nodes)); err != nil {
 		t.Fatal(err)
 	}
 	w.handler = w.sim.Handler()
-	w.kube = w.store.Client()
-	w.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: clusterUID}})
-	w.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	w.found()
 	return w
 }
 
@@ -115,6 +161,15 @@ func (w *world) latency() pnapsim.Latency {
 	latency.Unassign = upTo(2 * time.Minute)
 	latency.TagPropagation = upTo(20 * time.Second)
 	latency.ListLag = upTo(10 * time.Second)
+	if w.seed%3 == 0 {
+		latency.ListLag = upTo(30 * time.Minute)
+		w.inject(classListLag)
+	}
+	if w.seed%4 == 1 {
+		latency.ServerListLag = upTo(30 * time.Minute)
+		latency.NetworkListLag = latency.ServerListLag
+		w.inject(classServerLag)
+	}
 	return latency
 }
 
@@ -122,17 +177,16 @@ func serverID(i int) string { return fmt.Sprintf("60473c2509268bc77fd06e%02x", i
 
 func nodeName(i int) string { return fmt.Sprintf("node-%d", i) }
 
-// serverCount is how many servers the account has; Nodes come and go among them.
-const serverCount = 5
+// maxServers is how many servers the account has at the most; Nodes come and go among them.
+const maxServers = 10
 
 // seedAccount has a network with the nodes' own block and a brought one, and blocks of others that must not be touched.
-func seedAccount() pnapsim.Seed {
+func seedAccount(servers int) pnapsim.Seed {
 	seed := pnapsim.AccountSeed{
 		ID: accountID,
-		Clients: []pnapsim.ClientSeed{{ID: clientID, Secret: clientSecret, Judged: true,
-			OwnershipTags: map[string]string{
-				contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID,
-			}}},
+		Clients: []pnapsim.ClientSeed{
+			clientSeed(ownKeys, clusterUID), clientSeed(keys{neighbourClient, neighbourSecret}, neighbourUID),
+		},
 		Networks: []pnapsim.NetworkSeed{{ID: networkID, Name: "public", Location: location, VLAN: 20}},
 		Blocks: []pnapsim.BlockSeed{
 			{ID: nodeBlockID, Name: "nodes", Location: location, CIDR: "198.51.100.0/28", Network: networkID},
@@ -146,26 +200,37 @@ func seedAccount() pnapsim.Seed {
 		},
 	}
 	own := netip.MustParseAddr("198.51.100.2")
-	for i := range serverCount {
+	for i := range servers {
 		server := pnapsim.ServerSeed{
 			ID: serverID(i), Hostname: nodeName(i), Location: location, NetworkType: "PRIVATE_ONLY",
 			PrivateIPs: []string{fmt.Sprintf("10.0.0.%d", 11+i)},
 			Networks:   []pnapsim.MembershipSeed{{Network: networkID, IPs: []string{own.String()}}},
 		}
 		switch i {
-		case serverCount - 1:
+		case 4:
 			server.ReservationID = "60473c2509268bc77fd06f00" // it lives on when it is deprovisioned
-		case serverCount - 2, serverCount - 3:
+		case 2, 3:
 			server.Networks = nil // to be joined, where memberships are managed
 		}
 		seed.Servers = append(seed.Servers, server)
 		own = own.Next()
 	}
-	return pnapsim.Seed{Accounts: []pnapsim.AccountSeed{seed}}
+	seed.Servers = append(seed.Servers, pnapsim.ServerSeed{
+		ID: serverID(neighbourServer), Hostname: nodeName(neighbourServer), Location: location,
+		NetworkType: "PRIVATE_ONLY", PrivateIPs: []string{"10.0.0.111"},
+		Networks: []pnapsim.MembershipSeed{{Network: networkID, IPs: []string{own.String()}}},
+	})
+	stranger := pnapsim.AccountSeed{ID: strangerID,
+		Clients: []pnapsim.ClientSeed{{ID: otherKeys.id, Secret: otherKeys.secret}}}
+	return pnapsim.Seed{Accounts: []pnapsim.AccountSeed{seed, stranger}}
 }
 
 // did notes what happened.
 func (w *world) did(format string, args ...any) {
+	if w.parent != nil {
+		w.parent.did("neighbour: "+format, args...)
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.history = append(w.history, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
@@ -174,6 +239,10 @@ func (w *world) did(format string, args ...any) {
 // fail notes a violation; its history is printed at the end of the walk.
 func (w *world) fail(format string, args ...any) {
 	w.t.Helper()
+	if w.parent != nil {
+		w.parent.fail("neighbour: "+format, args...)
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.t.Errorf("seed %d: %s: %s", w.seed, time.Now().Format("15:04:05.000"), fmt.Sprintf(format, args...))
@@ -207,7 +276,7 @@ func (w *world) blocks() []block {
 		for _, tag := range objects(raw["tags"]) {
 			b.tags[text(tag["name"])] = text(tag["value"])
 		}
-		b.ours = b.tags[contract.TagUsage] == contract.TagUsageAuto && b.tags[contract.TagCluster] == clusterUID
+		b.ours = b.tags[contract.TagUsage] == contract.TagUsageAuto && b.tags[contract.TagCluster] == w.uid
 		all = append(all, b)
 	}
 	return all
@@ -222,9 +291,7 @@ func (w *world) ours() []block {
 // did meanwhile: what it bought too many has to go.
 func (w *world) judgePurchase(before []block, stopped bool) {
 	if stopped {
-		w.mu.Lock()
-		w.thaws = append(w.thaws, time.Now())
-		w.mu.Unlock()
+		w.thawed()
 	}
 	for _, bought := range w.ours() {
 		if slices.ContainsFunc(before, func(b block) bool { return b.id == bought.id }) || !w.isNew(bought.id) {
@@ -254,6 +321,13 @@ func (w *world) judgePurchase(before []block, stopped bool) {
 			break
 		}
 	}
+}
+
+// thawed notes that a stopped process goes on.
+func (w *world) thawed() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.thaws = append(w.thaws, time.Now())
 }
 
 // isNew reports whether a purchase was not checked yet.
@@ -286,7 +360,7 @@ func (w *world) judgeAction(action ktesting.Action) {
 		w.fail("Node %s is deleted, whose provider ID is %q", name, deleted.Spec.ProviderID)
 		return
 	}
-	falsehoods, err := w.sim.Claim(pnapsim.Claim{Client: clientID, Kind: pnapsim.ClaimServerGone, Server: id})
+	falsehoods, err := w.sim.Claim(pnapsim.Claim{Client: w.client, Kind: pnapsim.ClaimServerGone, Server: id})
 	if err != nil || len(falsehoods) > 0 {
 		w.count.nodesLost.Add(1)
 		w.fail("Node %s is deleted: %v %v", name, falsehoods, err)
@@ -304,22 +378,33 @@ func (w *world) services() []corev1.Service {
 	return list.Items
 }
 
-// events counts what users are shown, by reason.
+// events counts what users are shown, by reason, and keeps what they read about orphans.
 type events struct {
 	mu      sync.Mutex
 	reasons map[string]int
+	orphans []string
 }
 
-func (e *events) Event(_ runtime.Object, _, reason, _ string) {
+func (e *events) Event(_ runtime.Object, _, reason, text string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.reasons[reason]++
+	if reason == "OrphanedIPBlock" {
+		e.orphans = append(e.orphans, text)
+	}
 }
 
 func (e *events) has(reason string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.reasons[reason] > 0
+}
+
+// reports whether an event said that a block is paid for without use.
+func (e *events) reports(blockID string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.ContainsFunc(e.orphans, func(text string) bool { return strings.Contains(text, blockID) })
 }
 
 func (e *events) Eventf(object runtime.Object, kind, reason, format string, args ...any) {

@@ -149,7 +149,7 @@ func (s *Sim) lagging(c *call, lag Duration, now reply) reply {
 	if c.account.answers == nil {
 		c.account.answers = map[string][]pastAnswer{}
 	}
-	past := append(c.account.answers[key], pastAnswer{s.now, now})
+	past := slices.Concat(c.account.answers[key], []pastAnswer{{s.now, now}})
 	for len(past) > 1 && !past[1].at.After(s.now.Add(-time.Duration(lag))) {
 		past = past[1:]
 	}

@@ -1,0 +1,382 @@
+package walk
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
+)
+
+// The classes of disturbances that come from outside: each must occur in a run of TestWalk.
+const (
+	classListLag       = "list_lag"
+	classServerLag     = "server_list_lag"
+	classMismatch      = "list_and_id_differ"
+	classLedgersLost   = "ledgers_lost"
+	classRecordTime    = "purchase_record_time"
+	classRestore       = "etcd_restore"
+	classSecondCluster = "second_cluster"
+	classWrongAccount  = "wrong_account"
+	classStoppedLeader = "stopped_leader"
+	classClockSkew     = "clock_skew"
+	classConfigMapEdit = "configmap_edit"
+	classWhileDown     = "change_while_down"
+	classDefaults      = "changed_defaults"
+	classLatePurchase  = "late_purchase"
+	classAbsurd        = "absurd_input"
+	classPortalBlock   = "portal_block"
+)
+
+// The times of the leader election, as the manifests set them.
+const (
+	leaseDuration = 15 * time.Second
+	renewDeadline = 10 * time.Second
+	retryPeriod   = 2 * time.Second
+)
+
+// classes counts what was injected, by class.
+type classes struct {
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+type classCount struct {
+	name  string
+	count int
+}
+
+func (c *classes) add(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counts == nil {
+		c.counts = map[string]int{}
+	}
+	c.counts[name]++
+}
+
+// list returns every class, those that never occurred included.
+func (c *classes) list() []classCount {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := []classCount{}
+	for _, name := range []string{
+		classListLag, classServerLag, classMismatch, classWrongAccount, classStoppedLeader, classClockSkew,
+		classConfigMapEdit, classLedgersLost, classRecordTime, classRestore, classSecondCluster, classWhileDown,
+		classDefaults, classLatePurchase, classAbsurd, classPortalBlock,
+	} {
+		all = append(all, classCount{name, c.counts[name]})
+	}
+	return all
+}
+
+func (w *world) inject(class string) { w.count.classes.add(class) }
+
+// keys are credentials of the API.
+type keys struct{ id, secret string }
+
+const strangerID = "stranger"
+
+var (
+	ownKeys     = keys{clientID, clientSecret}
+	otherKeys   = keys{"stranger-client", "zT5mHn8Wq3Xc6Lk1"}
+	revokedKeys = keys{clientID, "of before the rotation"}
+)
+
+// credentials returns what is in the Secret now.
+func (w *world) credentials() (id, secret string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.keys.id, w.keys.secret, nil
+}
+
+func (w *world) use(k keys) {
+	w.mu.Lock()
+	w.keys = k
+	w.mu.Unlock()
+	w.sim.RevokeTokens(w.client)
+	w.did("credentials are those of %s", k.id)
+}
+
+// upTo returns a random duration.
+func (w *world) upTo(limit time.Duration) time.Duration {
+	return time.Duration(w.random.Int64N(int64(limit)))
+}
+
+// wrongAccount puts the credentials of another account, or of none, into the Secret for a while.
+func (w *world) wrongAccount() {
+	w.inject(classWrongAccount)
+	w.use([]keys{otherKeys, revokedKeys}[w.random.IntN(2)])
+	time.AfterFunc(w.upTo(10*time.Minute), func() { w.use(w.own) })
+}
+
+// stopLeader stops the process at one of its next calls.
+func (w *world) stopLeader() {
+	p := w.process
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	limits := []time.Duration{15 * time.Second, 2 * time.Minute, 10 * time.Minute}
+	p.pauseFor = time.Second + w.upTo(limits[w.random.IntN(len(limits))])
+	w.did("the process stops soon, for %s", p.pauseFor)
+}
+
+// skew is by how much the clock of the next process is wrong.
+func (w *world) skew() time.Duration {
+	if !w.skews || w.process != nil && w.random.IntN(2) == 0 {
+		return 0
+	}
+	w.inject(classClockSkew)
+	skew := w.upTo(12*time.Hour) - 6*time.Hour
+	w.did("the clock of the next process is wrong by %s", skew)
+	return skew
+}
+
+// whileDown changes Services while no controller runs.
+func (w *world) whileDown() {
+	w.inject(classWhileDown)
+	w.process.kill()
+	w.did("no controller runs")
+	for range 1 + w.random.IntN(3) {
+		name := w.anyName()
+		switch w.random.IntN(4) {
+		case 0:
+			w.remove(name)
+		case 1:
+			w.changeType()
+		case 2:
+			w.vanish(name)
+			w.createClusterIP(name)
+		default:
+			w.vanish(name)
+			w.create(name)
+		}
+	}
+	time.Sleep(w.upTo(5 * time.Minute))
+}
+
+// vanish removes a Service with its finalizers, as an impatient user does.
+func (w *world) vanish(name string) {
+	w.edit(name, "its finalizers are removed", func(s *corev1.Service) { s.Finalizers = nil })
+	w.abandon(name)
+	w.remove(name)
+}
+
+func (w *world) createClusterIP(name string) {
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	services := w.kube.CoreV1().Services(namespace)
+	if _, err := services.Create(w.t.Context(), service, metav1.CreateOptions{}); err == nil {
+		w.did("Service %s is created without a load balancer", name)
+	}
+}
+
+// editConfigMap damages a ConfigMap of the controller.
+func (w *world) editConfigMap() {
+	maps := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	list, err := maps.List(w.t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) == 0 {
+		return
+	}
+	chosen := list.Items[w.random.IntN(len(list.Items))]
+	w.inject(classConfigMapEdit)
+	what := []string{"deleted", "unlabelled", "garbage"}[w.random.IntN(3)]
+	switch what {
+	case "deleted":
+		err = maps.Delete(w.t.Context(), chosen.Name, metav1.DeleteOptions{})
+	case "unlabelled":
+		chosen.Labels = nil
+		_, err = maps.Update(w.t.Context(), &chosen, metav1.UpdateOptions{})
+	default:
+		for key := range chosen.Data {
+			chosen.Data[key] = "{"
+		}
+		_, err = maps.Update(w.t.Context(), &chosen, metav1.UpdateOptions{})
+		w.damaged = append(w.damaged, chosen.Name)
+	}
+	w.did("ConfigMap %s is %s: %v", chosen.Name, what, err)
+}
+
+// deleteDamaged does what the event about an unreadable record asks a person for.
+func (w *world) deleteDamaged() {
+	records := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	for _, name := range w.damaged {
+		one, err := records.Get(w.t.Context(), name, metav1.GetOptions{})
+		if err != nil || !slices.Contains(slices.Collect(maps.Values(one.Data)), "{") {
+			continue
+		}
+		if err := records.Delete(w.t.Context(), name, metav1.DeleteOptions{}); err == nil {
+			w.did("ConfigMap %s is deleted by a person", name)
+		}
+	}
+}
+
+// defaults are options of the controller.
+type defaults struct{ allocation, size string }
+
+// changeDefaults restarts the controller with other options.
+func (w *world) changeDefaults() {
+	w.inject(classDefaults)
+	w.defaults = defaults{
+		allocation: []string{"", contract.AllocationDedicated, contract.AllocationShared}[w.random.IntN(3)],
+		size:       []string{"", "/28", "/29", "/30"}[w.random.IntN(4)],
+	}
+	w.process.kill()
+	w.did("the controller restarts with %+v", w.defaults)
+}
+
+// buyLate has the next purchase carried out long after its request, whose answer is lost.
+func (w *world) buyLate() {
+	late := w.upTo(5 * time.Minute)
+	w.process.mu.Lock()
+	w.process.late = late
+	w.process.mu.Unlock()
+	w.did("the next purchase is carried out %s late", late)
+	w.createWith(w.anyName(), nil)
+}
+
+// absurd has annotations of absurd size and number, or an absurd number of Services.
+func (w *world) absurd() {
+	w.inject(classAbsurd)
+	if w.random.IntN(3) == 0 {
+		w.crowd()
+		return
+	}
+	name := w.anyName()
+	w.edit(name, "absurd annotations", func(s *corev1.Service) {
+		for i := range 200 {
+			s.Annotations[fmt.Sprintf("phoenixnap.com/ip-%s%d", strings.Repeat("x", 50), i)] = strings.Repeat("y", 1000)
+		}
+	})
+	time.Sleep(time.Minute)
+	w.edit(name, "ordinary annotations", func(s *corev1.Service) {
+		maps.DeleteFunc(s.Annotations, func(key, _ string) bool { return strings.Contains(key, "xxx") })
+	})
+}
+
+// crowd creates many Services at once, and deletes them after a while.
+func (w *world) crowd() {
+	const many = 25
+	for i := range many {
+		w.create(fmt.Sprintf("crowd-%d", i))
+	}
+	time.Sleep(w.upTo(5 * time.Minute))
+	for i := range many {
+		w.unretain(fmt.Sprintf("crowd-%d", i))
+		w.remove(fmt.Sprintf("crowd-%d", i))
+	}
+}
+
+// mismatch has lists omit an object that its ID shows, or an ID answer that the object of a list is not there. Not
+// both at once: then it is gone. Other trouble ends before, because it could be the other half.
+func (w *world) mismatch() {
+	w.inject(classMismatch)
+	w.sim.Disarm()
+	const length = 3 * time.Minute
+	w.mismatchEnds = time.Now().Add(length)
+	lists := []string{blocksPath, "/bmc/v1/servers"}
+	list := lists[w.random.IntN(len(lists))]
+	fault := pnapsim.Fault{Method: http.MethodGet, Path: list, Action: pnapsim.FaultOmit, Element: w.random.IntN(4)}
+	if w.random.IntN(2) == 0 {
+		fault.Path = "/bmc/v1/servers/*"
+		fault.Action = pnapsim.FaultStatus
+		fault.Status = http.StatusNotFound
+	}
+	fault.Times = 1 + w.random.IntN(20)
+	fault.For = pnapsim.Duration(length)
+	w.arm(fault)
+}
+
+// loseLedgers deletes all ConfigMaps of the controller and restarts it with other defaults.
+func (w *world) loseLedgers() {
+	w.inject(classLedgersLost)
+	w.process.kill()
+	maps := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	list, err := maps.List(w.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, one := range list.Items {
+		if err := maps.Delete(w.t.Context(), one.Name, metav1.DeleteOptions{}); err != nil {
+			w.t.Fatal(err)
+		}
+		w.did("ConfigMap %s is lost", one.Name)
+	}
+	w.changeDefaults()
+}
+
+// recordPurchase gives a Service the record of a purchase of another time.
+func (w *world) recordPurchase() {
+	w.inject(classRecordTime)
+	at := time.Now().Add([]time.Duration{
+		-100 * 24 * time.Hour, -time.Hour, -time.Second, time.Hour, 24 * time.Hour, 100 * 365 * 24 * time.Hour,
+	}[w.random.IntN(6)])
+	record, err := contract.Purchase{Nonce: fmt.Sprintf("%016x", w.random.Uint64()), Time: at.UTC()}.Encode()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.edit(w.anyName(), "purchase record "+record, func(s *corev1.Service) {
+		s.Annotations[contract.ServiceIPPurchase] = record
+	})
+}
+
+// backUp saves etcd, to be restored soon: what is restored is from before or after the last changes.
+func (w *world) backUp() {
+	if !w.restoreAt.IsZero() {
+		return
+	}
+	w.backup = w.store.Snapshot()
+	w.restoreAt = time.Now().Add(w.upTo(10 * time.Minute))
+	w.did("etcd is saved, to be restored at %s", w.restoreAt.Format(time.TimeOnly))
+}
+
+// restoreEtcd brings the saved state of the cluster back while no controller runs.
+func (w *world) restoreEtcd() {
+	w.inject(classRestore)
+	w.restoreAt = time.Time{}
+	w.restoredAt = time.Now()
+	w.process.kill()
+	for _, p := range append(w.stopped, w.process) {
+		p.kill()
+	}
+	for _, service := range w.services() {
+		w.abandon(service.Name)
+	}
+	synctest.Wait()
+	if err := w.store.Restore(w.backup); err != nil {
+		w.t.Fatal(err)
+	}
+	w.did("etcd is restored")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.observer.published = map[types.UID]string{}
+	for _, service := range w.services() {
+		w.observer.touched[service.UID] = true
+	}
+}
+
+// abandon notes that a Service disappears without the controller.
+func (w *world) abandon(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.abandoned[contract.TagService+"="+contract.ServiceTag(namespace, name)] = true
+}
+
+// portalAdds has the portal's user add a block to the network, or remove one that was added.
+func (w *world) portalAdds() {
+	added := slices.DeleteFunc(w.blocks(), func(b block) bool { return b.tags["team"] != "portal" })
+	w.inject(classPortalBlock)
+	if len(added) >= 3 {
+		w.portal(pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: added[0].id})
+		return
+	}
+	w.portal(pnapsim.Edit{Kind: pnapsim.EditAddBlock, Network: networkID, Tags: map[string]string{"team": "portal"}})
+}
