@@ -135,7 +135,8 @@ func newWorld(t *testing.T, seed uint64, count *counts, specs *pnapsim.Specs) *w
 	w.keys = w.own
 	w.nodes = 1 + w.random.IntN(maxServers)
 	w.latencies = w.latency()
-	latency, switches := w.latencies, pnapsim.RandomSwitches(w.random)
+	latency := w.latencies
+	switches := pnapsim.RandomSwitches(w.random)
 	w.sim = pnapsim.New(pnapsim.Config{
 		Clock: pnapsim.NewRealClock(1), Latency: &latency, Switches: switches, Specs: specs, RandomSeed: seed,
 	})

@@ -200,7 +200,8 @@ func TestServerListLag(t *testing.T) {
 		return len(list)
 	}
 	const servers, networks = "/bmc/v1/servers", "/networks/v1/public-networks"
-	before, networksBefore := count(servers), count(networks)
+	before := count(servers)
+	networksBefore := count(networks)
 	edit(t, sim, pnapsim.Edit{Kind: pnapsim.EditDeleteServer, Server: simtest.Server1ID})
 	edit(t, sim, pnapsim.Edit{Kind: pnapsim.EditDeleteNetwork, Network: simtest.NetworkID})
 	sim.Advance(5 * time.Minute)
