@@ -72,17 +72,20 @@ func TestFind(t *testing.T) {
 		unlisted, ask []string
 	}{
 		"everything": {search: account.Search{Wanted: wanted},
-			want: []string{"old assigned", "odd hidden", "new"}, all: []string{"old", "odd", "new", "foreign", "untagged"},
+			want:     []string{"old assigned", "odd hidden", "new"},
+			all:      []string{"old", "odd", "new", "foreign", "untagged"},
 			unlisted: []string{"new"}, ask: []string{"old", "deleted", "odd", "cluster", "gone", "new", "retagged"}},
 		"from the list": {search: account.Search{Wanted: wanted, Trusted: trusted, Enough: enough},
 			want: []string{"old", "deleted", "odd"}, all: []string{"old", "deleted", "odd", "foreign", "untagged"}},
-		"hidden blocks need the index": {search: account.Search{Wanted: func(b plan.Block) bool { return b.ID == "deleted" },
+		"hidden blocks need the index": {search: account.Search{
+			Wanted: func(b plan.Block) bool { return b.ID == "deleted" },
 			Enough: enough}, all: []string{"new", "old", "odd", "foreign", "untagged"}, unlisted: []string{"new"},
 			ask: []string{"deleted", "cluster", "gone", "new", "retagged"}},
 		"by their IDs": {search: account.Search{Wanted: func(plan.Block) bool { return false }, Enough: enough,
 			IDs: []string{"brought", "", "old", "brought", "none"}},
 			want: []string{"old assigned", "brought"},
-			all:  []string{"old", "brought", "deleted", "odd", "foreign", "untagged"}, ask: []string{"old", "brought", "none"}},
+			all:  []string{"old", "brought", "deleted", "odd", "foreign", "untagged"},
+			ask:  []string{"old", "brought", "none"}},
 		"listed, never bought, not readable": {search: account.Search{Wanted: func(plan.Block) bool { return false },
 			IDs: []string{"untagged"}}, want: []string{"untagged hidden"}, unlisted: []string{"new"},
 			all: []string{"untagged", "new", "old", "deleted", "odd", "foreign"},

@@ -87,8 +87,8 @@ func (p Places) GiveBack(refusal Step, now time.Time) Step {
 	if !now.Before(refusal.Until) {
 		return Step{Action: Delete, Reason: DeletionDue, Block: b}
 	}
-	refusal.Detail += fmt.Sprintf("; IP block %s (%s), which was bought, is given back at %s if there is no place by then",
-		b.ID, b.CIDR, refusal.Until.UTC().Format(time.RFC3339))
+	refusal.Detail += fmt.Sprintf("; IP block %s (%s), which was bought, is given back at %s if there is no place "+
+		"by then", b.ID, b.CIDR, refusal.Until.UTC().Format(time.RFC3339))
 	return refusal
 }
 

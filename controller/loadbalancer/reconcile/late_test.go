@@ -35,8 +35,8 @@ func (l *lateCloud) BuyBlock(ctx context.Context, wanted pnap.BlockRequest) (pla
 	return l.crashing.BuyBlock(ctx, wanted)
 }
 
-// TestPurchaseCarriedOutLate: the answer to a purchase is lost, and the purchase is carried out 100 s after its request.
-// The API has no idempotency key, and nothing shows what is still under way. So a second block is bought when a minute
+// TestPurchaseCarriedOutLate: the answer to a purchase is lost, and it is carried out 100 s after its request. The
+// API has no idempotency key, and nothing shows what is still under way. So a second block is bought when a minute
 // has passed since the answer was lost, and no sooner; and as soon as the first one appears, one of them is given back.
 func TestPurchaseCarriedOutLate(t *testing.T) {
 	for _, allocation := range []string{contract.AllocationDedicated, contract.AllocationShared} {
