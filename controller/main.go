@@ -204,8 +204,8 @@ func checkKubeconfig(path, master string) error {
 		return file.Close()
 	}
 	if master == "" && os.Getenv("KUBERNETES_SERVICE_HOST") == "" {
-		return errors.New("no --kubeconfig given, and this process does not run in a pod: set --kubeconfig to the path " +
-			"of a kubeconfig file")
+		return errors.New("no --kubeconfig given, and this process does not run in a pod: set --kubeconfig to the " +
+			"path of a kubeconfig file")
 	}
 	return nil
 }

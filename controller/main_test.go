@@ -268,8 +268,8 @@ func TestWrongInput(t *testing.T) {
 			want: "Error: --load-balancer: load balancer \"kubevip://x\" has the unknown scheme \"kubevip\": want " +
 				"kube-vip://<network-id> or agent://<network-id>\n"},
 		"no kubeconfig": {args: []string{"--cloud-config=" + secret, "--kubeconfig=/nowhere/kubeconfig"},
-			want: "Error: --kubeconfig: open /nowhere/kubeconfig: no such file or directory: set it to a file that this " +
-				"process can read, or leave it out in a pod\n"},
+			want: "Error: --kubeconfig: open /nowhere/kubeconfig: no such file or directory: set it to a file that " +
+				"this process can read, or leave it out in a pod\n"},
 		"kubeconfig left out": {args: []string{"--cloud-config=" + secret},
 			want: "Error: no --kubeconfig given, and this process does not run in a pod: set --kubeconfig to the path " +
 				"of a kubeconfig file\n"},

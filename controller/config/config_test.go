@@ -166,7 +166,8 @@ func TestInvalidOptions(t *testing.T) {
 		args   []string
 		want   []string // one for each problem
 	}{
-		"nothing": {secret: `{}`, want: []string{"has no fields: write at least clientID and clientSecret", "clientID is missing: set PNAP_CLIENT_ID, secret field clientID",
+		"nothing": {secret: `{}`, want: []string{"has no fields: write at least clientID and clientSecret",
+			"clientID is missing: set PNAP_CLIENT_ID, secret field clientID",
 			"clientSecret is missing"}},
 		"the template": {secret: `{"clientID":"<client ID>","clientSecret":"<client secret>","location":"<location>","loadbalancer":"kube-vip://<network ID>"}`,
 			want: []string{"secret field clientID is still the placeholder",
@@ -267,7 +268,8 @@ func TestThePortOfV1IsAWarning(t *testing.T) {
 			t.Errorf("%s: %v", where, err)
 			continue
 		}
-		if len(config.Warnings) != 1 || !strings.HasPrefix(config.Warnings[0], where+" only affects the control-plane") {
+		if len(config.Warnings) != 1 || !strings.HasPrefix(config.Warnings[0],
+			where+" only affects the control-plane") {
 			t.Errorf("%s: warnings %q", where, config.Warnings)
 		}
 	}

@@ -25,8 +25,9 @@ func UnknownVariables(environ []string) []string {
 		if foreign || slices.Contains(known, name) || ofService(name, names) {
 			continue
 		}
-		sentences = append(sentences, fmt.Sprintf("environment variable %s is not an option and has no effect: did you "+
-			"mean %s? Otherwise unset it", name, nearest(name, known)))
+		sentences = append(sentences,
+			fmt.Sprintf("environment variable %s is not an option and has no effect: did you "+
+				"mean %s? Otherwise unset it", name, nearest(name, known)))
 	}
 	return sentences
 }

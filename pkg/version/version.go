@@ -29,8 +29,8 @@ func init() {
 	}
 }
 
-// candidates returns versions from the most precise one. The Kubernetes libraries accept v0.0.0 with any suffix, because
-// a stamped version would be another one; so a tagged version becomes part of the suffix.
+// candidates returns versions from the most precise one. The Kubernetes libraries accept v0.0.0 with any suffix,
+// because a stamped version would be another one; so a tagged version becomes part of the suffix.
 func candidates(info *debug.BuildInfo) []string {
 	if info == nil {
 		return []string{undated}

@@ -195,7 +195,7 @@ func (l *lookups) tagged(ctx context.Context, name string, after time.Time) (map
 }
 
 // updated returns a list with the blocks as they were read by their ID since. Without that, a Service whose block was
-// just read as assigned would be told by an older list that it still waits.
+// just read as assigned would still wait according to an older list.
 func (l *lookups) updated(listing Listing) Listing {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -116,7 +116,8 @@ func (s *Store) Relabel(ctx context.Context, blockIDs ...string) (restored []str
 			restored = append(restored, object.Name)
 		case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		default:
-			return restored, fmt.Errorf("restore label %s of ConfigMap %s/%s: %w", Label, object.Namespace, object.Name, err)
+			return restored, fmt.Errorf("restore label %s of ConfigMap %s/%s: %w", Label, object.Namespace, object.Name,
+				err)
 		}
 	}
 	return restored, nil
@@ -214,8 +215,8 @@ func decode(object *corev1.ConfigMap) (plan.Ledger, error) {
 	}
 	if err != nil {
 		return plan.Ledger{},
-			fmt.Errorf("ConfigMap %s/%s, key %s: %w: %w; restore it from a backup, or delete it: then it is made again "+
-				"from the addresses of Services",
+			fmt.Errorf("ConfigMap %s/%s, key %s: %w: %w; restore it from a backup, or delete it: then it is made "+
+				"again from the addresses of Services",
 				object.Namespace, object.Name, dataKey, ErrUnreadable, err)
 	}
 	l.Version = object.ResourceVersion

@@ -93,7 +93,8 @@ func TestServicesThatVanishTogetherKeepTheirBlocks(t *testing.T) {
 	}
 	command := "kubectl annotate namespace kube-system --overwrite " + contract.NamespaceCollectOrphans + "=" +
 		strings.Join(all, ",")
-	if got := w.count("Warning OrphanNotCollected", "8 of 8 IP blocks", "203.0.113.8/29", command); got < 48 || got > 52 {
+	if got := w.count("Warning OrphanNotCollected", "8 of 8 IP blocks", "203.0.113.8/29", command); got < 48 ||
+		got > 52 {
 		t.Errorf("%d events with the command in 50 hours, want one an hour: %q", got, w.heard[:min(20, len(w.heard))])
 	}
 	for _, event := range w.heard {
@@ -173,7 +174,8 @@ func TestOrphansOfADayCountTogether(t *testing.T) {
 		t.Errorf("blocks %v are left", got)
 	}
 	// A day later another one is collected although the third waits still.
-	if err := w.kube.CoreV1().Services("shop").Delete(t.Context(), serviceNumber(3), metav1.DeleteOptions{}); err != nil {
+	if err := w.kube.CoreV1().Services("shop").Delete(t.Context(), serviceNumber(3),
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.forget(serviceNumber(3))

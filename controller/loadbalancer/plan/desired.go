@@ -130,7 +130,8 @@ func (r *reading) knownNames(location string) {
 	case 1:
 		r.problem("annotation %s is not known; correct or remove it; known annotations are %s", some(unknown), known)
 	default:
-		r.problem("annotations %s are not known; correct or remove them; known annotations are %s", some(unknown), known)
+		r.problem("annotations %s are not known; correct or remove them; known annotations are %s", some(unknown),
+			known)
 	}
 }
 

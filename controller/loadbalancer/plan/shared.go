@@ -57,8 +57,8 @@ func decideShared(o Observed) ServicePlan {
 	return p
 }
 
-// awaitedPurchase returns the recorded purchase for the pool; nil when its block was released since: its ledger is closed
-// and the block is not there any more.
+// awaitedPurchase returns the recorded purchase for the pool; nil when its block was released since: its ledger is
+// closed and the block is not there any more.
 func (o Observed) awaitedPurchase() *contract.Purchase {
 	if o.PoolPurchase == nil || !o.Live {
 		return o.PoolPurchase
@@ -73,7 +73,8 @@ func (o Observed) awaitedPurchase() *contract.Purchase {
 // extendPool decides whether one more block is bought for the pool.
 func (o Observed) extendPool(view View) Step {
 	if o.PoolProblem != nil {
-		return refuse(Block{}, PurchaseRecordUnreadable, "no further shared IP block is bought: %s", oneLine(o.PoolProblem))
+		return refuse(Block{}, PurchaseRecordUnreadable, "no further shared IP block is bought: %s",
+			oneLine(o.PoolProblem))
 	}
 	return Extend(o.Pool(), o.PoolWish(), view)
 }

@@ -110,7 +110,8 @@ func TestPurchaseWithoutAnAnswer(t *testing.T) {
 func TestTimeOfAPurchaseWithoutAnAnswer(t *testing.T) {
 	w := newWorld(t)
 	w.oldTags()
-	if err := w.sim.Arm(pnapsim.Fault{Method: http.MethodPost, Path: blocksPath, Action: pnapsim.FaultLost}); err != nil {
+	if err := w.sim.Arm(pnapsim.Fault{Method: http.MethodPost, Path: blocksPath,
+		Action: pnapsim.FaultLost}); err != nil {
 		t.Fatal(err)
 	}
 	w.restart(meddling{w.client, func() { w.clock.Advance(45 * time.Second) }})

@@ -48,8 +48,8 @@ func damaged() map[string]func(*corev1.ConfigMap) {
 }
 
 // TestUnreadableLedgerStopsNoOther: one record of addresses that cannot be read concerns its own block only. Its
-// Service keeps its address and says what is wrong; others, dedicated and shared ones, are served and released; the block is
-// neither used nor given back until the record is readable again.
+// Service keeps its address and says what is wrong; others, dedicated and shared ones, are served and released; the
+// block is neither used nor given back until the record is readable again.
 func TestUnreadableLedgerStopsNoOther(t *testing.T) {
 	for how, damage := range damaged() {
 		t.Run(how, func(t *testing.T) {

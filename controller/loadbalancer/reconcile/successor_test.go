@@ -158,7 +158,7 @@ func TestLostLedgersAndANewDefault(t *testing.T) {
 				w.loseLedgers(allocation)
 				begin(w)
 				w.settle("two")
-				w.refused("odd", 5*time.Minute)
+				_ = w.refused("odd", 5*time.Minute)
 				withdrawn := 0
 				for _, name := range names {
 					if w.get(name) != nil && w.address(name) != addresses[name] {

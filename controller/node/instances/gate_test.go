@@ -149,9 +149,9 @@ func TestBreakerRemembersTheGone(t *testing.T) {
 	}
 }
 
-// For any sequence of observations: a server is gone only when it was found missing at least 30 s before (two minutes if
-// many are missing) and not found since; never more than half, or one, within the window; and never while no other can
-// be read.
+// For any sequence of observations: a server is gone only when it was found missing at least 30 s before (two minutes
+// if many are missing) and not found since; never more than half, or one, within the window; and never while no other
+// can be read.
 //
 //proves:known-bugs/joining-node
 func TestGateWalks(t *testing.T) {

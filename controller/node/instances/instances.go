@@ -165,8 +165,8 @@ func (i *Instances) proveAccount(ctx context.Context, list List, servers map[str
 const triedOthers = 3
 
 // othersUnreadable reports that none of the listed servers that are tried can be read by its ID: that the Node's server
-// cannot be read then proves nothing. It tries servers of other Nodes, or without any in the list, others of the account.
-// known are the servers of all Nodes, with true for the missing ones.
+// cannot be read then proves nothing. It tries servers of other Nodes, or without any in the list, others of the
+// account. known are the servers of all Nodes, with true for the missing ones.
 func (i *Instances) othersUnreadable(ctx context.Context, id string, list List, known map[string]bool) (bool, error) {
 	var ofNodes, others []string
 	for other := range list.ByID {

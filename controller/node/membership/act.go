@@ -100,7 +100,7 @@ type pass struct {
 func (p *pass) postpone(s step, cause error) {
 	p.record(p.nodeOf(s.server), corev1.EventTypeWarning, ReasonNodeBlockUnavailable,
 		"the addresses of the node block are not known: "+cause.Error())
-	p.backOff(s.server, waitPause)
+	p.backOff(s.server)
 }
 
 // nodeOf finds a Node of a server, wanted or not.

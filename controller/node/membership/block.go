@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -47,7 +46,7 @@ func (p *pass) address(ctx context.Context, serverID string, node *corev1.Node) 
 				eventType = corev1.EventTypeNormal
 			}
 			p.record(node, eventType, p.source.reason, p.source.text)
-			p.backOff(serverID, waitPause)
+			p.backOff(serverID)
 		}
 		return netip.Addr{}, false, nil
 	}
@@ -55,8 +54,8 @@ func (p *pass) address(ctx context.Context, serverID string, node *corev1.Node) 
 }
 
 // backOff lets a server wait before its membership is changed again.
-func (m *Manager) backOff(serverID string, d time.Duration) {
-	m.backoffs[serverID] = m.config.Now().Add(d)
+func (m *Manager) backOff(serverID string) {
+	m.backoffs[serverID] = m.config.Now().Add(waitPause)
 }
 
 // allocate allocates an address in the ledger and saves it.
@@ -68,14 +67,14 @@ func (p *pass) allocate(ctx context.Context, serverID string, node *corev1.Node)
 	case errors.Is(err, plan.ErrResting):
 		klog.FromContext(ctx).V(2).Info("Free addresses of the node block are in quarantine", "block",
 			p.source.block.ID, "until", p.source.ledger.RestEnds())
-		p.backOff(serverID, waitPause)
+		p.backOff(serverID)
 		return netip.Addr{}, false, nil
 	case errors.Is(err, plan.ErrFull), errors.Is(err, plan.ErrClosed):
 		p.record(node, corev1.EventTypeWarning, ReasonNodeBlockFull, fmt.Sprintf(
 			"IP block %s (%s) has no address left for this node: set a larger block with --node-ip-block, "+
 				"use no addresses with --node-address=none, or select fewer nodes with --service-node-selector",
 			p.source.block.ID, p.source.block.CIDR))
-		p.backOff(serverID, waitPause)
+		p.backOff(serverID)
 		return netip.Addr{}, false, nil
 	case err != nil:
 		return netip.Addr{}, false, err

@@ -78,7 +78,8 @@ func TestUnreadablePurchaseIsReportedOnTheNode(t *testing.T) {
 	w.run(10 * time.Minute)
 	w.expectPurchases(0)
 	if events := strings.Join(w.takeEvents(), "\n"); !strings.Contains(events, ReasonNodeBlockUnavailable) ||
-		!strings.Contains(events, "kube-system/"+purchase.NodesName) || !strings.Contains(events, "remove the annotation") {
+		!strings.Contains(events, "kube-system/"+purchase.NodesName) ||
+		!strings.Contains(events, "remove the annotation") {
 		t.Errorf("events %q", events)
 	}
 	w.writePurchase("")

@@ -62,7 +62,8 @@ func TestRefusedLeaveIsReported(t *testing.T) {
 	w.start()
 	w.run(2 * time.Minute)
 	w.takeEvents()
-	if err := w.sim.Arm(pnapsim.Fault{Method: http.MethodDelete, Path: "/bmc/v1/servers/*/network-configuration/*/*/*", Times: -1,
+	if err := w.sim.Arm(pnapsim.Fault{Method: http.MethodDelete, Path: "/bmc/v1/servers/*/network-configuration/*/*/*",
+		Times:  -1,
 		Action: pnapsim.FaultStatus, Status: http.StatusForbidden}); err != nil {
 		t.Fatal(err)
 	}

@@ -52,8 +52,8 @@ func static(t *testing.T, program string) bool {
 	return !slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 }
 
-// TestGoBuildGivesAVersion builds each program without the Makefile: nothing stamps a version, and Go records the commit
-// or, outside of a repository, nothing.
+// TestGoBuildGivesAVersion builds each program without the Makefile: nothing stamps a version, and Go records the
+// commit or, outside of a repository, nothing.
 func TestGoBuildGivesAVersion(t *testing.T) {
 	version := regexp.MustCompile(`v0\.0\.0-(devel|[0-9]{14}-[0-9a-f]{12}|g[0-9a-f]{12}|v[0-9])`)
 	for _, folder := range []string{"controller", "agent", "controller/kubectl-pnap"} {
