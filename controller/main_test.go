@@ -271,8 +271,8 @@ func TestWrongInput(t *testing.T) {
 			want: "Error: --kubeconfig: open /nowhere/kubeconfig: no such file or directory: set it to a file that " +
 				"this process can read, or leave it out in a pod\n"},
 		"kubeconfig left out": {args: []string{"--cloud-config=" + secret},
-			want: "Error: no --kubeconfig given, and this process does not run in a pod: set --kubeconfig to the path " +
-				"of a kubeconfig file\n"},
+			want: "Error: no --kubeconfig given, and this process does not run in a pod: set --kubeconfig to the " +
+				"path of a kubeconfig file\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			command := exec.CommandContext(t.Context(), path, test.args...)
