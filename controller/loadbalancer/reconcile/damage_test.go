@@ -12,6 +12,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 )
 
 // editConfigMap changes a ConfigMap in kube-system as a person does.
@@ -200,6 +201,19 @@ func TestLostLabelIsRestored(t *testing.T) {
 		if w.configMap(name) != nil {
 			t.Errorf("ConfigMap %s is left", name)
 		}
+	})
+	t.Run("the list lacks the block", func(t *testing.T) {
+		w := newWorld(t, slow(func(l *pnapsim.Latency) { l.ListLag = pnapsim.Duration(10 * time.Minute) }))
+		w.service("one", inPool())
+		w.settle("one")
+		w.editConfigMap(allocation.NamePrefix+w.blockID(), unlabel)
+		w.restart()
+		w.service("two", inPool())
+		if took := w.settle("two"); took > 5*time.Second {
+			t.Errorf("the next Service waited %s", took)
+		}
+		w.wantPurchases(1)
+		w.wantAddressesOnce("one", "two")
 	})
 	t.Run("no Service left", func(t *testing.T) {
 		w := newWorld(t)

@@ -270,6 +270,8 @@ type ledgerCopy struct {
 	mu    sync.Mutex
 	known allocation.Listing
 	at    time.Time
+	// unlisted are blocks of which a ledger is stored that was not listed. The list of blocks may lack them too.
+	unlisted []string
 }
 
 // ledgerWindow is how old the copy may be. It serves to find that there is nothing to do; whatever gives or
@@ -294,9 +296,11 @@ func (c *ledgerCopy) list(
 	if known, err = c.store.List(ctx); err != nil {
 		return allocation.Listing{}, nil, err
 	}
-	if restored, err = c.store.Relabel(ctx, known.Without(expected)...); err != nil {
+	missing := known.Without(slices.Concat(expected, c.unlisted))
+	if restored, err = c.store.Relabel(ctx, missing...); err != nil {
 		return allocation.Listing{}, restored, err
 	}
+	c.unlisted = nil
 	if len(restored) > 0 {
 		if known, err = c.store.List(ctx); err != nil {
 			return allocation.Listing{}, restored, err
@@ -312,10 +316,20 @@ func (c *ledgerCopy) save(ctx context.Context, changed ...plan.Ledger) error {
 	defer c.forget()
 	for _, l := range changed {
 		if _, err := c.store.Save(ctx, l); err != nil {
+			if l.Version == "" && errors.Is(err, allocation.ErrConflict) {
+				c.miss(l.BlockID)
+			}
 			return err
 		}
 	}
 	return nil
+}
+
+// miss notes that a ledger of the block is stored, although none was listed.
+func (c *ledgerCopy) miss(blockID string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unlisted = append(c.unlisted, blockID)
 }
 
 // remove deletes a ledger.

@@ -184,6 +184,11 @@ func (i *Inventory) Server(ctx context.Context, id string) (pnap.Server, error) 
 	case ok:
 		return known.server, known.err
 	}
+	return i.ServerNow(ctx, id)
+}
+
+// ServerNow reads one server by its ID as it is now, for the decision to change it.
+func (i *Inventory) ServerNow(ctx context.Context, id string) (pnap.Server, error) {
 	askedAt := i.config.Now()
 	limited, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()

@@ -176,7 +176,7 @@ func (p *pass) join(ctx context.Context, s step) error {
 // isDone reads a server by ID before a change and reports whether it is a member of the network already, not any
 // more, or about to change: the list that the step comes from may lag. Then the server waits for the list.
 func (p *pass) isDone(ctx context.Context, serverID, networkID string, member bool) (bool, error) {
-	server, err := p.config.Servers.Server(ctx, serverID)
+	server, err := p.config.Servers.ServerNow(ctx, serverID)
 	if err != nil {
 		return false, fmt.Errorf("read server %s before its membership changes: %w", serverID, err)
 	}
@@ -243,7 +243,7 @@ func (p *pass) forget(ctx context.Context, serverID string) error {
 
 // confirmLost forgets a server once a read by ID shows that it does not exist, or that it was released.
 func (p *pass) confirmLost(ctx context.Context, serverID string) error {
-	server, err := p.config.Servers.Server(ctx, serverID)
+	server, err := p.config.Servers.ServerNow(ctx, serverID)
 	switch {
 	case pnap.IsInaccessible(err), err == nil && server.Status == pnap.ServerReserved:
 		return p.forget(ctx, serverID)

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/instances"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
@@ -115,8 +116,14 @@ func TestServerChangesOnceUnderAnyLag(t *testing.T) {
 			latency := pnapsim.DefaultLatency()
 			latency.ServerListLag = pnapsim.Duration(lag)
 			w := newWorldOf(t, pnapsim.Config{Latency: &latency}, seedOf(1, "203.0.113.0/28", nil), nil)
-			w.node(0, true)
+			w.node(0, false)
 			w.start()
+			// The list that the change is made from is about to expire, and the next one is read soon after.
+			if _, err := w.sync(); err != nil {
+				t.Fatal(err)
+			}
+			w.sim.Advance(instances.DefaultWindow - time.Second)
+			w.selectNode(0, true)
 			w.run(40 * time.Minute)
 			w.expectRequests(http.MethodPost, 1)
 			if lag == never { // the list never shows that it joined

@@ -185,11 +185,13 @@ func (w *world) look() {
 	}
 }
 
-// watchExtras notes which blocks too many are gone.
+// watchExtras notes which blocks too many are gone, or are left to the user.
 func (w *world) watchExtras() {
 	have := map[string]int{}
 	for _, b := range w.ours() {
-		have[b.owner()]++
+		if !w.isReported(b) {
+			have[b.owner()]++
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
