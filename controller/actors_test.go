@@ -22,7 +22,7 @@ import (
 )
 
 // patience is how long anything may take that the account, another change or a pause has to let through.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // scene is a cluster and an account that the tests change as their users would.
 type scene struct {

@@ -50,7 +50,7 @@ type Config struct {
 	// why the request was not sent. It is called again before each write to the connection of such requests; when it
 	// returns an error only then, the outcome of the request is unknown.
 	Fence   func() error
-	Metrics *Metrics         // count requests; nil disables them
+	Metrics *Metrics         // count requests, once registered; nil disables them
 	Now     func() time.Time // the clock for the lifetime of tokens and for Retry-After; nil means time.Now
 }
 
@@ -78,6 +78,7 @@ func New(config Config) (*Client, error) {
 			return nil, err
 		}
 	}
+	config.Metrics.start()
 	tokens := newTokenSource(config)
 	health := &condition{now: config.Now}
 	client := assemble(strings.TrimSuffix(config.BaseURL, "/"), &http.Client{

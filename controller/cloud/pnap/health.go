@@ -125,4 +125,18 @@ func (m *Metrics) duration(endpoint string, took time.Duration) {
 	m.durations.WithLabelValues(endpoint).Observe(took.Seconds())
 }
 
+// Values of the label reason: what held a request back.
+const (
+	byRetryAfter = "retry-after"
+	byBackoff    = "backoff"
+	byBudget     = "budget"
+)
+
+// start exposes the counters of the reasons at 0: the first increase of a series that did not exist is no rate.
+func (m *Metrics) start() {
+	for _, reason := range []string{byRetryAfter, byBackoff, byBudget} {
+		m.throttled.WithLabelValues(reason)
+	}
+}
+
 func (m *Metrics) throttle(reason string) { m.throttled.WithLabelValues(reason).Inc() }

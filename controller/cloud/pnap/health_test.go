@@ -143,6 +143,8 @@ func TestRequestsAreCounted(t *testing.T) {
 		"phoenixnap_api_request_duration_seconds endpoint=delete IP block":    1,
 		"phoenixnap_api_request_duration_seconds endpoint=get server":         1,
 		"phoenixnap_api_throttled_total reason=backoff":                       1,
+		"phoenixnap_api_throttled_total reason=budget":                        0,
+		"phoenixnap_api_throttled_total reason=retry-after":                   0,
 	}
 	if diff := cmp.Diff(want, gathered(t, registry)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

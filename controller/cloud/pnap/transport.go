@@ -112,7 +112,7 @@ func (t *transport) admit(request *http.Request) (string, error) {
 		return "", err
 	}
 	if !t.budget.Allow() {
-		t.Metrics.throttle("budget")
+		t.Metrics.throttle(byBudget)
 		if err := t.budget.Wait(ctx); err != nil {
 			return "", &unsentError{error: fmt.Errorf("the request rate limit is exceeded: %w", err)}
 		}
@@ -130,11 +130,11 @@ func (t *transport) admit(request *http.Request) (string, error) {
 
 func (t *transport) heldBack(request *http.Request) error {
 	if pause := t.hold.remaining(); pause > 0 {
-		t.Metrics.throttle("retry-after")
+		t.Metrics.throttle(byRetryAfter)
 		return &unsentError{errPaused, pause}
 	}
 	if pause, why := t.backoff.remaining(keyOf(request)); pause > 0 {
-		t.Metrics.throttle("backoff")
+		t.Metrics.throttle(byBackoff)
 		return &unsentError{fmt.Errorf("%w (%s)", errRepeated, why), pause}
 	}
 	return nil
