@@ -26,6 +26,8 @@ type Mutation struct {
 	Why string `json:"why"`
 	// Tests are the packages whose tests have to fail; empty means those of the target.
 	Tests []string `json:"tests,omitempty"`
+	// Test is the test that detects it, which saves the time of the others; empty if that is not known.
+	Test string `json:"test,omitempty"`
 
 	// at is where Old begins; negative for its only occurrence.
 	at int

@@ -177,10 +177,15 @@ func TestTry(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for with, want := range map[string]Outcome{"a > 3": Killed, "a <= 3": Survived, "a <": Invalid} {
-		m := Mutation{File: "p/p.go", Old: "a < 3", New: with, at: -1}
-		if got, _, err := Try(t.Context(), dir, m); err != nil || got != want {
-			t.Errorf("%s: %s, %v; want %s", with, got, err, want)
+	for with, want := range map[string]string{
+		"a > 3": "killed by p TestF", "a <= 3": "survived by no test", "a <": "invalid by p",
+	} {
+		for _, test := range []string{"", "TestF", "TestG"} {
+			m := Mutation{File: "p/p.go", Old: "a < 3", New: with, Test: test, at: -1}
+			got, by, err := Try(t.Context(), dir, m)
+			if said := fmt.Sprintf("%s by %s", got, by); err != nil || said != want {
+				t.Errorf("%s, first %q: %s, %v; want %s", with, test, said, err, want)
+			}
 		}
 	}
 	if raw, err := os.ReadFile(filepath.Join(dir, "p/p.go")); err != nil || string(raw) != code {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -27,7 +28,7 @@ const (
 const limit = 5 * time.Minute
 
 // Try runs the tests that have to detect a mutation of the repository at root, which stays unchanged. By is the package
-// whose tests failed.
+// and the test that failed.
 func Try(ctx context.Context, root string, m Mutation) (outcome Outcome, by string, err error) {
 	dir, err := os.MkdirTemp("", "pnap-mutant-")
 	if err != nil {
@@ -38,19 +39,43 @@ func Try(ctx context.Context, root string, m Mutation) (outcome Outcome, by stri
 	if err != nil {
 		return "", "", err
 	}
-	for _, pkg := range testsOf(m) {
-		out, passed, err := goTool(ctx, root, "test", "-overlay="+overlay, "-vet=off", "-failfast", "-count=1",
-			"-timeout="+limit.String(), "./"+pkg)
-		switch {
-		case err != nil:
-			return "", "", err
-		case strings.Contains(out, "[build failed]") || strings.Contains(out, "[setup failed]"):
-			return Invalid, pkg, nil
-		case !passed:
-			return Killed, pkg, nil
+	for _, names := range m.rounds() {
+		for _, pkg := range testsOf(m) {
+			out, passed, err := goTool(ctx, root, "test", "-overlay="+overlay, "-vet=off", "-failfast", "-count=1",
+				"-run="+names, "-timeout="+limit.String(), "./"+pkg)
+			switch {
+			case err != nil:
+				return "", "", err
+			case strings.Contains(out, "[build failed]") || strings.Contains(out, "[setup failed]"):
+				return Invalid, pkg, nil
+			case !passed:
+				return Killed, pkg + " " + failureIn(out), nil
+			}
 		}
 	}
-	return Survived, "", nil
+	return Survived, "no test", nil
+}
+
+// rounds returns which tests to run, one after the other: the one that is known to fail first, then all.
+func (m Mutation) rounds() []string {
+	if m.Test == "" {
+		return []string{"."}
+	}
+	return []string{"^" + m.Test + "$", "."}
+}
+
+var failed = regexp.MustCompile(`(?m)^--- FAIL: (\S+)`)
+
+// failureIn names the first test that failed, or what ended them all.
+func failureIn(out string) string {
+	switch found := failed.FindStringSubmatch(out); {
+	case strings.Contains(out, "panic: test timed out"):
+		return "a timeout"
+	case found == nil:
+		return "a crash"
+	default:
+		return found[1]
+	}
 }
 
 // Overlay writes a file for the option -overlay of the go command into dir. The mutations must not overlap.
