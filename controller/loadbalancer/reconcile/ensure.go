@@ -83,5 +83,8 @@ func (b *Balancer) refresh(ctx context.Context, o plan.Observed, p plan.ServiceP
 		}
 	}
 	o, err := b.observe(ctx, o, depth{after: start, live: true})
-	return o, plan.Decide(o), err
+	if err != nil {
+		return o, p, err
+	}
+	return o, plan.Decide(o), nil
 }

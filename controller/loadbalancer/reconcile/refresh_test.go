@@ -1,0 +1,30 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
+)
+
+// silent is an account whose list of blocks cannot be read.
+type silent struct{ account.Cloud }
+
+var errSilent = errors.New("no answer")
+
+func (silent) Blocks(context.Context, map[string]string) ([]plan.Block, error) { return nil, errSilent }
+
+// An account that stops answering between the first observation and the second one is an error like any other.
+func TestNothingIsDecidedFromAFailedObservation(t *testing.T) {
+	b := New(Config{Account: account.New(account.Config{Cloud: silent{}})})
+	before := plan.ServicePlan{Step: plan.Step{Action: plan.Delete}}
+	o := plan.Observed{Service: &corev1.Service{}}
+	if _, _, err := b.refresh(testlog.Context(t), o, before, b.config.Now()); !errors.Is(err, errSilent) {
+		t.Errorf("error %v, want %v", err, errSilent)
+	}
+}
