@@ -166,7 +166,7 @@ func (c *Collector) find(ctx context.Context, cluster string) (account.Found, er
 		After: now.Add(-lookupWindow),
 	}
 	if c.pause() == period { // the list that others read once in a period will do
-		search.ListAfter = now.Add(time.Second - period)
+		search.ListAfter = now.Add(-account.Unhurried)
 	}
 	return c.config.Account.Find(ctx, search)
 }

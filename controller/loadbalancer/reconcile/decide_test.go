@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
@@ -127,16 +128,25 @@ func checksOf(p *pace, w waiting, within time.Duration) (checks []float64) {
 
 func TestPaceGrowsWithTheWait(t *testing.T) {
 	p := newPace()
-	if !p.freshness("a", noon).IsZero() {
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{UID: "a", ResourceVersion: "1"}}
+	if !p.freshness(service, noon).IsZero() {
 		t.Error("who waits for nothing wants a fresh picture")
 	}
 	pause := p.next("a", noon, waiting{reason: plan.PurchaseUnanswered})
-	if fresh := p.freshness("a", noon); noon.Sub(fresh) != pause/2 {
+	if fresh := p.freshness(service, noon); noon.Sub(fresh) != pause/2 {
 		t.Errorf("waiting %s wants a picture %s old", pause, noon.Sub(fresh))
 	}
 	p.arrived("a")
-	if !p.freshness("a", noon).IsZero() {
+	if !p.freshness(service, noon).IsZero() {
 		t.Error("who has arrived wants a fresh picture")
+	}
+	p.ensures(service)
+	if fresh := p.freshness(service, noon); noon.Sub(fresh) != account.Unhurried {
+		t.Errorf("who has arrived and did not change wants a picture %s old", noon.Sub(fresh))
+	}
+	service.ResourceVersion = "2"
+	if !p.freshness(service, noon).IsZero() {
+		t.Error("who was changed by a user does not want a picture of the last half minute")
 	}
 	checks := checksOf(p, waiting{reason: plan.PurchaseUnanswered}, 3*time.Minute)
 	if checks[0] != 0.3 || checks[len(checks)-1]-checks[len(checks)-2] != lastPause.Seconds() || len(checks) > 13 {

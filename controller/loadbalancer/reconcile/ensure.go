@@ -21,7 +21,9 @@ import (
 func (b *Balancer) Ensure(ctx context.Context, service *corev1.Service) (*corev1.LoadBalancerStatus, error) {
 	status, err := b.ensure(ctx, service)
 	klog.FromContext(ctx).V(5).Info("Ensured the address of a Service", "service", klog.KObj(service), "result", err)
-	return status, b.pacing(service, err)
+	err = b.pacing(service, err)
+	b.pace.ensures(service)
+	return status, err
 }
 
 // ensure first checks what the Service waits for, and then decides from the cache, which costs nothing. Only when that

@@ -40,7 +40,7 @@ func (b *Balancer) fromCache(ctx context.Context, service *corev1.Service) (plan
 	if err != nil {
 		return plan.Observed{}, err
 	}
-	return b.observe(ctx, o, depth{after: b.pace.freshness(service.UID, b.config.Now())})
+	return b.observe(ctx, o, depth{after: b.pace.freshness(service, b.config.Now())})
 }
 
 // observeLive reads the Service afresh: the informer's copy may be old, and money is at stake.

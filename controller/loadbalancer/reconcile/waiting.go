@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cloud-provider/api"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
@@ -42,6 +43,8 @@ type pace struct {
 	usual map[plan.Reason]time.Duration
 	// leaving is since when Services are known to be on their way out.
 	leaving map[types.UID]time.Time
+	// ensured are the resource versions of the Services as they were when Ensure ended.
+	ensured map[types.UID]string
 }
 
 // waiting is what one Service waits for.
@@ -58,7 +61,7 @@ type waiting struct {
 
 func newPace() *pace {
 	return &pace{waits: map[types.UID]waiting{}, usual: map[plan.Reason]time.Duration{},
-		leaving: map[types.UID]time.Time{}}
+		leaving: map[types.UID]time.Time{}, ensured: map[types.UID]string{}}
 }
 
 // next returns how long to wait before checking again.
@@ -192,14 +195,29 @@ func (p *pace) history(uid types.UID, now time.Time) (resting, leaving time.Time
 	return now, p.leaving[uid]
 }
 
-// freshness returns how old the picture of the account may be for the Service: the zero time while it
-// waits for nothing that the account shows, else half its pause, so that those who wait at the same time look together.
-func (p *pace) freshness(uid types.UID, now time.Time) time.Time {
-	w, waits := p.waitsFor(uid)
-	if !waits || w.reason == plan.AddressResting || w.reason == reasonNoNodeReady {
+// freshness returns how old the picture of the account may be for the Service: while it waits for what the account
+// shows, half its pause, so that those who wait at the same time look together. A Service that no one has changed since
+// the last time uses what the check for drift reads once a minute, and others the zero time.
+func (p *pace) freshness(service *corev1.Service, now time.Time) time.Time {
+	w, waits := p.waitsFor(service.UID)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case waits && w.reason != plan.AddressResting && w.reason != reasonNoNodeReady:
+		return now.Add(-w.pause / 2)
+	case service.ResourceVersion != "" && p.ensured[service.UID] == service.ResourceVersion &&
+		(!waits || w.reason == reasonNoNodeReady):
+		return now.Add(-account.Unhurried)
+	default:
 		return time.Time{}
 	}
-	return now.Add(-w.pause / 2)
+}
+
+// ensures records what a Service is like at the end of Ensure.
+func (p *pace) ensures(service *corev1.Service) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ensured[service.UID] = service.ResourceVersion
 }
 
 // arrived says that the Service waits no more.
@@ -208,6 +226,7 @@ func (p *pace) arrived(uid types.UID) {
 	defer p.mu.Unlock()
 	delete(p.waits, uid)
 	delete(p.leaving, uid)
+	delete(p.ensured, uid)
 }
 
 // leaves records since when the Service leaves.

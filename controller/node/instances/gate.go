@@ -15,6 +15,9 @@ const (
 	confirmManyAfter = 2 * time.Minute
 	// forgetAfter ends a suspicion that was not renewed: the Node was ready again, and the framework did not ask.
 	forgetAfter = 5 * time.Minute
+	// closelyFor is for how long fresh requests are made for a Node that has become not ready. Then they are only made
+	// while its server may soon be found gone, because such a Node may be kept for days.
+	closelyFor = 5 * time.Minute
 	// breakerWindow is how long a missing server counts against the breaker, and how long a longer list is remembered.
 	breakerWindow = 10 * time.Minute
 	// breakerShare is the part of the known Nodes, one in two, that may disappear within that window.
@@ -104,6 +107,15 @@ type gate struct {
 	mu      sync.Mutex
 	missing map[string]suspicion
 	gone    map[string]time.Time
+	// checked are the servers of Nodes that are not ready.
+	checked map[string]check
+}
+
+// check is since when the server of a Node is checked, and when it was last. seldom reports that nothing new is
+// expected of it, so that the answers need not be fresh.
+type check struct {
+	since, last time.Time
+	seldom      bool
 }
 
 // suspicion is a missing server: since when, when it was last checked, and its last state.
@@ -124,7 +136,29 @@ type finding struct {
 }
 
 func newGate() *gate {
-	return &gate{missing: map[string]suspicion{}, gone: map[string]time.Time{}}
+	return &gate{missing: map[string]suspicion{}, gone: map[string]time.Time{}, checked: map[string]check{}}
+}
+
+// check records that the Node of a server is checked, which was created at the instant created.
+func (g *gate) check(serverID string, created, now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	maps.DeleteFunc(g.checked, func(_ string, c check) bool { return now.Sub(c.last) > forgetAfter })
+	c, ok := g.checked[serverID]
+	if !ok || c.since.Before(created) {
+		c.since = now
+	}
+	c.last = now
+	suspected, ok := g.missing[serverID]
+	c.seldom = now.Sub(c.since) >= closelyFor && (!ok || suspected.state == held)
+	g.checked[serverID] = c
+}
+
+// closely reports whether what is known of a server must be fresh.
+func (g *gate) closely(serverID string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.checked[serverID].seldom
 }
 
 // present removes a suspicion: the server was found.
@@ -150,6 +184,9 @@ func (g *gate) absent(serverID string, created time.Time, list List, others map[
 		unreadable: unreadable}
 	look.missing, look.known = g.count(serverID, seen, others)
 	state, reason := classify(look)
+	if state == gone && g.checked[serverID].seldom {
+		state = suspect // so that the next check makes fresh requests
+	}
 	if state == gone {
 		g.gone[serverID] = seen
 	}

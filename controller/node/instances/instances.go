@@ -96,7 +96,15 @@ func (i *Instances) server(ctx context.Context, id string, list List) (pnap.Serv
 	if server, ok := list.ByID[id]; ok {
 		return server, nil
 	}
-	return i.config.Inventory.Server(ctx, id)
+	return i.read(ctx, id, id)
+}
+
+// read reads a server by its ID, for what is to be known about the server with the ID wanted, which the list lacks.
+func (i *Instances) read(ctx context.Context, id, wanted string) (pnap.Server, error) {
+	if i.gate.closely(wanted) {
+		return i.config.Inventory.Server(ctx, id)
+	}
+	return i.config.Inventory.KnownServer(ctx, id)
 }
 
 func (i *Instances) decide(ctx context.Context, node *corev1.Node, id string, list List) (bool, error) {
@@ -109,7 +117,7 @@ func (i *Instances) decide(ctx context.Context, node *corev1.Node, id string, li
 	if err != nil {
 		return false, err
 	}
-	if err := i.proveAccount(ctx, list, others); err != nil {
+	if err := i.proveAccount(ctx, id, list, others); err != nil {
 		reason := err.Error()
 		if !errors.Is(err, errNoServer) { // the API's texts differ from one attempt to the next
 			reason = fmt.Sprintf("public network %s, which proves the account, cannot be read", i.config.NetworkID)
@@ -147,10 +155,15 @@ var errNoServer = errors.New("no server of this cluster is in the list of server
 
 // proveAccount returns an error unless the list certainly belongs to the cluster's account: with other credentials the
 // API lists other servers and answers 403 for every ID, as if all were gone. Proof is the configured public network,
-// which can only be read in the right account; without one, a listed server of any Node.
-func (i *Instances) proveAccount(ctx context.Context, list List, servers map[string]bool) error {
+// which can only be read in the right account; without one, a listed server of any Node. The proof is younger than the
+// list if the server with the ID may soon be found gone.
+func (i *Instances) proveAccount(ctx context.Context, id string, list List, servers map[string]bool) error {
 	if i.config.NetworkID != "" {
-		_, err := i.config.Networks.Prove(ctx, i.config.NetworkID, list.AskedAt)
+		after := list.AskedAt
+		if !i.gate.closely(id) {
+			after = i.config.Now().Add(-account.Unhurried)
+		}
+		_, err := i.config.Networks.Prove(ctx, i.config.NetworkID, after)
 		return err
 	}
 	for id := range servers {
@@ -184,7 +197,7 @@ func (i *Instances) othersUnreadable(ctx context.Context, id string, list List, 
 	}
 	slices.Sort(others) // all Nodes try the same ones, whose answers are cached
 	for _, other := range others[:min(len(others), triedOthers)] {
-		if _, err := i.config.Inventory.Server(ctx, other); err == nil {
+		if _, err := i.read(ctx, other, id); err == nil {
 			return false, nil
 		}
 		if ctx.Err() != nil {
@@ -266,12 +279,22 @@ func (i *Instances) locate(ctx context.Context, node *corev1.Node) (string, List
 	if err != nil {
 		return "", List{}, fmt.Errorf("node %s: %w", node.Name, err)
 	}
-	list, err := i.config.Inventory.List(ctx)
+	i.gate.check(id, node.CreationTimestamp.Time, i.config.Now())
+	age := i.unhurried()
+	if i.gate.closely(id) {
+		age = i.config.Inventory.config.Window
+	}
+	list, err := i.config.Inventory.Recent(ctx, age)
 	if err == nil {
 		err = list.Check()
 	}
 	i.reportFailure(ctx, node, err)
 	return id, list, err
+}
+
+// unhurried is the maximum age of a list that must not be fresh.
+func (i *Instances) unhurried() time.Duration {
+	return max(i.config.Inventory.config.Window, Unhurried)
 }
 
 // reportFailure warns about a Node that needs its server while the API cannot be asked for it.
@@ -291,7 +314,7 @@ func waits(node *corev1.Node) bool {
 func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
 	age := i.config.Inventory.config.Window
 	if node.Spec.ProviderID != "" { // the framework checks every Node every five minutes
-		age = max(age, Unhurried)
+		age = i.unhurried()
 	}
 	list, err := i.config.Inventory.Recent(ctx, age)
 	if err != nil {

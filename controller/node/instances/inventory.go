@@ -18,12 +18,15 @@ import (
 const (
 	// DefaultWindow is how old a list of servers may be when it is used again.
 	DefaultWindow = 15 * time.Second
-	// Unhurried is the maximum age of a list for periodic work: longer than the period of the annotations.
+	// Unhurried is the maximum age of a list for periodic work, such as the checks of a Node that is not ready for
+	// long: all such work together costs one request in this time.
 	Unhurried = 45 * time.Second
 	// failureWindow is how long a failed list request is reused: no request for every Node while the API fails.
 	failureWindow = 3 * time.Second
 	// lookupTimeout bounds a read by ID: the reads are sequential, one for each Node that is not ready.
 	lookupTimeout = 10 * time.Second
+	// lookupLife is how long the result of a read by ID is kept that no one uses.
+	lookupLife = 5 * time.Minute
 )
 
 // Source is the part of the API that the inventory uses.
@@ -65,6 +68,8 @@ type Inventory struct {
 
 	lookupErr    error
 	lookupFailed time.Time
+	// repeated is when KnownServer last read a server that it knew.
+	repeated time.Time
 }
 
 // length is the number of servers in a list.
@@ -75,9 +80,9 @@ type length struct {
 
 // lookup is the result of a read by ID, which may be negative.
 type lookup struct {
-	server  pnap.Server
-	err     error
-	askedAt time.Time
+	server          pnap.Server
+	err             error
+	askedAt, usedAt time.Time
 }
 
 // InventoryConfig configures an Inventory.
@@ -177,7 +182,25 @@ func (i *Inventory) peak(at time.Time, count int) int {
 // Server reads one server by its ID. Results are cached for one window, errors of the API too. After a request without
 // an answer the next ones fail at once for a while, so that one hanging request does not delay the other Nodes.
 func (i *Inventory) Server(ctx context.Context, id string) (pnap.Server, error) {
-	known, ok, err := i.recentLookup(id)
+	return i.read(ctx, id, func(known lookup, now time.Time) bool { return now.Sub(known.askedAt) < i.config.Window })
+}
+
+// KnownServer is Server for a server of which nothing new is expected. All such servers together cost one request in
+// the time of Unhurried: the more there are, the older a result may be.
+func (i *Inventory) KnownServer(ctx context.Context, id string) (pnap.Server, error) {
+	return i.read(ctx, id, func(known lookup, now time.Time) bool {
+		if now.Sub(known.askedAt) < time.Duration(len(i.single))*Unhurried || now.Sub(i.repeated) < Unhurried {
+			return true
+		}
+		i.repeated = now
+		return false
+	})
+}
+
+// read reads one server by its ID, unless a result is known that will do. The function is called with the lock held.
+func (i *Inventory) read(ctx context.Context, id string, willDo func(known lookup, now time.Time) bool) (pnap.Server,
+	error) {
+	known, ok, err := i.recentLookup(id, willDo)
 	switch {
 	case err != nil:
 		return pnap.Server{}, fmt.Errorf("server %s is not read because another read just failed: %w", id, err)
@@ -194,7 +217,7 @@ func (i *Inventory) ServerNow(ctx context.Context, id string) (pnap.Server, erro
 	defer cancel()
 	server, err := i.config.Source.Server(limited, id)
 	if ctx.Err() == nil {
-		i.keepLookup(id, lookup{server: server, err: err, askedAt: askedAt})
+		i.keepLookup(id, lookup{server: server, err: err, askedAt: askedAt, usedAt: askedAt})
 	}
 	return server, err
 }
@@ -212,13 +235,19 @@ func (i *Inventory) keepLookup(id string, answer lookup) {
 	}
 }
 
-// recentLookup returns a recent result for the server, if any, or the recent failure of any read.
-func (i *Inventory) recentLookup(id string) (known lookup, ok bool, err error) {
+// recentLookup returns a result for the server that will do, if any, or the recent failure of any read.
+func (i *Inventory) recentLookup(id string, willDo func(known lookup, now time.Time) bool) (known lookup, ok bool,
+	err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	now := i.config.Now()
-	maps.DeleteFunc(i.single, func(_ string, old lookup) bool { return now.Sub(old.askedAt) >= i.config.Window })
-	if known, ok = i.single[id]; !ok && i.lookupErr != nil && now.Sub(i.lookupFailed) < failureWindow {
+	maps.DeleteFunc(i.single, func(_ string, old lookup) bool { return now.Sub(old.usedAt) >= lookupLife })
+	if known, ok = i.single[id]; ok {
+		known.usedAt = now
+		i.single[id] = known
+		ok = willDo(known, now)
+	}
+	if !ok && i.lookupErr != nil && now.Sub(i.lookupFailed) < failureWindow {
 		err = i.lookupErr
 	}
 	return known, ok, err

@@ -342,6 +342,46 @@ func TestMoreThanHalfIsHeld(t *testing.T) {
 	})
 }
 
+// A Node that was not ready for long is only checked now and then, and still goes soon when its server does.
+func TestScaleDownOfNodesThatWereNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := monitor(t, 8)
+		m.silence(0, 1)
+		time.Sleep(time.Hour)
+		began := time.Now()
+		m.remove(0, 1)
+		if err := m.await(6, 5*time.Minute-silentAfter); err != nil {
+			t.Fatalf("%v: %v", err, m.names())
+		}
+		t.Logf("figure scale_down_nodes_gone_seconds %.0f s, 2 of 8 Nodes, not ready before",
+			time.Since(began).Seconds())
+	})
+}
+
+// What is only checked now and then decides nothing: a server that is back, which the list does not show yet, keeps its
+// Node when other Nodes go.
+func TestOldAnswersDeleteNoNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := monitor(t, 8)
+		time.Sleep(time.Minute)
+		m.deprovision(upTo(5)...)
+		time.Sleep(time.Hour)
+		m.api.change(func(api *memory) {
+			api.servers[memoryID(4)] = true
+			api.omitted[memoryID(4)] = true
+		})
+		for _, name := range []string{"n0", "n1"} {
+			if err := m.kube.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Hour)
+		if left := m.names(); !slices.Equal(left, []string{"n4", "n5", "n6", "n7"}) {
+			t.Errorf("%v are left, want n4, whose server is back, and the others that have one", left)
+		}
+	})
+}
+
 // For any sequence of what the account has and what the API shows of it: a Node is deleted only if its server does not
 // exist, and never more than half of the Nodes within ten minutes. Once the API shows the account again, the Nodes of
 // missing servers go, if they are at most half.

@@ -158,11 +158,12 @@ func (m *Manager) Run(ctx context.Context) error {
 
 // Sync runs one pass and returns the delay of the next. In a steady state it makes no requests beyond shared reads.
 func (m *Manager) Sync(ctx context.Context) (again time.Duration, err error) {
-	list, err := m.config.Servers.Recent(ctx, m.patience())
+	age, after := m.patience()
+	list, err := m.config.Servers.Recent(ctx, age)
 	if err != nil {
 		return soon, err
 	}
-	seen, err := m.look(ctx, list, time.Time{})
+	seen, err := m.look(ctx, list, after)
 	if err != nil {
 		return soon, err
 	}

@@ -21,14 +21,16 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
-// patience is how old the list of servers may be: other controllers read it often enough unless a change is awaited.
-func (m *Manager) patience() time.Duration {
+// patience returns how old the list of servers may be, and since when the network must have been read: other
+// controllers read them often enough unless a change is awaited.
+func (m *Manager) patience() (age time.Duration, after time.Time) {
+	now := m.config.Now()
 	for _, at := range m.touched {
-		if m.config.Now().Sub(at) < 2*time.Minute {
-			return instances.DefaultWindow
+		if now.Sub(at) < 2*time.Minute {
+			return instances.DefaultWindow, time.Time{}
 		}
 	}
-	return instances.Unhurried
+	return instances.Unhurried, now.Add(-account.Unhurried)
 }
 
 // look reads the picture; the network is not older than after.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -59,8 +60,16 @@ func patchNode(ctx context.Context, client kubernetes.Interface, node string, me
 }
 
 const (
-	// DefaultNetworkWindow is how often the API is read. Agents must receive changes within 30 s.
-	DefaultNetworkWindow = 25 * time.Second
+	// DefaultNetworkWindow is how often Nodes are compared with what was read of the account. Agents must receive
+	// changes within a minute: that long the check for drift and serverWindows allow.
+	DefaultNetworkWindow = 15 * time.Second
+	// serverWindows and networkWindows are for how many windows the list of servers and the network are used again: by
+	// default as long as instances.Unhurried and account.Unhurried, so that what others read is enough. Whoever reads
+	// a network that has changed has it published at once, see NetworkChanges.
+	serverWindows  = 3
+	networkWindows = 5
+	// awaitedFor is for how long the server of a new Node is awaited that the list lacks: lists lag behind.
+	awaitedFor = 10 * time.Minute
 	// debounce is the delay that combines several Nodes that register at once in one read of the API.
 	debounce = time.Second
 	// afterFailure is the delay after a failed read of the API, or one during a change of the network.
@@ -71,7 +80,8 @@ const (
 
 // Servers is the shared list of servers.
 type Servers interface {
-	List(ctx context.Context) (instances.List, error)
+	// Recent returns a list of at most that age.
+	Recent(ctx context.Context, age time.Duration) (instances.List, error)
 }
 
 // Networks is the shared cache of the public networks.
@@ -110,7 +120,7 @@ type NetworkConfig struct {
 	Client kubernetes.Interface
 	// Nodes is the shared informer.
 	Nodes coreinformers.NodeInformer
-	// Servers and Networks are read once for each window, for all Nodes.
+	// Servers and Networks are read for all Nodes together.
 	Servers  Servers
 	Networks Networks
 	// Events are recorded on Nodes.
@@ -123,7 +133,7 @@ type NetworkConfig struct {
 	Selector labels.Selector
 	// ManagesMembership reports that the controller joins servers: then no missing membership is reported.
 	ManagesMembership bool
-	// Window is how often the API is read; 0 means DefaultNetworkWindow.
+	// Window is how often Nodes are compared with the account; 0 means DefaultNetworkWindow.
 	Window time.Duration
 	// Changes call for a look before the window is over; nil where nothing else reads the network.
 	Changes *NetworkChanges
@@ -171,10 +181,14 @@ func NewNetworkPublisher(config NetworkConfig) (*NetworkPublisher, error) {
 // register wakes Run for a Node that has a server but no annotations yet.
 func (p *NetworkPublisher) register(object any) {
 	node, ok := object.(*corev1.Node)
-	if !ok || node.Spec.ProviderID == "" || node.Annotations[contract.NodeServerID] != "" {
-		return
+	if ok && isNew(node) {
+		p.wake.Signal()
 	}
-	p.wake.Signal()
+}
+
+// isNew reports whether a Node has a server but no annotations yet.
+func isNew(node *corev1.Node) bool {
+	return node.Spec.ProviderID != "" && node.Annotations[contract.NodeServerID] == ""
 }
 
 // Run publishes until ctx ends, and then returns nil.
@@ -196,16 +210,16 @@ func (p *NetworkPublisher) Run(ctx context.Context) error {
 
 // sync updates the annotations of all Nodes from the API.
 func (p *NetworkPublisher) sync(ctx context.Context) error {
-	list, err := p.config.Servers.List(ctx)
+	nodes, err := p.config.Nodes.Lister().List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("list Nodes: %w", err)
+	}
+	list, err := p.servers(ctx, nodes)
 	if err != nil {
 		return err
 	}
 	if err := p.refresh(ctx); err != nil {
 		return err
-	}
-	nodes, err := p.config.Nodes.Lister().List(labels.Everything())
-	if err != nil {
-		return fmt.Errorf("list Nodes: %w", err)
 	}
 	blocks := usableBlocks(p.network, published(nodes, p.config.NetworkID))
 	p.withheld = p.network.Status != plan.NetworkReady && len(blocks) < len(p.network.Blocks)
@@ -219,12 +233,29 @@ func (p *NetworkPublisher) sync(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// refresh reads the network, from the shared cache within the window; after withheld blocks it always reads again.
+// servers returns the list of servers. It is younger while it lacks the server of a Node that was just created.
+func (p *NetworkPublisher) servers(ctx context.Context, nodes []*corev1.Node) (instances.List, error) {
+	list, err := p.config.Servers.Recent(ctx, serverWindows*p.config.Window)
+	if err != nil {
+		return instances.List{}, err
+	}
+	now := p.config.Now()
+	awaited := func(node *corev1.Node) bool {
+		_, listed := serverOf(node, list)
+		return !listed && isNew(node) && now.Sub(node.CreationTimestamp.Time) < awaitedFor
+	}
+	if slices.ContainsFunc(nodes, awaited) {
+		return p.config.Servers.Recent(ctx, p.config.Window)
+	}
+	return list, nil
+}
+
+// refresh reads the network, which others may have read some windows ago; after withheld blocks it always reads again.
 func (p *NetworkPublisher) refresh(ctx context.Context) error {
 	if p.config.NetworkID == "" {
 		return nil
 	}
-	var after time.Time
+	after := p.config.Now().Add(-networkWindows * p.config.Window)
 	if p.withheld {
 		after = p.config.Now().Add(-debounce)
 	}

@@ -46,7 +46,7 @@ func (c *changing) Network(_ context.Context, id string, after time.Time) (plan.
 
 type oneServer struct{}
 
-func (oneServer) List(context.Context) (instances.List, error) {
+func (oneServer) Recent(context.Context, time.Duration) (instances.List, error) {
 	return instances.List{ByID: map[string]pnap.Server{simtest.Server1ID: {ID: simtest.Server1ID}}}, nil
 }
 
