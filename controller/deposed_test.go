@@ -160,7 +160,7 @@ func (s *scene) served() map[string]string {
 // renewal then, so that it finds out by a new one that it leads no longer.
 func (p *process) stop(kube *recorder) error {
 	began := time.Now()
-	for !kube.renewedAfter(began) && time.Since(began) < 10*time.Second {
+	for !kube.renewedAfter(began) && time.Since(began) < patience {
 		time.Sleep(50 * time.Millisecond)
 	}
 	return p.cmd.Process.Signal(syscall.SIGSTOP)

@@ -182,7 +182,7 @@ func TestControllerAgainstARealControlPlane(t *testing.T) {
 		return initialisedIn(getNode(t, client, "node-2"), "rack-7", simtest.Server2ID, "203.0.113.3")
 	})
 	forgetZone(t, client, "node-1")
-	eventually(t, 10*time.Second, p.healthy)
+	eventually(t, patience, p.healthy)
 
 	report(t, client, "node-1", corev1.ConditionTrue)
 	report(t, client, "node-2", corev1.ConditionTrue)

@@ -164,8 +164,8 @@ func (p *process) end() {
 		if err != nil {
 			p.t.Errorf("after SIGTERM: %v", err)
 		}
-	case <-time.After(10 * time.Second):
-		p.t.Error("no end within 10 s of SIGTERM")
+	case <-time.After(patience):
+		p.t.Errorf("no end within %s of SIGTERM", patience)
 	}
 }
 

@@ -72,8 +72,8 @@ func (k *kubelet) exec(w http.ResponseWriter, r *http.Request) {
 		select {
 		case stream := <-streams:
 			byType[stream.Headers().Get(corev1.StreamType)] = stream
-		case <-time.After(10 * time.Second):
-			k.Error("the streams were not opened within 10s")
+		case <-time.After(time.Minute):
+			k.Error("the streams were not opened within a minute")
 			return
 		}
 	}

@@ -85,7 +85,7 @@ func answer(w http.ResponseWriter, status int, body any) {
 func clientOf(t *testing.T, s *service, change ...func(*Config)) *Client {
 	t.Helper()
 	config := Config{
-		BaseURL: s.URL, TokenURL: s.URL + TokenPath, HTTPTimeout: 5 * time.Second,
+		BaseURL: s.URL, TokenURL: s.URL + TokenPath, HTTPTimeout: time.Minute,
 		Credentials: func() (string, string, error) { return testID, testSecret, nil },
 	}
 	for _, each := range change {

@@ -131,7 +131,7 @@ func (w *world) connect(dryRun bool) {
 	server := httptest.NewServer(w.sim.Handler())
 	w.t.Cleanup(server.Close)
 	client, err := pnap.New(pnap.Config{
-		BaseURL: server.URL, TokenURL: server.URL + pnap.TokenPath, Now: w.clock.Now, HTTPTimeout: 2 * time.Second,
+		BaseURL: server.URL, TokenURL: server.URL + pnap.TokenPath, Now: w.clock.Now, HTTPTimeout: time.Minute,
 		DryRun:      dryRun,
 		Credentials: func() (string, string, error) { return w.as, clientSecret, nil },
 	})

@@ -35,7 +35,7 @@ func newWorld(t *testing.T, change ...func(*pnap.Config)) *world {
 	w := &world{t: t, clock: pnapsim.NewManualClock(simtest.Start()), object: &object{}}
 	sim, url := simtest.New(t, pnapsim.Config{Clock: w.clock}, simtest.Seed())
 	config := pnap.Config{
-		BaseURL: url, TokenURL: url + pnap.TokenPath, Now: w.clock.Now, HTTPTimeout: 2 * time.Second,
+		BaseURL: url, TokenURL: url + pnap.TokenPath, Now: w.clock.Now, HTTPTimeout: time.Minute,
 		Credentials: func() (string, string, error) { return simtest.ClientID, simtest.ClientSecret, nil },
 	}
 	for _, c := range change {

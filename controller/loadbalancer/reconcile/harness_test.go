@@ -191,7 +191,7 @@ func (w *world) startClient() {
 
 func (w *world) connect(as string, dryRun bool) {
 	client, err := pnap.New(pnap.Config{
-		BaseURL: w.url, TokenURL: w.url + pnap.TokenPath, Now: w.clock.Now, HTTPTimeout: 2 * time.Second,
+		BaseURL: w.url, TokenURL: w.url + pnap.TokenPath, Now: w.clock.Now, HTTPTimeout: time.Minute,
 		DryRun:      dryRun,
 		Credentials: func() (string, string, error) { return as, clientSecret, nil },
 	})

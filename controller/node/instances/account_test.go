@@ -48,7 +48,7 @@ func TestCredentialsOfAnotherAccountDeleteNoNode(t *testing.T) {
 				t.Run(fmt.Sprintf("network %q, %d Nodes, after %s", network, count, from), func(t *testing.T) {
 					seed, ids := twoAccounts(count, 3)
 					sim, url := simtest.New(t, pnapsim.Config{}, seed)
-					w := newWorldAt(t, sim, url, 5*time.Second)
+					w := newWorldAt(t, sim, url, time.Minute)
 					w.config.NetworkID = network
 					var nodes []*corev1.Node
 					for i, id := range ids {
@@ -57,7 +57,7 @@ func TestCredentialsOfAnotherAccountDeleteNoNode(t *testing.T) {
 					if deleted := w.watch(from, monitorPeriod, nodes...); len(deleted) > 0 {
 						t.Fatalf("with the right credentials: deleted %v", deleted)
 					}
-					w.api.Client = newClient(t, sim, url, 5*time.Second, strangerID)
+					w.api.Client = newClient(t, sim, url, time.Minute, strangerID)
 					if deleted := w.watch(15*time.Minute, 3*monitorPeriod, nodes...); len(deleted) > 0 {
 						t.Errorf("deleted %v", deleted)
 					}

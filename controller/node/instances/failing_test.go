@@ -96,8 +96,8 @@ func (w *world) checkLookupEvents(says []string) {
 func TestEmptyListIsReported(t *testing.T) {
 	seed, ids := twoAccounts(1, 0)
 	sim, url := simtest.New(t, pnapsim.Config{}, seed)
-	w := newWorldAt(t, sim, url, 5*time.Second)
-	w.api.Client = newClient(t, sim, url, 5*time.Second, strangerID)
+	w := newWorldAt(t, sim, url, time.Minute)
+	w.api.Client = newClient(t, sim, url, time.Minute, strangerID)
 	if _, err := w.InstanceExists(t.Context(), w.node("n0", ids[0])); err == nil {
 		t.Error("an empty list says that the server exists or is gone")
 	}

@@ -45,7 +45,7 @@ func newWorld(t *testing.T, seed pnapsim.Seed, switches ...pnapsim.Switches) *wo
 		config.Switches = each
 	}
 	sim, url := simtest.New(t, config, seed)
-	return newWorldAt(t, sim, url, 5*time.Second)
+	return newWorldAt(t, sim, url, time.Minute)
 }
 
 // newWorldAt uses the simulated API at a URL, and waits for answers no longer than patience.

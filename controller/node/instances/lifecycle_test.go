@@ -162,7 +162,7 @@ func TestTwoMinutesOfFailureDeleteNoNode(t *testing.T) {
 				}
 				return test.change(servers)
 			})
-			patience := 5 * time.Second
+			patience := time.Minute
 			if test.step > 0 { // requests get no answer: each check takes this long
 				patience = 300 * time.Millisecond
 			}
@@ -181,7 +181,15 @@ func TestTwoMinutesOfFailureDeleteNoNode(t *testing.T) {
 			if deleted := w.watch(2*time.Minute, max(test.step, monitorPeriod), nodes...); len(deleted) > 0 {
 				t.Errorf("deleted %v", deleted)
 			}
-			if _, err := w.InstanceMetadata(testlog.Context(t), newNode("n0")); test.others != (err == nil) {
+			_, err := w.InstanceMetadata(testlog.Context(t), newNode("n0"))
+			for range 20 { // with little patience, an answer of a busy machine comes too late
+				if err == nil || !test.others {
+					break
+				}
+				w.sim.Advance(failureWindow)
+				_, err = w.InstanceMetadata(testlog.Context(t), newNode("n0"))
+			}
+			if test.others != (err == nil) {
 				t.Errorf("initializing another Node: %v", err)
 			}
 		})
@@ -200,7 +208,7 @@ func TestDeprovisionedServerLosesItsNode(t *testing.T) {
 			seed, ids := cluster()
 			seed.Accounts[0].Servers[3].ReservationID = reservation
 			sim, address := simtest.New(t, pnapsim.Config{}, seed)
-			w := newWorldAt(t, sim, address, 5*time.Second)
+			w := newWorldAt(t, sim, address, time.Minute)
 			var nodes []*corev1.Node
 			for i, id := range ids {
 				nodes = append(nodes, w.node(fmt.Sprintf("n%d", i), id))

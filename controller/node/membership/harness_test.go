@@ -159,7 +159,7 @@ func keepVersions(kube *fake.Clientset) {
 func (w *world) start() {
 	w.t.Helper()
 	api, err := pnap.New(pnap.Config{
-		BaseURL: w.url, TokenURL: w.url + pnap.TokenPath, HTTPTimeout: 5 * time.Second, Now: w.sim.Clock().Now,
+		BaseURL: w.url, TokenURL: w.url + pnap.TokenPath, HTTPTimeout: time.Minute, Now: w.sim.Clock().Now,
 		DryRun: w.dryRun, RequestsPerSecond: 100000,
 		Credentials: func() (string, string, error) { return simtest.ClientID, simtest.ClientSecret, nil },
 	})

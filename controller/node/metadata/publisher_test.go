@@ -43,7 +43,7 @@ func newHarness(t *testing.T, nodes ...*corev1.Node) *harness {
 	t.Helper()
 	sim, url := simtest.New(t, pnapsim.Config{}, simtest.Seed())
 	api, err := pnap.New(pnap.Config{
-		BaseURL: url, TokenURL: url + pnap.TokenPath, HTTPTimeout: 5 * time.Second,
+		BaseURL: url, TokenURL: url + pnap.TokenPath, HTTPTimeout: time.Minute,
 		Credentials: func() (string, string, error) { return simtest.ClientID, simtest.ClientSecret, nil },
 	})
 	if err != nil {
@@ -104,7 +104,7 @@ func (d *harness) eventuallyNode(node string, check func(*corev1.Node) error) {
 	d.t.Helper()
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
-	limit := time.After(10 * time.Second)
+	limit := time.After(time.Minute)
 	for {
 		got, err := d.client.CoreV1().Nodes().Get(d.t.Context(), node, metav1.GetOptions{})
 		if err == nil {

@@ -7,11 +7,15 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
 )
 
-// report prints figures and fails the test for every broken limit.
+// report prints figures and fails the test for every broken limit, but none of a time: a machine that does other things
+// is slow. make bench judges times.
 func report(t *testing.T, figures []Figure, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+	for i := range figures {
+		figures[i].Limited = figures[i].Limited && figures[i].Unit != "s"
 	}
 	if err := Report(t.Output(), figures); err != nil {
 		t.Error(err)

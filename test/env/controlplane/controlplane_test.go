@@ -362,7 +362,7 @@ func eventually(t *testing.T, check func() error) {
 	t.Helper()
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		err := check()
 		if err == nil {

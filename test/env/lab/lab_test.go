@@ -59,7 +59,7 @@ func TestProgramsRunAndEndOnRequest(t *testing.T) {
 	if err := shared.Signal(t.Context(), id, 15); err != nil {
 		t.Fatal(err)
 	}
-	p, err := shared.Await(t.Context(), id, 10*time.Second)
+	p, err := shared.Await(t.Context(), id, time.Minute)
 	if err != nil || !p.Exited || p.Code != 128+15 {
 		t.Errorf("Await = %+v, %v, want the end by SIGTERM just now", p, err)
 	}
@@ -101,7 +101,7 @@ func TestKilledServerIsGoneAndComesBackEmpty(t *testing.T) {
 	if err := shared.KillServer(t.Context(), "srv-b"); err != nil {
 		t.Fatal(err)
 	}
-	if p, err := shared.Await(t.Context(), id, 10*time.Second); err != nil || p.Code != 128+9 {
+	if p, err := shared.Await(t.Context(), id, time.Minute); err != nil || p.Code != 128+9 {
 		t.Errorf("the web server after the kill: %+v, %v", p, err)
 	}
 	if pings(t, "srv-a", netip.MustParseAddr("10.0.0.12"), 1) {

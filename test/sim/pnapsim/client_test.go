@@ -35,7 +35,7 @@ func newPlain(t *testing.T, url string) *plain {
 	t.Helper()
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	p := &plain{t: t, url: url, http: &http.Client{Transport: transport, Timeout: 5 * time.Second}}
+	p := &plain{t: t, url: url, http: &http.Client{Transport: transport, Timeout: time.Minute}}
 	p.login()
 	return p
 }

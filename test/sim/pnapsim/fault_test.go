@@ -50,9 +50,11 @@ func TestFaults(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			sim, url := simtest.New(t, pnapsim.Config{}, simtest.Seed())
 			p := newPlain(t, url)
-			p.http.Timeout = 300 * time.Millisecond
 			f := post
 			tt.fault(&f)
+			if f.Action == pnapsim.FaultHang {
+				p.http.Timeout = 300 * time.Millisecond
+			}
 			arm(t, sim, f)
 			got := p.do(http.MethodPost, "/ips/v1/ip-blocks", purchase())
 			if got.status != tt.status || json.Valid(got.body) != tt.validJSON {

@@ -43,7 +43,7 @@ func TestFollow(t *testing.T) {
 				t.Fatalf("data plane %+v, want %d blocks", d, n)
 			}
 			return d
-		case <-time.After(5 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("no data plane with %d blocks", n)
 			return dataplane.DataPlane{}
 		}

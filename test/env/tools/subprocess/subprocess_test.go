@@ -151,7 +151,7 @@ func waitGone(t *testing.T, pid int) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(5 * time.Second)
+	deadline := time.After(time.Minute)
 	for alive(pid) {
 		select {
 		case <-tick.C:
