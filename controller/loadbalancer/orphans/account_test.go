@@ -1,13 +1,16 @@
 package orphans_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/orphans"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 )
@@ -99,6 +102,48 @@ func TestDeletedBlockInALateListIsNoOrphan(t *testing.T) {
 			}
 			w.clock.Advance(10 * time.Minute) // no answer of before is reused
 			w.heard = nil
+			w.pass(4 * time.Hour)
+			if len(w.heard) != 0 {
+				t.Errorf("heard %q", w.heard)
+			}
+			w.untouched()
+		})
+	}
+}
+
+// oldList is an API whose list of blocks stays as it was.
+type oldList struct {
+	account.Cloud
+	blocks []plan.Block
+}
+
+func (o *oldList) Blocks(ctx context.Context, tags map[string]string) ([]plan.Block, error) {
+	if o.blocks != nil {
+		return o.blocks, nil
+	}
+	var err error
+	o.blocks, err = o.Cloud.Blocks(ctx, tags)
+	return o.blocks, err
+}
+
+// TestOldTagsInALateListMakeNoOrphan: the list still shows the tags from before someone changed them.
+func TestOldTagsInALateListMakeNoOrphan(t *testing.T) {
+	retained := ours(contract.TagService, "shop_web")
+	retained[contract.TagRetain] = contract.TagTrue
+	taken := ours(contract.TagService, "shop_web")
+	taken[contract.TagCluster] = otherCluster
+	for name, tags := range map[string]map[string]string{"retained": retained, "of another cluster": taken} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, collecting, web)
+			list := &oldList{Cloud: w.client}
+			if _, err := list.Blocks(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			w.config.Account = account.New(account.Config{Cloud: list, Now: w.clock.Now})
+			w.collector = orphans.New(w.config)
+			if err := w.sim.OutOfBand(pnapsim.Edit{Kind: pnapsim.EditRetagBlock, Block: blockID, Tags: tags}); err != nil {
+				t.Fatal(err)
+			}
 			w.pass(4 * time.Hour)
 			if len(w.heard) != 0 {
 				t.Errorf("heard %q", w.heard)
