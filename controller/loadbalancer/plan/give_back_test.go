@@ -79,3 +79,58 @@ func TestTheTagOfARetainedBlock(t *testing.T) {
 		}
 	}
 }
+
+// Who has a block of its own waits for no address of the pool, whatever an option that was changed since says.
+func TestWhoWaitsForThePool(t *testing.T) {
+	service := func(change ...func(*corev1.Service)) *corev1.Service {
+		s := &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "api", UID: "uid-api",
+				Annotations: map[string]string{contract.ServiceIPOwner: "uid-api"}},
+			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
+		}
+		for _, c := range change {
+			c(s)
+		}
+		return s
+	}
+	annotated := func(name, value string) func(*corev1.Service) {
+		return func(s *corev1.Service) { s.Annotations[name] = value }
+	}
+	asks := func(ip string) func(*corev1.Service) {
+		return func(s *corev1.Service) { s.Spec.LoadBalancerIP = ip }
+	}
+	published := annotated(contract.ServiceIPAddress, "203.0.113.26")
+	demands := annotated(contract.ServiceIPAllocation, contract.AllocationShared)
+	named := annotated(contract.ServiceIPBlockID, "60473c2509268bc77fd06d29")
+	nodePort := func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort }
+	own := block("own", plan.Assigned, cidr("203.0.113.24/29"), func(b *plan.Block) {
+		b.Tags = plan.Owner{Cluster: "c1", Namespace: "shop", Name: "api"}.Tags()
+	})
+	for name, c := range map[string]struct {
+		other  *corev1.Service
+		blocks []plan.Block
+		held   map[string]string
+		want   bool
+	}{
+		"new":                                  {other: service(), want: true},
+		"of a block of its own":                {other: service(published), blocks: []plan.Block{own}},
+		"of a block of its own, asks for pool": {other: service(published, demands), blocks: []plan.Block{own}},
+		"its own block is on its way":          {other: service(), blocks: []plan.Block{own}},
+		"its own block is not to be used":      {other: service(demands), blocks: []plan.Block{own}, want: true},
+		"its own block is gone":                {other: service(published), want: true},
+		"has an address of the pool":           {other: service(), held: map[string]string{"203.0.113.12": "api"}},
+		"asks for an address of the pool":      {other: service(asks("203.0.113.13")), want: true},
+		"asks for an address of no block":      {other: service(asks("198.51.100.7"))},
+		"asks for nonsense":                    {other: service(demands, asks("here"))},
+		"names a block":                        {other: service(named)},
+		"of another type":                      {other: service(nodePort)},
+	} {
+		b := block("a", plan.Assigned, func(b *plan.Block) { b.Tags = pool.Tags() })
+		o := leavingService(b, ledger29(c.held), c.other)
+		o.Options.Allocation = contract.AllocationShared
+		o.Blocks = append(o.Blocks, c.blocks...)
+		if got := o.Awaited(); got != c.want {
+			t.Errorf("%s: waits is %t, want %t", name, got, c.want)
+		}
+	}
+}

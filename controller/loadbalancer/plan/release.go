@@ -246,17 +246,34 @@ func (o Observed) closeIfLast(l Ledger) Ledger {
 // Awaited reports whether another Service waits for an address of the pool.
 func (o Observed) Awaited() bool {
 	return slices.ContainsFunc(o.Services, func(other *corev1.Service) bool {
-		if other.UID == o.Service.UID || !contract.WantsAddress(other) {
-			return false
-		}
-		wanted, err := ReadDesired(other, o.Options)
-		if err != nil || !wanted.Shared {
-			return false
-		}
-		return !slices.ContainsFunc(o.Ledgers, func(l Ledger) bool {
-			_, holds := l.AddressOf(HolderOf(other))
-			return holds
-		})
+		return other.UID != o.Service.UID && contract.WantsAddress(other) && o.asFor(other).waitsForPool()
+	})
+}
+
+// asFor is the observation as one about another Service, with what the list shows of its blocks.
+func (o Observed) asFor(other *corev1.Service) Observed {
+	o.Service = other
+	o.Owner = OwnerOf(other, o.Owner.Cluster)
+	o.Holder = HolderOf(other)
+	o.Desired, o.Problem = ReadDesired(other, o.Options)
+	o.Sightings = nil
+	for _, b := range o.Known() {
+		o.Sightings = append(o.Sightings, Sighting{Block: b})
+	}
+	return o
+}
+
+// waitsForPool reports whether the Service is to get an address of the pool and has none. One that has a block of its
+// own does not, though the option for those that name no kind may say shared since. Nor does one that asks for an
+// address which no block of the pool has.
+func (o Observed) waitsForPool() bool {
+	_, _, holds := o.held()
+	if o.Problem != nil || !o.Desired.Shared || holds || o.allocation() != shared {
+		return false
+	}
+	requested := o.Desired.Requested
+	return !requested.IsValid() || slices.ContainsFunc(o.Known(), func(b Block) bool {
+		return o.Pool().Owns(b) && b.CIDR.IsValid() && b.CIDR.Contains(requested)
 	})
 }
 

@@ -182,3 +182,33 @@ func TestLostLedgersAndANewDefault(t *testing.T) {
 		}
 	}
 }
+
+// TestPoolBlockIsKeptForNoOneWhoHasABlock: the last address of the pool is given back while there are Services that
+// seem to wait for one and never get it: they have a block of their own, or ask for what no block of the pool has. No
+// address of the block is used any more, so that it goes.
+func TestPoolBlockIsKeptForNoOneWhoHasABlock(t *testing.T) {
+	for name, change := range map[string]func(*world){
+		"the default says shared since": func(w *world) {
+			w.config.Allocation = contract.AllocationShared
+			w.restart()
+		},
+		"its annotation says shared since": func(w *world) { w.edit("own", inPool()) },
+		"it asks for an address of no block": func(w *world) {
+			w.service("asks", inPool(), func(s *corev1.Service) { s.Spec.LoadBalancerIP = "198.51.100.7" })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.service("own")
+			w.settle("own")
+			own := w.blocks()
+			change(w)
+			w.service("web", inPool())
+			w.settle("web")
+			w.vanish("web")
+			w.refresh()
+			took := w.released(own...)
+			t.Logf("figure pool_block_without_use %.0f s", took.Seconds())
+		})
+	}
+}
