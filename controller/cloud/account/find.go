@@ -57,6 +57,8 @@ type Found struct {
 	// Unlisted are those of the cluster that the index contains and the list lacks. Without a read of the index there
 	// are none.
 	Unlisted []plan.Block
+	// Unseen are the IDs of those of the cluster that the index contains, while neither the list nor the ID shows them.
+	Unseen []string
 
 	gone []string // the IDs of listed blocks that do not exist
 }
@@ -162,6 +164,9 @@ func (a *Account) readIndex(ctx context.Context, s Search, f *Found) error {
 		block, found, err := a.Block(ctx, id, s.After)
 		if err != nil {
 			return err
+		}
+		if !found {
+			f.Unseen = append(f.Unseen, id)
 		}
 		if !found || !plan.OfCluster(block, s.Cluster) {
 			continue

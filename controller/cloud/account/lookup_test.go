@@ -70,17 +70,19 @@ func TestFind(t *testing.T) {
 		search        account.Search
 		want, all     []string
 		unlisted, ask []string
+		unseen        []string
 	}{
 		"everything": {search: account.Search{Wanted: wanted},
 			want:     []string{"old assigned", "odd hidden", "new"},
 			all:      []string{"old", "odd", "new", "foreign", "untagged"},
-			unlisted: []string{"new"}, ask: []string{"old", "deleted", "odd", "cluster", "gone", "new", "retagged"}},
+			unlisted: []string{"new"}, ask: []string{"old", "deleted", "odd", "cluster", "gone", "new", "retagged"},
+			unseen: []string{"gone"}},
 		"from the list": {search: account.Search{Wanted: wanted, Trusted: trusted, Enough: enough},
 			want: []string{"old", "deleted", "odd"}, all: []string{"old", "deleted", "odd", "foreign", "untagged"}},
 		"hidden blocks need the index": {search: account.Search{
 			Wanted: func(b plan.Block) bool { return b.ID == "deleted" },
 			Enough: enough}, all: []string{"new", "old", "odd", "foreign", "untagged"}, unlisted: []string{"new"},
-			ask: []string{"deleted", "cluster", "gone", "new", "retagged"}},
+			ask: []string{"deleted", "cluster", "gone", "new", "retagged"}, unseen: []string{"gone"}},
 		"by their IDs": {search: account.Search{Wanted: func(plan.Block) bool { return false }, Enough: enough,
 			IDs: []string{"brought", "", "old", "brought", "none"}},
 			want: []string{"old assigned", "brought"},
@@ -89,7 +91,7 @@ func TestFind(t *testing.T) {
 		"listed, never bought, not readable": {search: account.Search{Wanted: func(plan.Block) bool { return false },
 			IDs: []string{"untagged"}}, want: []string{"untagged hidden"}, unlisted: []string{"new"},
 			all: []string{"untagged", "new", "old", "deleted", "odd", "foreign"},
-			ask: []string{"untagged", "cluster", "gone", "new", "retagged"}},
+			ask: []string{"untagged", "cluster", "gone", "new", "retagged"}, unseen: []string{"gone"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api.asked = nil
@@ -116,6 +118,9 @@ func TestFind(t *testing.T) {
 				}
 				if got := idsOf(found.All()); !slices.Equal(got, test.all) {
 					t.Errorf("all: %q, want %q", got, test.all)
+				}
+				if !slices.Equal(found.Unseen, test.unseen) {
+					t.Errorf("unseen: %q, want %q", found.Unseen, test.unseen)
 				}
 				if got := idsOf(found.Unlisted); !slices.Equal(got, test.unlisted) {
 					t.Errorf("unlisted: %q, want %q", got, test.unlisted)

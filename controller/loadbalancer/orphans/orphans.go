@@ -144,7 +144,7 @@ func (c *Collector) Look(ctx context.Context) (again time.Duration, err error) {
 			return period, err
 		}
 	}
-	c.forgetGone(ctx, ours)
+	c.forgetGone(ctx, ours, found.Unseen)
 	ours = slices.DeleteFunc(ours, func(b plan.Block) bool { return isHidden(found, b) })
 	problems := c.remember(ctx, ours, f, found.AskedAt)
 	if err := c.restrain(ctx, len(ours)); err != nil {
@@ -276,9 +276,9 @@ func (c *Collector) suspected(ctx context.Context, listed plan.Block, f facts) (
 }
 
 // forgetGone removes suspicions about blocks that the list lacks, and reports those that were released.
-func (c *Collector) forgetGone(ctx context.Context, ours []plan.Block) {
+func (c *Collector) forgetGone(ctx context.Context, ours []plan.Block, unseen []string) {
 	for id, s := range c.suspicions {
-		if slices.ContainsFunc(ours, func(b plan.Block) bool { return b.ID == id }) {
+		if slices.Contains(unseen, id) || slices.ContainsFunc(ours, func(b plan.Block) bool { return b.ID == id }) {
 			continue
 		}
 		delete(c.suspicions, id)

@@ -148,8 +148,8 @@ const PurchaseSettles = 60 * time.Second
 type Sighting struct {
 	// Block as it was read by ID, or as listed when it could not be read.
 	Block Block
-	// Hidden is true when the list names the block while reading it by ID is refused: it was deleted a
-	// moment ago, or is not the account's any more.
+	// Hidden is true when the block is named while reading it by ID is refused. Where a network has it, the API only
+	// does not show it; else it was deleted a moment ago, or is not the account's any more.
 	Hidden bool
 }
 
@@ -159,6 +159,9 @@ type View struct {
 	Now time.Time
 	// Sightings are the blocks that may belong to the Service; those that do not are not changed.
 	Sightings []Sighting
+	// Unseen are the IDs of blocks of the cluster that the index of its tag names, though neither the list nor their ID
+	// shows them.
+	Unseen []string
 	// Networks are the public networks that could be read, by ID: the configured one and those that hold
 	// one of the blocks.
 	Networks map[string]Network

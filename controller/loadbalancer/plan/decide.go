@@ -85,6 +85,9 @@ func decideAs(o Observed, kind allocationKind) ServicePlan {
 		shared: decideShared, brought: decideBrought, dedicated: decideDedicated,
 	}
 	p := decisions[kind](o)
+	if p.Step.Reason == DeletionUnverified {
+		p.Step.Reason = o.waitHidden(p.Step.Block).Reason
+	}
 	p.Step = o.explainFull(p.Step)
 	if p.Step.Action == Delete && kind == shared {
 		p.Save = nil // nothing is given of a block that goes
@@ -168,6 +171,9 @@ func (o Observed) moved(kind allocationKind) (moved bool, detail string) {
 func decideDedicated(o Observed) ServicePlan {
 	wish := o.Wish()
 	view := o.View
+	if unseen, isUnseen := o.unseenAt(wish.Published); isUnseen && len(o.Owned(o.Owner)) == 0 {
+		return ServicePlan{Step: waitUnseen(unseen)}
+	}
 	p := ServicePlan{Step: Ensure(o.Owner, wish, view), Owner: o.Owner, Save: o.leave("")}
 	if p.Step.Action == Buy || p.Step.Reason == BlockLost {
 		if refused, retagged := o.refuseRetagged(wish.Published); retagged {

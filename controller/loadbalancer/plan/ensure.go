@@ -92,7 +92,7 @@ func keepRank(s Sighting, w Wish, networkID string) int {
 func towardsAssigned(s Sighting, w Wish, v View, network Network) Step {
 	b := s.Block
 	if s.Hidden {
-		return Step{Action: Wait, Reason: DeletionUnverified, Block: b}
+		return v.waitHidden(b)
 	}
 	if b.ResourceID != "" && (b.ResourceID != v.NetworkID || b.ResourceType == resourceServer) {
 		return elsewhere(b, v)
@@ -245,11 +245,14 @@ func withoutBlock(o Owner, w Wish, v View, network Network) Step {
 				"delete the Service and create it again",
 			block.ID, block.CIDR)
 	}
+	unseen, isUnseen := v.BoughtUnseen()
 	switch {
 	case v.PurchaseOpen() && v.Purchase.BlockID == "":
 		return Step{Action: Wait, Reason: PurchaseUnanswered}
 	case v.PurchaseOpen():
 		return Step{Action: Wait, Reason: BlockInvisible, Block: Block{ID: v.Purchase.BlockID}}
+	case isUnseen:
+		return waitUnseen(unseen)
 	case w.Published.IsValid() && !w.Replace:
 		return refuse(Block{}, BlockLost,
 			"the IP block of address %s is gone from the account; "+

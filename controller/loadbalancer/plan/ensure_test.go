@@ -112,6 +112,16 @@ func demanded(size plan.Size) func(*plan.Wish) {
 
 func hidden(v *plan.View) { v.Sightings[0].Hidden = true }
 
+// unseen are blocks that only the index names.
+func unseen(ids ...string) func(*plan.View) { return func(v *plan.View) { v.Unseen = ids } }
+
+// placed is a block that the network has.
+func placed(id string) func(*plan.View) {
+	return network(func(n *plan.Network) {
+		n.Blocks = append(n.Blocks, plan.NetworkBlock{ID: id, CIDR: prefix("203.0.113.8/29")})
+	})
+}
+
 func blocks(b ...plan.Block) []plan.Block { return b }
 
 //proves:known-bugs/disagreeing-views
@@ -152,7 +162,9 @@ func TestEnsure(t *testing.T) {
 		{"error unassigning", wish(), view(blocks(block("a", plan.ErrorUnassigning, in(net1, "public network")))),
 			"unassign UnassignmentDue a"},
 		{"a word that is not known", wish(), view(blocks(block("a", "subnetted"))), "refuse StatusNotKnown a"},
-		{"listed but not readable", wish(), view(blocks(block("a", plan.Assigned)), hidden),
+		{"in the network, but not readable", wish(), view(blocks(block("a", plan.Assigned)), hidden),
+			"wait BlockInvisible a"},
+		{"listed but not readable", wish(), view(blocks(block("a", plan.Unassigned)), hidden),
 			"wait DeletionUnverified a"},
 		{"v1's block keeps its address", wish(requested("203.0.113.10")), view(blocks(block("a", plan.Assigned,
 			func(b *plan.Block) { b.Tags = v1Tags() }))), "done BlockAssigned a 203.0.113.10"},
@@ -165,6 +177,18 @@ func TestEnsure(t *testing.T) {
 		{"purchase answered, block not visible", wish(), view(nil, purchase(time.Second, "a")),
 			"wait BlockInvisible a"},
 		{"purchase answered, block gone", wish(), view(nil, purchase(time.Minute, "a")), "buy PurchaseDue "},
+		{"purchase answered, block only in the index", wish(), view(nil, purchase(time.Minute, "a"), unseen("a")),
+			"wait BlockInvisible a"},
+		{"purchase answered long ago, block only in the index", wish(), view(nil, purchase(time.Hour, "a"),
+			unseen("a")), "buy PurchaseDue "},
+		{"purchase answered, another block only in the index", wish(), view(nil, purchase(time.Minute, "a"),
+			unseen("b")), "buy PurchaseDue "},
+		{"purchase answered long ago, block only in the network", wish(published("203.0.113.10"), replace),
+			view(nil, purchase(48*time.Hour, "a"), placed("a")), "wait BlockInvisible a"},
+		{"purchase without an answer, a block only in the index", wish(), view(nil, purchase(time.Minute, ""),
+			unseen("b")), "wait PurchaseUnanswered "},
+		{"purchase without an answer long ago, a block only in the index", wish(), view(nil, purchase(time.Hour, ""),
+			unseen("b")), "buy PurchaseDue "},
 		{"block bought, tags on their way", wish(), view(blocks(block("a", plan.Unassigned,
 			func(b *plan.Block) { b.Tags = nil })), purchase(time.Second, "a")), "wait BlockInvisible a"},
 		{"block bought, tags taken away", wish(), view(blocks(block("a", plan.Unassigned,

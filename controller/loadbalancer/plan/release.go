@@ -35,6 +35,9 @@ func Release(o Owner, v View) []Step {
 		// Its tags may still be on their way. Later a person has removed them on purpose.
 		return []Step{{Action: Wait, Reason: BlockInvisible, Block: block}}
 	}
+	if unseen, isUnseen := v.BoughtUnseen(); isUnseen {
+		return []Step{waitUnseen(unseen)}
+	}
 	return []Step{{Action: Done, Reason: NoBlock}}
 }
 
@@ -73,7 +76,8 @@ func releaseRank(s Step) int {
 
 // parkOne decides how to take a block off its network that stays in the account.
 func parkOne(s Sighting, v View) Step {
-	if step := ReleaseBlock(s, v); step.Action != Delete && !s.Hidden {
+	gone := s.Hidden && !v.Exists(s.Block.ID)
+	if step := ReleaseBlock(s, v); step.Action != Delete && !gone {
 		return step
 	}
 	return Step{Action: Done, Reason: BlockKept, Block: s.Block}
@@ -84,7 +88,7 @@ func parkOne(s Sighting, v View) Step {
 func ReleaseBlock(s Sighting, v View) Step {
 	b := s.Block
 	if s.Hidden {
-		return Step{Action: Wait, Reason: DeletionUnverified, Block: b}
+		return v.waitHidden(b)
 	}
 	if step, changing := waitForChange(b); changing {
 		return step
@@ -221,6 +225,9 @@ func PlanRelease(o Observed, live *corev1.Service) ReleasePlan {
 	if retain, known := retaining(live); known {
 		p.Retag, p.Tags, _ = Retag(o.Owner, Wish{Published: lastAddress(live)}, o.View, retain)
 	}
+	if unseen, isUnseen := o.releasedUnseen(); isUnseen {
+		p.Steps = append(p.Steps, waitUnseen(unseen))
+	}
 	p.Steps = append(p.Steps, Release(o.Owner, o.View)...)
 	return p
 }
@@ -280,7 +287,11 @@ func (o Observed) waitsForPool() bool {
 // addClosed adds what is left to do for a closed ledger.
 func (p *ReleasePlan) addClosed(o Observed, l Ledger) {
 	sighting, seen := o.Sighting(l.BlockID)
-	if !seen {
+	switch {
+	case !seen && o.Exists(l.BlockID):
+		p.Steps = append(p.Steps, waitUnseen(Block{ID: l.BlockID, CIDR: l.CIDR}))
+		return
+	case !seen:
 		p.Drop = append(p.Drop, l)
 		return
 	}

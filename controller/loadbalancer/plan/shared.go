@@ -25,8 +25,10 @@ func decideShared(o Observed) ServicePlan {
 			return o.keepUnrecorded(unread)
 		}
 	}
-	if published.IsValid() && !holds && !o.Desired.Replace && !contains(blocks, published) {
-		return o.lost(published)
+	if published.IsValid() && !holds {
+		if p, decided := o.unrecorded(blocks, published); decided {
+			return p
+		}
 	}
 	view := o.View
 	view.Purchase = o.awaitedPurchase()
@@ -57,6 +59,22 @@ func decideShared(o Observed) ServicePlan {
 	return p
 }
 
+// unrecorded decides about a published address that no ledger gives to the Service, unless its block can be read.
+func (o Observed) unrecorded(blocks []PoolBlock, published netip.Addr) (p ServicePlan, decided bool) {
+	holder, found := find(blocks, func(p PoolBlock) bool { return !p.Gone && p.Ledger.CIDR.Contains(published) })
+	unseen, isUnseen := o.unseenAt(published)
+	switch {
+	case found && holder.Sighting.Hidden:
+		return ServicePlan{Step: o.waitHidden(holder.Sighting.Block)}, true
+	case !found && isUnseen:
+		return ServicePlan{Step: waitUnseen(unseen)}, true
+	case !found && !o.Desired.Replace:
+		return o.lost(published), true
+	default:
+		return ServicePlan{}, false
+	}
+}
+
 // awaitedPurchase returns the recorded purchase for the pool; nil when its block was released since: its ledger is
 // closed and the block is not there any more.
 func (o Observed) awaitedPurchase() *contract.Purchase {
@@ -64,7 +82,7 @@ func (o Observed) awaitedPurchase() *contract.Purchase {
 		return o.PoolPurchase
 	}
 	l, _ := o.Ledger(o.PoolPurchase.BlockID)
-	if _, seen := o.Sighting(o.PoolPurchase.BlockID); l.Closed && l.Empty() && !seen {
+	if _, seen := o.Sighting(l.BlockID); l.Closed && l.Empty() && !seen && !o.Exists(l.BlockID) {
 		return nil
 	}
 	return o.PoolPurchase
@@ -148,8 +166,8 @@ func (o Observed) credible(other *corev1.Service, address netip.Addr) bool {
 	return contract.WantsAddress(other) && !provided
 }
 
-// poolBlocks returns the blocks of the pool with their ledgers, and those that are gone, or are the pool's no
-// more, and in which the Service holds an address. known is false when only a read by ID shows which that is.
+// poolBlocks returns the blocks of the pool with their ledgers, and those that are gone, cannot be read, or are the
+// pool's no more, and in which the Service holds an address. known is false when only a read by ID shows which that is.
 func (o Observed) poolBlocks() (blocks []PoolBlock, known bool) {
 	for _, i := range o.Sightings {
 		_, unreadable := o.Unread(i.Block.ID)
@@ -173,7 +191,11 @@ func (o Observed) poolBlocks() (blocks []PoolBlock, known bool) {
 			return nil, false
 		}
 		sighting, seen := o.Sighting(l.BlockID)
-		blocks = append(blocks, PoolBlock{Sighting: sighting, Gone: !seen, Foreign: seen, Ledger: l})
+		gone := !seen && !o.Exists(l.BlockID)
+		if !seen && !gone {
+			sighting = Sighting{Block: Block{ID: l.BlockID, CIDR: l.CIDR}, Hidden: true}
+		}
+		blocks = append(blocks, PoolBlock{Sighting: sighting, Gone: gone, Foreign: seen, Ledger: l})
 	}
 	return blocks, true
 }
@@ -224,10 +246,6 @@ func (o Observed) insteadOfResting(wait, grow Step) Step {
 	}
 }
 
-func contains(blocks []PoolBlock, address netip.Addr) bool {
-	return slices.ContainsFunc(blocks, func(p PoolBlock) bool { return !p.Gone && p.Ledger.CIDR.Contains(address) })
-}
-
 func poolIDs(blocks []PoolBlock) []string {
 	ids := make([]string, 0, len(blocks))
 	for _, p := range blocks {
@@ -245,6 +263,8 @@ func decideBrought(o Observed) ServicePlan {
 	switch {
 	case !seen && !o.Live:
 		return ServicePlan{Step: Step{Action: Wait, Reason: BlockInvisible}}
+	case (!seen || sighting.Hidden) && o.Exists(id):
+		return ServicePlan{Step: waitUnseen(Block{ID: id, CIDR: held.CIDR})}
 	case !seen && o.Published().IsValid():
 		return refusedPlan(BlockLost,
 			"IP block %s of address %s is gone from the account; name another one in annotation %s and set %s to "+

@@ -30,6 +30,8 @@ func TestExtend(t *testing.T) {
 			plan.Assigned, described("… purchase n"))), purchase(time.Second, "")), "wait PurchaseUnanswered "},
 		{"purchase answered, not visible", wish(),
 			view(blocks(block("a", plan.Assigned, ours)), purchase(time.Second, "b")), "wait BlockInvisible b"},
+		{"purchase answered, only in the index", wish(), view(blocks(block("a", plan.Assigned, ours)),
+			purchase(time.Minute, "b"), unseen("b")), "wait BlockInvisible b"},
 		{"purchase answered, visible", wish(), view(blocks(block("a", plan.Assigned, ours),
 			block("b", plan.Creating, ours)), purchase(time.Second, "b")), "buy PurchaseDue "},
 		{"purchase answered, tags on their way", wish(), view(blocks(block("b", plan.Creating,

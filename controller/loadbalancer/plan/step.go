@@ -45,7 +45,8 @@ const (
 	PurchaseUnanswered Reason = "PurchaseUnanswered"
 	// BlockCreating: the API is creating the block.
 	BlockCreating Reason = "BlockCreating"
-	// BlockInvisible: the block's ID is known, but the API does not show the block.
+	// BlockInvisible: the block exists, for it was just bought or its network or the index of the tags names it, but
+	// the API does not show it. A published address keeps working.
 	BlockInvisible Reason = "BlockInvisible"
 	// AssignmentDue: the block can be assigned now.
 	AssignmentDue Reason = "AssignmentDue"
@@ -59,7 +60,7 @@ const (
 	BlockUnassigning Reason = "BlockUnassigning"
 	// DeletionDue: the block is unassigned and can be deleted now.
 	DeletionDue Reason = "DeletionDue"
-	// DeletionUnverified: the block cannot be read any more but the list still names it.
+	// DeletionUnverified: the block cannot be read any more and no network has it, but the list still names it.
 	DeletionUnverified Reason = "DeletionUnverified"
 	// AddressResting: the only addresses left in the pool were given back a moment ago; the message says until when the
 	// Service waits at the latest.

@@ -117,7 +117,8 @@ func (b *Balancer) noteWait(ctx context.Context, service *corev1.Service, step p
 	}
 	step.Network = cmp.Or(step.Network, step.Block.ResourceID, b.config.NetworkID)
 	message := waitMessage(step)
-	if began := b.pace.began(service.UID); message != words(step.Reason) && !began.IsZero() {
+	began := b.pace.began(service.UID)
+	if message != words(step.Reason) && step.Reason != plan.BlockInvisible && !began.IsZero() {
 		message += requestedAt
 		have := meta.FindStatusCondition(service.Status.Conditions, contract.ServiceConditionBlockAssigned)
 		if have != nil && have.Reason == string(step.Reason) && strings.HasPrefix(have.Message, message) {
@@ -141,7 +142,7 @@ func waitMessage(step plan.Step) string {
 	switch {
 	case step.Block.ID == "":
 		return words(step.Reason)
-	case step.Reason == plan.BlockCreating:
+	case step.Reason == plan.BlockCreating, step.Reason == plan.BlockInvisible:
 		return words(step.Reason) + block
 	case step.Reason == plan.BlockAssigning, step.Reason == plan.BlockUnassigning:
 		return words(step.Reason) + block + ", network " + step.Network
@@ -246,7 +247,7 @@ func words(reason plan.Reason) string { return cmp.Or(texts[reason], "waiting fo
 var texts = map[plan.Reason]string{
 	plan.PurchaseDue:        "waiting for IP block to be created",
 	plan.BlockCreating:      "waiting for IP block to be created",
-	plan.BlockInvisible:     "waiting for IP block to be created",
+	plan.BlockInvisible:     "waiting for the phoenixNAP API to show the IP block",
 	plan.PurchaseUnanswered: "waiting to learn whether an IP block was bought",
 	plan.AssignmentDue:      "waiting for IP block to be assigned to the public network",
 	plan.BlockAssigning:     "waiting for IP block to be assigned to the public network",

@@ -211,6 +211,9 @@ func (b *Balancer) sweepLedgers(ctx context.Context, o plan.Observed) error {
 		if err != nil {
 			return err
 		}
+		if !found && o.Exists(l.BlockID) {
+			continue
+		}
 		if gone := !found && !o.Listed(l.BlockID); gone {
 			if err := b.drop(ctx, l); err != nil {
 				return err

@@ -30,7 +30,7 @@ type depth struct {
 	// known takes the list and the networks as they were last read, however long ago: enough to go on with a block
 	// that was just read by its ID.
 	known bool
-	// deleted is the ID of a block that a known list still shows.
+	// deleted is the ID of a block that a known list or network still shows.
 	deleted string
 }
 
@@ -134,6 +134,7 @@ func (b *Balancer) observe(ctx context.Context, o plan.Observed, d depth) (plan.
 	}
 	o.Sightings = found.Wanted
 	o.Unlisted = found.Unlisted
+	o.Unseen = found.Unseen
 	o.Ours = o.Ours || o.ShowsOurs()
 	if o.Networks, err = b.readNetworks(ctx, o.View, d); err != nil {
 		return plan.Observed{}, err
@@ -199,6 +200,8 @@ func (b *Balancer) list(ctx context.Context, d depth) (account.Listing, error) {
 
 func (b *Balancer) network(ctx context.Context, id string, d depth) (plan.Network, error) {
 	if network, _, found := b.config.Account.KnownNetwork(id); found && d.known {
+		network.Blocks = slices.DeleteFunc(slices.Clone(network.Blocks),
+			func(block plan.NetworkBlock) bool { return block.ID == d.deleted })
 		return network, nil
 	}
 	return b.config.Account.Network(ctx, id, d.after)

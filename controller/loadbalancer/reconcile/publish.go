@@ -193,7 +193,7 @@ func (b *Balancer) markUnassigned(
 	ctx context.Context, service *corev1.Service, step plan.Step,
 ) (*corev1.Service, error) {
 	if service.Annotations[contract.ServiceIPBlockAssigned] != "true" || step.Block.ID == "" ||
-		step.Block.Status == plan.Assigned {
+		step.Block.Status == plan.Assigned || step.Reason == plan.BlockInvisible {
 		return service, nil
 	}
 	return b.patchService(ctx, service, patch{annotations: map[string]any{contract.ServiceIPBlockAssigned: "false"}})

@@ -108,6 +108,10 @@ func (p *pass) free(ctx context.Context, serverID string, address netip.Addr, un
 		return err
 	}
 	at := slices.IndexFunc(seen.all, func(b plan.Block) bool { return b.CIDR.IsValid() && b.CIDR.Contains(address) })
+	if unseen := p.unseenAt(address); at < 0 && unseen != "" {
+		return fmt.Errorf("address %s of server %s stays allocated until the phoenixNAP API shows IP block %s, which "+
+			"is in public network %s", address, serverID, unseen, p.network.ID)
+	}
 	if at < 0 {
 		return nil // the block no longer exists, so its ledger is obsolete
 	}
@@ -132,6 +136,16 @@ func (p *pass) free(ctx context.Context, serverID string, address netip.Addr, un
 	return nil
 }
 
+// unseenAt returns the ID of the block of the network that has the address; empty when there is none.
+func (p *pass) unseenAt(address netip.Addr) string {
+	for _, b := range p.network.Blocks {
+		if b.CIDR.IsValid() && b.CIDR.Contains(address) {
+			return b.ID
+		}
+	}
+	return ""
+}
+
 // nodeBlockSize is the size of a node block that is bought: 13 addresses.
 const nodeBlockSize = plan.LargestSize
 
@@ -152,6 +166,9 @@ func (m *Manager) owner() plan.Owner { return plan.Owner{Cluster: m.cluster(), N
 // brought uses the block that the user configured. It is assigned if necessary, and never deleted.
 func (p *pass) brought(ctx context.Context, view plan.View) (source, error) {
 	at := slices.IndexFunc(view.Sightings, func(s plan.Sighting) bool { return s.Block.ID == p.config.NodeIPBlock })
+	if at < 0 && p.network.Listed(p.config.NodeIPBlock) {
+		return source{}, nil // the API shows it again in a moment
+	}
 	if at < 0 {
 		return unavailable("--node-ip-block is IP block %s, which the account does not have", p.config.NodeIPBlock), nil
 	}

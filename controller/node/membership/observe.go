@@ -117,7 +117,8 @@ type blocks struct {
 	all []plan.Block
 	// nodes are the blocks that were bought for the nodes and can be read by their ID.
 	nodes []plan.Sighting
-	// doubtful reports that a block for the nodes is listed and indexed but cannot be read: none is bought.
+	// doubtful reports that there is a block for the nodes that cannot be read: it is listed and indexed, or recorded
+	// and in the network or the index. None is bought, and the record stays.
 	doubtful bool
 	// record is where purchases for the nodes are recorded, unreadable why its content is unknown.
 	record     *purchase.ConfigMap
@@ -165,6 +166,10 @@ func (p *pass) observeBlocks(ctx context.Context, every bool) (blocks, error) {
 	}
 	if seen.Networks, err = p.networks(ctx, seen.nodes); err != nil {
 		return blocks{}, err
+	}
+	seen.Unseen = found.Unseen
+	if _, unseen := seen.BoughtUnseen(); unseen {
+		seen.doubtful = true
 	}
 	p.places = p.places.Next(seen.View, p.cluster(), seen.all)
 	return seen, nil

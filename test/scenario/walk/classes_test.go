@@ -275,8 +275,9 @@ func (w *world) crowd() {
 	}
 }
 
-// mismatch has lists omit an object that its ID shows, or an ID answer that the object of a list is not there. Not
-// both at once: then it is gone. Other trouble ends before, because it could be the other half.
+// mismatch has lists omit an object that its ID shows, or an ID answer that the object of a list is not there. Where
+// the list of blocks lags as well, only the network and the index of the tag show a block. Other trouble ends before:
+// of a server there would be nothing left.
 func (w *world) mismatch() {
 	w.inject(classMismatch)
 	w.sim.Disarm()
@@ -286,7 +287,7 @@ func (w *world) mismatch() {
 	list := lists[w.random.IntN(len(lists))]
 	fault := pnapsim.Fault{Method: http.MethodGet, Path: list, Action: pnapsim.FaultOmit, Element: w.random.IntN(4)}
 	if w.random.IntN(2) == 0 {
-		fault.Path = "/bmc/v1/servers/*"
+		fault.Path = list + "/*"
 		fault.Action = pnapsim.FaultStatus
 		fault.Status = http.StatusNotFound
 	}
