@@ -3,6 +3,7 @@ package orphans_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -151,4 +152,19 @@ func TestOldTagsInALateListMakeNoOrphan(t *testing.T) {
 			w.untouched()
 		})
 	}
+}
+
+// TestAnOrphanIsNotForgottenWhileTheIndexNamesIt: neither the list nor its ID shows it for a while. Its grace goes on.
+func TestAnOrphanIsNotForgottenWhileTheIndexNamesIt(t *testing.T) {
+	w := newWorld(t, lagging(1000*time.Hour), collecting,
+		block(blockID, "203.0.113.8/29", "public", ours(contract.TagService, "shop_web")))
+	w.pass(30 * time.Minute)
+	if err := w.sim.Arm(pnapsim.Fault{Method: http.MethodGet, Path: "/ips/v1/ip-blocks/*",
+		Action: pnapsim.FaultStatus, Status: http.StatusNotFound, Times: -1}); err != nil {
+		t.Fatal(err)
+	}
+	w.pass(10 * time.Minute)
+	w.sim.Disarm()
+	w.pass(35 * time.Minute)
+	w.gone(blockID)
 }
