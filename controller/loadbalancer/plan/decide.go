@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -52,6 +53,7 @@ const (
 // Decide decides what comes next for a Service that is to have an address. What was asked for and cannot
 // be had never takes a published address away: then everything goes on as if it had not been asked for.
 func Decide(o Observed) ServicePlan {
+	o = o.withoutDefault()
 	wanted := decideWanted(o)
 	if wanted.Step.Action != Refuse || !o.Published().IsValid() {
 		return wanted
@@ -64,6 +66,21 @@ func Decide(o Observed) ServicePlan {
 	kept.Tags = nil
 	kept.Rejected = wanted.Step
 	return kept
+}
+
+// withoutDefault reads what a Service asks for that has a block of its own as if the option said so too: its
+// annotations are refused because they contradict each other, and not because the option was changed since.
+func (o Observed) withoutDefault() Observed {
+	if !o.Desired.Shared || o.Desired.namesAllocation() || o.allocation() != dedicated {
+		return o
+	}
+	_, unreadable := RecordedPurchase(o.Service)
+	options := o.Options
+	options.Allocation = contract.AllocationDedicated
+	desired, problem := ReadDesired(o.Service, options)
+	o.Desired = desired
+	o.Problem = errors.Join(problem, unreadable)
+	return o
 }
 
 func decideWanted(o Observed) ServicePlan {

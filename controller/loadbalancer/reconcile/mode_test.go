@@ -2,6 +2,7 @@ package reconcile_test
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -57,5 +58,40 @@ func TestNothingIsWrittenForKubeVIP(t *testing.T) {
 		if got := own.Annotations[contract.KubeVIPInterface]; got != step.own {
 			t.Errorf("%s: the user's interface became %q", step.announcer, got)
 		}
+	}
+}
+
+// TestChangedDefaultRefusesNoBlockOfItsOwn: what a Service says about a block of its own goes on to have a meaning when
+// the option for Services that name no kind says shared, whether its address is published already or not. Another
+// Service has to say which it wants.
+func TestChangedDefaultRefusesNoBlockOfItsOwn(t *testing.T) {
+	for name, annotation := range map[string]func(*corev1.Service){
+		"retained": annotated(contract.ServiceIPRetain, "true"), "size": annotated(contract.ServiceIPBlockSize, "/30"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.service("published", annotation)
+			w.settle("published")
+			w.service("bought", annotation)
+			for w.sim.Money(accountID).Purchases < 2 {
+				_, err := w.sync("bought")
+				w.clock.Advance(w.pauseAfter(err))
+			}
+			w.config.Allocation = contract.AllocationShared
+			w.restart()
+			for _, service := range []string{"published", "bought"} {
+				w.settle(service)
+				if reason := w.condition(service).Reason; reason != "BlockAssigned" {
+					t.Errorf("%s: the condition says %s: %s", service, reason, w.condition(service).Message)
+				}
+			}
+			w.wantPurchases(2)
+			w.service("new", annotation)
+			_ = w.refused("new", time.Minute)
+			if reason := w.condition("new").Reason; reason != "AnnotationsRefused" {
+				t.Errorf("a new Service: the condition says %s", reason)
+			}
+			w.wantPurchases(2)
+		})
 	}
 }
