@@ -142,7 +142,8 @@ func TestOldTagsInALateListMakeNoOrphan(t *testing.T) {
 			}
 			w.config.Account = account.New(account.Config{Cloud: list, Now: w.clock.Now})
 			w.collector = orphans.New(w.config)
-			if err := w.sim.OutOfBand(pnapsim.Edit{Kind: pnapsim.EditRetagBlock, Block: blockID, Tags: tags}); err != nil {
+			edit := pnapsim.Edit{Kind: pnapsim.EditRetagBlock, Block: blockID, Tags: tags}
+			if err := w.sim.OutOfBand(edit); err != nil {
 				t.Fatal(err)
 			}
 			w.pass(4 * time.Hour)
