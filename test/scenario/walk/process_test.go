@@ -225,6 +225,9 @@ func (p *process) RoundTrip(request *http.Request) (*http.Response, error) {
 		defer p.world.judgePurchase(p.world.blocks(), stopped)
 	}
 	response, err := p.exchange(request)
+	if p.isLost() { // its successor, which is the same client, does not know of its failures
+		p.world.sim.ClientRestarted(p.world.client)
+	}
 	if stopped || !p.mayCall() {
 		p.kill() // a process that was stopped for so long has lost its lease, and ends
 		return nil, errDead
