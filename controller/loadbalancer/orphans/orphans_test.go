@@ -3,6 +3,7 @@ package orphans_test
 import (
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/orphans"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 )
@@ -116,6 +119,8 @@ func TestWhatIsNoOrphanIsNeverTouched(t *testing.T) {
 			reports: "do not say what for"},
 		"a pool that no node uses is the balancer's": {tags: ours(contract.TagPool, contract.PoolDefault),
 			reports: "none of its addresses is held"},
+		"a pool with an address in use": {tags: ours(contract.TagPool, contract.PoolDefault),
+			given: func(w *world) { w.holds(blockID, "203.0.113.8/29", "203.0.113.10") }},
 		"the nodes' block that no node uses": {tags: ours(contract.TagNodes, clusterUID),
 			reports: "none of its addresses is held"},
 		"a purchase for a Service of another name": {tags: ours(contract.TagService, "shop_web"),
@@ -144,6 +149,17 @@ func TestWhatIsNoOrphanIsNeverTouched(t *testing.T) {
 				t.Errorf("heard %q, want an event about %q", w.heard, tc.reports)
 			}
 		})
+	}
+}
+
+// holds stores a ledger in which an address is held.
+func (w *world) holds(id, cidr, address string) {
+	w.t.Helper()
+	_, err := allocation.NewStore(w.kube).Save(w.t.Context(), plan.Ledger{
+		BlockID: id, CIDR: netip.MustParsePrefix(cidr), Held: map[netip.Addr]plan.Holder{netip.MustParseAddr(address): {Name: "server"}},
+	})
+	if err != nil {
+		w.t.Fatal(err)
 	}
 }
 

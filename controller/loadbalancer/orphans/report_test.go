@@ -1,12 +1,14 @@
 package orphans_test
 
 import (
+	"maps"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-base/metrics"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/orphans"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
@@ -92,5 +94,34 @@ func TestBlocksAreReported(t *testing.T) {
 		if b.Location != "ASH" || !b.CIDR.IsValid() || (b.AssignedTo == networkID) != (b.ID == used || b.ID == pool) {
 			t.Errorf("block %+v", b)
 		}
+	}
+}
+
+// The metrics count blocks of this cluster only, although the account holds others.
+func TestMetricsCountBlocksOfTheCluster(t *testing.T) {
+	retained := ours(contract.TagService, "shop_kept")
+	retained[contract.TagRetain] = contract.TagTrue
+	foreign := maps.Clone(retained)
+	foreign[contract.TagCluster] = otherCluster
+	w := newWorld(t, block(blockID, "203.0.113.0/29", "", retained),
+		block("60473c2509268bc77fd06d41", "203.0.113.8/29", "", foreign))
+	registry := metrics.NewKubeRegistry()
+	registry.MustRegister(w.config.Metrics.All()...)
+	w.pass(10 * time.Minute)
+	counts := map[string]float64{}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			for _, label := range metric.GetLabel() {
+				counts[label.GetValue()] = metric.GetGauge().GetValue()
+			}
+		}
+	}
+	want := map[string]float64{"empty": 0, "leftover": 0, "orphan": 0, "retained": 1, "unclear": 0}
+	if !maps.Equal(counts, want) {
+		t.Errorf("blocks by standing: %v, want %v", counts, want)
 	}
 }
