@@ -10,6 +10,9 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
 )
 
 // TestServersOfAnotherNetworkAreUnwanted: a recorded server is to leave the network in which it was recorded when its
@@ -64,5 +67,88 @@ func TestAdopts(t *testing.T) {
 				t.Errorf("adopts is %t, want %t", got, test.want)
 			}
 		})
+	}
+}
+
+// TestNoNodeIsWantedOnTheWordOfTheCache: whether a Node is wanted is read live before the node block is given back.
+func TestNoNodeIsWantedOnTheWordOfTheCache(t *testing.T) {
+	for name, selected := range map[string]bool{"a Node is selected": true, "no Node is selected": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, seedOf(1, "203.0.113.0/28", nil), nil)
+			w.node(0, selected)
+			w.start()
+			idle := true
+			if _, err := w.manager.confirm(t.Context(), picture{}, nil, &idle); err != nil {
+				t.Fatal(err)
+			}
+			if idle == selected {
+				t.Errorf("idle is %t", idle)
+			}
+		})
+	}
+}
+
+// TestAServerThatItsIDShowsIsNotForgotten: the list of servers may omit one. A server that is gone is forgotten.
+func TestAServerThatItsIDShowsIsNotForgotten(t *testing.T) {
+	w := newWorld(t, seedOf(1, "203.0.113.0/28", nil), nil)
+	w.node(0, true)
+	w.start()
+	w.run(2 * time.Minute)
+	for _, exists := range []bool{true, false} {
+		if !exists {
+			w.edit(pnapsim.Edit{Kind: pnapsim.EditDeleteServer, Server: serverID(0)})
+			w.sim.Advance(time.Hour)
+		}
+		recorded, err := w.manager.store.load(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		network, err := w.manager.config.Account.Network(t.Context(), simtest.NetworkID, w.sim.Clock().Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &pass{Manager: w.manager, picture: picture{now: w.sim.Clock().Now(), network: network,
+			memberRecord: recorded}}
+		if err := p.confirmLost(testlog.Context(t), serverID(0)); err != nil {
+			t.Fatal(err)
+		}
+		if _, known := p.memberRecord.members[serverID(0)]; known != exists {
+			t.Errorf("recorded is %t of a server that exists: %t", known, exists)
+		}
+	}
+}
+
+// TestAChangeExpiresTheCache: what was read before a server or a block was changed serves no other controller.
+func TestAChangeExpiresTheCache(t *testing.T) {
+	w := newWorldOf(t, lagging(0), seedOf(1, "", ownedBy), buys)
+	w.node(0, true)
+	w.start()
+	changes := func() int {
+		w.t.Helper()
+		return w.purchases() + w.sim.Count("POST /bmc/v1/servers/{serverId}/network-configuration"+
+			"/public-network-configuration/public-networks")
+	}
+	found := 0
+	for range 40 {
+		before := changes()
+		again, err := w.sync()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if changes() > before {
+			found++
+			const list = "GET /ips/v1/ip-blocks"
+			asked := w.sim.Count(list)
+			if _, err := w.manager.config.Account.Blocks(t.Context(), time.Time{}); err != nil {
+				t.Fatal(err)
+			}
+			if w.sim.Count(list) == asked {
+				t.Error("the list of blocks is one from before the change")
+			}
+		}
+		w.sim.Advance(again)
+	}
+	if found != 2 {
+		t.Errorf("%d changes, want a purchase and a join", found)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
 )
@@ -45,4 +46,22 @@ func TestNodeBlockWithoutAPlaceIsGivenBack(t *testing.T) {
 	if got := w.member(0); !strings.HasSuffix(got, "assigned") {
 		t.Errorf("the membership is %s although there is a place again", got)
 	}
+}
+
+// TestNodeBlockLeavesThePlaceOfAService: the last place of the network is for the block that was bought for a Service.
+func TestNodeBlockLeavesThePlaceOfAService(t *testing.T) {
+	seed := seedOf(1, "", ownedBy)
+	account := &seed.Accounts[0]
+	for i := range plan.NetworkBlockLimit - 1 {
+		account.Blocks = append(account.Blocks, pnapsim.BlockSeed{ID: fmt.Sprintf("60473c2509268bc77fd0ff%02x", i),
+			Location: "ASH", CIDR: fmt.Sprintf("198.51.100.%d/29", 8*i), Network: simtest.NetworkID})
+	}
+	account.Blocks = append(account.Blocks, pnapsim.BlockSeed{ID: surplusA, Location: "ASH", CIDR: "203.0.113.0/29",
+		Tags: map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID,
+			contract.TagService: "shop_web"}})
+	w := newWorldOf(t, pnapsim.Config{}, seed, buys)
+	w.node(0, true)
+	w.start()
+	w.run(30 * time.Minute)
+	w.expectPurchases(0)
 }
