@@ -156,7 +156,8 @@ func TestWhatIsNoOrphanIsNeverTouched(t *testing.T) {
 func (w *world) holds(id, cidr, address string) {
 	w.t.Helper()
 	_, err := allocation.NewStore(w.kube).Save(w.t.Context(), plan.Ledger{
-		BlockID: id, CIDR: netip.MustParsePrefix(cidr), Held: map[netip.Addr]plan.Holder{netip.MustParseAddr(address): {Name: "server"}},
+		BlockID: id, CIDR: netip.MustParsePrefix(cidr),
+		Held: map[netip.Addr]plan.Holder{netip.MustParseAddr(address): {Name: "server"}},
 	})
 	if err != nil {
 		w.t.Fatal(err)
