@@ -1,12 +1,17 @@
 package reconcile_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ktesting "k8s.io/client-go/testing"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
@@ -277,5 +282,35 @@ func TestUnreadablePoolPurchaseStopsOnlyPurchases(t *testing.T) {
 		}
 		w.sweep()
 		w.wantBlocks("203.0.113.16/29 assigned")
+	}
+}
+
+// TestNoAddressWithoutItsRecord: while the ledger cannot be written, for it was changed meanwhile or the API server
+// fails, no address of it is published.
+func TestNoAddressWithoutItsRecord(t *testing.T) {
+	resource := schema.GroupResource{Resource: "configmaps"}
+	for name, failure := range map[string]error{
+		"changed meanwhile":    apierrors.NewConflict(resource, "ledger", errors.New("the object has been modified")),
+		"the API server fails": apierrors.NewInternalError(errors.New("etcd has no leader")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.service("one", inPool())
+			w.settle("one")
+			fails := true
+			w.kube.PrependReactor("update", "configmaps", func(ktesting.Action) (bool, runtime.Object, error) {
+				return fails, nil, failure
+			})
+			w.service("two", inPool())
+			for range 20 {
+				if done, _ := w.sync("two"); done || w.address("two") != "" {
+					t.Fatalf("done is %t, the address is %q", done, w.address("two"))
+				}
+				w.clock.Advance(time.Second)
+			}
+			fails = false
+			w.settle("two")
+			w.wantAddressesOnce("one", "two")
+		})
 	}
 }

@@ -1,11 +1,14 @@
 package instances
 
 import (
+	"maps"
 	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
 )
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -212,5 +215,21 @@ func walkGate(t *testing.T, seed uint64, random *rand.Rand) {
 			t.Fatalf("seed %d: %s gone at %v, missing since %v, %d gone of %d, unreadable %v", seed, id, now,
 				firstMissing[id], recently, len(ids), unreadable)
 		}
+	}
+}
+
+// TestKnownServers: a server that was released to its reservation is missing, too.
+func TestKnownServers(t *testing.T) {
+	w := newWorld(t, simtest.Seed())
+	for _, id := range []string{simtest.Server1ID, simtest.Server2ID, "60473c2509268bc77fd06d99"} {
+		w.node("node-"+id, id)
+	}
+	missing, err := w.knownServers(List{ByID: map[string]pnap.Server{
+		simtest.Server1ID: {ID: simtest.Server1ID, Status: pnap.ServerPoweredOn},
+		simtest.Server2ID: {ID: simtest.Server2ID, Status: pnap.ServerReserved},
+	}})
+	want := map[string]bool{simtest.Server1ID: false, simtest.Server2ID: true, "60473c2509268bc77fd06d99": true}
+	if err != nil || !maps.Equal(missing, want) {
+		t.Errorf("missing are %v, %v; want %v", missing, err, want)
 	}
 }

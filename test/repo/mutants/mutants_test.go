@@ -40,6 +40,9 @@ func TestListedMutationsApply(t *testing.T) {
 		if m.Why == "" || m.Old == m.New || seen[m.key()] {
 			t.Errorf("it gives no reason, changes nothing or is listed twice: %s", m)
 		}
+		if m.Test != "" && !slices.ContainsFunc(testsOf(m), func(pkg string) bool { return declares(t, pkg, m.Test) }) {
+			t.Errorf("no package has %s, which is to detect %s", m.Test, m)
+		}
 		seen[m.key()] = true
 	}
 	for _, m := range survivors {
@@ -53,6 +56,19 @@ func TestListedMutationsApply(t *testing.T) {
 	}
 	// a test's output takes everything
 	_, _ = fmt.Fprintf(t.Output(), "figure mutants_kept %d mutations\n", len(kept))
+}
+
+// declares reports whether a package has a test of that name.
+func declares(t *testing.T, pkg, test string) bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(files, func(file string) bool {
+		raw, err := os.ReadFile(file)
+		return err == nil && strings.Contains(string(raw), "func "+test+"(")
+	})
 }
 
 // Each mutation of the list compiles, so that its tests can fail. As many as possible are built at once.
