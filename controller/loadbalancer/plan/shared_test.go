@@ -1,0 +1,56 @@
+package plan
+
+import (
+	"net/netip"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+)
+
+// TestGrow: a block is bought for the pool unless one is on its way, which more Services than one may share.
+func TestGrow(t *testing.T) {
+	block := func(status Status) []PoolBlock {
+		return []PoolBlock{{Sighting: Sighting{Block: Block{ID: "block", Status: status}}}}
+	}
+	closed := block(Creating)
+	closed[0].Ledger.Closed = true
+	buy := Step{Action: Buy, Reason: PurchaseDue}
+	full := Step{Action: Refuse, Reason: NetworkFull}
+	for name, test := range map[string]struct {
+		blocks []PoolBlock
+		extend Step
+		want   Step
+	}{
+		"no block":                           {nil, buy, buy},
+		"its block is assigned":              {block(Assigned), buy, buy},
+		"a block is created":                 {block(Creating), buy, Step{Action: Wait, Reason: BlockCreating}},
+		"a block is assigned soon":           {block(Unassigned), buy, Step{Action: Wait, Reason: BlockAssigning}},
+		"the block that comes is given back": {closed, buy, buy},
+		"nothing may be bought":              {block(Creating), full, full},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Observed{}.grow(test.blocks, test.extend)
+			if got.Action != test.want.Action || got.Reason != test.want.Reason {
+				t.Errorf("%s %s, want %s %s", got.Action, got.Reason, test.want.Action, test.want.Reason)
+			}
+		})
+	}
+}
+
+// TestUnrecorded: a published address that no ledger and no block has is lost, unless the user wants another one.
+func TestUnrecorded(t *testing.T) {
+	published := netip.MustParseAddr("203.0.113.10")
+	for name, replace := range map[string]bool{"kept": false, "to be replaced": true} {
+		t.Run(name, func(t *testing.T) {
+			o := Observed{Service: &corev1.Service{}, View: View{NetworkID: "network",
+				Networks: map[string]Network{"network": {ID: "network"}}}}
+			o.Desired.Replace = replace
+			p, decided := o.unrecorded(nil, published)
+			if decided == replace || decided && p.Step.Reason != BlockLost {
+				t.Errorf("decided is %t, %+v; want a refusal unless %s is set", decided, p.Step, contract.ServiceIPReplace)
+			}
+		})
+	}
+}
