@@ -49,7 +49,8 @@ func TestUnrecorded(t *testing.T) {
 			o.Desired.Replace = replace
 			p, decided := o.unrecorded(nil, published)
 			if decided == replace || decided && p.Step.Reason != BlockLost {
-				t.Errorf("decided is %t, %+v; want a refusal unless %s is set", decided, p.Step, contract.ServiceIPReplace)
+				t.Errorf("decided is %t, %+v; want a refusal unless %s is set", decided, p.Step,
+					contract.ServiceIPReplace)
 			}
 		})
 	}
