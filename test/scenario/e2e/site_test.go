@@ -106,8 +106,24 @@ func (s *site) registered() {
 			patch := []byte(`{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`)
 			_, err := s.Kube.CoreV1().Nodes().Patch(s.Context(), server.Name, types.MergePatchType, patch,
 				metav1.PatchOptions{})
+			if err != nil {
+				s.runs(server)
+			}
 			return err == nil, fmt.Sprint(err)
 		})
+	}
+}
+
+// runs expects that the program which makes a server a node has not ended.
+func (s *site) runs(server cluster.Server) {
+	s.Helper()
+	processes, err := s.Lab.Processes(s.Context(), server.Name)
+	check(s.T, err)
+	for _, p := range processes {
+		if p.Exited {
+			out, err := s.Lab.Log(s.Context(), p.Name)
+			s.Fatalf("%s ended with %d: %s %v", p.Name, p.Code, out, err)
+		}
 	}
 }
 
