@@ -132,7 +132,8 @@ const (
 	byBudget     = "budget"
 )
 
-// start exposes the counters of the reasons at 0: the first increase of a series that did not exist is no rate.
+// start exposes the counters of the reasons at 0: the function rate of Prometheus misses the increase with which a
+// series begins.
 func (m *Metrics) start() {
 	for _, reason := range []string{byRetryAfter, byBackoff, byBudget} {
 		m.throttled.WithLabelValues(reason)

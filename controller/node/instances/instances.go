@@ -99,9 +99,9 @@ func (i *Instances) server(ctx context.Context, id string, list List) (pnap.Serv
 	return i.read(ctx, id, id)
 }
 
-// read reads a server by its ID, for what is to be known about the server with the ID wanted, which the list lacks.
-func (i *Instances) read(ctx context.Context, id, wanted string) (pnap.Server, error) {
-	if i.gate.closely(wanted) {
+// read reads a server by its ID, to decide about the server with the ID missing, which the list lacks.
+func (i *Instances) read(ctx context.Context, id, missing string) (pnap.Server, error) {
+	if i.gate.closely(missing) {
 		return i.config.Inventory.Server(ctx, id)
 	}
 	return i.config.Inventory.KnownServer(ctx, id)
