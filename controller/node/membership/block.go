@@ -194,7 +194,10 @@ func (p *pass) brought(ctx context.Context, view plan.View) (source, error) {
 // bought uses the block that was bought for the nodes, and buys one if there is none.
 func (p *pass) bought(ctx context.Context, seen blocks) (source, error) {
 	kept, _, found := plan.ChooseNodeBlock(seen.nodes, seen.recorded(), p.used, seen.View)
-	if !found {
+	switch {
+	case !found && seen.doubtful:
+		return source{}, nil
+	case !found:
 		return p.buy(ctx, seen)
 	}
 	if err := p.adopt(ctx, seen, kept.Block); err != nil {

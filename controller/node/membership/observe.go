@@ -117,8 +117,8 @@ type blocks struct {
 	all []plan.Block
 	// nodes are the blocks that were bought for the nodes and can be read by their ID.
 	nodes []plan.Sighting
-	// doubtful reports that there is a block for the nodes that cannot be read: it is listed and indexed, or recorded
-	// and in the network or the index. None is bought, and the record stays.
+	// doubtful reports that there is, or may be, a block for the nodes that cannot be read: it is listed and indexed, or
+	// recorded and in the network or the index, or in both without a record. None is bought, and the record stays.
 	doubtful bool
 	// record is where purchases for the nodes are recorded, unreadable why its content is unknown.
 	record     *purchase.ConfigMap
@@ -131,6 +131,12 @@ func (b blocks) recorded() string {
 		return ""
 	}
 	return b.Purchase.BlockID
+}
+
+// recordLost reports that the only block of the nodes may be one that nothing but the index and the network shows: no
+// purchase is recorded that could name it.
+func (b blocks) recordLost(network plan.Network) bool {
+	return b.Purchase == nil && b.unreadable == nil && slices.ContainsFunc(b.Unseen, network.Listed)
 }
 
 // observeBlocks finds the blocks of the nodes; the index is always read for every block, else only if there seems to be
@@ -168,7 +174,7 @@ func (p *pass) observeBlocks(ctx context.Context, every bool) (blocks, error) {
 		return blocks{}, err
 	}
 	seen.Unseen = found.Unseen
-	if _, unseen := seen.BoughtUnseen(); unseen {
+	if _, unseen := seen.BoughtUnseen(); unseen || seen.recordLost(p.network) {
 		seen.doubtful = true
 	}
 	p.places = p.places.Next(seen.View, p.cluster(), seen.all)

@@ -54,6 +54,30 @@ func TestNoSecondNodeBlockWhileTheFirstExists(t *testing.T) {
 	}
 }
 
+// The same holds when the record of the purchase is lost, and only a list, the index or the network names the block.
+func TestNoSecondNodeBlockWithoutARecord(t *testing.T) {
+	for name, lag := range map[string]time.Duration{"listed": 0, "not listed": never} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorldOf(t, lagging(lag), seedOf(2, "", ownedBy), buys)
+			w.node(0, true)
+			w.node(1, false)
+			w.start()
+			w.run(10 * time.Minute)
+			w.expectMember(0, "203.0.113.2 assigned")
+			w.disappear()
+			w.loseRecord()
+			w.selectNode(1, true)
+			w.run(30 * time.Minute)
+			w.expectPurchases(1)
+			w.sim.Disarm()
+			w.run(10 * time.Minute)
+			w.expectPurchases(1)
+			w.expectMember(1, "203.0.113.3 assigned")
+		})
+	}
+}
+
 // A configured node block that only the network shows is not reported as missing. The address of a server that leaves
 // stays allocated until its block can be read again.
 func TestConfiguredNodeBlockOfTheNetworkIsNotGone(t *testing.T) {
