@@ -127,8 +127,11 @@ func (d *diagnosis) locate(ctx context.Context, what, node string) (netip.Addr, 
 		return address, node, nil
 	}
 	o, err := d.overview(ctx)
-	if err != nil {
+	switch {
+	case err != nil:
 		return address, "", err
+	case o.Unreachable():
+		return address, "", errors.New(o.Problems[0].Message)
 	}
 	service := serviceOf(o, address, namespace, name)
 	if isService {
@@ -176,7 +179,10 @@ func choose(o overview.Overview, service *overview.Service) (string, error) {
 		}
 	}
 	if len(o.Nodes) == 0 {
-		reasons := append(slices.Clone(o.Unreadable), "no Node exists")
+		reasons := o.Unreadable
+		if !slices.Contains(o.Unknown, overview.PartNodes) {
+			reasons = append(slices.Clone(reasons), "no Node exists")
+		}
 		return "", fmt.Errorf("no Node can be queried: %s; set --node", strings.Join(reasons, "; "))
 	}
 	return o.Nodes[0].Name, nil

@@ -97,6 +97,7 @@ func TestDiagnoseRunsTheAgentOfTheNode(t *testing.T) {
 // The error names why the agent could not run, and what to do.
 func TestDiagnoseReportsWhyNoAgentRuns(t *testing.T) {
 	s := newFixture(t)
+	s.node("srv-d", "", nil, false)
 	s.agentPod("srv-b", corev1.PodPending, 1)
 	s.agentPod("srv-a", corev1.PodRunning, 1)
 	stranger, err := plane.User("stranger-to-pods")
@@ -111,7 +112,7 @@ func TestDiagnoseReportsWhyNoAgentRuns(t *testing.T) {
 		want []string
 	}{
 		{"admin", "node srv-b", []string{"pod kube-system/phoenixnap-agent-srv-b", "is not running (Pending)"}},
-		{"admin", "node srv-c", []string{"no agent runs on Node srv-c", "--agent-namespace"}},
+		{"admin", "node srv-d", []string{"no agent runs on Node srv-d", "--agent-namespace"}},
 		{"admin", "node srv-x", []string{`node "srv-x" not found`}},
 		{"admin", "vip shop/nothing", []string{"no Service shop/nothing has an address"}},
 		{"admin", "vip shop/young", []string{"shop/young has no address yet: Pending"}},

@@ -53,6 +53,7 @@ func newFixture(t *testing.T) fixture {
 	s.ledgers()
 	s.reportBlocks()
 	s.lease("ccm-0_1a2b", now().Add(-2*time.Second))
+	s.unpulledAgent("srv-c")
 	t.Cleanup(s.clear)
 	return s
 }
@@ -226,6 +227,20 @@ func accountOf(cluster string) pnapsim.AccountSeed {
 			Tags: tagged(contract.TagService, "shop_kept", contract.TagRetain, contract.TagTrue)},
 	)
 	return seed
+}
+
+// unpulledAgent creates the pod of an agent whose image cannot be pulled.
+func (s fixture) unpulledAgent(node string) {
+	s.Helper()
+	s.agentPod(node, corev1.PodPending, 0)
+	pods := s.kube.CoreV1().Pods(metav1.NamespaceSystem)
+	pod, err := pods.Get(s.Context(), "phoenixnap-agent-"+node, metav1.GetOptions{})
+	s.ok(err)
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "agent", Image: "phoenixnap/phoenixnap-agent:v2",
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff",
+			Message: "manifest unknown"}}}}
+	_, err = pods.UpdateStatus(s.Context(), pod, metav1.UpdateOptions{})
+	s.ok(err)
 }
 
 func (s fixture) lease(holder string, renewed time.Time) {

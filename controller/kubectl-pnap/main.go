@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -21,16 +22,18 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/exec"
 	"k8s.io/component-base/version"
+	"sigs.k8s.io/yaml"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/kubectl-pnap/overview"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 	_ "github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/version" // the version of go build
 )
 
-// Exit codes, in addition to those that diagnose passes on.
+// Exit codes, which are those of phoenixnap-agent diagnose.
 const (
-	exitFailed = 1
-	exitUsage  = 2
+	exitProblems     = 1
+	exitUsage        = 2
+	exitUndetermined = 3
 )
 
 func main() {
@@ -51,12 +54,14 @@ func exitCode(w io.Writer, err error) int {
 		return 0
 	case errors.As(err, &ended):
 		return ended.Code
+	case errors.Is(err, errProblems):
+		return exitProblems
 	}
 	_, _ = fmt.Fprintln(w, "kubectl pnap:", text.Clean(err.Error()))
 	if errors.As(err, &usage) {
 		return exitUsage
 	}
-	return exitFailed
+	return exitUndetermined
 }
 
 // defaultTimeout bounds each request, unless --request-timeout is set.
@@ -68,8 +73,12 @@ const allCommands = "status, blocks, diagnose node <name> or diagnose vip <addre
 // usageError is an error in the command line.
 type usageError struct{ error }
 
-// errUnreadable ends a command that could not show everything.
-var errUnreadable = errors.New("some objects could not be read, see above")
+var (
+	// errProblems ends a command that shows problems. They are its output, so the error is not printed.
+	errProblems = errors.New("there are problems")
+	// errUnreadable ends a command that shows no problem, and could not read everything.
+	errUnreadable = errors.New("not everything could be read, see the problems")
+)
 
 // plugin is what the commands have in common.
 type plugin struct {
@@ -114,13 +123,28 @@ func (p *plugin) add(flags *pflag.FlagSet) {
 	flags.StringVar(&p.kubeconfig, "kubeconfig", "",
 		"path to the kubeconfig file; if empty, $KUBECONFIG or ~/.kube/config is used, as by kubectl")
 	clientcmd.BindOverrideFlags(&p.overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
-	flags.StringVarP(&p.output, "output", "o", "text", "output format: text or json")
+	flags.StringVarP(&p.output, "output", "o", outputText, "output format: text, json or yaml")
+}
+
+// Values of --output.
+const (
+	outputText = "text"
+	outputJSON = "json"
+	outputYAML = "yaml"
+)
+
+// checkOutput rejects other values of --output.
+func (p *plugin) checkOutput() error {
+	if !slices.Contains([]string{outputText, outputJSON, outputYAML}, p.output) {
+		return usageError{fmt.Errorf("--output %q: must be text, json or yaml", p.output)}
+	}
+	return nil
 }
 
 // connect returns the configuration and the client for the API server.
 func (p *plugin) connect() (*rest.Config, kubernetes.Interface, error) {
-	if !slices.Contains([]string{"text", "json"}, p.output) {
-		return nil, nil, usageError{fmt.Errorf("--output %q: must be text or json", p.output)}
+	if err := p.checkOutput(); err != nil {
+		return nil, nil, err
 	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = p.kubeconfig
@@ -136,15 +160,19 @@ func (p *plugin) connect() (*rest.Config, kubernetes.Interface, error) {
 	return config, client, err
 }
 
+// exitCodes is the end of the help of the commands that read the cluster.
+const exitCodes = "\n\nExit codes: 0 no problem, 1 a problem, 2 wrong usage, 3 no problem found, but something could " +
+	"not be determined, for example because the API server does not answer or a permission is missing."
+
 func (p *plugin) newStatusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "Shows nodes with their servers, Services with their addresses, and IP blocks",
-		Long: "Shows nodes with their servers, Services with their addresses, IP blocks with their use, and " +
-			"problems.\n\nExit codes: 0 everything was shown, 1 something could not be read, 2 wrong usage.",
+		Short: "Shows problems, nodes with their servers, Services with their addresses, and IP blocks",
+		Long: "Shows problems, the most fundamental first, and then nodes with their servers, Services with their " +
+			"addresses, and IP blocks with their use." + exitCodes,
 		Example: "  kubectl pnap status\n  kubectl pnap status -o json | jq '.services[] | select(.healthy | not)'",
 		Args:    noArguments(allCommands),
-		RunE:    func(c *cobra.Command, _ []string) error { return p.show(c, overview.PrintStatus) },
+		RunE:    func(c *cobra.Command, _ []string) error { return p.show(c, overview.PrintStatus, anyProblem) },
 	}
 }
 
@@ -153,11 +181,13 @@ func (p *plugin) newBlocksCommand() *cobra.Command {
 		Use:   "blocks",
 		Short: "Shows the IP blocks of this cluster, their free addresses, and which blocks can be released",
 		Long: "Shows the IP blocks of this cluster, their free addresses, and which blocks can be released. " +
-			"The command changes nothing.",
+			"The command changes nothing." + exitCodes,
 		Example: "  kubectl pnap blocks\n  kubectl pnap blocks -o json | jq -r '.blocks[] | select(.standing == " +
 			"\"orphan\") | .id'",
 		Args: noArguments(allCommands),
-		RunE: func(c *cobra.Command, _ []string) error { return p.show(c, overview.PrintBlocks) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			return p.show(c, overview.PrintBlocks, overview.Problem.OfBlocks)
+		},
 	}
 }
 
@@ -171,22 +201,52 @@ func (p *plugin) overview(ctx context.Context) (overview.Overview, error) {
 	return overview.Make(facts), err
 }
 
-// show reads the cluster and prints it, as JSON or with the given function.
-func (p *plugin) show(c *cobra.Command, printText func(io.Writer, text.Style, overview.Overview) error) error {
+// show reads the cluster and prints it: as JSON, as YAML or with the given function. The problems that concern the
+// command decide its exit code.
+func (p *plugin) show(c *cobra.Command, printText func(io.Writer, text.Style, overview.Overview) error,
+	concerns func(overview.Problem) bool) error {
 	o, err := p.overview(c.Context())
 	if err != nil {
 		return err
 	}
 	out := c.OutOrStdout()
-	if p.output == "json" {
-		encoder := json.NewEncoder(out)
-		encoder.SetIndent("", "  ")
-		err = encoder.Encode(o)
-	} else {
+	if p.output == outputText {
 		err = printText(out, overview.StyleFor(out, p.lookUp), o)
+	} else {
+		err = p.encode(out, o)
 	}
-	if err == nil && len(o.Unreadable) > 0 {
-		err = errUnreadable
+	if err != nil {
+		return err
+	}
+	return verdict(o.Problems, concerns)
+}
+
+// encode writes a document for programs.
+func (p *plugin) encode(out io.Writer, document any) error {
+	raw, err := json.MarshalIndent(document, "", "  ")
+	if err == nil && p.output == outputYAML {
+		raw, err = yaml.JSONToYAML(raw)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", p.output, err)
+	}
+	_, err = fmt.Fprintln(out, strings.TrimSuffix(string(raw), "\n"))
+	return err
+}
+
+func anyProblem(overview.Problem) bool { return true }
+
+// verdict returns the error that a command ends with: a problem outweighs what could not be determined.
+func verdict(problems []overview.Problem, concerns func(overview.Problem) bool) error {
+	var err error
+	for _, problem := range problems {
+		switch {
+		case !concerns(problem):
+		case problem.Undetermined:
+			err = errUnreadable
+		default:
+			return errProblems
+		}
 	}
 	return err
 }

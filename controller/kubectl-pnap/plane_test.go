@@ -88,7 +88,7 @@ func TestWrongUsage(t *testing.T) {
 	}{
 		{[]string{"nodes"}, `kubectl pnap: unknown argument "nodes"`},
 		{[]string{"status", "x"}, `unknown argument "x"`},
-		{[]string{"status", "-o", "yaml"}, `--output "yaml": must be text or json`},
+		{[]string{"status", "-o", "xml"}, `--output "xml": must be text, json or yaml`},
 		{[]string{"status", "--frobnicate"}, "unknown flag: --frobnicate"},
 		{[]string{"diagnose", "srv-a"}, `unknown argument "srv-a": use node <name> or vip <address>`},
 		{[]string{"diagnose", "node"}, "expected the name of one Node, got 0 arguments"},
@@ -105,11 +105,14 @@ func TestWrongUsage(t *testing.T) {
 
 func TestExitCodes(t *testing.T) {
 	for want, err := range map[int]error{
-		0: nil, 1: errUnreadable, 2: usageError{errors.New("wrong")},
-		3: exec.CodeExitError{Err: errors.New("ended"), Code: 3},
+		0: nil, 1: errProblems, 2: usageError{errors.New("wrong")}, 3: errUnreadable,
+		4: exec.CodeExitError{Err: errors.New("ended"), Code: 4},
 	} {
 		if got := exitCode(io.Discard, err); got != want {
 			t.Errorf("%v ends with %d, want %d", err, got, want)
 		}
+	}
+	if got := exitCode(io.Discard, errors.New("no such file")); got != exitUndetermined {
+		t.Errorf("an error of the system ends with %d, want %d", got, exitUndetermined)
 	}
 }

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,30 +19,55 @@ import (
 // leaseName is the Lease of the controller, in kube-system.
 const leaseName = "phoenixnap-cloud-controller-manager"
 
-// read reads the cluster. What the user may not read is listed in Facts.Unreadable; any other failure is an error.
+// read reads the cluster, part by part. Facts.Unreadable describes what the user may not read or what is malformed;
+// after a request without an answer, nothing more is asked. The error is that of ctx.
 func read(ctx context.Context, kube kubernetes.Interface, now func() time.Time) (overview.Facts, error) {
 	r := reader{ctx: ctx, kube: kube}
-	for _, part := range []struct {
-		verb, resource, namespace, shows string
-		read                             func() error
-	}{
-		{"list", "nodes", "", "Nodes", r.nodes},
-		{"list", "services", everywhere, "Services", r.services},
-		{"list", "configmaps", metav1.NamespaceSystem, "Owners of addresses in shared IP blocks", r.ledgers},
-		{"get", "configmaps", metav1.NamespaceSystem, "IP blocks", r.report},
-		{"get", "leases.coordination.k8s.io", metav1.NamespaceSystem, "The state of the controller", r.leader},
-	} {
+	for _, part := range r.parts() {
 		switch err := part.read(); {
 		case err == nil:
+		case ctx.Err() != nil:
+			return overview.Facts{}, ctx.Err()
+		case unanswered(err):
+			return overview.Facts{Now: now(), Unread: overview.Parts(), Unreachable: err.Error()}, nil
 		case apierrors.IsForbidden(err):
-			r.facts.Unreadable = append(r.facts.Unreadable,
-				missing(part.verb, part.resource, part.namespace, part.shows+" cannot be shown"))
+			r.unread(part.is, missing(part.verb, part.resource, part.namespace, part.shows+" cannot be shown"))
 		default:
-			return overview.Facts{}, err
+			r.unread(part.is, part.shows+" cannot be shown: "+err.Error())
 		}
 	}
 	r.facts.Now = now()
 	return r.facts, nil
+}
+
+// request is how a part of the cluster is read, with the permission that it needs.
+type request struct {
+	is                               overview.Part
+	verb, resource, namespace, shows string
+	read                             func() error
+}
+
+func (r *reader) parts() []request {
+	const system = metav1.NamespaceSystem
+	return []request{
+		{overview.PartNodes, "list", "nodes", "", "Nodes", r.nodes},
+		{overview.PartServices, "list", "services", everywhere, "Services", r.services},
+		{overview.PartAllocations, "list", "configmaps", system, "Owners of addresses in shared IP blocks", r.ledgers},
+		{overview.PartBlocks, "get", "configmaps", system, "IP blocks", r.report},
+		{overview.PartController, "get", "leases.coordination.k8s.io", system, "The state of the controller", r.leader},
+		{overview.PartPods, "list", "pods", system, "Why the controller or an agent does not run", r.pods},
+	}
+}
+
+func (r *reader) unread(part overview.Part, why string) {
+	r.facts.Unread = append(r.facts.Unread, part)
+	r.facts.Unreadable = append(r.facts.Unreadable, why)
+}
+
+// unanswered reports whether the API server did not answer, or does not know who asks: another request has no chance.
+func unanswered(err error) bool {
+	var transport *url.Error
+	return errors.As(err, &transport) || apierrors.IsUnauthorized(err)
 }
 
 // everywhere stands for all namespaces.
@@ -105,12 +132,34 @@ func (r *reader) report() error {
 	case err != nil:
 		return fmt.Errorf("read ConfigMap %s/%s: %w", metav1.NamespaceSystem, contract.BlockReportName, err)
 	}
-	report, err := contract.ParseBlockReport(object.Data[contract.BlockReportKey])
+	failure, err := contract.ParseAccountFailure(object.Data[contract.AccountFailureKey])
 	if err != nil {
-		return fmt.Errorf("ConfigMap %s/%s: %w; delete it, and the controller creates it again",
-			metav1.NamespaceSystem, contract.BlockReportName, err)
+		return fmt.Errorf(malformed, metav1.NamespaceSystem, contract.BlockReportName, err)
+	}
+	r.facts.Failure = failure
+	raw, reported := object.Data[contract.BlockReportKey]
+	if !reported && failure != nil {
+		return nil // the controller has never read the account
+	}
+	report, err := contract.ParseBlockReport(raw)
+	if err != nil {
+		return fmt.Errorf(malformed, metav1.NamespaceSystem, contract.BlockReportName, err)
 	}
 	r.facts.Report = &report
+	return nil
+}
+
+// malformed describes a ConfigMap of the controller that cannot be parsed.
+const malformed = "ConfigMap %s/%s: %w; delete it, and the controller creates it again"
+
+func (r *reader) pods() error {
+	list, err := r.kube.CoreV1().Pods(metav1.NamespaceSystem).List(r.ctx, metav1.ListOptions{
+		LabelSelector: overview.PodSelector,
+	})
+	if err != nil {
+		return fmt.Errorf("list pods in namespace %s: %w", metav1.NamespaceSystem, err)
+	}
+	r.facts.Pods = list.Items
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/kubectl-pnap/overview"
 )
@@ -24,7 +25,7 @@ func TestTables(t *testing.T) {
 	newFixture(t)
 	for _, command := range []string{"status", "blocks"} {
 		out, _, err := run(t, plane.Config(), command)
-		if err != nil {
+		if !errors.Is(err, errProblems) {
 			t.Fatal(err)
 		}
 		golden(t, command+".txt", out)
@@ -55,7 +56,7 @@ func TestTheGuideShowsTheTables(t *testing.T) {
 func TestProgramsGetJSON(t *testing.T) {
 	newFixture(t)
 	out, _, err := run(t, plane.Config(), "status", "--output=json")
-	if err != nil {
+	if !errors.Is(err, errProblems) {
 		t.Fatal(err)
 	}
 	var o overview.Overview
@@ -84,7 +85,7 @@ func TestMissingRightsAreNamed(t *testing.T) {
 	stranger, err := plane.User("stranger")
 	s.ok(err)
 	out, _, err := run(t, stranger, "status")
-	if !errors.Is(err, errUnreadable) || exitCode(io.Discard, err) != exitFailed {
+	if !errors.Is(err, errUnreadable) || exitCode(io.Discard, err) != exitUndetermined {
 		t.Errorf("the error is %v", err)
 	}
 	golden(t, "stranger.txt", out)
@@ -92,18 +93,49 @@ func TestMissingRightsAreNamed(t *testing.T) {
 		Verbs: []string{"list"}})
 	for _, want := range []string{"srv-b", "VLANInterfaceDown", `you lack the verb "list" on the resource "services"`} {
 		if out, _, err := run(t, stranger, "status"); !strings.Contains(strings.Join(strings.Fields(out), " "), want) ||
-			!errors.Is(err, errUnreadable) {
+			exitCode(io.Discard, err) != exitProblems {
 			t.Errorf("a user who may list Nodes does not see %q: %v\n%s", want, err, out)
 		}
 	}
 }
 
-// Without an API server the command only returns an error.
+// Without an API server that answers, that is the first and only problem of each command: nothing else is known.
 func TestUnreachableAPIServer(t *testing.T) {
 	config := plane.Config()
 	config.Host = "https://127.0.0.1:1"
-	out, _, err := run(t, config, "status")
-	if out != "" || err == nil || !strings.Contains(err.Error(), "list Nodes") {
-		t.Errorf("%q, %v", out, err)
+	unknown := plane.Config()
+	unknown.TLSClientConfig.CertData = nil
+	unknown.TLSClientConfig.KeyData = nil
+	unknown.BearerToken = "expired"
+	for _, as := range []*rest.Config{config, unknown} {
+		for _, command := range []string{"status", "blocks"} {
+			out, _, err := run(t, as, command)
+			if exitCode(io.Discard, err) != exitUndetermined || !strings.HasPrefix(out, "PROBLEMS\n- The API server ") ||
+				!strings.Contains(strings.Join(strings.Fields(out), " "), "list Nodes") ||
+				strings.Contains(out, "BLOCK") || strings.Contains(out, "none") {
+				t.Errorf("%s: %v\n%s", command, err, out)
+			}
+			out, _, err = run(t, as, command, "--output=json")
+			var o overview.Overview
+			if failed := json.Unmarshal([]byte(out), &o); failed != nil || exitCode(io.Discard, err) != exitUndetermined ||
+				len(o.Problems) != 1 || len(o.Unknown) != len(overview.Parts()) {
+				t.Errorf("%s: %v, %v\n%s", command, err, failed, out)
+			}
+		}
+		_, _, err := run(t, as, "diagnose", "vip", "203.0.113.18")
+		if exitCode(io.Discard, err) != exitUndetermined || !strings.Contains(err.Error(), "The API server") {
+			t.Errorf("diagnose: %v", err)
+		}
+	}
+}
+
+// A kubeconfig that does not exist leaves everything unknown.
+func TestMissingKubeconfig(t *testing.T) {
+	var text strings.Builder
+	command := newCommand(func(string) (string, bool) { return "", false }, now)
+	command.SetArgs([]string{"status", "--kubeconfig=" + filepath.Join(t.TempDir(), "none")})
+	if code := exitCode(&text, command.ExecuteContext(t.Context())); code != exitUndetermined ||
+		!strings.Contains(text.String(), "--kubeconfig") {
+		t.Errorf("code %d: %s", code, &text)
 	}
 }

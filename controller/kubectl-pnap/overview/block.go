@@ -22,7 +22,8 @@ type Block struct {
 	Status     string `json:"status,omitempty"` // the status in the API; empty when the controller reported none
 	AssignedTo string `json:"assignedTo,omitempty"`
 	For        string `json:"for"` // what the block is for
-	// Standing is how the block is used: in-use, checking, brought, retained, orphan, leftover, empty or unclear.
+	// Standing is how the block is used: in-use, checking, brought, retained, orphan, leftover, empty or unclear; or
+	// unknown when the controller has not reported it.
 	Standing string     `json:"standing"`
 	Created  *time.Time `json:"created,omitempty"`
 	// Unused is the time since when the block is unused, as far as the controller has observed.
@@ -33,6 +34,8 @@ type Block struct {
 	Used    int `json:"used"`
 	Resting int `json:"resting"`
 	Free    int `json:"free"`
+	// Uncounted reports that nothing read from the cluster shows which of its addresses are in use.
+	Uncounted bool `json:"uncounted,omitempty"`
 	// Holders maps the addresses of a shared or brought block to their owners.
 	Holders map[netip.Addr]string `json:"holders,omitempty"`
 }
@@ -40,7 +43,7 @@ type Block struct {
 // Releasable reports whether the block is paid for and unused.
 func (b Block) Releasable() bool {
 	switch b.Standing {
-	case contract.StandingInUse, contract.StandingBrought, contract.StandingChecking:
+	case contract.StandingInUse, contract.StandingBrought, contract.StandingChecking, standingUnknown:
 		return false
 	default:
 		return true
@@ -60,6 +63,8 @@ func blocksOf(f Facts) []Block {
 			if l, ok := ledgers[r.ID]; ok {
 				b.count(l)
 				delete(ledgers, r.ID)
+			} else {
+				b.Uncounted = uncounted(r, f)
 			}
 			blocks = append(blocks, b)
 		}
@@ -67,15 +72,34 @@ func blocksOf(f Facts) []Block {
 	for _, l := range ledgers {
 		b := Block{
 			ID: text.Clean(l.BlockID), CIDR: l.CIDR.String(), For: "addresses of Services or nodes",
-			Standing: contract.StandingInUse,
+			Standing: standingUnknown,
 		}
 		b.count(l)
+		if b.Used > 0 {
+			b.Standing = contract.StandingInUse
+		}
 		blocks = append(blocks, b)
 	}
 	slices.SortFunc(blocks, func(a, b Block) int {
 		return cmp.Or(compareCIDR(a.CIDR, b.CIDR), cmp.Compare(a.ID, b.ID))
 	})
 	return blocks
+}
+
+// standingUnknown is the standing of a block that the controller has not reported, and that holds no address.
+const standingUnknown = "unknown"
+
+// uncounted reports whether the use of a block without allocations is unknown. A block of one Service has none, and
+// the addresses of nodes are not among them.
+func uncounted(r contract.ReportedBlock, f Facts) bool {
+	switch r.Purpose {
+	case contract.PurposeService:
+		return false
+	case contract.PurposeNodes:
+		return true
+	default:
+		return slices.Contains(f.Unread, PartAllocations)
+	}
 }
 
 func compareCIDR(a, b string) int {

@@ -15,15 +15,40 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
+// Part is a part of the cluster that is read with one request.
+type Part string
+
+// The parts. What is empty because its part was not read is unknown.
+const (
+	PartNodes       Part = "nodes"
+	PartServices    Part = "services"
+	PartAllocations Part = "allocations" // who holds addresses of shared and brought blocks
+	PartBlocks      Part = "blocks"      // the controller's report on the account
+	PartController  Part = "controller"  // the Lease of the controller
+	PartPods        Part = "pods"        // the pods of the controller and of the agents
+)
+
+// Parts returns all parts, in the order in which they are read.
+func Parts() []Part {
+	return []Part{PartNodes, PartServices, PartAllocations, PartBlocks, PartController, PartPods}
+}
+
 // Facts are what was read from the cluster.
 type Facts struct {
-	Now        time.Time     // when it was read
-	Nodes      []corev1.Node // Nodes and Services are all there are
-	Services   []corev1.Service
-	Ledgers    []plan.Ledger         // Ledgers record who holds addresses of shared and brought blocks
-	Report     *contract.BlockReport // the controller's report on blocks; nil when there is none
-	Leader     *coordinationv1.Lease // the Lease of the controller; nil when there is none
-	Unreadable []string              // Unreadable describes what could not be read, and which permission is missing
+	Now      time.Time     // when it was read
+	Nodes    []corev1.Node // Nodes and Services are all there are
+	Services []corev1.Service
+	Ledgers  []plan.Ledger            // Ledgers record who holds addresses of shared and brought blocks
+	Report   *contract.BlockReport    // the controller's report on blocks; nil when there is none
+	Failure  *contract.AccountFailure // why the controller cannot read the account; nil while it can
+	Leader   *coordinationv1.Lease    // the Lease of the controller; nil when there is none
+	Pods     []corev1.Pod             // the pods of the controller and of the agents in kube-system
+	// Unreadable describes what could not be read, and which permission is missing.
+	Unreadable []string
+	// Unread are the parts that were not read.
+	Unread []Part
+	// Unreachable is the error of a request that the API server did not answer; empty when it answered all.
+	Unreachable string
 }
 
 // Overview is the document. Text from other sources is harmless to a terminal, see text.Clean. Its JSON is an interface
@@ -31,23 +56,37 @@ type Facts struct {
 type Overview struct {
 	SchemaVersion int        `json:"schemaVersion"`
 	Time          time.Time  `json:"time"`
+	Problems      []Problem  `json:"problems"` // Problems are ordered by urgency: the first may cause the others
 	Controller    Controller `json:"controller"`
 	Network       Network    `json:"network"`
 	Nodes         []Node     `json:"nodes"`
 	Services      []Service  `json:"services"`
 	Blocks        []Block    `json:"blocks"`
 	Unreadable    []string   `json:"unreadable,omitempty"` // Unreadable describes what is left out, and why
+	Unknown       []Part     `json:"unknown,omitempty"`    // Unknown are the parts that were not read
 }
+
+// Unreachable reports that the API server did not answer, so that nothing is known.
+func (o Overview) Unreachable() bool {
+	return slices.ContainsFunc(o.Problems, func(p Problem) bool { return p.Kind == KindAPIServer })
+}
+
+// knows reports whether a part was read.
+func (o Overview) knows(part Part) bool { return !slices.Contains(o.Unknown, part) }
 
 // SchemaVersion is the version of the JSON.
 const SchemaVersion = 1
 
 // Controller is the state of the controller's replicas.
 type Controller struct {
+	// State is active, silent (the Lease expired, or there is none) or unknown (the Lease could not be read).
+	State   string     `json:"state"`
 	Leader  string     `json:"leader,omitempty"`  // the replica that holds the Lease; empty when none does
 	Renewed *time.Time `json:"renewed,omitempty"` // when it last renewed the Lease
-	Silent  bool       `json:"silent"`            // Silent reports that the Lease expired, or that there is none
+	Silent  bool       `json:"silent"`            // Silent reports that State is silent
 	Looked  *time.Time `json:"looked,omitempty"`  // when it last reported the account; nil when never
+	// Failing is why the controller cannot read the account; nil while it can.
+	Failing *contract.AccountFailure `json:"failing,omitempty"`
 }
 
 // Network is the public network, as the controller published it on Nodes.
@@ -70,6 +109,13 @@ type Condition struct {
 // True reports whether the condition holds.
 func (v Condition) True() bool { return v.Status == string(corev1.ConditionTrue) }
 
+// States of the controller.
+const (
+	controllerActive  = "active"
+	controllerSilent  = "silent"
+	controllerUnknown = "unknown"
+)
+
 // staleLease is how many of its durations a Lease may go without a renewal before its holder counts as silent: the
 // clocks of the API server and of the user differ.
 const staleLease = 3
@@ -79,17 +125,36 @@ func Make(f Facts) Overview {
 	o := Overview{
 		SchemaVersion: SchemaVersion, Time: f.Now.UTC().Truncate(time.Second),
 		Controller: controllerOf(f), Network: networkOf(f),
-		Nodes: nodesOf(f), Blocks: blocksOf(f), Unreadable: f.Unreadable,
+		Nodes: nodesOf(f), Blocks: blocksOf(f), Unreadable: f.Unreadable, Unknown: f.Unread,
 	}
 	o.Services = servicesOf(f, o.Blocks)
+	o.Problems = problemsOf(f, o)
 	return o
 }
 
 func controllerOf(f Facts) Controller {
-	c := Controller{Silent: true}
+	c := leaderOf(f)
+	switch {
+	case slices.Contains(f.Unread, PartController):
+		c.Silent = false
+		c.State = controllerUnknown
+	case c.Silent:
+		c.State = controllerSilent
+	default:
+		c.State = controllerActive
+	}
 	if f.Report != nil {
 		c.Looked = &f.Report.Looked
 	}
+	if f.Failure != nil {
+		c.Failing = &contract.AccountFailure{Since: f.Failure.Since.UTC(), Reason: text.Clean(f.Failure.Reason),
+			Message: text.Clean(f.Failure.Message)}
+	}
+	return c
+}
+
+func leaderOf(f Facts) Controller {
+	c := Controller{Silent: true}
 	if f.Leader == nil || f.Leader.Spec.RenewTime == nil {
 		return c
 	}
@@ -138,16 +203,31 @@ type Node struct {
 	// ServerID is the phoenixNAP server; empty while the controller has not found it.
 	ServerID string `json:"serverID,omitempty"`
 	Location string `json:"location,omitempty"`
-	// Member reports whether the server is a member of the public network.
-	Member    bool         `json:"member"`
-	VLAN      int          `json:"vlan,omitempty"`
-	Addresses []netip.Addr `json:"addresses,omitempty"` // those of the membership
+	// Waiting reports that the Node has the taint of Nodes that no controller has initialized yet.
+	Waiting bool `json:"waiting,omitempty"`
+	// Member reports whether the server is a member of the public network; Membership is yes, no or, while the
+	// controller has not published it, unknown.
+	Member     bool         `json:"member"`
+	Membership string       `json:"membership"`
+	VLAN       int          `json:"vlan,omitempty"`
+	Addresses  []netip.Addr `json:"addresses,omitempty"` // those of the membership
 	// Announces reports whether the node may announce addresses (label phoenixnap.com/vlan-ready).
 	Announces bool `json:"announces"`
 	// VLANReady and AnnouncementHealthy are the conditions that the agent reports.
 	VLANReady           Condition `json:"vlanReady"`
 	AnnouncementHealthy Condition `json:"announcementHealthy"`
 }
+
+// Values of Node.Membership.
+const (
+	membershipYes     = "yes"
+	membershipNo      = "no"
+	membershipUnknown = "unknown"
+)
+
+// taintUninitialized is the taint of a kubelet with --cloud-provider=external until a controller has initialized the
+// Node (k8s.io/cloud-provider/api, which imports more).
+const taintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 
 func nodesOf(f Facts) []Node {
 	nodes := make([]Node, 0, len(f.Nodes))
@@ -161,7 +241,10 @@ func nodesOf(f Facts) []Node {
 func nodeOf(n *corev1.Node) Node {
 	node := Node{
 		Name: text.Clean(n.Name), ServerID: text.Clean(n.Annotations[contract.NodeServerID]),
-		Location:            text.Clean(n.Labels[contract.NodeLocation]),
+		Location: text.Clean(n.Labels[contract.NodeLocation]),
+		Waiting: slices.ContainsFunc(n.Spec.Taints,
+			func(t corev1.Taint) bool { return t.Key == taintUninitialized }),
+		Membership:          membershipUnknown,
 		Announces:           n.Labels[contract.NodeVLANReady] == contract.TagTrue,
 		VLANReady:           nodeCondition(n, contract.ConditionVLANReady),
 		AnnouncementHealthy: nodeCondition(n, contract.ConditionAnnouncementHealthy),
@@ -171,6 +254,10 @@ func nodeOf(n *corev1.Node) Node {
 	}
 	if published, ok, err := contract.ParseNodeNetwork(n.Annotations); ok && err == nil {
 		node.Member = published.Member
+		node.Membership = membershipNo
+		if published.Member {
+			node.Membership = membershipYes
+		}
 		node.VLAN = published.VLAN
 		node.Addresses = withoutZones(published.IPs)
 	}

@@ -92,66 +92,104 @@ func (s sheet) paragraph(prose string) string {
 // staleReport is the age from which the controller's report, which it writes every five minutes, counts as old.
 const staleReport = 15 * time.Minute
 
-// PrintStatus writes the state of the controller, nodes, Services and blocks, and the problems in full sentences.
+// PrintStatus writes the problems in full sentences, the most fundamental first, and then the state of the controller,
+// nodes, Services and blocks. Of a cluster whose API server does not answer there is nothing else to write.
 func PrintStatus(w io.Writer, style text.Style, o Overview) error {
 	s := sheet{style, o}
-	sections := []string{
-		s.controller() + s.network(),
-		s.Heading("NODES") + "\n" + s.nodes(),
-		s.Heading("SERVICES") + "\n" + s.services(),
-		s.Heading("IP BLOCKS") + "\n" + s.blocks(),
-	}
-	if problems := s.problems(); problems != "" {
-		sections = append(sections, s.Heading("PROBLEMS")+"\n"+problems)
+	sections := []string{s.problems(o.Problems)}
+	if !o.Unreachable() {
+		sections = append(sections,
+			s.controller()+s.network(),
+			s.Heading("NODES")+"\n"+s.nodes(),
+			s.Heading("SERVICES")+"\n"+s.services(),
+			s.Heading("IP BLOCKS")+"\n"+s.blocks())
 	}
 	_, err := io.WriteString(w, strings.Join(sections, "\n"))
 	return err
+}
+
+// problems lists problems in sentences, and what to do about them.
+func (s sheet) problems(problems []Problem) string {
+	if len(problems) == 0 {
+		return s.mark(healthy, "no problems found") + "\n"
+	}
+	var b strings.Builder
+	b.WriteString(s.Heading("PROBLEMS") + "\n")
+	for _, p := range problems {
+		b.WriteString(s.paragraph("- " + p.Message))
+	}
+	return b.String()
 }
 
 func (s sheet) controller() string {
 	c := s.Controller
 	var line string
 	switch {
+	case c.State == controllerUnknown:
+		line = s.mark(unknown, "unknown")
+	case c.State == controllerActive:
+		line = s.mark(healthy, c.Leader+" is the leader")
 	case c.Renewed == nil:
-		line = s.mark(unknown, "no Lease, or no permission to read it")
-	case c.Silent:
+		line = s.mark(broken, "none has ever led")
+	default:
 		leader := cmp.Or(c.Leader, "the last leader")
 		line = s.mark(broken, fmt.Sprintf("no active replica: %s renewed its Lease %s ago", leader,
 			s.age(*c.Renewed)))
-	default:
-		line = s.mark(healthy, c.Leader+" is the leader")
 	}
-	if c.Looked != nil {
+	switch {
+	case c.Looked != nil:
 		line += fmt.Sprintf("; account reported %s ago", s.age(*c.Looked))
+	case s.knows(PartBlocks):
+		line += "; account not reported yet"
+	default:
+		line += "; account unknown"
 	}
 	return s.paragraph("Controller: " + line)
 }
 
 func (s sheet) network() string {
 	n := s.Network
-	if n.ID == "" {
+	switch {
+	case n.ID == "" && !s.knows(PartNodes):
+		return s.paragraph("Public network: " + s.mark(unknown, "unknown"))
+	case n.ID == "":
 		return s.paragraph("Public network: " + s.mark(unknown, "none is published on the Nodes"))
+	case n.VLAN == 0: // known from the report on blocks only
+		return s.paragraph(fmt.Sprintf("Public network: %s, not published on the Nodes yet", n.ID))
 	}
 	return s.paragraph(fmt.Sprintf("Public network: %s, VLAN %d, announced by %s, %d of %d IPv4 blocks",
 		n.ID, n.VLAN, cmp.Or(n.Announcer, contract.AnnouncerNone), n.Blocks, plan.NetworkBlockLimit))
 }
 
+// notRead is the text in place of a table whose part was not read.
+func (s sheet) notRead() string { return s.mark(unknown, "unknown, see the problems above") + "\n" }
+
 func (s sheet) nodes() string {
-	if len(s.Nodes) == 0 {
-		return s.nothing("none")
+	switch {
+	case !s.knows(PartNodes):
+		return s.notRead()
+	case len(s.Nodes) == 0:
+		return "none\n"
 	}
 	var rows [][]string
 	for _, n := range s.Nodes {
-		member := s.mark(healthy, "yes")
-		if !n.Member {
-			member = s.mark(waiting, "no")
-		}
 		rows = append(rows, []string{
-			n.Name, cmp.Or(n.ServerID, "not found"), member, s.condition(n.VLANReady),
+			n.Name, cmp.Or(n.ServerID, s.mark(unknown, "unknown")), s.membership(n), s.condition(n.VLANReady),
 			s.condition(n.AnnouncementHealthy),
 		})
 	}
 	return s.table([]string{"NODE", "SERVER", "MEMBER", "VLAN", "ADDRESSES"}, rows)
+}
+
+func (s sheet) membership(n Node) string {
+	switch n.Membership {
+	case membershipYes:
+		return s.mark(healthy, n.Membership)
+	case membershipNo:
+		return s.mark(waiting, n.Membership)
+	default:
+		return s.mark(unknown, membershipUnknown)
+	}
 }
 
 func (s sheet) condition(v Condition) string {
@@ -163,26 +201,43 @@ func (s sheet) condition(v Condition) string {
 	case "Unknown":
 		return s.mark(unknown, v.Reason)
 	default:
-		return s.mark(unknown, "no agent")
+		return s.mark(unknown, "not reported")
 	}
 }
 
 func (s sheet) services() string {
-	if len(s.Services) == 0 {
-		return s.nothing("none of type LoadBalancer")
+	switch {
+	case !s.knows(PartServices):
+		return s.notRead()
+	case len(s.Services) == 0:
+		return "none of type LoadBalancer\n"
 	}
 	var rows [][]string
 	for _, service := range s.Services {
 		rows = append(rows, []string{
 			service.Namespace + "/" + service.Name, cmp.Or(service.Address, "-"), cmp.Or(service.Block, "-"),
-			cmp.Or(strings.Join(service.On, ","), "-"), s.state(service),
+			s.on(service), s.state(service),
 		})
 	}
 	return s.table([]string{"SERVICE", "ADDRESS", "BLOCK", "ON", "STATE"}, rows)
 }
 
+// on returns the Nodes that answer for the address, "-" if none does, and "?" if no agent has reported it.
+func (s sheet) on(service Service) string {
+	switch {
+	case len(service.On) > 0:
+		return strings.Join(service.On, ",")
+	case service.Address == "" || service.Announced.Status == "False":
+		return "-"
+	default:
+		return "?"
+	}
+}
+
 func (s sheet) state(service Service) string {
 	switch {
+	case !service.Reported() && s.Controller.State != controllerActive:
+		return s.mark(unknown, "unknown")
 	case service.Going != nil:
 		return s.mark(waiting, "deleting: "+service.State)
 	case service.Healthy:
@@ -209,10 +264,27 @@ func (s sheet) blocks() string {
 }
 
 func (s sheet) noBlocks() string {
-	if s.Controller.Looked == nil {
-		return s.mark(unknown, "not reported by the controller yet") + "\n"
+	if why := s.blocksUnknown(); why != "" {
+		return s.mark(unknown, why) + "\n"
 	}
 	return "none\n"
+}
+
+// blocksUnknown returns why nothing may be concluded from what the list of blocks lacks; empty when it is current.
+func (s sheet) blocksUnknown() string {
+	c := s.Controller
+	switch {
+	case !s.knows(PartBlocks):
+		return "unknown, see the problems"
+	case c.Looked == nil:
+		return "not reported by the controller yet"
+	case c.Failing != nil:
+		return "unknown: the controller cannot read the account"
+	case s.Time.Sub(*c.Looked) > staleReport:
+		return "unknown: the report is " + s.age(*c.Looked) + " old"
+	default:
+		return ""
+	}
 }
 
 func (s sheet) standing(b Block) string {
@@ -221,21 +293,18 @@ func (s sheet) standing(b Block) string {
 		return s.mark(healthy, b.Standing)
 	case contract.StandingChecking, standingRetained:
 		return s.mark(waiting, b.Standing)
+	case standingUnknown:
+		return s.mark(unknown, b.Standing)
 	default:
 		return s.mark(broken, b.Standing)
 	}
 }
 
-// nothing returns the text for an empty list, which may be empty because of missing permissions.
-func (s sheet) nothing(none string) string {
-	if len(s.Unreadable) > 0 {
-		return "(no permission)\n"
-	}
-	return none + "\n"
-}
-
 // use returns how many addresses of a block are in use, of those that Services may have.
 func use(b Block) string {
+	if b.Uncounted {
+		return "?"
+	}
 	if b.Holders == nil {
 		return strconv.Itoa(b.Used)
 	}
@@ -253,56 +322,7 @@ func (s sheet) created(b Block) string {
 	return s.age(*b.Created)
 }
 
-func (s sheet) age(since time.Time) string { return duration.HumanDuration(max(0, s.Time.Sub(since))) }
-
-// problems lists what is wrong, and what to do about it, in sentences; empty when there is no problem.
-func (s sheet) problems() string {
-	var b strings.Builder
-	add := func(format string, args ...any) { b.WriteString(s.paragraph("- " + fmt.Sprintf(format, args...))) }
-	for _, text := range s.Unreadable {
-		add("%s", text)
-	}
-	if s.Controller.Looked != nil && s.Time.Sub(*s.Controller.Looked) > staleReport {
-		add("The report on IP blocks is %s old: no controller has read the account since.",
-			s.age(*s.Controller.Looked))
-	}
-	for _, n := range s.Nodes {
-		for _, v := range []Condition{n.VLANReady, n.AnnouncementHealthy} {
-			if v.Status != "" && !v.True() {
-				add("Node %s: %s (kubectl pnap diagnose node %s)", n.Name, cmp.Or(v.Message, v.Reason), n.Name)
-			}
-		}
-	}
-	for _, service := range s.Services {
-		if !service.Healthy {
-			message := cmp.Or(service.Message(), service.State)
-			add("Service %s/%s: %s%s", service.Namespace, service.Name, message, hint(service))
-		}
-	}
-	switch count := s.releasable(); count {
-	case 0:
-	case 1:
-		add("1 IP block is paid for but unused (kubectl pnap blocks)")
-	default:
-		add("%d IP blocks are paid for but unused (kubectl pnap blocks)", count)
-	}
-	return b.String()
-}
-
-// hint returns the command that explains why an address is published but not answered.
-func hint(service Service) string {
-	if service.Address == "" || !service.AddressPublished.True() || service.Going != nil {
-		return ""
-	}
-	return " (kubectl pnap diagnose vip " + service.Address + ")"
-}
-
-func (s sheet) releasable() int {
-	count := 0
-	for _, b := range s.Blocks {
-		if b.Releasable() && b.Standing != standingRetained {
-			count++
-		}
-	}
-	return count
+// age returns how long ago a time was when the cluster was read.
+func (o Overview) age(since time.Time) string {
+	return duration.HumanDuration(max(0, o.Time.Sub(since)))
 }

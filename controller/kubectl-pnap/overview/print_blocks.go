@@ -15,7 +15,8 @@ import (
 // standingRetained is the standing of a block that a user wants to keep.
 const standingRetained = "retained"
 
-// PrintBlocks writes the cluster's blocks, their free addresses, and the blocks that can be released.
+// PrintBlocks writes the problems that concern the cluster's blocks, the blocks, their free addresses, and the blocks
+// that can be released.
 func PrintBlocks(w io.Writer, style text.Style, o Overview) error {
 	s := sheet{style, o}
 	var ours, idle []Block
@@ -26,17 +27,25 @@ func PrintBlocks(w io.Writer, style text.Style, o Overview) error {
 			ours = append(ours, b)
 		}
 	}
-	sections := []string{
-		s.Heading("OURS") + "\n" + s.owned(ours),
-		s.Heading("FREE") + "\n" + s.free(),
-		s.Heading("RECLAIMABLE") + "\n" + s.idle(idle),
+	var sections []string
+	if problems := slices.DeleteFunc(slices.Clone(o.Problems), isOfTables); len(problems) > 0 {
+		sections = append(sections, s.problems(problems))
 	}
-	for _, text := range s.Unreadable {
-		sections = append(sections, s.paragraph(text))
+	if o.Unreachable() {
+		_, err := io.WriteString(w, strings.Join(sections, "\n"))
+		return err
 	}
+	sections = append(sections,
+		s.Heading("OURS")+"\n"+s.owned(ours),
+		s.Heading("FREE")+"\n"+s.free(),
+		s.Heading("RECLAIMABLE")+"\n"+s.idle(idle),
+	)
 	_, err := io.WriteString(w, strings.Join(sections, "\n"))
 	return err
 }
+
+// isOfTables reports whether a problem concerns no blocks, or only repeats the list of reclaimable ones.
+func isOfTables(p Problem) bool { return !p.OfBlocks() || p.Kind == KindBlocks }
 
 func (s sheet) owned(blocks []Block) string {
 	if len(blocks) == 0 {
@@ -55,6 +64,9 @@ func (s sheet) owned(blocks []Block) string {
 
 // limit writes how many blocks are bought, and how many are allowed.
 func (s sheet) limit() string {
+	if s.Controller.Looked == nil {
+		return ""
+	}
 	bought := 0
 	for _, b := range s.Blocks {
 		if b.Standing != contract.StandingBrought && b.Status != "" {
@@ -78,7 +90,13 @@ func (s sheet) free() string {
 			rows = append(rows, []string{b.CIDR, "all", "0", "phoenixnap.com/ip-block-id: " + b.ID})
 		}
 	}
-	if len(rows) == 0 {
+	switch why := s.blocksUnknown(); {
+	case len(rows) > 0:
+	case !s.knows(PartAllocations):
+		return s.mark(unknown, "unknown, see the problems") + "\n"
+	case why != "":
+		return s.mark(unknown, why) + "\n"
+	default:
 		return "none: the next Service needs a new block\n"
 	}
 	return s.table([]string{"BLOCK", "FREE", "QUARANTINED", "FOR"}, rows)
@@ -86,6 +104,9 @@ func (s sheet) free() string {
 
 func (s sheet) idle(blocks []Block) string {
 	if len(blocks) == 0 {
+		if why := s.blocksUnknown(); why != "" {
+			return s.mark(unknown, why) + "\n"
+		}
 		return "none: every block that is paid for is in use\n"
 	}
 	var rows [][]string

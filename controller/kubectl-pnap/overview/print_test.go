@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
@@ -56,10 +58,10 @@ func TestTable(t *testing.T) {
 
 // An old report, a silent controller and missing answers are shown, not hidden.
 func TestWhatIsOldIsCalledOld(t *testing.T) {
-	looked := now.Add(-2 * time.Hour)
-	renewed := now.Add(-time.Hour)
-	o := Overview{Time: now, Controller: Controller{Leader: "a", Renewed: &renewed, Silent: true,
-		Looked: &looked}}
+	holder := "a"
+	renewed := metav1.NewMicroTime(now.Add(-time.Hour))
+	o := Make(Facts{Now: now, Report: &contract.BlockReport{Looked: now.Add(-2 * time.Hour)},
+		Leader: &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed}}})
 	var out bytes.Buffer
 	if err := PrintStatus(&out, text.Style{}, o); err != nil {
 		t.Fatal(err)

@@ -36,6 +36,11 @@ type Service struct {
 	Announced        Condition  `json:"announced"`
 }
 
+// Reported reports whether the controller has written a condition on the Service.
+func (s Service) Reported() bool {
+	return s.BlockAssigned.Status != "" || s.AddressPublished.Status != "" || s.Announced.Status != ""
+}
+
 // Message is the message of the condition behind State.
 func (s Service) Message() string { return s.deciding().Message }
 

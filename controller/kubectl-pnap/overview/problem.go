@@ -1,0 +1,372 @@
+package overview
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
+)
+
+// Kind is a kind of problem.
+type Kind string
+
+// The kinds, the most fundamental first: each may cause the following ones.
+const (
+	KindAPIServer  Kind = "APIServerUnreachable" // the API server does not answer
+	KindController Kind = "NoController"         // no replica of the controller holds the Lease
+	KindAccount    Kind = "AccountUnreadable"    // the controller cannot read the phoenixNAP account
+	KindStale      Kind = "ReportStale"          // the controller has not reported the account for long
+	KindWaiting    Kind = "NodeUninitialized"    // Nodes wait until a controller initializes them
+	KindServer     Kind = "NodeWithoutServer"    // no phoenixNAP server is known for Nodes
+	KindAgent      Kind = "NoAgent"              // no agent reports on Nodes
+	KindReplica    Kind = "ReplicaDown"          // a pod of the controller does not work, another one does
+	KindVLAN       Kind = "VLANNotReady"         // a Node cannot carry traffic of the public network
+	KindAddresses  Kind = "AddressesUnhealthy"   // addresses that concern a Node do not answer as they should
+	KindService    Kind = "ServiceUnhealthy"     // a Service has no address, or it is not answered
+	KindBlocks     Kind = "BlocksUnused"         // blocks are paid for and not used
+	KindUnreadable Kind = "Unreadable"           // something could not be read, so that there may be more problems
+)
+
+// Problem is something that is wrong, or that could not be determined.
+type Problem struct {
+	Kind Kind `json:"kind"`
+	// Objects are the names of the Nodes, Services or pods that it is about.
+	Objects []string `json:"objects,omitempty"`
+	// Message says what is wrong and what to do.
+	Message string `json:"message"`
+	// Undetermined reports that nothing is known to be wrong: something could not be read.
+	Undetermined bool `json:"undetermined,omitempty"`
+}
+
+// OfBlocks reports whether the problem concerns the report on IP blocks.
+func (p Problem) OfBlocks() bool {
+	return slices.Contains([]Kind{KindAPIServer, KindController, KindAccount, KindStale, KindBlocks, KindUnreadable},
+		p.Kind)
+}
+
+// problemsOf returns what is wrong, the most fundamental first. o contains everything but the problems.
+func problemsOf(f Facts, o Overview) []Problem {
+	problems := []Problem{}
+	if f.Unreachable != "" {
+		return append(problems, Problem{Kind: KindAPIServer, Undetermined: true, Message: text.Clean(
+			"The API server cannot be asked, so nothing is known about the cluster: " + f.Unreachable +
+				" (kubectl cluster-info; check the network, --kubeconfig and --context)")})
+	}
+	for _, find := range []func(Facts, Overview) []Problem{
+		controllerProblems, accountProblems, waitingProblems, serverProblems, agentProblems, replicaProblems,
+		vlanProblems, serviceProblems, blockProblems,
+	} {
+		problems = append(problems, find(f, o)...)
+	}
+	for _, each := range f.Unreadable {
+		problems = append(problems, Problem{Kind: KindUnreadable, Message: text.Clean(each), Undetermined: true})
+	}
+	return problems
+}
+
+func one(kind Kind, message string, objects ...string) []Problem {
+	return []Problem{{Kind: kind, Message: message, Objects: objects}}
+}
+
+const leaseObject = "Lease " + metav1.NamespaceSystem + "/" + controllerApp
+
+// controllerProblems reports that no replica holds the Lease, with the reason that its pods show.
+func controllerProblems(f Facts, o Overview) []Problem {
+	if o.Controller.State != controllerSilent {
+		return nil
+	}
+	return one(KindController, "No controller works: "+leaseState(o)+". "+whyNoController(f, o))
+}
+
+func leaseState(o Overview) string {
+	c := o.Controller
+	switch {
+	case c.Renewed == nil:
+		return leaseObject + " does not exist, so none has ever led"
+	case c.Leader == "":
+		return fmt.Sprintf("no replica has held %s for %s", leaseObject, o.age(*c.Renewed))
+	default:
+		return fmt.Sprintf("%s has not renewed %s for %s", c.Leader, leaseObject, o.age(*c.Renewed))
+	}
+}
+
+func whyNoController(f Facts, o Overview) string {
+	if !o.knows(PartPods) {
+		return "Why is unknown: you may not list its pods"
+	}
+	pods := podsOf(f, controllerApp)
+	if len(pods) == 0 {
+		return "No pod of it exists in " + metav1.NamespaceSystem + ": install it, or see why (kubectl -n " +
+			metav1.NamespaceSystem + " describe deployment,replicaset -l " + podLabel + "=" + controllerApp + ")"
+	}
+	for _, p := range pods {
+		if a := ailmentOf(p); a != (ailment{}) {
+			return "Its " + a.sentence(p)
+		}
+	}
+	p := pods[0]
+	return text.Clean(fmt.Sprintf("Its pod %s/%s runs, and does not lead (kubectl -n %s logs %s)", p.Namespace, p.Name,
+		p.Namespace, p.Name))
+}
+
+// accountProblems reports that the controller cannot read the account, as it says itself or as its silence shows.
+func accountProblems(_ Facts, o Overview) []Problem {
+	c := o.Controller
+	var problems []Problem
+	if c.Failing != nil {
+		problems = one(KindAccount, fmt.Sprintf("%s since %s (%s): %s", failureWords(c.Failing.Reason),
+			c.Failing.Since.Format("2006-01-02 15:04 UTC"), o.age(c.Failing.Since), c.Failing.Message))
+	}
+	if c.Looked != nil && o.Time.Sub(*c.Looked) > staleReport {
+		problems = append(problems, one(KindStale, fmt.Sprintf("The report on IP blocks is %s old: no controller has "+
+			"read the account since. What follows about blocks may have changed", o.age(*c.Looked)))...)
+	}
+	return problems
+}
+
+func failureWords(reason string) string {
+	switch reason {
+	case contract.FailureCredentials:
+		return "phoenixNAP refuses the credentials of the controller"
+	case contract.FailureAccess:
+		return "phoenixNAP denies the controller access to the account or its public network"
+	case contract.FailurePaused:
+		return "phoenixNAP makes the controller wait"
+	default:
+		return "The controller cannot read the phoenixNAP account"
+	}
+}
+
+// waitingProblems reports Nodes with the taint that a controller removes.
+func waitingProblems(_ Facts, o Overview) []Problem {
+	var names []string
+	for _, n := range o.Nodes {
+		if n.Waiting {
+			names = append(names, n.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	why := "why is an event: kubectl describe node " + names[0]
+	switch {
+	case o.Controller.State == controllerSilent:
+		why = "a controller must work first"
+	case o.Controller.Failing != nil:
+		why = "the controller must be able to read the account first"
+	}
+	return one(KindWaiting, fmt.Sprintf("%s for initialization, so most pods do not start there (taint %s): %s",
+		subject(names, "waits", "wait"), taintUninitialized, why), names...)
+}
+
+// serverProblems reports Nodes that nothing connects with a phoenixNAP server, and that do not wait for it.
+func serverProblems(f Facts, _ Overview) []Problem {
+	without := map[string][]string{}
+	for i := range f.Nodes {
+		n := &f.Nodes[i]
+		waits := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == taintUninitialized })
+		_, err := contract.ParseProviderID(n.Spec.ProviderID)
+		if waits || err == nil {
+			continue
+		}
+		kind := "another provider"
+		if n.Spec.ProviderID == "" {
+			kind = ""
+		}
+		without[kind] = append(without[kind], text.Clean(n.Name))
+	}
+	var problems []Problem
+	for _, kind := range slices.Sorted(maps.Keys(without)) {
+		names := slices.Sorted(slices.Values(without[kind]))
+		message := subject(names, "has", "have") + " no provider ID and no taint, so no controller looks for a server: " +
+			"the kubelet was registered without --cloud-provider=external"
+		if kind != "" {
+			message = subject(names, "has", "have") + " the provider ID of " + kind + ": only phoenixnap://<server-id> " +
+				"is served (kubectl get node " + names[0] + " -o jsonpath={.spec.providerID})"
+		}
+		problems = append(problems, one(KindServer, message, names...)...)
+	}
+	return problems
+}
+
+// agentProblems reports Nodes on which no agent reports, grouped by the reason that its pod shows.
+func agentProblems(f Facts, o Overview) []Problem {
+	silent := map[string][]string{}
+	for i := range f.Nodes {
+		n := &f.Nodes[i]
+		if lacksAgent(n) {
+			reason := whyNoAgent(f, o, n)
+			silent[reason] = append(silent[reason], text.Clean(n.Name))
+		}
+	}
+	var problems []Problem
+	for _, reason := range slices.Sorted(maps.Keys(silent)) {
+		names := slices.Sorted(slices.Values(silent[reason]))
+		problems = append(problems, one(KindAgent, "No agent reports on "+nodeList(names)+
+			", so VLAN and addresses are unknown there: "+reason, names...)...)
+	}
+	return problems
+}
+
+// lacksAgent reports whether no agent has reported on a Node, or not for long. Agents run on Linux only.
+func lacksAgent(n *corev1.Node) bool {
+	if system := n.Labels[corev1.LabelOSStable]; system != "" && system != string(corev1.Linux) {
+		return false
+	}
+	c := contract.FindNodeCondition(n, contract.ConditionVLANReady)
+	return c == nil || c.Status == corev1.ConditionUnknown &&
+		(c.Reason == agentSilent || c.Reason == nodeUnreachable)
+}
+
+// Reasons of conditions that the controller writes while an agent does not renew its Lease.
+const (
+	agentSilent     = "AgentSilent"
+	nodeUnreachable = "NodeUnreachable"
+)
+
+func whyNoAgent(f Facts, o Overview, n *corev1.Node) string {
+	if c := contract.FindNodeCondition(n, contract.ConditionVLANReady); c != nil && c.Reason == nodeUnreachable {
+		return "the node is down or cut off, because its kubelet does not report either"
+	}
+	if !o.knows(PartPods) {
+		return "why is unknown, because you may not list pods"
+	}
+	pods := podsOf(f, agentApp)
+	if len(pods) == 0 {
+		return "no pod of it exists in " + metav1.NamespaceSystem + ": install it, or see why (kubectl -n " +
+			metav1.NamespaceSystem + " describe daemonset " + agentApp + ")"
+	}
+	at := slices.IndexFunc(pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == n.Name })
+	if at < 0 {
+		return "no pod of it is there (kubectl -n " + metav1.NamespaceSystem + " describe daemonset " + agentApp + ")"
+	}
+	p := pods[at]
+	a := ailmentOf(p)
+	switch {
+	case a == (ailment{}):
+		a = ailment{"it runs, and has not reported", "kubectl -n " + p.Namespace + " logs " + p.Name}
+	case isSame(pods, a): // the same on all nodes is one problem, whatever the pods are called
+		return text.Clean("pods of DaemonSet " + agentApp + ": " + a.cause)
+	}
+	return a.sentence(p)
+}
+
+// isSame reports whether all pods have the ailment.
+func isSame(pods []*corev1.Pod, a ailment) bool {
+	return len(pods) > 1 && !slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return ailmentOf(p).cause != a.cause })
+}
+
+// replicaProblems reports pods of the controller that do not work while another one does.
+func replicaProblems(f Facts, o Overview) []Problem {
+	if o.Controller.State == controllerSilent {
+		return nil // the pods explain why
+	}
+	var problems []Problem
+	for _, p := range podsOf(f, controllerApp) {
+		if a := ailmentOf(p); a != (ailment{}) {
+			problems = append(problems, one(KindReplica, "A replica of the controller does not work: "+a.sentence(p),
+				text.Clean(p.Name))...)
+		}
+	}
+	return problems
+}
+
+// vlanProblems reports what the agents found. What no agent looks at any more is among agentProblems, and addresses
+// that cannot be checked without the VLAN follow from that.
+func vlanProblems(f Facts, o Overview) []Problem {
+	lacking := map[string]bool{}
+	for i := range f.Nodes {
+		lacking[text.Clean(f.Nodes[i].Name)] = lacksAgent(&f.Nodes[i])
+	}
+	var vlan, addresses []Problem
+	for _, n := range o.Nodes {
+		if lacking[n.Name] {
+			continue
+		}
+		if v := n.VLANReady; v.Status != "" && !v.True() {
+			vlan = append(vlan, one(KindVLAN, nodeMessage(n, v), n.Name)...)
+		}
+		v := n.AnnouncementHealthy
+		follows := !n.VLANReady.True() && v.Status == string(corev1.ConditionUnknown)
+		if v.Status != "" && !v.True() && !follows {
+			addresses = append(addresses, one(KindAddresses, nodeMessage(n, v), n.Name)...)
+		}
+	}
+	return append(vlan, addresses...)
+}
+
+func nodeMessage(n Node, v Condition) string {
+	return fmt.Sprintf("Node %s: %s (kubectl pnap diagnose node %s)", n.Name, cmp.Or(v.Message, v.Reason), n.Name)
+}
+
+func serviceProblems(_ Facts, o Overview) []Problem {
+	var problems []Problem
+	for _, s := range o.Services {
+		if s.Healthy {
+			continue
+		}
+		message := cmp.Or(s.Message(), s.State)
+		if !s.Reported() {
+			message = "the controller has not reported on it"
+		}
+		name := s.Namespace + "/" + s.Name
+		problems = append(problems, one(KindService, "Service "+name+": "+message+hint(s), name)...)
+	}
+	return problems
+}
+
+// hint returns the command that explains why an address is published but not answered.
+func hint(service Service) string {
+	if service.Address == "" || !service.AddressPublished.True() || service.Going != nil {
+		return ""
+	}
+	return " (kubectl pnap diagnose vip " + service.Address + ")"
+}
+
+func blockProblems(_ Facts, o Overview) []Problem {
+	var unused []string
+	for _, b := range o.Blocks {
+		if b.Releasable() && b.Standing != standingRetained {
+			unused = append(unused, cmp.Or(b.CIDR, b.ID))
+		}
+	}
+	switch len(unused) {
+	case 0:
+		return nil
+	case 1:
+		return one(KindBlocks, "1 IP block is paid for but unused (kubectl pnap blocks)", unused...)
+	default:
+		return one(KindBlocks, fmt.Sprintf("%d IP blocks are paid for but unused (kubectl pnap blocks)", len(unused)),
+			unused...)
+	}
+}
+
+// maxListed bounds the names in one message.
+const maxListed = 5
+
+// nodeList names Nodes.
+func nodeList(names []string) string {
+	if len(names) == 1 {
+		return "Node " + names[0]
+	}
+	list := strings.Join(names[:min(len(names), maxListed)], ", ")
+	if more := len(names) - maxListed; more > 0 {
+		list += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Sprintf("%d Nodes (%s)", len(names), list)
+}
+
+// subject begins a sentence about Nodes with the verb in singular or plural.
+func subject(names []string, singular, plural string) string {
+	if len(names) == 1 {
+		return nodeList(names) + " " + singular
+	}
+	return nodeList(names) + " " + plural
+}

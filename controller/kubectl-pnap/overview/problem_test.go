@@ -1,0 +1,308 @@
+package overview
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
+)
+
+const serverID = "5fa54d1e91867c03a0a7b4a4"
+
+// sound returns the facts of a cluster without a problem.
+func sound() Facts {
+	published, err := contract.NodeNetwork{ServerID: serverID, NetworkID: "60473c2509268bc77fd06d29", VLAN: 20,
+		Member: true, Announcer: contract.AnnouncerKubeVIP}.Annotations()
+	if err != nil {
+		panic(err)
+	}
+	node := func(name string) corev1.Node {
+		return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: published},
+			Spec: corev1.NodeSpec{ProviderID: contract.ProviderID(serverID)},
+			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+				{Type: contract.ConditionVLANReady, Status: corev1.ConditionTrue, Reason: "Ready"},
+				{Type: contract.ConditionAnnouncementHealthy, Status: corev1.ConditionTrue, Reason: "Answered"},
+			}}}
+	}
+	service := corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web",
+		Annotations: map[string]string{contract.ServiceIPAddress: "203.0.113.2"}},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
+		Status: corev1.ServiceStatus{Conditions: []metav1.Condition{
+			{Type: contract.ServiceConditionBlockAssigned, Status: metav1.ConditionTrue},
+			{Type: contract.ServiceConditionAddressPublished, Status: metav1.ConditionTrue},
+			{Type: contract.ServiceConditionAnnounced, Status: metav1.ConditionTrue, Reason: "Answered"},
+		}}}
+	return Facts{
+		Now: now, Nodes: []corev1.Node{node("worker-1"), node("worker-2")}, Services: []corev1.Service{service},
+		Report: &contract.BlockReport{Looked: now.Add(-time.Minute)}, Leader: leaseOf("ccm-0", time.Second),
+		Pods: []corev1.Pod{podOf(controllerApp, "ccm-0", ""), podOf(agentApp, "agent-1", "worker-1"),
+			podOf(agentApp, "agent-2", "worker-2")},
+	}
+}
+
+func leaseOf(holder string, age time.Duration) *coordinationv1.Lease {
+	renewed := metav1.NewMicroTime(now.Add(-age))
+	return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed,
+		LeaseDurationSeconds: ptr.To(int32(15))}}
+}
+
+// podOf returns a pod that runs.
+func podOf(app, name, node string) corev1.Pod {
+	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name,
+		Labels: map[string]string{podLabel: app}}, Spec: corev1.PodSpec{NodeName: node},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
+			{Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}}}
+}
+
+// waitsFor makes the container of a pod wait.
+func waitsFor(p *corev1.Pod, reason, message string) {
+	p.Status.Phase = corev1.PodPending
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Image: "registry/image:v2",
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}}
+}
+
+// withoutAgent removes what an agent reported.
+func withoutAgent(f *Facts, pods ...corev1.Pod) {
+	for i := range f.Nodes {
+		f.Nodes[i].Status.Conditions = nil
+	}
+	f.Pods = append([]corev1.Pod{f.Pods[0]}, pods...)
+}
+
+func taint(f *Facts) {
+	for i := range f.Nodes {
+		f.Nodes[i].Spec = corev1.NodeSpec{Taints: []corev1.Taint{{Key: taintUninitialized}}}
+		f.Nodes[i].Annotations = nil
+	}
+}
+
+// mistakes are those of the first day, and what the first problem says then; none of the others may come before it.
+var mistakes = map[string]struct {
+	make  func(*Facts)
+	kinds []Kind
+	first []string
+}{
+	"nothing is wrong": {func(*Facts) {}, nil, nil},
+	"the API server does not answer": {func(f *Facts) { *f = Facts{Unreachable: "connection refused", Unread: Parts()} },
+		[]Kind{KindAPIServer}, []string{"The API server cannot be asked", "connection refused", "--kubeconfig"}},
+	"the controller is not installed": {func(f *Facts) {
+		f.Leader = nil
+		f.Report = nil
+		f.Pods = f.Pods[1:]
+		taint(f)
+	}, []Kind{KindController, KindWaiting},
+		[]string{"none has ever led", "No pod of it exists in kube-system", "kubectl -n kube-system describe"}},
+	"the image of the controller is not pulled": {func(f *Facts) {
+		f.Leader = nil
+		waitsFor(&f.Pods[0], "ImagePullBackOff", "manifest unknown")
+	}, []Kind{KindController}, []string{"ccm-0", "registry/image:v2", "is not pulled", "manifest unknown"}},
+	"the name of the image is invalid": {func(f *Facts) {
+		f.Leader = nil
+		waitsFor(&f.Pods[0], "InvalidImageName", "couldn't parse image name")
+	}, []Kind{KindController}, []string{"is not pulled", "couldn't parse"}},
+	"the Secret of the controller is missing": {func(f *Facts) {
+		f.Leader = nil
+		waitsFor(&f.Pods[0], "ContainerCreating", "")
+	}, []Kind{KindController}, []string{"its Secret may be missing", "describe pod ccm-0"}},
+	"an option of the controller is wrong": {func(f *Facts) {
+		f.Leader = nil
+		waitsFor(&f.Pods[0], "CrashLoopBackOff", "back-off")
+		f.Pods[0].Status.ContainerStatuses[0].LastTerminationState.Terminated =
+			&corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error"}
+	}, []Kind{KindController}, []string{"ended with code 1 (Error)", "logs ccm-0 --previous"}},
+	"no node takes the controller": {func(f *Facts) {
+		f.Leader = nil
+		f.Pods[0].Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/2 nodes are available"}}}
+	}, []Kind{KindController}, []string{"not scheduled: 0/2 nodes are available"}},
+	"no replica renews the Lease": {func(f *Facts) { f.Leader = leaseOf("ccm-0", time.Hour) }, []Kind{KindController},
+		[]string{"ccm-0 has not renewed Lease kube-system/phoenixnap-cloud-controller-manager for 60m",
+			"runs, and does not lead", "logs ccm-0"}},
+	"no replica leads": {func(f *Facts) { f.Leader = leaseOf("", time.Minute) }, []Kind{KindController},
+		[]string{"no replica has held Lease"}},
+	"no controller, and pods may not be listed": {func(f *Facts) {
+		f.Leader = nil
+		f.Unread = []Part{PartPods}
+		f.Unreadable = []string{"Pods cannot be shown"}
+		f.Pods = nil
+	}, []Kind{KindController, KindUnreadable}, []string{"Why is unknown"}},
+	"the credentials are wrong": {func(f *Facts) {
+		f.Report = nil
+		f.Failure = &contract.AccountFailure{Since: now.Add(-5 * time.Minute), Reason: contract.FailureCredentials,
+			Message: "401; check the client ID and the client secret"}
+		taint(f)
+	}, []Kind{KindAccount, KindWaiting}, []string{"refuses the credentials of the controller since 2026-03-01 11:55 UTC (5m",
+		"check the client ID"}},
+	"the credentials are those of another account": {func(f *Facts) {
+		f.Failure = &contract.AccountFailure{Since: now, Reason: contract.FailureAccess, Message: "404"}
+	}, []Kind{KindAccount}, []string{"denies the controller access"}},
+	"the controller does not report": {func(f *Facts) { f.Report.Looked = now.Add(-time.Hour) }, []Kind{KindStale},
+		[]string{"60m old"}},
+	"Nodes wait for initialization": {taint, []Kind{KindWaiting},
+		[]string{"2 Nodes (worker-1, worker-2) wait for initialization", "kubectl describe node worker-1"}},
+	"kubelets without --cloud-provider=external": {func(f *Facts) { f.Nodes[0].Spec.ProviderID = "" },
+		[]Kind{KindServer}, []string{"Node worker-1 has no provider ID and no taint", "--cloud-provider=external"}},
+	"another provider initialized the Nodes": {func(f *Facts) { f.Nodes[0].Spec.ProviderID = "k3s://worker-1" },
+		[]Kind{KindServer}, []string{"Node worker-1 has the provider ID of another provider"}},
+	"no agents are installed": {func(f *Facts) { withoutAgent(f) }, []Kind{KindAgent},
+		[]string{"2 Nodes (worker-1, worker-2)", "no pod of it exists", "describe daemonset phoenixnap-agent"}},
+	"the image of the agents is not pulled": {func(f *Facts) {
+		pods := f.Pods[1:]
+		waitsFor(&pods[0], "ErrImagePull", "not found")
+		waitsFor(&pods[1], "ErrImagePull", "not found")
+		withoutAgent(f, pods...)
+	}, []Kind{KindAgent}, []string{"2 Nodes", "pods of DaemonSet phoenixnap-agent", "registry/image:v2 is not pulled"}},
+	"one node has no agent": {func(f *Facts) {
+		f.Nodes[1].Status.Conditions = nil
+		f.Pods = f.Pods[:2]
+	}, []Kind{KindAgent}, []string{"Node worker-2", "no pod of it is there"}},
+	"an agent stopped": {func(f *Facts) {
+		f.Nodes[1].Status.Conditions[0] = corev1.NodeCondition{Type: contract.ConditionVLANReady, Status: "Unknown",
+			Reason: agentSilent}
+		waitsFor(&f.Pods[2], "CrashLoopBackOff", "")
+	}, []Kind{KindAgent}, []string{"Node worker-2", "ends again and again", "logs agent-2"}},
+	"a node is down": {func(f *Facts) {
+		f.Nodes[1].Status.Conditions[0] = corev1.NodeCondition{Type: contract.ConditionVLANReady, Status: "Unknown",
+			Reason: nodeUnreachable}
+	}, []Kind{KindAgent}, []string{"the node is down or cut off"}},
+	"a node of another operating system": {func(f *Facts) {
+		f.Nodes[1].Labels = map[string]string{corev1.LabelOSStable: "windows"}
+		f.Nodes[1].Status.Conditions = nil
+	}, nil, nil},
+	"one of two replicas does not start": {func(f *Facts) {
+		second := podOf(controllerApp, "ccm-1", "")
+		waitsFor(&second, "ImagePullBackOff", "")
+		f.Pods = append(f.Pods, second)
+	}, []Kind{KindReplica}, []string{"pod kube-system/ccm-1", "is not pulled"}},
+	"the VLAN is broken": {func(f *Facts) {
+		f.Nodes[0].Status.Conditions[0].Status = corev1.ConditionFalse
+		f.Nodes[0].Status.Conditions[0].Message = "PN103: bond0.20 is down"
+		f.Nodes[0].Status.Conditions[1].Status = corev1.ConditionUnknown
+	}, []Kind{KindVLAN}, []string{"Node worker-1: PN103: bond0.20 is down (kubectl pnap diagnose node worker-1)"}},
+	"an address does not answer": {func(f *Facts) {
+		f.Nodes[0].Status.Conditions[1].Status = corev1.ConditionFalse
+		f.Services[0].Status.Conditions[2].Status = metav1.ConditionFalse
+	}, []Kind{KindAddresses, KindService}, []string{"Node worker-1: Answered"}},
+	"a Service that no controller has seen": {func(f *Facts) { f.Services[0].Status.Conditions = nil },
+		[]Kind{KindService}, []string{"Service shop/web: the controller has not reported on it"}},
+	"everything at once": {func(f *Facts) {
+		f.Leader = nil
+		f.Failure = &contract.AccountFailure{Since: now, Reason: contract.FailureCredentials}
+		taint(f)
+		f.Nodes[0].Spec = corev1.NodeSpec{}
+		withoutAgent(f)
+		f.Services[0].Status.Conditions = nil
+		f.Report.Blocks = []contract.ReportedBlock{{ID: "b", Standing: "orphan"}}
+	}, []Kind{KindController, KindAccount, KindWaiting, KindServer, KindAgent, KindService, KindBlocks},
+		[]string{"No controller works"}},
+}
+
+// The mistakes of the first day are the first lines of the output, with the reason and what to do.
+func TestMistakesOfTheFirstDay(t *testing.T) {
+	found := 0
+	for name, tc := range mistakes {
+		f := sound()
+		tc.make(&f)
+		o := Make(f)
+		var kinds []Kind
+		for _, p := range o.Problems {
+			kinds = append(kinds, p.Kind)
+		}
+		if !slices.Equal(kinds, tc.kinds) {
+			t.Errorf("%s: the problems are %q, want %q", name, kinds, tc.kinds)
+			continue
+		}
+		found++
+		var out bytes.Buffer
+		if err := PrintStatus(&out, text.Style{}, o); err != nil {
+			t.Fatal(err)
+		}
+		shown := strings.Join(strings.Fields(out.String()), " ")
+		for _, want := range tc.first {
+			if !strings.HasPrefix(shown, "PROBLEMS - ") || !strings.Contains(o.Problems[0].Message, want) ||
+				!strings.Contains(shown, want) {
+				t.Errorf("%s: %q is missing in %q", name, want, o.Problems[0].Message)
+			}
+		}
+		if len(tc.first) == 0 && !strings.HasPrefix(shown, "+ no problems found ") {
+			t.Errorf("%s: %s", name, shown)
+		}
+	}
+	t.Logf("figure first_day_mistakes_found %d cases", found)
+}
+
+// What was not reported or not read is unknown, in the tables too.
+func TestUnknownIsNotGuessed(t *testing.T) {
+	pool := contract.ReportedBlock{ID: "b", Purpose: contract.PurposePool, Standing: contract.StandingInUse}
+	for name, tc := range map[string]struct {
+		make           func(*Facts)
+		status, blocks []string // what the commands write
+		neither        []string // what neither of them writes
+	}{
+		"no controller has ever run": {func(f *Facts) {
+			f.Leader = nil
+			f.Report = nil
+			taint(f)
+			f.Services[0].Status.Conditions = nil
+		}, []string{"worker-1 ? unknown ? unknown", "STATE shop/web 203.0.113.2 - ? ? unknown",
+			"IP BLOCKS ? not reported by the controller yet"},
+			[]string{"OURS ? not reported by the controller yet", "FREE ? not reported by the controller yet",
+				"RECLAIMABLE ? not reported by the controller yet"}, []string{"none:", "! no", "bought"}},
+		"the report is old": {func(f *Facts) { f.Report.Looked = now.Add(-time.Hour) }, nil,
+			[]string{"OURS ? unknown: the report is 60m old", "RECLAIMABLE ? unknown: the report is 60m old"},
+			[]string{"none:"}},
+		"the account cannot be read": {func(f *Facts) { f.Failure = &contract.AccountFailure{Since: now} }, nil,
+			[]string{"RECLAIMABLE ? unknown: the controller cannot read the account"}, []string{"none:"}},
+		"allocations may not be read": {func(f *Facts) {
+			f.Unread = []Part{PartAllocations}
+			f.Report.Blocks = []contract.ReportedBlock{pool}
+		}, []string{"USE AGE STANDING FOR ? - + in-use pool"}, []string{"FREE ? unknown"}, nil},
+		"blocks may not be read": {func(f *Facts) {
+			f.Unread = []Part{PartBlocks}
+			f.Report = nil
+		}, []string{"account unknown", "IP BLOCKS ? unknown"}, []string{"OURS ? unknown", "RECLAIMABLE ? unknown"},
+			[]string{"none:"}},
+		"Nodes and Services may not be read": {func(f *Facts) {
+			f.Unread = []Part{PartNodes, PartServices}
+			f.Nodes = nil
+			f.Services = nil
+		}, []string{"NODES ? unknown", "SERVICES ? unknown", "Public network: ? unknown"}, nil, []string{"SERVICES none"}},
+		"the Lease may not be read": {func(f *Facts) {
+			f.Unread = []Part{PartController}
+			f.Leader = nil
+		}, []string{"Controller: ? unknown"}, nil, []string{"No controller works"}},
+	} {
+		f := sound()
+		tc.make(&f)
+		var status, blocks bytes.Buffer
+		if err := PrintStatus(&status, text.Style{}, Make(f)); err != nil {
+			t.Fatal(err)
+		}
+		if err := PrintBlocks(&blocks, text.Style{}, Make(f)); err != nil {
+			t.Fatal(err)
+		}
+		shown := map[string]string{"status": strings.Join(strings.Fields(status.String()), " "),
+			"blocks": strings.Join(strings.Fields(blocks.String()), " ")}
+		for command, all := range map[string][]string{"status": tc.status, "blocks": tc.blocks} {
+			for _, want := range all {
+				if !strings.Contains(shown[command], want) {
+					t.Errorf("%s: %s lacks %q:\n%s", name, command, want, shown[command])
+				}
+			}
+			for _, guess := range tc.neither {
+				if strings.Contains(shown[command], guess) {
+					t.Errorf("%s: %s states %q:\n%s", name, command, guess, shown[command])
+				}
+			}
+		}
+	}
+}
