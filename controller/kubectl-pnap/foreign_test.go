@@ -142,7 +142,9 @@ func TestWhatAnAgentWritesIsHarmlessToATerminal(t *testing.T) {
 
 // The text of an error may come from the API server, from an admission webhook or from a kubelet.
 func TestErrorsAreHarmlessToATerminal(t *testing.T) {
-	for want, err := range map[int]error{exitUndetermined: errors.New(hostile), exitUsage: usageError{errors.New(hostile)}} {
+	for want, err := range map[int]error{
+		exitUndetermined: errors.New(hostile), exitUsage: usageError{errors.New(hostile)},
+	} {
 		var text strings.Builder
 		if code := exitCode(&text, err); code != want {
 			t.Errorf("the code is %d, want %d", code, want)

@@ -72,7 +72,8 @@ func TestTheShippedRightsAreNotMore(t *testing.T) {
 		if codeOf(diagnosis) >= 0 {
 			<-k.asked
 		}
-		return !strings.Contains(status, "you lack the verb") && codeOf(diagnosis) >= 0 && strings.Contains(absent.Error(), `node "srv-x" not found`)
+		return !strings.Contains(status, "you lack the verb") && codeOf(diagnosis) >= 0 &&
+			strings.Contains(absent.Error(), `node "srv-x" not found`)
 	}
 	if !works() {
 		t.Fatal("the shipped permissions are not enough")

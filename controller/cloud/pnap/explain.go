@@ -15,6 +15,14 @@ func IsPaused(err error) bool {
 	return statusOf(err) == http.StatusTooManyRequests || errors.Is(err, errPaused)
 }
 
+// errCredentials is the remedy when the token endpoint refuses the client.
+var errCredentials = errors.New("check the client ID and the client secret")
+
+// IsUnauthenticated reports whether phoenixNAP refused the credentials: it answered 401, or gave no token for them.
+func IsUnauthenticated(err error) bool {
+	return statusOf(err) == http.StatusUnauthorized || errors.Is(err, errCredentials)
+}
+
 // IsRepeated reports whether the request was not sent because the same one had just failed. The error of that one says
 // more.
 func IsRepeated(err error) bool { return errors.Is(err, errRepeated) }
@@ -38,7 +46,7 @@ func Remedy(err error) string {
 	case !ok, e.unsent():
 		return again
 	case e.StatusCode == http.StatusUnauthorized:
-		return "check the client ID and the client secret"
+		return errCredentials.Error()
 	case IsInaccessible(err):
 		return "check that the credentials belong to the account that owns the public network and the servers, and " +
 			"have the scopes " + Scopes

@@ -176,7 +176,7 @@ func explainToken(err error, url string) error {
 	}
 	if refused.ErrorCode == "invalid_client" || refused.ErrorCode == "unauthorized_client" ||
 		refused.Response != nil && refused.Response.StatusCode == http.StatusUnauthorized {
-		status += ": check the client ID and the client secret"
+		return fmt.Errorf("get a token from %s: answer %s: %w", url, status, errCredentials)
 	}
 	return fmt.Errorf("get a token from %s: answer %s", url, status)
 }

@@ -140,8 +140,8 @@ var mistakes = map[string]struct {
 		f.Failure = &contract.AccountFailure{Since: now.Add(-5 * time.Minute), Reason: contract.FailureCredentials,
 			Message: "401; check the client ID and the client secret"}
 		taint(f)
-	}, []Kind{KindAccount, KindWaiting}, []string{"refuses the credentials of the controller since 2026-03-01 11:55 UTC (5m",
-		"check the client ID"}},
+	}, []Kind{KindAccount, KindWaiting}, []string{"refuses the credentials of the controller since",
+		"2026-03-01 11:55 UTC (5m", "check the client ID"}},
 	"the credentials are those of another account": {func(f *Facts) {
 		f.Failure = &contract.AccountFailure{Since: now, Reason: contract.FailureAccess, Message: "404"}
 	}, []Kind{KindAccount}, []string{"denies the controller access"}},

@@ -118,7 +118,7 @@ func (c *Collector) recall(ctx context.Context) error {
 		return fmt.Errorf("read ConfigMap %s/%s, which names the IP blocks that wait for a person: %w",
 			metav1.NamespaceSystem, contract.BlockReportName, err)
 	}
-	if err == nil {
+	if err == nil && stored.Data[contract.BlockReportKey] != "" {
 		report, err := contract.ParseBlockReport(stored.Data[contract.BlockReportKey])
 		if err != nil { // it is written again by this pass
 			klog.FromContext(ctx).Error(err, "Failed to parse the last report about IP blocks")

@@ -131,6 +131,7 @@ func (c *Collector) Look(ctx context.Context) (again time.Duration, err error) {
 	}
 	found, err := c.find(ctx, cluster)
 	if err != nil {
+		c.failed(ctx, err)
 		return period, err
 	}
 	all := found.All()
@@ -141,6 +142,7 @@ func (c *Collector) Look(ctx context.Context) (again time.Duration, err error) {
 	}
 	if c.concludes(ours, f) {
 		if _, err := c.config.Account.Prove(ctx, c.config.NetworkID, found.AskedAt); err != nil {
+			c.failed(ctx, err)
 			return period, err
 		}
 	}

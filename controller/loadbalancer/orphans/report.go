@@ -92,11 +92,14 @@ const refreshAfter = 5 * time.Minute
 type reportStore struct {
 	configMaps typedcorev1.ConfigMapInterface
 	published  *contract.BlockReport
+	// failure is what was published about the account since then; nil when nothing was.
+	failure *contract.AccountFailure
 }
 
-// publish writes the report if it differs, or if the last one is older than refreshAfter.
+// publish writes the report if it differs, if the last one is older than refreshAfter, or if the account could not be
+// read in between.
 func (s *reportStore) publish(ctx context.Context, r contract.BlockReport) error {
-	if last := s.published; last != nil && r.Looked.Before(last.Looked.Add(refreshAfter)) {
+	if last := s.published; last != nil && s.failure == nil && r.Looked.Before(last.Looked.Add(refreshAfter)) {
 		same := r
 		same.Looked = last.Looked
 		if reflect.DeepEqual(*last, same) {
@@ -107,10 +110,11 @@ func (s *reportStore) publish(ctx context.Context, r contract.BlockReport) error
 		return fmt.Errorf("publish ConfigMap %s/%s: %w", metav1.NamespaceSystem, contract.BlockReportName, err)
 	}
 	s.published = &r
+	s.failure = nil
 	return nil
 }
 
-// write replaces whatever is there: only the controller writes it, and nothing depends on it.
+// write replaces whatever is there, why the account could not be read, too: only the controller writes it, and nothing depends on it.
 func (s *reportStore) write(ctx context.Context, r contract.BlockReport) error {
 	text, err := r.Encode()
 	if err != nil {
