@@ -48,6 +48,7 @@ func (p *plugin) newDiagnoseCommand() *cobra.Command {
 	flags.StringVar(&d.agentNamespace, "agent-namespace", metav1.NamespaceSystem, "namespace of the agents' DaemonSet")
 	flags.StringVar(&d.fix, "fix", "", "show fixes for this tool: "+
 		"netplan, networkmanager, ifupdown, networkd or iproute2; if empty, for the detected tool")
+	completeFlag(command, "fix", fixed(fixTools...))
 	flags.BoolVar(&d.strict, "strict", false, "exit with code 1 on a warning")
 	command.AddCommand(d.newNodeCommand(), d.newVIPCommand())
 	return command
@@ -60,6 +61,8 @@ func (d *diagnosis) newNodeCommand() *cobra.Command {
 		Example: "  kubectl pnap diagnose node worker-1 --fix netplan",
 		Args:    exactlyOne("the name of one Node"),
 		RunE:    func(c *cobra.Command, args []string) error { return d.run(c, args[0]) },
+
+		ValidArgsFunction: d.complete(nodeNames),
 	}
 }
 
@@ -80,8 +83,13 @@ func (d *diagnosis) newVIPCommand() *cobra.Command {
 			}
 			return d.run(c, target, "vip", address.String())
 		},
+		ValidArgsFunction: d.complete(addresses),
 	}
 	command.Flags().StringVar(&node, "node", "", "Node whose agent is queried; if empty, the one that answers")
+	nodes := d.complete(nodeNames)
+	completeFlag(command, "node", func(c *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+		return nodes(c, nil, begun)
+	})
 	return command
 }
 

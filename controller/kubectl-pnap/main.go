@@ -39,6 +39,7 @@ const (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	command := newCommand(os.LookupEnv, time.Now)
+	command.SetArgs(argumentsOf(os.Args))
 	err := command.ExecuteContext(ctx)
 	stop()
 	os.Exit(exitCode(os.Stderr, err))
@@ -68,7 +69,7 @@ func exitCode(w io.Writer, err error) int {
 const defaultTimeout = 30 * time.Second
 
 // allCommands are the commands of the plugin.
-const allCommands = "status, blocks, diagnose node <name> or diagnose vip <address>"
+const allCommands = "status, blocks, diagnose node <name>, diagnose vip <address> or version"
 
 // usageError is an error in the command line.
 type usageError struct{ error }
@@ -102,10 +103,13 @@ func newCommand(lookUp func(string) (string, bool), now func() time.Time) *cobra
 		SilenceUsage:  true,
 		Args:          noArguments(allCommands),
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+		// Completion is that of kubectl: see completer.
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	p.add(command.PersistentFlags())
-	command.AddCommand(p.newStatusCommand(), p.newBlocksCommand(), p.newDiagnoseCommand())
+	command.AddCommand(p.newStatusCommand(), p.newBlocksCommand(), p.newDiagnoseCommand(), p.newVersionCommand())
+	completeFlag(command, "output", fixed(outputText, outputJSON, outputYAML))
 	return command
 }
 

@@ -125,7 +125,10 @@ func Make(f Facts) Overview {
 	o := Overview{
 		SchemaVersion: SchemaVersion, Time: f.Now.UTC().Truncate(time.Second),
 		Controller: controllerOf(f), Network: networkOf(f),
-		Nodes: nodesOf(f), Blocks: blocksOf(f), Unreadable: f.Unreadable, Unknown: f.Unread,
+		Nodes: nodesOf(f), Blocks: blocksOf(f), Unknown: f.Unread,
+	}
+	for _, each := range f.Unreadable {
+		o.Unreadable = append(o.Unreadable, text.Clean(each))
 	}
 	o.Services = servicesOf(f, o.Blocks)
 	o.Problems = problemsOf(f, o)

@@ -65,8 +65,8 @@ func problemsOf(f Facts, o Overview) []Problem {
 	} {
 		problems = append(problems, find(f, o)...)
 	}
-	for _, each := range f.Unreadable {
-		problems = append(problems, Problem{Kind: KindUnreadable, Message: text.Clean(each), Undetermined: true})
+	for _, each := range o.Unreadable {
+		problems = append(problems, Problem{Kind: KindUnreadable, Message: each, Undetermined: true})
 	}
 	return problems
 }

@@ -1,0 +1,114 @@
+package overview
+
+import (
+	"encoding/json"
+	"io"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
+)
+
+// filledWith returns facts that hold a text wherever others than the provider can write, and in numbers that it chooses.
+func filledWith(raw string, number int64) Facts {
+	at := time.Unix(number, 0)
+	conditions := []corev1.NodeCondition{
+		{Type: contract.ConditionVLANReady, Status: corev1.ConditionStatus(raw), Reason: raw, Message: raw},
+		{Type: contract.ConditionAnnouncementHealthy, Status: "False", Reason: raw, Message: raw},
+	}
+	node := corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: raw, Annotations: map[string]string{contract.NodeServerID: raw,
+			contract.NodePublicNetworkID: raw, contract.NodePublicNetworkVLAN: "20", contract.NodeAnnouncer: raw,
+			contract.NodePublicNetworkIPs: raw, contract.NodeReportedAddresses: raw, contract.NodeReportedIdentity: raw}},
+		Spec:   corev1.NodeSpec{ProviderID: raw},
+		Status: corev1.NodeStatus{Conditions: conditions},
+	}
+	silent := *node.DeepCopy()
+	silent.Status.Conditions = nil
+	waiting := *silent.DeepCopy()
+	waiting.Spec.Taints = []corev1.Taint{{Key: taintUninitialized}}
+	service := corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: raw, Name: raw,
+			Annotations: map[string]string{contract.ServiceIPAddress: raw, contract.ServiceIPBlock: raw}},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
+		Status: corev1.ServiceStatus{Conditions: []metav1.Condition{{Type: contract.ServiceConditionBlockAssigned,
+			Status: metav1.ConditionStatus(raw), Reason: raw, Message: raw}}},
+	}
+	var pods []corev1.Pod
+	for _, app := range []string{controllerApp, agentApp} {
+		for _, reason := range []string{"ImagePullBackOff", "CrashLoopBackOff", raw} {
+			pod := podOf(app, raw, raw)
+			pod.Namespace = raw
+			waitsFor(&pod, reason, raw)
+			pod.Status.ContainerStatuses[0].Image = raw
+			pods = append(pods, pod)
+		}
+	}
+	ledger := plan.NewLedger(raw, netip.MustParsePrefix("203.0.113.0/29"))
+	ledger.Held = map[netip.Addr]plan.Holder{netip.MustParseAddr("203.0.113.2"): {Namespace: raw, Name: raw}}
+	block := contract.ReportedBlock{ID: "id" + raw, Location: raw, Status: raw, AssignedTo: raw, Purpose: raw, Name: raw,
+		Standing: raw, Created: &at, Since: &at}
+	return Facts{
+		Now: now, Nodes: []corev1.Node{node, silent, waiting}, Services: []corev1.Service{service},
+		Ledgers: []plan.Ledger{ledger}, Leader: leaseOf(raw, time.Duration(number)),
+		Report:  &contract.BlockReport{Looked: at, NetworkID: raw, Blocks: []contract.ReportedBlock{block}},
+		Failure: &contract.AccountFailure{Since: at, Reason: raw, Message: raw}, Pods: pods, Unreadable: []string{raw},
+	}
+}
+
+// FuzzPrint: whatever conditions, annotations, ConfigMaps, Leases, pods and errors contain, the tables end, and contain
+// only printable text and line feeds; with colors no other escapes than those.
+func FuzzPrint(f *testing.F) {
+	for _, raw := range []string{"", "plain", "\x1b[", "\x1b[2J\x1b]0;t\x07", "a\x1b[31", "\u202e\u200b\u009b1A", "\xff\xe2",
+		"one\r\n- forged\u2028line", strings.Repeat("wide ", 99)} {
+		f.Add(raw, int64(0), 80)
+		f.Add(raw, now.Unix(), -1)
+	}
+	f.Fuzz(func(t *testing.T, raw string, number int64, width int) {
+		facts := filledWith(raw, number%(1<<36))
+		for _, unreachable := range []string{"", raw} {
+			facts.Unreachable = unreachable
+			o := Make(facts)
+			for _, color := range []bool{false, true} {
+				var out strings.Builder
+				style := text.Style{Color: color, Unicode: color, Width: width % 1000}
+				for _, write := range []func(io.Writer, text.Style, Overview) error{PrintStatus, PrintBlocks} {
+					if err := write(&out, style, o); err != nil {
+						t.Fatal(err)
+					}
+				}
+				printable(t, raw, withoutColors(out.String()))
+			}
+			encoded, err := json.Marshal(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			printable(t, raw, string(encoded))
+		}
+	})
+}
+
+// withoutColors removes the escapes of text.Style.Paint that this package uses.
+func withoutColors(out string) string {
+	for _, code := range []string{"0", "1", healthy.color, waiting.color, broken.color, unknown.color} {
+		out = strings.ReplaceAll(out, "\x1b["+code+"m", "")
+	}
+	return out
+}
+
+func printable(t *testing.T, raw, out string) {
+	t.Helper()
+	bad := strings.IndexFunc(out, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) })
+	if bad >= 0 || !utf8.ValidString(out) {
+		t.Errorf("%q reaches the terminal: %q", raw, out[max(0, bad):min(len(out), max(0, bad)+60)])
+	}
+}
