@@ -34,13 +34,21 @@ func argumentsOf(process []string) []string {
 // fixTools are the values of --fix.
 var fixTools = []string{"netplan", "networkmanager", "ifupdown", "networkd", "iproute2"}
 
-// complete returns a completion of one argument with what an overview of the cluster contains. Names are completed with
-// the permissions of the user; without an answer there are none.
+// complete returns a completion of the only argument of a command, see completeValue.
 func (p *plugin) complete(propose func(overview.Overview) []string) cobra.CompletionFunc {
+	value := p.completeValue(propose)
 	return func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
+		return value(c, args, begun)
+	}
+}
+
+// completeValue returns a completion with what an overview of the cluster contains. Names are completed with the
+// permissions of the user; without an answer there are none.
+func (p *plugin) completeValue(propose func(overview.Overview) []string) cobra.CompletionFunc {
+	return func(c *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
 		defer cancel()
 		o, err := p.overview(ctx)

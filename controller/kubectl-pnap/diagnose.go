@@ -86,10 +86,7 @@ func (d *diagnosis) newVIPCommand() *cobra.Command {
 		ValidArgsFunction: d.complete(addresses),
 	}
 	command.Flags().StringVar(&node, "node", "", "Node whose agent is queried; if empty, the one that answers")
-	nodes := d.complete(nodeNames)
-	completeFlag(command, "node", func(c *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-		return nodes(c, nil, begun)
-	})
+	completeFlag(command, "node", d.completeValue(nodeNames))
 	return command
 }
 

@@ -104,20 +104,22 @@ func TestUnreachableAPIServer(t *testing.T) {
 	config := plane.Config()
 	config.Host = "https://127.0.0.1:1"
 	unknown := plane.Config()
-	unknown.TLSClientConfig.CertData = nil
-	unknown.TLSClientConfig.KeyData = nil
+	unknown.CertData = nil
+	unknown.KeyData = nil
 	unknown.BearerToken = "expired"
 	for _, as := range []*rest.Config{config, unknown} {
 		for _, command := range []string{"status", "blocks"} {
 			out, _, err := run(t, as, command)
-			if exitCode(io.Discard, err) != exitUndetermined || !strings.HasPrefix(out, "PROBLEMS\n- The API server ") ||
+			if exitCode(io.Discard, err) != exitUndetermined ||
+				!strings.HasPrefix(out, "PROBLEMS\n- The API server ") ||
 				!strings.Contains(strings.Join(strings.Fields(out), " "), "list Nodes") ||
 				strings.Contains(out, "BLOCK") || strings.Contains(out, "none") {
 				t.Errorf("%s: %v\n%s", command, err, out)
 			}
 			out, _, err = run(t, as, command, "--output=json")
 			var o overview.Overview
-			if failed := json.Unmarshal([]byte(out), &o); failed != nil || exitCode(io.Discard, err) != exitUndetermined ||
+			if failed := json.Unmarshal([]byte(out), &o); failed != nil ||
+				exitCode(io.Discard, err) != exitUndetermined ||
 				len(o.Problems) != 1 || len(o.Unknown) != len(overview.Parts()) {
 				t.Errorf("%s: %v, %v\n%s", command, err, failed, out)
 			}

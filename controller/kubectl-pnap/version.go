@@ -28,8 +28,8 @@ func (p *plugin) newVersionCommand() *cobra.Command {
 			}
 			info := version.Get()
 			if p.output != outputText {
-				return p.encode(c.OutOrStdout(), programVersion{Version: info.GitVersion, GitCommit: commitOf(info.GitCommit),
-					GoVersion: info.GoVersion, Platform: info.Platform})
+				return p.encode(c.OutOrStdout(), programVersion{Version: info.GitVersion,
+					GitCommit: commitOf(info.GitCommit), GoVersion: info.GoVersion, Platform: info.Platform})
 			}
 			_, err := fmt.Fprintln(c.OutOrStdout(), "kubectl pnap", info.GitVersion, info.Platform, info.GoVersion)
 			return err

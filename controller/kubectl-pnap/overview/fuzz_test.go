@@ -18,7 +18,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
 )
 
-// filledWith returns facts that hold a text wherever others than the provider can write, and in numbers that it chooses.
+// filledWith returns facts that hold a text wherever others than the provider can write, and a number in each time.
 func filledWith(raw string, number int64) Facts {
 	at := time.Unix(number, 0)
 	conditions := []corev1.NodeCondition{
@@ -28,7 +28,8 @@ func filledWith(raw string, number int64) Facts {
 	node := corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: raw, Annotations: map[string]string{contract.NodeServerID: raw,
 			contract.NodePublicNetworkID: raw, contract.NodePublicNetworkVLAN: "20", contract.NodeAnnouncer: raw,
-			contract.NodePublicNetworkIPs: raw, contract.NodeReportedAddresses: raw, contract.NodeReportedIdentity: raw}},
+			contract.NodePublicNetworkIPs: raw, contract.NodeReportedAddresses: raw,
+			contract.NodeReportedIdentity: raw}},
 		Spec:   corev1.NodeSpec{ProviderID: raw},
 		Status: corev1.NodeStatus{Conditions: conditions},
 	}
@@ -55,8 +56,8 @@ func filledWith(raw string, number int64) Facts {
 	}
 	ledger := plan.NewLedger(raw, netip.MustParsePrefix("203.0.113.0/29"))
 	ledger.Held = map[netip.Addr]plan.Holder{netip.MustParseAddr("203.0.113.2"): {Namespace: raw, Name: raw}}
-	block := contract.ReportedBlock{ID: "id" + raw, Location: raw, Status: raw, AssignedTo: raw, Purpose: raw, Name: raw,
-		Standing: raw, Created: &at, Since: &at}
+	block := contract.ReportedBlock{ID: "id" + raw, Location: raw, Status: raw, AssignedTo: raw, Purpose: raw,
+		Name: raw, Standing: raw, Created: &at, Since: &at}
 	return Facts{
 		Now: now, Nodes: []corev1.Node{node, silent, waiting}, Services: []corev1.Service{service},
 		Ledgers: []plan.Ledger{ledger}, Leader: leaseOf(raw, time.Duration(number)),
@@ -68,8 +69,8 @@ func filledWith(raw string, number int64) Facts {
 // FuzzPrint: whatever conditions, annotations, ConfigMaps, Leases, pods and errors contain, the tables end, and contain
 // only printable text and line feeds; with colors no other escapes than those.
 func FuzzPrint(f *testing.F) {
-	for _, raw := range []string{"", "plain", "\x1b[", "\x1b[2J\x1b]0;t\x07", "a\x1b[31", "\u202e\u200b\u009b1A", "\xff\xe2",
-		"one\r\n- forged\u2028line", strings.Repeat("wide ", 99)} {
+	for _, raw := range []string{"", "plain", "\x1b[", "\x1b[2J\x1b]0;t\x07", "a\x1b[31", "\u202e\u200b\u009b1A",
+		"\xff\xe2", "one\r\n- forged\u2028line", strings.Repeat("wide ", 99)} {
 		f.Add(raw, int64(0), 80)
 		f.Add(raw, now.Unix(), -1)
 	}

@@ -79,7 +79,8 @@ const SchemaVersion = 1
 
 // Controller is the state of the controller's replicas.
 type Controller struct {
-	// State is active, silent (the Lease expired, or there is none) or unknown (the Lease could not be read).
+	// State is active, silent (the Lease expired, or there is none and no current report) or unknown (the Lease could
+	// not be read).
 	State   string     `json:"state"`
 	Leader  string     `json:"leader,omitempty"`  // the replica that holds the Lease; empty when none does
 	Renewed *time.Time `json:"renewed,omitempty"` // when it last renewed the Lease
@@ -141,6 +142,9 @@ func controllerOf(f Facts) Controller {
 	case slices.Contains(f.Unread, PartController):
 		c.Silent = false
 		c.State = controllerUnknown
+	case c.Renewed == nil && f.Report != nil && f.Now.Sub(f.Report.Looked) <= staleReport:
+		c.Silent = false // it works, with --leader-elect=false
+		c.State = controllerActive
 	case c.Silent:
 		c.State = controllerSilent
 	default:

@@ -21,7 +21,7 @@ const (
 // PodSelector selects the pods of the controller and of the agents.
 const PodSelector = podLabel + " in (" + controllerApp + "," + agentApp + ")"
 
-// podsOf returns the pods of a program that are not being deleted.
+// podsOf returns the pods of a program that are not being deleted, those that have ended last.
 func podsOf(f Facts, app string) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for i := range f.Pods {
@@ -29,8 +29,22 @@ func podsOf(f Facts, app string) []*corev1.Pod {
 			pods = append(pods, p)
 		}
 	}
-	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
+		switch {
+		case hasEnded(a) == hasEnded(b):
+			return cmp.Compare(a.Name, b.Name)
+		case hasEnded(a):
+			return 1
+		default:
+			return -1
+		}
+	})
 	return pods
+}
+
+// hasEnded reports whether a pod is finished, such as an evicted one: another one replaces it.
+func hasEnded(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
 }
 
 // ailment is why a pod does not work, and what to do about it; empty when it runs.
@@ -66,7 +80,7 @@ func ailmentOfContainer(p *corev1.Pod, status corev1.ContainerStatus, describe s
 	case waiting.Reason == "CrashLoopBackOff":
 		return ailment{exitOf(status.LastTerminationState.Terminated), logs + " --previous"}
 	case waiting.Reason == "ContainerCreating", waiting.Reason == "PodInitializing":
-		return ailment{"its container is not created yet, for which a volume such as its Secret may be missing", describe}
+		return ailment{"its container is not created yet: a volume, such as its Secret, may be missing", describe}
 	default:
 		return ailment{strings.TrimSuffix(waiting.Reason+": "+waiting.Message, ": "), describe}
 	}

@@ -127,6 +127,8 @@ func (s sheet) controller() string {
 	switch {
 	case c.State == controllerUnknown:
 		line = s.mark(unknown, "unknown")
+	case c.State == controllerActive && c.Leader == "":
+		line = s.mark(healthy, "works without leader election")
 	case c.State == controllerActive:
 		line = s.mark(healthy, c.Leader+" is the leader")
 	case c.Renewed == nil:

@@ -121,8 +121,12 @@ func accountProblems(_ Facts, o Overview) []Problem {
 	c := o.Controller
 	var problems []Problem
 	if c.Failing != nil {
-		problems = one(KindAccount, fmt.Sprintf("%s since %s (%s): %s", failureWords(c.Failing.Reason),
-			c.Failing.Since.Format("2006-01-02 15:04 UTC"), o.age(c.Failing.Since), c.Failing.Message))
+		message := fmt.Sprintf("%s since %s (%s): %s", failureWords(c.Failing.Reason),
+			c.Failing.Since.Format("2006-01-02 15:04 UTC"), o.age(c.Failing.Since), c.Failing.Message)
+		if c.State == controllerSilent {
+			message += " (the last report of a controller that no longer works)"
+		}
+		problems = one(KindAccount, message)
 	}
 	if c.Looked != nil && o.Time.Sub(*c.Looked) > staleReport {
 		problems = append(problems, one(KindStale, fmt.Sprintf("The report on IP blocks is %s old: no controller has "+
@@ -185,11 +189,11 @@ func serverProblems(f Facts, _ Overview) []Problem {
 	var problems []Problem
 	for _, kind := range slices.Sorted(maps.Keys(without)) {
 		names := slices.Sorted(slices.Values(without[kind]))
-		message := subject(names, "has", "have") + " no provider ID and no taint, so no controller looks for a server: " +
-			"the kubelet was registered without --cloud-provider=external"
+		message := subject(names, "has", "have") + " no provider ID and no taint, so no controller looks for a " +
+			"server: the kubelet was registered without --cloud-provider=external"
 		if kind != "" {
-			message = subject(names, "has", "have") + " the provider ID of " + kind + ": only phoenixnap://<server-id> " +
-				"is served (kubectl get node " + names[0] + " -o jsonpath={.spec.providerID})"
+			message = subject(names, "has", "have") + " the provider ID of " + kind + ": only " +
+				"phoenixnap://<server-id> is served (kubectl get node " + names[0] + " -o jsonpath={.spec.providerID})"
 		}
 		problems = append(problems, one(KindServer, message, names...)...)
 	}
@@ -260,7 +264,8 @@ func whyNoAgent(f Facts, o Overview, n *corev1.Node) string {
 
 // isSame reports whether all pods have the ailment.
 func isSame(pods []*corev1.Pod, a ailment) bool {
-	return len(pods) > 1 && !slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return ailmentOf(p).cause != a.cause })
+	other := func(p *corev1.Pod) bool { return ailmentOf(p).cause != a.cause }
+	return len(pods) > 1 && !slices.ContainsFunc(pods, other)
 }
 
 // replicaProblems reports pods of the controller that do not work while another one does.
@@ -270,7 +275,7 @@ func replicaProblems(f Facts, o Overview) []Problem {
 	}
 	var problems []Problem
 	for _, p := range podsOf(f, controllerApp) {
-		if a := ailmentOf(p); a != (ailment{}) {
+		if a := ailmentOf(p); a != (ailment{}) && !hasEnded(p) {
 			problems = append(problems, one(KindReplica, "A replica of the controller does not work: "+a.sentence(p),
 				text.Clean(p.Name))...)
 		}

@@ -103,34 +103,46 @@ var mistakes = map[string]struct {
 		[]string{"none has ever led", "No pod of it exists in kube-system", "kubectl -n kube-system describe"}},
 	"the image of the controller is not pulled": {func(f *Facts) {
 		f.Leader = nil
+		f.Report = nil
 		waitsFor(&f.Pods[0], "ImagePullBackOff", "manifest unknown")
 	}, []Kind{KindController}, []string{"ccm-0", "registry/image:v2", "is not pulled", "manifest unknown"}},
 	"the name of the image is invalid": {func(f *Facts) {
 		f.Leader = nil
+		f.Report = nil
 		waitsFor(&f.Pods[0], "InvalidImageName", "couldn't parse image name")
 	}, []Kind{KindController}, []string{"is not pulled", "couldn't parse"}},
 	"the Secret of the controller is missing": {func(f *Facts) {
 		f.Leader = nil
+		f.Report = nil
 		waitsFor(&f.Pods[0], "ContainerCreating", "")
-	}, []Kind{KindController}, []string{"its Secret may be missing", "describe pod ccm-0"}},
+	}, []Kind{KindController}, []string{"such as its Secret, may be missing", "describe pod ccm-0"}},
 	"an option of the controller is wrong": {func(f *Facts) {
 		f.Leader = nil
+		f.Report = nil
 		waitsFor(&f.Pods[0], "CrashLoopBackOff", "back-off")
 		f.Pods[0].Status.ContainerStatuses[0].LastTerminationState.Terminated =
 			&corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error"}
 	}, []Kind{KindController}, []string{"ended with code 1 (Error)", "logs ccm-0 --previous"}},
 	"no node takes the controller": {func(f *Facts) {
 		f.Leader = nil
+		f.Report = nil
 		f.Pods[0].Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
 			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/2 nodes are available"}}}
 	}, []Kind{KindController}, []string{"not scheduled: 0/2 nodes are available"}},
 	"no replica renews the Lease": {func(f *Facts) { f.Leader = leaseOf("ccm-0", time.Hour) }, []Kind{KindController},
 		[]string{"ccm-0 has not renewed Lease kube-system/phoenixnap-cloud-controller-manager for 60m",
 			"runs, and does not lead", "logs ccm-0"}},
+	"leader election is off": {func(f *Facts) { f.Leader = nil }, nil, nil},
+	"an evicted pod remains": {func(f *Facts) {
+		evicted := podOf(controllerApp, "a", "")
+		evicted.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"}
+		f.Pods = append(f.Pods, evicted)
+	}, nil, nil},
 	"no replica leads": {func(f *Facts) { f.Leader = leaseOf("", time.Minute) }, []Kind{KindController},
 		[]string{"no replica has held Lease"}},
 	"no controller, and pods may not be listed": {func(f *Facts) {
 		f.Leader = nil
+		f.Report = nil
 		f.Unread = []Part{PartPods}
 		f.Unreadable = []string{"Pods cannot be shown"}
 		f.Pods = nil
@@ -195,7 +207,7 @@ var mistakes = map[string]struct {
 	"a Service that no controller has seen": {func(f *Facts) { f.Services[0].Status.Conditions = nil },
 		[]Kind{KindService}, []string{"Service shop/web: the controller has not reported on it"}},
 	"everything at once": {func(f *Facts) {
-		f.Leader = nil
+		f.Leader = leaseOf("ccm-0", time.Hour)
 		f.Failure = &contract.AccountFailure{Since: now, Reason: contract.FailureCredentials}
 		taint(f)
 		f.Nodes[0].Spec = corev1.NodeSpec{}
@@ -275,7 +287,8 @@ func TestUnknownIsNotGuessed(t *testing.T) {
 			f.Unread = []Part{PartNodes, PartServices}
 			f.Nodes = nil
 			f.Services = nil
-		}, []string{"NODES ? unknown", "SERVICES ? unknown", "Public network: ? unknown"}, nil, []string{"SERVICES none"}},
+		}, []string{"NODES ? unknown", "SERVICES ? unknown", "Public network: ? unknown"}, nil,
+			[]string{"SERVICES none"}},
 		"the Lease may not be read": {func(f *Facts) {
 			f.Unread = []Part{PartController}
 			f.Leader = nil

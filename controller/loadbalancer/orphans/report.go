@@ -114,7 +114,8 @@ func (s *reportStore) publish(ctx context.Context, r contract.BlockReport) error
 	return nil
 }
 
-// write replaces whatever is there, why the account could not be read, too: only the controller writes it, and nothing depends on it.
+// write replaces whatever is there, why the account could not be read, too: only the controller writes it, and nothing
+// depends on it.
 func (s *reportStore) write(ctx context.Context, r contract.BlockReport) error {
 	text, err := r.Encode()
 	if err != nil {
