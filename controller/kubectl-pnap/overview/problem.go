@@ -229,7 +229,7 @@ func lacksAgent(n *corev1.Node) bool {
 		(c.Reason == agentSilent || c.Reason == nodeUnreachable)
 }
 
-// Reasons of conditions that the controller writes while an agent does not renew its Lease.
+// The controller writes these reasons while an agent does not renew its Lease.
 const (
 	agentSilent     = "AgentSilent"
 	nodeUnreachable = "NodeUnreachable"
