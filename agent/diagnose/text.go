@@ -3,7 +3,6 @@ package diagnose
 import (
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -207,16 +206,9 @@ func (p *page) line(s string) { fmt.Fprintln(p, strings.TrimRight(s, " ")) }
 // Style is how text is written.
 type Style = text.Style
 
-// StyleFor is the style that suits a writer, see text.For.
+// StyleFor is the style that suits a writer, see text.ForWriter.
 func StyleFor(w io.Writer, lookUp func(string) (string, bool)) Style {
-	columns := 0
-	isTerminal := false
-	if file, ok := w.(*os.File); ok {
-		width, _, err := term.GetSize(int(file.Fd()))
-		columns = width
-		isTerminal = err == nil
-	}
-	return text.For(isTerminal, columns, lookUp)
+	return text.ForWriter(w, term.GetSize, lookUp)
 }
 
 // outcome writes an outcome as a glyph and a word, padded so that all are of one width.

@@ -1,6 +1,10 @@
 package text
 
-import "testing"
+import (
+	"errors"
+	"io"
+	"testing"
+)
 
 func TestFor(t *testing.T) {
 	type environment = map[string]string
@@ -34,6 +38,39 @@ func TestFor(t *testing.T) {
 				t.Errorf("%+v, want %+v", got, tc.want)
 			}
 		})
+	}
+}
+
+// descriptor is a writer with a file descriptor.
+type descriptor struct{ io.Writer }
+
+func (descriptor) Fd() uintptr { return 7 }
+
+// Only a writer with a file descriptor can be a terminal, and it is one if it has a size.
+func TestForWriter(t *testing.T) {
+	lookUp := func(name string) (string, bool) {
+		value, set := map[string]string{"TERM": "xterm"}[name]
+		return value, set
+	}
+	sized := func(fd int) (int, int, error) {
+		if fd != 7 {
+			t.Errorf("the size of descriptor %d was asked for", fd)
+		}
+		return 132, 40, nil
+	}
+	unsized := func(int) (int, int, error) { return 0, 0, errors.New("inappropriate ioctl for device") }
+	for name, tc := range map[string]struct {
+		w    io.Writer
+		size func(int) (int, int, error)
+		want Style
+	}{
+		"a terminal": {descriptor{}, sized, Style{Color: true, Width: 132}},
+		"a file":     {descriptor{}, unsized, Style{Width: 80}},
+		"a buffer":   {io.Discard, sized, Style{Width: 80}},
+	} {
+		if got := ForWriter(tc.w, tc.size, lookUp); got != tc.want {
+			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
+		}
 	}
 }
 

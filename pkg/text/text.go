@@ -34,6 +34,18 @@ func For(isTerminal bool, columns int, lookUp func(string) (string, bool)) Style
 	return style
 }
 
+// ForWriter returns the style for a writer, see For. size returns the size of the terminal behind a file descriptor, or
+// an error if there is none (golang.org/x/term.GetSize).
+func ForWriter(w io.Writer, size func(fd int) (columns, rows int, err error),
+	lookUp func(string) (string, bool)) Style {
+	file, ok := w.(interface{ Fd() uintptr })
+	if !ok {
+		return For(false, 0, lookUp)
+	}
+	columns, _, err := size(int(file.Fd()))
+	return For(err == nil, columns, lookUp)
+}
+
 // unicodeLocale follows locale(7): the first variable that is set and not empty decides.
 func unicodeLocale(lookUp func(string) (string, bool)) bool {
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {

@@ -75,7 +75,7 @@ func ailmentOfContainer(p *corev1.Pod, status corev1.ContainerStatus, describe s
 	switch waiting := status.State.Waiting; {
 	case waiting == nil:
 	case isPullFailure(waiting.Reason):
-		cause := fmt.Sprintf("its image %s is not pulled (%s)", status.Image, waiting.Reason)
+		cause := fmt.Sprintf("image %s is not pulled (%s)", status.Image, waiting.Reason)
 		return ailment{strings.TrimSuffix(cause+": "+waiting.Message, ": "), "name an image that the node can pull"}
 	case waiting.Reason == "CrashLoopBackOff":
 		return ailment{exitOf(status.LastTerminationState.Terminated), logs + " --previous"}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -23,16 +22,9 @@ type sheet struct {
 	Overview
 }
 
-// StyleFor returns the style for a writer, see text.For.
+// StyleFor returns the style for a writer, see text.ForWriter.
 func StyleFor(w io.Writer, lookUp func(string) (string, bool)) text.Style {
-	columns := 0
-	isTerminal := false
-	if file, ok := w.(*os.File); ok {
-		width, _, err := term.GetSize(int(file.Fd()))
-		columns = width
-		isTerminal = err == nil
-	}
-	return text.For(isTerminal, columns, lookUp)
+	return text.ForWriter(w, term.GetSize, lookUp)
 }
 
 // outcome is the state of one item: a glyph, the same in ASCII, and a color.

@@ -2,6 +2,8 @@ package overview
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -317,5 +319,30 @@ func TestUnknownIsNotGuessed(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// The page on troubleshooting shows what the command writes on a first day: the image of the controller cannot be
+// pulled, so the Nodes wait, and the agents are not installed.
+func TestThePageShowsTheFirstDay(t *testing.T) {
+	f := sound()
+	f.Leader = nil
+	f.Report = nil
+	f.Services = nil
+	taint(&f)
+	withoutAgent(&f)
+	f.Pods[0].Name = controllerApp + "-5d8f7c9b4-x2x7q"
+	waitsFor(&f.Pods[0], "ImagePullBackOff", "manifest unknown")
+	f.Pods[0].Status.ContainerStatuses[0].Image = "phoenixnap/phoenixnap-cloud-controller-manager:v2.0.0"
+	var out bytes.Buffer
+	if err := PrintStatus(&out, text.Style{Unicode: true}, Make(f)); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "guides", "troubleshoot.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(page), "```\n"+out.String()+"```\n") {
+		t.Errorf("docs/guides/troubleshoot.md does not show\n%s", &out)
 	}
 }
