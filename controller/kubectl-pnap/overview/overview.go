@@ -97,6 +97,8 @@ type Network struct {
 	Announcer string `json:"announcer,omitempty"`
 	Blocks    int    `json:"blocks"`              // how many IPv4 blocks are assigned to it
 	MaxBlocks int    `json:"maxBlocks,omitempty"` // how many blocks may be bought; 0: no limit but the network's
+	// Off reports that the controller serves no Services and has no public network: --load-balancer is not set.
+	Off bool `json:"off,omitempty"`
 }
 
 // Condition is the state of a condition.
@@ -180,7 +182,7 @@ func leaderOf(f Facts) Controller {
 
 // networkOf returns the network of the first Node that has one: the controller publishes the same network on all Nodes.
 func networkOf(f Facts) Network {
-	var n Network
+	n := Network{Off: isOff(f.Nodes)}
 	for i := range f.Nodes {
 		published, ok, err := contract.ParseNodeNetwork(f.Nodes[i].Annotations)
 		if err != nil || !ok {
@@ -195,13 +197,26 @@ func networkOf(f Facts) Network {
 		}
 		break
 	}
-	if f.Report != nil {
+	if f.Report != nil && !n.Off {
 		n.MaxBlocks = f.Report.MaxBlocks
 		if n.ID == "" {
 			n.ID = text.Clean(f.Report.NetworkID)
 		}
 	}
 	return n
+}
+
+// isOff reports whether the controller has published on Nodes that there is no public network.
+func isOff(nodes []corev1.Node) bool {
+	off := false
+	for i := range nodes {
+		annotations := nodes[i].Annotations
+		if annotations[contract.NodePublicNetworkID] != "" {
+			return false
+		}
+		off = off || annotations[contract.NodeAnnouncer] == contract.AnnouncerNone
+	}
+	return off
 }
 
 // Node is a Node with its server.

@@ -144,6 +144,8 @@ func (s sheet) controller() string {
 func (s sheet) network() string {
 	n := s.Network
 	switch {
+	case n.Off:
+		return s.paragraph("Public network: none, because --load-balancer is not set")
 	case n.ID == "" && !s.knows(PartNodes):
 		return s.paragraph("Public network: " + s.mark(unknown, "unknown"))
 	case n.ID == "":
@@ -230,6 +232,8 @@ func (s sheet) on(service Service) string {
 
 func (s sheet) state(service Service) string {
 	switch {
+	case !service.Reported() && s.Network.Off:
+		return s.mark(unknown, "not served")
 	case !service.Reported() && s.Controller.State != controllerActive:
 		return s.mark(unknown, "unknown")
 	case service.Going != nil:
@@ -270,6 +274,8 @@ func (s sheet) blocksUnknown() string {
 	switch {
 	case !s.knows(PartBlocks):
 		return "unknown, see the problems"
+	case s.Network.Off:
+		return "unknown: the controller reads no blocks without --load-balancer"
 	case c.Looked == nil:
 		return "not reported by the controller yet"
 	case c.Failing != nil:

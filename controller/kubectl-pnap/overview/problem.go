@@ -128,7 +128,7 @@ func accountProblems(_ Facts, o Overview) []Problem {
 		}
 		problems = one(KindAccount, message)
 	}
-	if c.Looked != nil && o.Time.Sub(*c.Looked) > staleReport {
+	if c.Looked != nil && !o.Network.Off && o.Time.Sub(*c.Looked) > staleReport {
 		problems = append(problems, one(KindStale, fmt.Sprintf("The report on IP blocks is %s old: no controller has "+
 			"read the account since. What follows about blocks may have changed", o.age(*c.Looked)))...)
 	}
@@ -202,6 +202,9 @@ func serverProblems(f Facts, _ Overview) []Problem {
 
 // agentProblems reports Nodes on which no agent reports, grouped by the reason that its pod shows.
 func agentProblems(f Facts, o Overview) []Problem {
+	if o.Network.Off {
+		return nil // agents have nothing to look at
+	}
 	silent := map[string][]string{}
 	for i := range f.Nodes {
 		n := &f.Nodes[i]
@@ -286,6 +289,9 @@ func replicaProblems(f Facts, o Overview) []Problem {
 // vlanProblems reports what the agents found. What no agent looks at any more is among agentProblems, and addresses
 // that cannot be checked without the VLAN follow from that.
 func vlanProblems(f Facts, o Overview) []Problem {
+	if o.Network.Off {
+		return nil
+	}
 	lacking := map[string]bool{}
 	for i := range f.Nodes {
 		lacking[text.Clean(f.Nodes[i].Name)] = lacksAgent(&f.Nodes[i])
@@ -314,12 +320,13 @@ func nodeMessage(n Node, v Condition) string {
 func serviceProblems(_ Facts, o Overview) []Problem {
 	var problems []Problem
 	for _, s := range o.Services {
-		if s.Healthy {
+		if s.Healthy || !s.Reported() && o.Network.Off { // perhaps another load balancer serves it
 			continue
 		}
 		message := cmp.Or(s.Message(), s.State)
 		if !s.Reported() {
-			message = "the controller has not reported on it"
+			message = "the controller has not reported on it (kubectl -n " + s.Namespace + " describe service " +
+				s.Name + ")"
 		}
 		name := s.Namespace + "/" + s.Name
 		problems = append(problems, one(KindService, "Service "+name+": "+message+hint(s), name)...)

@@ -140,6 +140,15 @@ var mistakes = map[string]struct {
 		evicted.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"}
 		f.Pods = append(f.Pods, evicted)
 	}, nil, nil},
+	"the controller serves Nodes only, another load balancer the Services": {func(f *Facts) {
+		for i := range f.Nodes {
+			f.Nodes[i].Annotations = map[string]string{contract.NodeServerID: serverID,
+				contract.NodeAnnouncer: contract.AnnouncerNone}
+		}
+		f.Report = nil
+		f.Services[0].Status.Conditions = nil
+		withoutAgent(f)
+	}, nil, nil},
 	"no replica leads": {func(f *Facts) { f.Leader = leaseOf("", time.Minute) }, []Kind{KindController},
 		[]string{"no replica has held Lease"}},
 	"no controller, and pods may not be listed": {func(f *Facts) {
@@ -271,6 +280,13 @@ func TestUnknownIsNotGuessed(t *testing.T) {
 			"IP BLOCKS ? not reported by the controller yet"},
 			[]string{"OURS ? not reported by the controller yet", "FREE ? not reported by the controller yet",
 				"RECLAIMABLE ? not reported by the controller yet"}, []string{"none:", "! no", "bought"}},
+		"--load-balancer is not set": {func(f *Facts) {
+			f.Nodes = []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "worker-1", Annotations: map[string]string{
+				contract.NodeServerID: serverID, contract.NodeAnnouncer: contract.AnnouncerNone}}}}
+			f.Report = nil
+			f.Services[0].Status.Conditions = nil
+		}, []string{"Public network: none, because --load-balancer is not set", "? not served"},
+			[]string{"RECLAIMABLE ? unknown: the controller reads no blocks"}, []string{"none:"}},
 		"the report is old": {func(f *Facts) { f.Report.Looked = now.Add(-time.Hour) }, nil,
 			[]string{"OURS ? unknown: the report is 60m old", "RECLAIMABLE ? unknown: the report is 60m old"},
 			[]string{"none:"}},
