@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/netip"
 	"os"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose/examine"
@@ -45,9 +47,12 @@ func newDiagnoseCommand() *cobra.Command {
 		Use:   "diagnose",
 		Short: "Checks this node once and explains what is wrong and how to fix it",
 		Long: "Checks this node once and explains what is wrong and how to fix it. Nothing is changed.\n\n" +
+			"Outside of a pod and without --kubeconfig or --vlan, the kubeconfig of the kubelet or of k3s is used. " +
+			"If the API server cannot be read, the VLAN interface that the machine has is checked as it is.\n\n" +
 			"Exit codes: 0 no check failed (warnings allowed, unless --strict), " +
 			"1 a check failed, 2 wrong usage, 3 something could not be determined.",
-		Example: "  phoenixnap-agent diagnose --kubeconfig /etc/kubernetes/kubelet.conf\n" +
+		Example: "  phoenixnap-agent diagnose\n" +
+			"  phoenixnap-agent diagnose --kubeconfig /root/.kube/config\n" +
 			"  phoenixnap-agent diagnose --vlan 56 --network 203.0.113.0/29 --gateway 203.0.113.1 --address " +
 			"203.0.113.2",
 		Args: func(_ *cobra.Command, args []string) error {
@@ -218,14 +223,45 @@ func (f *diagnoseFlags) examination() (c examine.Config, err error) {
 	c.KubeVIPNamespace = f.kubeVIPNamespace
 	c.Reader = netstate.NewReader()
 	c.Prober = arp.NewProber()
-	if given && f.kubeconfig == "" && !inCluster() {
-		return c, nil
+	switch {
+	case f.kubeconfig != "" || inCluster():
+		c.Client, c.NoClient = f.client()
+	case !given:
+		c.Client, c.NoClient = f.clientOf(nodeKubeconfigs())
 	}
-	if c.Client, err = f.client(); err != nil {
+	if c.NoClient != nil {
 		c.Client = nil
-		c.NoClient = err
 	}
 	return c, nil
+}
+
+// nodeKubeconfigs are the kubeconfigs that a node has: that of a kubelet of kubeadm, of k3s, and of an administrator of
+// k3s.
+func nodeKubeconfigs() []string {
+	return []string{"/etc/kubernetes/kubelet.conf", "/var/lib/rancher/k3s/agent/kubelet.kubeconfig",
+		"/etc/rancher/k3s/k3s.yaml"}
+}
+
+// clientOf returns a client by the first of the kubeconfigs that exists and can be used.
+func (f *diagnoseFlags) clientOf(kubeconfigs []string) (kubernetes.Interface, error) {
+	var errs []error
+	for _, path := range kubeconfigs {
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		found := f.nodeFlags
+		found.kubeconfig = path
+		client, err := found.client()
+		if err == nil {
+			return client, nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", path, err))
+	}
+	if errs == nil {
+		return nil, fmt.Errorf("this is no pod, and there is no kubeconfig: none of %s exists",
+			strings.Join(kubeconfigs, ", "))
+	}
+	return nil, errors.Join(errs...)
 }
 
 // inCluster reports whether the process runs in a pod with a ServiceAccount.

@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +15,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
@@ -173,6 +177,55 @@ func TestExplain(t *testing.T) {
 				t.Errorf("%s is explained without %q: %s", id, word, &out)
 			}
 		}
+	}
+}
+
+// kubeconfigFor writes a kubeconfig of a server into a directory and returns its path.
+func kubeconfigFor(t *testing.T, server string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubelet.conf")
+	must(t, clientcmd.WriteToFile(clientcmdapi.Config{CurrentContext: "only",
+		Clusters: map[string]*clientcmdapi.Cluster{"only": {Server: server}},
+		Contexts: map[string]*clientcmdapi.Context{"only": {Cluster: "only"}}}, path))
+	return path
+}
+
+// TestDiagnoseWithoutACluster: an API server that is away is named once, and nothing of it in the findings; what would
+// help is there.
+func TestDiagnoseWithoutACluster(t *testing.T) {
+	kubeconfig := kubeconfigFor(t, "http://127.0.0.1:1")
+	for _, args := range [][]string{{"diagnose"}, {"diagnose", "-o", "json"}, {"diagnose", "vip", "203.0.113.3"},
+		byHand()} {
+		var out output
+		code := execute(t.Context(), t, &out, append(args, "--node-name", "worker-1", "--kubeconfig", kubeconfig)...)
+		if code == diagnose.ExitOK || code == diagnose.ExitUsage {
+			t.Errorf("%v ends with %d", args, code)
+		}
+		flat := strings.Join(strings.Fields(out.String()), " ")
+		if n := strings.Count(flat, "connection refused"); n != 1 {
+			t.Errorf("%v prints the error %d times, want once: %s", args, n, &out)
+		}
+	}
+}
+
+// TestKubeconfigsOfTheNode: the first that can be used is used; the error names what was tried.
+func TestKubeconfigsOfTheNode(t *testing.T) {
+	var f diagnoseFlags
+	absent := filepath.Join(t.TempDir(), "absent.conf")
+	broken := filepath.Join(t.TempDir(), "broken.conf")
+	must(t, os.WriteFile(broken, []byte("{"), 0o600))
+	good := kubeconfigFor(t, "http://127.0.0.1:1")
+	if client, err := f.clientOf([]string{absent, broken, good}); err != nil || client == nil {
+		t.Errorf("%v, want a client by the third", err)
+	}
+	for _, paths := range [][]string{{absent}, {absent, broken}} {
+		_, err := f.clientOf(paths)
+		if last := paths[len(paths)-1]; err == nil || !strings.Contains(err.Error(), last) {
+			t.Errorf("%v: error %v, want it to name %s", paths, err, last)
+		}
+	}
+	if f.kubeconfig != "" {
+		t.Errorf("the flags changed to %s", f.kubeconfig)
 	}
 }
 

@@ -121,7 +121,7 @@ func TestNPD(t *testing.T) {
 			"PN501: replies from 192.0.2.2 to clients outside leave by bond0.11 instead of...\n"},
 		"problem": {brokenVLAN(), NPDProblem, "PN102: bond0.100 has VLAN ID 101, the network has 100\n"},
 		"unknown": {undetermined(), NPDUnknown,
-			"PN000: what the controller published is not known: connection refused\n"},
+			"PN000: the API server could not be read, so the public network is not known\n"},
 		"long": {long, NPDProblem, "PN102: wörter wörter wörter wörter wörter wörter wörter wörter wörte...\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

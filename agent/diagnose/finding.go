@@ -70,7 +70,9 @@ func (d Document) writeFinding(p *page, f check.Finding, choose chooser) {
 		p.field(below, "blocks", follow+" (checked when this is fixed)")
 	}
 	choose.write(p, f)
-	p.field(below, "more", f.Doc)
+	if f.Doc != "" {
+		p.field(below, "more", "phoenixnap-agent diagnose explain "+string(f.ID))
+	}
 }
 
 func after(text, more string) string {
@@ -123,6 +125,8 @@ func inspects(command string) bool {
 	switch words[0] {
 	case "cat", "hostnamectl", "tcpdump", "arping", "bridge", "ethtool":
 		return true
+	case "phoenixnap-agent":
+		return slices.Contains(words, "diagnose")
 	case "ip", "kubectl", "nft":
 		return slices.Contains(words, "show") || slices.Contains(words, "get") || slices.Contains(words, "list")
 	default:
@@ -210,6 +214,9 @@ func EntryOf(id check.ID) (e Entry, ok bool) {
 	return entries[i], true
 }
 
+// pages is where the documentation can be read.
+const pages = "https://github.com/phoenixnap/k8s-cloud-provider-bmc/blob/main/"
+
 // Text writes the entry for a person.
 func (e Entry) Text(w io.Writer, style Style) error {
 	p := &page{style: style}
@@ -220,6 +227,7 @@ func (e Entry) Text(w io.Writer, style Style) error {
 		p.field(2, map[bool]string{true: "causes", false: ""}[i == 0], "- "+cause)
 	}
 	p.field(2, "remedy", e.Remedy)
+	p.field(2, "page", pages+check.DocOf(e.ID))
 	p.line("")
 	return p.writeTo(w, "write the explanation")
 }

@@ -96,7 +96,7 @@ func undetermined() Document {
 		"connect: connection refused"
 	d.Findings = []check.Finding{{ID: "PN000", Title: "the controller has published the public network",
 		Status: check.Unknown, Severity: check.Error,
-		Cause: "what the controller published is not known: connection refused",
+		Cause: "the API server could not be read, so the public network is not known",
 		Fixes: []check.Fix{{Tool: check.AnyTool, Note: "name a kubeconfig with --kubeconfig"}}}}
 	return d
 }

@@ -81,7 +81,7 @@ type target struct {
 
 // targetOf reads what the controller published. Nothing may change while known is false: it is missing or unreadable.
 func targetOf(e check.Expected, bits Bits) (t target, known bool) {
-	if !e.Published || e.Unreadable != "" || e.Unreached != "" {
+	if !e.Published || e.Unreadable != "" || e.Unreached {
 		return target{}, false
 	}
 	t = target{base: e.Table(), bits: bits}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
@@ -50,7 +51,8 @@ func (e *Examiner) ask(ctx context.Context) cluster {
 	node, err := e.Client.CoreV1().Nodes().Get(ctx, e.Node, metav1.GetOptions{})
 	if err != nil {
 		c.err = fmt.Errorf("get Node %s: %w", e.Node, err)
-		if e.ByHand == nil {
+		// Without an answer, the next request would only give the same error again.
+		if answered := apierrors.APIStatus(nil); e.ByHand == nil || !errors.As(err, &answered) {
 			return c
 		}
 	} else {

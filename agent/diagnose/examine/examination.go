@@ -81,6 +81,13 @@ func (e *Examiner) observe(ctx context.Context, address netip.Addr) (observed, d
 		!slices.Contains(s.expected.Network.IPs, address) {
 		s.expected.Virtual = append(s.expected.Virtual, address)
 	}
+	if s.expected.Unreached {
+		kernel, err := e.Reader.Read(ctx)
+		if err != nil {
+			return s, diagnose.Document{}, fmt.Errorf("examine the node: %w", err)
+		}
+		s.expected = check.Assume(s.expected, kernel)
+	}
 	snapshot, err := sampler.Look(ctx, e.Reader, e.Prober, s.expected)
 	if err != nil {
 		return s, diagnose.Document{}, fmt.Errorf("examine the node: %w", err)
@@ -118,7 +125,7 @@ func (e *Examiner) expected(c cluster) check.Expected {
 	case c.node != nil:
 		expected = check.ExpectedOf(c.node.Annotations, contract.NodeIPs(c.node))
 	default:
-		expected.Unreached = fmt.Sprint(c.err)
+		expected.Unreached = true
 	}
 	expected.Interface = e.Interface
 	expected.Uplink = e.Uplink

@@ -15,8 +15,10 @@ type Expected struct {
 	Published bool
 	// Unreadable is why the published network cannot be read; empty when it can.
 	Unreadable string
-	// Unreached is why the API server could not be read; empty when it could.
-	Unreached string
+	// Unreached reports that the API server could not be read.
+	Unreached bool
+	// Assumed is the VLAN interface that Network was read from because the API server could not be; see Assume.
+	Assumed string
 	// Offline reports that Network was given by hand and the membership is not known.
 	Offline bool
 	// Network is what the controller published.
@@ -82,7 +84,9 @@ func ExpectedByHand(vlan int, blocks, addresses []string) (Expected, error) {
 // Describe describes the expected network in a line.
 func (e Expected) Describe() string {
 	switch {
-	case e.Unreached != "":
+	case e.Assumed != "":
+		return e.name() + ", blocks " + e.blockTexts() + " (assumed: that is what " + e.Assumed + " has)"
+	case e.Unreached:
 		return "not known"
 	case e.Unreadable != "":
 		return "not readable"

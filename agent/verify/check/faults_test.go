@@ -20,7 +20,7 @@ func faults() map[string]fault {
 func publishedFaults() map[string]fault {
 	other := netip.MustParseAddr("10.9.9.9")
 	return map[string]fault{
-		"API server not reached": {func(e *Expected, _ *Snapshot) { e.Unreached = "connection refused" },
+		"API server not reached": {func(e *Expected, _ *Snapshot) { e.Unreached = true },
 			NetworkPublished, Unknown, "APIServerNotReached"},
 		"network unreadable": {func(e *Expected, _ *Snapshot) { e.Unreadable = "annotation x: bad" },
 			NetworkPublished, Unknown, "NetworkUnreadable"},

@@ -66,10 +66,13 @@ const ReasonWaiting = "WaitingForController"
 
 func checkPublished(v view) Finding {
 	switch {
-	case v.Unreached != "":
-		return undetermined("APIServerNotReached", "what the controller published is not known: "+v.Unreached,
+	case v.Unreached:
+		f := undetermined("APIServerNotReached",
+			"the API server could not be read, so the public network is not known",
 			anyTool("name a kubeconfig with --kubeconfig, or describe the network with --vlan, --network, --gateway "+
-				"and --address")...)
+				"and --address", v.byHand()...)...)
+		f.Observed = v.vlansHere()
+		return f
 	case v.Unreadable != "":
 		return undetermined("NetworkUnreadable", "the published network cannot be read: "+v.Unreadable,
 			anyTool("run the controller and the agent in the same version; remove the annotation, and the controller "+

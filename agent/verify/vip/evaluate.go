@@ -166,7 +166,8 @@ func (o Observation) returnElsewhere() check.Finding {
 	f.Cause = fmt.Sprintf("this node holds %s, but would send its replies by %s instead of %s", o, o.ReturnBy,
 		o.Interface)
 	f.Fixes = advice("make the gateway of the public network the node's default gateway, or route by source and by " +
-		"connection mark (--manage=return-path does); see " + check.DocOf(check.ReturnPath))
+		"connection mark (--manage=return-path does); phoenixnap-agent diagnose explain " + string(check.ReturnPath) +
+		" says how")
 	return f
 }
 
