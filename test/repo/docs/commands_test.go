@@ -2,9 +2,6 @@ package docs
 
 import (
 	"context"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -203,37 +200,26 @@ func target(t *testing.T, args []string) string {
 	return ""
 }
 
-// goCommand finds the packages and the tests that a go command names.
+// goCommand finds the packages, flags and tests that a go command names.
 func (b *bench) goCommand(t *testing.T, args []string) string {
 	t.Helper()
 	if of := strings.TrimPrefix(args[min(1, len(args)-1)], "./"); args[0] == "run" && b.programs[of] != "" {
 		return b.flags(t, of, args[2:])
 	}
-	var dirs []string
+	if args[0] == "test" {
+		return goTest(t, root, args[1:])
+	}
 	for i, arg := range args {
-		if strings.HasPrefix(arg, "./") && !slices.Contains(args[:i], "--help") {
-			dir := strings.TrimSuffix(strings.TrimSuffix(arg, "..."), "/")
-			if info, err := os.Stat(filepath.Join(root, dir)); err != nil || !info.IsDir() {
-				return "there is no " + dir
-			}
-			dirs = append(dirs, dir)
-			if args[0] == "run" {
-				return goFlags(t, dir, args[i+1:])
-			}
+		if !strings.HasPrefix(arg, "./") || slices.Contains(args[:i], "--help") {
+			continue
 		}
-	}
-	chosen := slices.Index(args, "-run")
-	if chosen >= 0 && args[chosen+1] == "^$" { // only benchmarks
-		chosen = slices.Index(args, "-bench")
-	}
-	if chosen >= 0 && len(dirs) == 1 {
-		pattern, _, _ := strings.Cut(args[chosen+1], "/")
-		for name := range testsIn(t, strings.TrimPrefix(dirs[0], "./")) {
-			if regexp.MustCompile(pattern).MatchString(name) {
-				return ""
-			}
+		dir := strings.TrimSuffix(strings.TrimSuffix(arg, "..."), "/")
+		if info, err := os.Stat(filepath.Join(root, dir)); err != nil || !info.IsDir() {
+			return "there is no " + dir
 		}
-		return "no test there is called " + pattern
+		if args[0] == "run" {
+			return goFlags(t, dir, args[i+1:])
+		}
 	}
 	return ""
 }
@@ -251,26 +237,4 @@ func goFlags(t *testing.T, dir string, args []string) string {
 		}
 	}
 	return ""
-}
-
-// testsIn returns the tests and fuzz functions of a package.
-func testsIn(t *testing.T, dir string) map[string]bool {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(root, dir, "*_test.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := map[string]bool{}
-	for _, path := range files {
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, decl := range file.Decls {
-			if function, ok := decl.(*ast.FuncDecl); ok && function.Recv == nil {
-				names[function.Name.Name] = true
-			}
-		}
-	}
-	return names
 }
