@@ -52,7 +52,7 @@ func newDiagnoseCommand() *cobra.Command {
 			"Exit codes: 0 no check failed (warnings allowed, unless --strict), " +
 			"1 a check failed, 2 wrong usage, 3 something could not be determined.",
 		Example: "  phoenixnap-agent diagnose\n" +
-			"  phoenixnap-agent diagnose --kubeconfig /root/.kube/config\n" +
+			"  phoenixnap-agent diagnose --kubeconfig /etc/kubernetes/admin.conf\n" +
 			"  phoenixnap-agent diagnose --vlan 56 --network 203.0.113.0/29 --gateway 203.0.113.1 --address " +
 			"203.0.113.2",
 		Args: func(_ *cobra.Command, args []string) error {
