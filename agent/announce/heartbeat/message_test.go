@@ -147,6 +147,43 @@ func TestLostPart(t *testing.T) {
 	}
 }
 
+// TestPartsOutOfOrder: parts of two heartbeats may overtake each other. Only the newest is received, whole, whatever
+// else arrives between its parts, and none is made of parts of both.
+func TestPartsOutOfOrder(t *testing.T) {
+	r := rand.New(rand.NewPCG(rand.Uint64(), 2))
+	older := randomHeartbeat(r)
+	for len(framesOf(older, ringOf(t, 1))) < 3 {
+		older = randomHeartbeat(r)
+	}
+	newer := *older
+	older.Sequence = 4
+	newer.Sequence = 5
+	newer.Number++
+	a := framesOf(older, ringOf(t, 1))
+	b := framesOf(&newer, ringOf(t, 1))
+	last := len(a) - 1
+	for name, frames := range map[string][][]byte{
+		"the older one's first before":   slices.Concat(a[:1], b),
+		"the older one's last between":   slices.Concat(a[:last], b[:last], a[last:], b[last:]),
+		"all of the older one between":   slices.Concat(b[:1], a, b[1:]),
+		"half of each, the other halves": slices.Concat(a[:1], b[1:], a[1:], b[:1]),
+		"parts twice":                    slices.Concat(b[:last], b[:last], b[last:]),
+	} {
+		e := newTestReceiver(t)
+		for i, frame := range frames {
+			got, drop := e.take(slices.Clone(frame), time.Now())
+			if whole := i == len(frames)-1; drop != Taken || (got != nil) != whole {
+				t.Fatalf("%s, frame %d of %d: %s, %+v", name, i+1, len(frames), drop, got)
+			}
+			if got != nil {
+				if diff := cmp.Diff(&newer, got, compare); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", name, diff)
+				}
+			}
+		}
+	}
+}
+
 // TestOwn: frames that a switch sends back are dropped; those of another agent with our name are not.
 func TestOwn(t *testing.T) {
 	for boot, want := range map[uint64]Drop{7: Own, 8: Taken, 6: Taken} {
