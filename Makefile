@@ -76,6 +76,7 @@ test-minor: go
 bench: prepare ## Measure the cost of controller and agent, one figure a line; takes about twenty minutes
 	go run ./test/bench/controller/cmd/bench
 	go run ./test/bench/agent/cmd/agentbench
+	go run ./test/bench/agent/cmd/localservices
 
 .PHONY: bench-failover
 bench-failover: prepare ## Measure the outage when the announcing node fails, with the agents' announcer and with kube-vip; takes about forty minutes

@@ -5,25 +5,30 @@ package localhealth
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"maps"
-	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
-	// period is the time between probes, timeout bounds one.
+	// period is the time between two probes of a port, timeout bounds one.
 	period  = 500 * time.Millisecond
 	timeout = 400 * time.Millisecond
+	// each is what one probe adds to the period where there are many ports: at most 400 are sent in a second.
+	each = 2500 * time.Microsecond
+	// parallel bounds the probes at a time. kube-proxy answers in less than a millisecond; it bounds how long a round
+	// takes when it answers none.
+	parallel = 64
 	// idle is the pause when there is nothing to probe, unless wake signals.
 	idle = 30 * time.Second
-	// maxFailures is how many probes in a row may fail, as when kube-proxy restarts, before endpoints count as gone.
-	maxFailures = 10
+	// patience is how long probes may fail, as when kube-proxy restarts, before endpoints count as gone.
+	patience = 9 * period
 )
 
 // Prober probes kube-proxy.
@@ -33,24 +38,32 @@ type Prober struct {
 	changed func()
 	wake    loop.Wake
 	// probe probes one port. An error means that there was no answer.
-	probe func(ctx context.Context, port int32) (ready bool, err error)
+	probe     func(ctx context.Context, port int32) (ready bool, err error)
+	transport *transport
 
-	mu       sync.Mutex
-	ready    map[int32]bool
-	failures map[int32]int
+	probes, failures atomic.Uint64
+
+	mu    sync.Mutex
+	ready map[int32]bool
+	// failing is since when the probes of a port have failed.
+	failing map[int32]time.Time
 }
 
 // New returns a Prober of ports, on the loopback interface and, without an answer there, on the Node's addresses; it
 // starts nothing. changed, called at a new answer, must not block. wake signals that the ports may have changed.
 func New(wake loop.Wake, ports func() []int32, addresses func() []netip.Addr, changed func()) *Prober {
-	client := &http.Client{Timeout: timeout}
+	kept := newTransport(timeout)
 	return &Prober{
-		ports: ports, changed: changed, wake: wake, ready: map[int32]bool{}, failures: map[int32]int{},
+		ports: ports, changed: changed, wake: wake, ready: map[int32]bool{}, failing: map[int32]time.Time{},
+		transport: kept,
 		probe: func(ctx context.Context, port int32) (bool, error) {
-			return probeAny(ctx, client, append([]netip.Addr{loopback}, addresses()...), port)
+			return kept.probe(ctx, append([]netip.Addr{loopback}, addresses()...), port)
 		},
 	}
 }
+
+// Counters returns how many probes were sent so far, and how many of them had no answer.
+func (p *Prober) Counters() (probes, failures uint64) { return p.probes.Load(), p.failures.Load() }
 
 // Ready reports whether the node has a ready endpoint of the Service with that port; false before the first answer.
 func (p *Prober) Ready(port int32) bool {
@@ -61,85 +74,71 @@ func (p *Prober) Ready(port int32) bool {
 
 // Run probes until ctx ends.
 func (p *Prober) Run(ctx context.Context) error {
+	defer p.transport.keep(nil)
 	for ctx.Err() == nil {
 		began, ports := time.Now(), p.ports()
 		p.probeAll(ctx, ports)
+		p.transport.keep(ports)
 		if len(ports) == 0 {
 			p.wake.Wait(ctx, idle)
 		} else {
 			// Frequent changes must not cause more frequent probes.
-			loop.Sleep(ctx, period-time.Since(began))
+			loop.Sleep(ctx, periodOf(len(ports))-time.Since(began))
 		}
 	}
 	return nil
 }
 
-// probeAll probes every port once, all at the same time.
+// periodOf is the time between two probes of a port where there are that many ports.
+func periodOf(ports int) time.Duration { return max(period, time.Duration(ports)*each) }
+
+// answer is that of one probe.
+type answer struct {
+	ready bool
+	err   error
+}
+
+// probeAll probes every port once, several at a time.
 func (p *Prober) probeAll(ctx context.Context, ports []int32) {
-	type answer struct {
-		ready bool
-		err   error
-	}
 	answers := make([]answer, len(ports))
-	var group sync.WaitGroup
+	var group errgroup.Group
+	group.SetLimit(parallel)
 	for i, port := range ports {
-		group.Go(func() { answers[i].ready, answers[i].err = p.probe(ctx, port) })
+		group.Go(func() error {
+			answers[i].ready, answers[i].err = p.probe(ctx, port)
+			return nil
+		})
 	}
-	group.Wait()
-	if ctx.Err() != nil {
-		return
-	}
-	p.mu.Lock()
-	ready := map[int32]bool{}
-	failures := map[int32]int{}
-	for i, port := range ports {
-		ready[port] = answers[i].ready
-		if answers[i].err != nil {
-			failures[port] = p.failures[port] + 1
-			ready[port] = p.ready[port] && failures[port] < maxFailures
-		}
-	}
-	changed := !maps.Equal(ready, p.ready)
-	p.ready = ready
-	p.failures = failures
-	p.mu.Unlock()
-	if changed {
+	_ = group.Wait() // an error is part of its answer
+	if ctx.Err() == nil && p.take(ports, answers, time.Now()) {
 		p.changed()
 	}
 }
 
+// take takes the answers of a round and reports whether something changed.
+func (p *Prober) take(ports []int32, answers []answer, now time.Time) (changed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ready := map[int32]bool{}
+	failing := map[int32]time.Time{}
+	for i, port := range ports {
+		p.probes.Add(1)
+		ready[port] = answers[i].ready
+		if answers[i].err != nil {
+			p.failures.Add(1)
+			since, before := p.failing[port]
+			if !before {
+				since = now
+			}
+			failing[port] = since
+			ready[port] = p.ready[port] && now.Sub(since) < patience
+		}
+	}
+	changed = !maps.Equal(ready, p.ready)
+	p.ready = ready
+	p.failing = failing
+	return changed
+}
+
 // loopback is where kube-proxy answers unless it is configured to use only the Node's addresses.
 var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
-
-// probeAny probes the addresses in order until one answers.
-func probeAny(ctx context.Context, client *http.Client, addresses []netip.Addr, port int32) (ready bool, err error) {
-	var errs []error
-	for _, address := range addresses {
-		ready, err := probeAt(ctx, client, netip.AddrPortFrom(address, uint16(port))) //nolint:gosec // a TCP port
-		if err == nil {
-			return ready, nil
-		}
-		errs = append(errs, err)
-	}
-	return false, errors.Join(errs...)
-}
-
-func probeAt(ctx context.Context, client *http.Client, at netip.AddrPort) (bool, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s/healthz", at), http.NoBody)
-	if err != nil {
-		return false, fmt.Errorf("ask kube-proxy at %s: %w", at, err)
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return false, fmt.Errorf("ask kube-proxy at %s: %w", at, err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	switch response.StatusCode {
-	case http.StatusOK:
-		return true, nil
-	case http.StatusServiceUnavailable:
-		return false, nil
-	default:
-		return false, fmt.Errorf("kube-proxy at %s answers %s: want 200 or 503", at, response.Status)
-	}
-}

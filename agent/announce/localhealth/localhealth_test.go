@@ -22,6 +22,7 @@ import (
 func TestTimeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const port = 30000
+		const maxFailures = int(patience/period) + 1
 		var proxy struct {
 			sync.Mutex
 			ready   bool

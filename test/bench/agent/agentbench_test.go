@@ -3,7 +3,10 @@
 package agent
 
 import (
+	"bufio"
+	"context"
 	"errors"
+	"io"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -37,6 +40,30 @@ func TestIdleAgent(t *testing.T) {
 	}
 	if memory != 2 {
 		t.Errorf("%d figures of memory, want 2: %v", memory, figures)
+	}
+}
+
+// TestLocalServices is the small version of the measurement, with a stand-in of kube-proxy in this process.
+func TestLocalServices(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	out, in := io.Pipe()
+	served := make(chan error, 1)
+	go func() { served <- ServeLocal(ctx, 20, in) }()
+	var ports []int32
+	for lines := bufio.NewScanner(out); len(ports) < 20 && lines.Scan(); {
+		port, err := strconv.ParseInt(lines.Text(), 10, 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports = append(ports, int32(port))
+	}
+	figures, err := MeasureLocal(ctx, ports, 0, 2*time.Second)
+	if err != nil || len(figures) != 3 {
+		t.Errorf("figures %v, %v", figures, err)
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Errorf("the stand-in ends with %v", err)
 	}
 }
 
