@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// FuzzMachine: whatever firmware and cloud-init have written, the server ID has the form of one and comes from the place
-// that is named.
+// FuzzMachine: whatever firmware and cloud-init have written, the server ID has the form of one and comes from the
+// place that is named.
 func FuzzMachine(f *testing.F) {
 	f.Add(`{"v1": {"instance_id": "`+id+`", "local_hostname": "srv-a"}}`, "", "", "")
 	f.Add(`{"v1": null}`, id+"\n", strings.ToUpper(id), "x")

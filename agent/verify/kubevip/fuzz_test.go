@@ -2,6 +2,7 @@ package kubevip
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,7 +72,8 @@ func FuzzLeaseOf(f *testing.F) {
 	f.Fuzz(func(t *testing.T, annotation string) {
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web",
 			Annotations: map[string]string{LeaseName: annotation}}}
-		if key := leaseOf(service); annotation == "" && key != "shop/kubevip-web" || !slices.Contains([]byte(key), '/') {
+		key := leaseOf(service)
+		if annotation == "" && key != "shop/kubevip-web" || !strings.Contains(key, "/") {
 			t.Errorf("%q leads to the Lease %q", annotation, key)
 		}
 	})

@@ -34,7 +34,8 @@ func FuzzMACTable(f *testing.F) {
 		var id contract.Identity
 		readable := json.Unmarshal([]byte(report), &id) == nil
 		reported := readable && slices.Contains(id.MACs, mac)
-		if name, known := table.Of(mac, true); !known || (name == "srv-a") != reported || name != "srv-a" && name != "" {
+		name, known := table.Of(mac, true)
+		if !known || (name == "srv-a") != reported || name != "srv-a" && name != "" {
 			t.Errorf("%q belongs to %q, known %t; it is reported: %t", mac, name, known, reported)
 		}
 		if len(table.names) > maxNames {
