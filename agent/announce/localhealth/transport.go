@@ -23,7 +23,7 @@ const request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nUser-Agent: phoenix
 // the answer and use up the port numbers of the machine. http.Transport would keep two goroutines and two buffers for
 // each.
 type transport struct {
-	// timeout bounds one attempt.
+	// timeout bounds one attempt; after one that took so long there is no other.
 	timeout time.Duration
 
 	mu   sync.Mutex
@@ -57,6 +57,10 @@ func (t *transport) probe(ctx context.Context, addresses []netip.Addr, port int3
 			return ready, nil
 		}
 		errs = append(errs, fmt.Errorf("ask kube-proxy at %s: %w", at, err))
+		// Where kube-proxy does not listen, the answer is a refusal. One that hangs would hang at every address.
+		if isTimeout(err) {
+			break
+		}
 	}
 	return false, errors.Join(errs...)
 }

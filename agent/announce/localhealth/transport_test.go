@@ -134,6 +134,26 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// TestHangs: a kube-proxy that accepts connections and does not answer is asked once, not at every address.
+func TestHangs(t *testing.T) {
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", anyPort)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	address, err := netip.ParseAddrPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := newProxy(t)
+	other.serve(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), address.Port()).String())
+	a := newTransport(time.Millisecond)
+	ready, err := a.probe(t.Context(), []netip.Addr{loopback, netip.MustParseAddr("127.0.0.2")}, int32(address.Port()))
+	if ready || !isTimeout(err) || other.opened.Load() != 0 || len(a.open) != 0 {
+		t.Errorf("ready %t, %v; %d connections to another address", ready, err, other.opened.Load())
+	}
+}
+
 // TestForeignAnswers: an answer without a status of kube-proxy is an error, and after an answer that is not whole, or
 // has more behind it, the connection is not used again.
 func TestForeignAnswers(t *testing.T) {
