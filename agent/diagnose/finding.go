@@ -214,9 +214,6 @@ func EntryOf(id check.ID) (e Entry, ok bool) {
 	return entries[i], true
 }
 
-// pages is where the documentation can be read.
-const pages = "https://github.com/phoenixnap/k8s-cloud-provider-bmc/blob/main/"
-
 // Text writes the entry for a person.
 func (e Entry) Text(w io.Writer, style Style) error {
 	p := &page{style: style}
@@ -227,7 +224,7 @@ func (e Entry) Text(w io.Writer, style Style) error {
 		p.field(2, map[bool]string{true: "causes", false: ""}[i == 0], "- "+cause)
 	}
 	p.field(2, "remedy", e.Remedy)
-	p.field(2, "page", pages+check.DocOf(e.ID))
+	p.field(2, "page", check.DocOf(e.ID))
 	p.line("")
 	return p.writeTo(w, "write the explanation")
 }

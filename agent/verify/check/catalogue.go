@@ -43,5 +43,8 @@ func (c Check) declare(f Finding) Finding {
 	return f
 }
 
-// DocOf is the page of a finding in the documentation, relative to the root of the repository.
-func DocOf(id ID) string { return "docs/reference/findings/" + strings.ToLower(string(id)) + ".md" }
+// pages is where the documentation of the findings can be read.
+const pages = "https://github.com/phoenixnap/k8s-cloud-provider-bmc/blob/main/docs/reference/findings/"
+
+// DocOf is the URL of a finding's page in the documentation.
+func DocOf(id ID) string { return pages + strings.ToLower(string(id)) + ".md" }

@@ -72,7 +72,7 @@ type Finding struct {
 	// Because names the deeper cause of a skipped check.
 	Because string `json:"because,omitempty"`
 	Fixes   []Fix  `json:"fixes,omitempty"`
-	// Doc is the place in the documentation.
+	// Doc is the URL of the page in the documentation.
 	Doc       string `json:"doc"`
 	DependsOn []ID   `json:"dependsOn,omitempty"`
 	// Wire marks evidence that comes from other machines' answers, which may be lost: one bad sample proves nothing.
