@@ -53,6 +53,14 @@ UNIT = $(shell go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | \
 unit: go ## Run the tests that need nothing but Go, without the race detector; takes a minute or two
 	go test $(UNIT)
 
+# The packages whose tests start a control plane and need no kernel.
+API = $(shell go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | \
+	awk '$$1 ~ /\.test$$/ && /\/test\/env\/controlplane( |$$)/ && !/\/test\/env\/(kernel|lab|cluster)( |$$)/ {sub(/\.test$$/, "", $$1); print $$1}')
+.PHONY: test-api
+test-api: go ## Run the tests that need an API server, which is built first, and no other kernel; takes about ten minutes
+	go run ./test/env/tools/cmd/tools etcd kube-apiserver >/dev/null
+	$(TEST) $(TESTFLAGS) $(API)
+
 .PHONY: test-long
 test-long: prepare ## Run all tests, random walks with fifty times as many seeds, the announcer's model with 100,000
 	PNAP_SEED_FACTOR=50 $(TEST) $(TESTFLAGS) -timeout 120m ./...

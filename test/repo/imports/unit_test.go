@@ -40,6 +40,36 @@ func TestUnitNeedsGoOnly(t *testing.T) {
 	}
 }
 
+// TestAPINeedsNoKernel: what `make test-api` runs starts a control plane, and neither a virtual machine nor the lab.
+func TestAPINeedsNoKernel(t *testing.T) {
+	script := output(t, "make", "--no-print-directory", "--dry-run", "test-api")
+	isOption := func(word string) bool { return !strings.HasPrefix(word, module+"/") }
+	chosen := slices.DeleteFunc(strings.Fields(script), isOption)
+	for _, wanted := range []string{
+		"/controller", "/controller/loadbalancer/service", "/test/scenario/admission", "/test/scenario/privilege",
+	} {
+		if !slices.Contains(chosen, module+wanted) {
+			t.Errorf("make test-api leaves out %s", wanted)
+		}
+	}
+	listing := output(t, "go", slices.Concat([]string{"list", "-test", "-f", `{{.ImportPath}} {{join .Deps " "}}`},
+		chosen)...)
+	for line := range strings.Lines(listing) {
+		dependencies := strings.Fields(line)
+		if !strings.HasSuffix(dependencies[0], ".test") {
+			continue
+		}
+		if !slices.Contains(dependencies, module+"/test/env/controlplane") {
+			t.Errorf("%s starts no control plane", dependencies[0])
+		}
+		for _, kernel := range []string{"/test/env/kernel", "/test/env/lab", "/test/env/cluster"} {
+			if slices.Contains(dependencies, module+kernel) {
+				t.Errorf("%s depends on %s", dependencies[0], kernel)
+			}
+		}
+	}
+}
+
 func output(t *testing.T, program string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, args...)
