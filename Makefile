@@ -160,8 +160,12 @@ e2e: prepare ## Install, use, upgrade and remove everything on a cluster with re
 	go test -tags e2e ./test/scenario/e2e -run TestInstall -count=1 -timeout 40m -v
 
 .PHONY: release
-release: build $(DIST)/ca-certificates.crt ## Put a release together in dist/release and print what it would publish (PUBLISH=1 publishes what make e2e has tested; REGISTRY)
+release: build $(DIST)/ca-certificates.crt ## Put a release together in dist/release and print what it would publish (PUBLISH=1 publishes what make e2e has tested, on GitHub too; REGISTRY)
 	go run ./test/repo/release/cmd/release -programs $(DIST) $(if $(REGISTRY),-registry "$(REGISTRY)") $(if $(PUBLISH),-publish)
+
+.PHONY: release-notes
+release-notes: go ## Print what CHANGELOG.md says about VERSION; it is what the release on GitHub says
+	@go run ./test/repo/release/cmd/notes $(VERSION)
 
 .PHONY: version
 version: ## Print what binaries and images are stamped with: version, commit, time

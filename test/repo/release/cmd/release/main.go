@@ -22,7 +22,7 @@ func main() {
 	flag.StringVar(&r.Dir, "dir", "dist/release", "directory of the release; it is replaced")
 	flag.StringVar(&r.Programs, "programs", "dist/bin", "directory of the programs that make build made")
 	flag.StringVar(&r.Registry, "registry", "docker.io/phoenixnap", "registry and organisation of the images")
-	publish := flag.Bool("publish", false, "publish the images")
+	publish := flag.Bool("publish", false, "publish the images, and a release on GitHub")
 	flag.Parse()
 	command.Main(func(ctx context.Context) error { return run(ctx, r, *publish, os.Stdout) })
 }
@@ -48,8 +48,15 @@ func run(ctx context.Context, r release.Release, publish bool, out io.Writer) (e
 	fmt.Fprintf(out, "%s is in %s; its images are\n", r.Stamp.Version, r.Dir)
 	untested := release.Report(published, image.Tested, out)
 	steps := r.Publish(published)
+	announce, unannounced := r.Announce()
+	if unannounced == nil {
+		steps = append(steps, announce)
+	}
 	if publish {
-		return errors.Join(untested, publishTested(ctx, untested, steps))
+		return publishTested(ctx, errors.Join(untested, unannounced), steps)
+	}
+	if unannounced != nil {
+		fmt.Fprintln(out, unannounced)
 	}
 	fmt.Fprintln(out, "PUBLISH=1 would run")
 	for _, s := range steps {
@@ -58,12 +65,12 @@ func run(ctx context.Context, r release.Release, publish bool, out io.Writer) (e
 	return nil
 }
 
-// publishTested runs the steps unless something has not been tested.
-func publishTested(ctx context.Context, untested error, steps []image.Step) error {
-	if untested != nil {
-		return errors.New("nothing was published")
+// publishTested runs the steps unless something has not been tested or is not in the changelog.
+func publishTested(ctx context.Context, missing error, steps []image.Step) error {
+	if missing != nil {
+		return errors.Join(missing, errors.New("nothing was published"))
 	}
-	if err := tools.Packages(ctx, "skopeo"); err != nil {
+	if err := tools.Packages(ctx, "skopeo", "gh"); err != nil {
 		return err
 	}
 	return image.Do(ctx, steps, os.Stderr)
