@@ -116,8 +116,9 @@ run-local: go ## Run the controller here: CCM_SECRET, KUBECONFIG, PNAP_LOCATION,
 	@./controller/run-local $(ARGS)
 
 .PHONY: lint
-lint: go ## Run the linters and check that go.mod is tidy
+lint: go ## Run the linters, also over the workflows, and check that go.mod is tidy
 	$(DEV) golangci-lint run ./...
+	$(DEV) actionlint -shellcheck= -pyflakes=
 	go mod tidy -diff
 
 .PHONY: figures
