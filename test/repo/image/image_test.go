@@ -238,7 +238,7 @@ func TestDockerfiles(t *testing.T) {
 	for _, i := range Images() {
 		text := read(i.Dockerfile)
 		for _, want := range []string{
-			"ARG GO_IMAGE=docker.io/library/golang:" + minor + "\n", "ARG BASE_IMAGE=gcr.io/distroless/static:",
+			"ARG GO_IMAGE=docker.io/library/golang:" + minor + "@sha256:", "ARG BASE_IMAGE=gcr.io/distroless/static:",
 			"FROM --platform=$BUILDPLATFORM ${GO_IMAGE} AS build", "ENTRYPOINT [\"/" + i.Program + "\"]",
 		} {
 			if !strings.Contains(text, want) {
