@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestLintReadsWorkflows runs actionlint as make lint does: over the workflows of the repository, which are correct, and
-// over one with three errors.
+// TestLintReadsWorkflows runs actionlint as make lint does: over the workflows of the repository, which are correct,
+// and over one with three errors.
 func TestLintReadsWorkflows(t *testing.T) {
 	recipe, err := exec.CommandContext(t.Context(), "make", "--no-print-directory", "--dry-run", "-C", "../../..",
 		"lint").CombinedOutput()

@@ -17,7 +17,9 @@ import (
 const root = "../../.."
 
 // elsewhere are the pages that do not lie below docs.
-var elsewhere = []string{"README.md", "CONTRIBUTING.md", "test/README.md"}
+var elsewhere = []string{
+	"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "test/README.md",
+}
 
 // pages are those elsewhere and those below docs, by their paths below the root with slashes.
 func pages(t *testing.T) []string {

@@ -26,7 +26,8 @@ func (f Finding) String() string {
 // code and pages are where the words are looked for: comments, strings and names of Go, and the whole text of pages.
 var (
 	code  = []string{"agent", "controller", "pkg", "test"}
-	pages = []string{"README.md", "CONTRIBUTING.md", "Makefile", "docs", "deploy", "test"}
+	pages = []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", ".github", "Makefile", "docs",
+		"deploy", "test"}
 )
 
 // Find reads the repository at root.
@@ -48,7 +49,8 @@ func Find(root string) ([]Finding, error) {
 	if err := walk(root, code, read([]string{".go"}, proseOfGo)); err != nil {
 		return nil, err
 	}
-	err := walk(root, pages, read([]string{".md", ".yaml", ".tpl", ".txt", ".json", "Makefile"}, wholeText))
+	err := walk(root, pages, read([]string{".md", ".yaml", ".yml", ".tpl", ".txt", ".json", "Makefile"},
+		wholeText))
 	return findings, err
 }
 
