@@ -54,8 +54,13 @@ func (r Release) page() string { return r.Dir + "-github" }
 
 func (r Release) notes() string { return r.Dir + "-notes.md" }
 
-// Announce lays out what a GitHub release shows, and returns the command line that creates it.
+// Announce lays out what a GitHub release shows, and returns the command line that creates it. It is an error if the
+// changelog says nothing about the version; the files are laid out then, too.
 func (r Release) Announce() (image.Step, error) {
+	files, err := r.flatten()
+	if err != nil {
+		return image.Step{}, fmt.Errorf("files of the GitHub release: %w", err)
+	}
 	changelog, err := os.ReadFile(filepath.Join(r.Root, Changelog))
 	if err != nil {
 		return image.Step{}, fmt.Errorf("notes of the release: %w", err)
@@ -66,10 +71,6 @@ func (r Release) Announce() (image.Step, error) {
 	}
 	if err := os.WriteFile(r.notes(), []byte(notes), 0o644); err != nil {
 		return image.Step{}, fmt.Errorf("notes of the release: %w", err)
-	}
-	files, err := r.flatten()
-	if err != nil {
-		return image.Step{}, fmt.Errorf("files of the GitHub release: %w", err)
 	}
 	args := []string{"gh", "release", "create", r.Stamp.Version, "--verify-tag", "--title", r.Stamp.Version,
 		"--notes-file", r.notes()}

@@ -56,6 +56,9 @@ func TestFiles(t *testing.T) {
 	}
 	checkSums(t, r.Dir)
 	checkManifests(t, r)
+	_, err = r.flatten()
+	must(t, err)
+	checkSums(t, r.page())
 	r.Programs = t.TempDir()
 	if err := r.addPrograms(); err == nil || !strings.Contains(err.Error(), "run make build") {
 		t.Errorf("without programs: %v", err)
