@@ -117,8 +117,8 @@ type blocks struct {
 	all []plan.Block
 	// nodes are the blocks that were bought for the nodes and can be read by their ID.
 	nodes []plan.Sighting
-	// doubtful reports that there is, or may be, a block for the nodes that cannot be read: it is listed and indexed, or
-	// recorded and in the network or the index, or in both without a record. None is bought, and the record stays.
+	// doubtful reports that there is, or may be, a block for the nodes that cannot be read: it is listed and indexed,
+	// or recorded and in the network or the index, or in both without a record. None is bought, and the record stays.
 	doubtful bool
 	// record is where purchases for the nodes are recorded, unreadable why its content is unknown.
 	record     *purchase.ConfigMap
