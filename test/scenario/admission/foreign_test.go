@@ -11,7 +11,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
@@ -105,49 +104,6 @@ func enforced(t *testing.T, admin kubernetes.Interface) {
 	must(t, policies.Delete(t.Context(), name, metav1.DeleteOptions{}))
 }
 
-// foreigners are other programs that serve Services: with the rights that MetalLB's manifest and kube-vip's give them.
-var foreigners = []struct{ namespace, name, class string }{
-	{"metallb-system", "controller", "metallb.io/metallb"},
-	{"kube-vip-system", "kube-vip", "kube-vip.io/kube-vip-class"},
-}
-
-// foreigner is a client with the ServiceAccount of another load balancer.
-func foreigner(t *testing.T, namespace, name string) kubernetes.Interface {
-	t.Helper()
-	admin := clientOf(t, cp.Config())
-	made := func(err error) {
-		t.Helper()
-		if !apierrors.IsAlreadyExists(err) {
-			must(t, err)
-		}
-	}
-	role := namespace + ":" + name
-	_, err := admin.CoreV1().Namespaces().Create(t.Context(),
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
-	made(err)
-	_, err = admin.CoreV1().ServiceAccounts(namespace).Create(t.Context(),
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	made(err)
-	_, err = admin.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: role},
-		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"services"},
-				Verbs: []string{"get", "list", "watch", "update", "patch"}},
-			{APIGroups: []string{""}, Resources: []string{"services/status"}, Verbs: []string{"update", "patch"}},
-		},
-	}, metav1.CreateOptions{})
-	made(err)
-	_, err = admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: role},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
-	}, metav1.CreateOptions{})
-	made(err)
-	config, err := cp.ServiceAccount(t.Context(), namespace, name)
-	must(t, err)
-	return clientOf(t, config)
-}
-
 // ofClass is a Service of a class; none when empty.
 func ofClass(name, class string) *corev1.Service {
 	service := loadBalancer(name)
@@ -157,85 +113,34 @@ func ofClass(name, class string) *corev1.Service {
 	return service
 }
 
-const foreignAddress, otherAddress = "192.0.2.10", "192.0.2.11"
-
-// lifeWithAnother is the life of a Service which another load balancer serves: what the user writes, and what that load
-// balancer does.
-func lifeWithAnother(t *testing.T, class string, other kubernetes.Interface) {
-	t.Helper()
-	author := services{t, authorIn(t, "default")}
-	server := services{t, other}
-	name := "of-another"
-	service := ofClass(name, class)
-	service.Spec.LoadBalancerIP = foreignAddress
-	service.Annotations = map[string]string{contract.KubeVIPAddresses: foreignAddress}
-	steps := []struct {
-		what string
-		do   func() error
-	}{
-		{"user creates it with spec.loadBalancerIP", func() error { return author.create(service) }},
-		{"annotation of its own", func() error {
-			return server.patch(name,
-				annotations(object{"example.com/pool": "a"}))
-		}},
-		{"status", func() error { return server.patch(name, ingress(foreignAddress), "status") }},
-		{"user changes spec.loadBalancerIP", func() error {
-			return author.patch(name,
-				object{"spec": object{"loadBalancerIP": otherAddress}})
-		}},
-		{"user changes kube-vip's annotation", func() error {
-			return author.patch(name,
-				annotations(object{contract.KubeVIPAddresses: otherAddress}))
-		}},
-		{"another status", func() error { return updateStatus(t, other, name, otherAddress) }},
-		{"no status", func() error { return updateStatus(t, other, name) }},
-		{"status again", func() error { return updateStatus(t, other, name, otherAddress) }},
-		{"user makes it another type", func() error {
-			return author.patch(name, object{"spec": object{"type": "ClusterIP", "loadBalancerClass": nil,
-				"loadBalancerIP": nil}})
-		}},
-		{"status taken away", func() error { return updateStatus(t, other, name) }},
-	}
-	for i, step := range steps {
-		err := step.do()
-		if err != nil {
-			t.Errorf("class %q: %s: %v", class, step.what, err)
-		}
-		if err != nil && i == 0 { // so that the steps after it say what they think
-			must(t, services{t, clientOf(t, cp.Config())}.create(service))
-		}
-	}
-	_ = clientOf(t, cp.Config()).CoreV1().Services("default").Delete(t.Context(), name, metav1.DeleteOptions{})
-}
-
-// updateStatus writes the addresses as MetalLB and kube-vip do: the whole status.
-func updateStatus(t *testing.T, client kubernetes.Interface, name string, addresses ...string) error {
-	t.Helper()
-	service, err := client.CoreV1().Services("default").Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	service.Status.LoadBalancer = corev1.LoadBalancerStatus{}
-	for _, a := range addresses {
-		service.Status.LoadBalancer.Ingress = append(service.Status.LoadBalancer.Ingress,
-			corev1.LoadBalancerIngress{IP: a})
-	}
-	_, err = client.CoreV1().Services("default").UpdateStatus(t.Context(), service, metav1.UpdateOptions{})
-	return err
-}
-
 // TestInstallingDisturbsNothing applies each overlay, and the chart that equals it, to a cluster in which others serve
 // Services and our controller has not run: everything that they and their users do still works.
 func TestInstallingDisturbsNothing(t *testing.T) {
+	w := newTally(t, "before the controller starts")
 	for _, i := range installations(t) {
 		t.Run(filepath.ToSlash(i.name), func(t *testing.T) {
 			i.installOnly(t)
-			for _, f := range foreigners {
-				other := foreigner(t, f.namespace, f.name)
-				lifeWithAnother(t, "", other)
-				lifeWithAnother(t, f.class, other)
-			}
+			undisturbed(t, w)
 		})
+	}
+}
+
+// undisturbed goes through the lives of all Services that others serve while the policies do not apply.
+func undisturbed(t *testing.T, w *tally) {
+	t.Helper()
+	for _, f := range foreigners {
+		f.life(t, w, "")
+	}
+	undisturbedClasses(t, w)
+}
+
+// undisturbedClasses is undisturbed for Services that name another class.
+func undisturbedClasses(t *testing.T, w *tally) {
+	t.Helper()
+	for _, f := range foreigners {
+		for _, class := range f.classes {
+			f.life(t, w, class)
+		}
 	}
 }
 
@@ -262,54 +167,54 @@ func applies(t *testing.T, author kubernetes.Interface) bool {
 // TestPoliciesFollowTheAnnouncer goes through the life of each installation: before a controller runs, with an
 // announcer, and with a controller that looks after Nodes only. With an announcer only what it serves is protected.
 func TestPoliciesFollowTheAnnouncer(t *testing.T) {
+	w := newTally(t, "after the controller has started")
 	for _, i := range installations(t) {
 		t.Run(filepath.ToSlash(i.name), func(t *testing.T) {
 			admin := i.installOnly(t)
 			author := services{t, authorIn(t, "default")}
-			metalLB := foreigner(t, "metallb-system", "controller")
-			theirs(t, author, metalLB)
+			for _, f := range foreigners {
+				f.servesAlready(t, author)
+			}
 			configured(t, i.announcer())
 			eventually(t, "the policies apply", func() bool { return applies(t, author.client) })
+			undisturbedClasses(t, w)
 			for _, f := range foreigners {
-				lifeWithAnother(t, f.class, foreigner(t, f.namespace, f.name))
+				f.checkTheirs(t, w, author)
 			}
-			i.checkTheirs(t, author, metalLB)
 			i.checkOurs(t, author)
-			i.checkTaken(t, author, metalLB)
-			i.checkNamed(t, admin, metalLB)
+			i.checkTaken(t, author)
+			i.checkNamed(t, admin)
 			configured(t, "")
 			eventually(t, "the policies do not apply any more", func() bool { return !applies(t, author.client) })
-			for _, f := range foreigners {
-				other := foreigner(t, f.namespace, f.name)
-				lifeWithAnother(t, "", other)
-				lifeWithAnother(t, f.class, other)
-			}
+			undisturbed(t, w)
 		})
 	}
 }
 
-// theirs makes a Service without a class that MetalLB serves before any controller of ours runs.
-func theirs(t *testing.T, author services, metalLB kubernetes.Interface) {
+// theirs is the Service without a class that a program serves before any controller of ours runs.
+func (f foreigner) theirs() string { return "theirs-" + strings.ToLower(f.name) }
+
+func (f foreigner) servesAlready(t *testing.T, author services) {
 	t.Helper()
-	service := loadBalancer("theirs")
+	service := loadBalancer(f.theirs())
 	service.Spec.LoadBalancerIP = foreignAddress
 	must(t, author.create(service))
-	must(t, updateStatus(t, metalLB, service.Name, foreignAddress))
+	must(t, f.serve(f.client(t), service.Name, foreignAddress))
+	// kube-vip's cloud provider leaves the status to kube-vip.
+	must(t, kubeVIP.client(t).updateStatus(service.Name, func(service *corev1.Service) {
+		service.Status.LoadBalancer = ingressOf(foreignAddress)
+	}))
 }
 
 // checkTheirs: what the controller has not taken on is not protected.
-func (installation) checkTheirs(t *testing.T, author services, metalLB kubernetes.Interface) {
+func (f foreigner) checkTheirs(t *testing.T, w *tally, author services) {
 	t.Helper()
-	for what, err := range map[string]error{
-		"status":               updateStatus(t, metalLB, "theirs", otherAddress),
-		"spec.loadBalancerIP":  author.patch("theirs", object{"spec": object{"loadBalancerIP": otherAddress}}),
-		"kube-vip's own":       author.patch("theirs", annotations(object{contract.KubeVIPAddresses: otherAddress})),
-		"kube-vip's own again": author.patch("theirs", annotations(object{contract.KubeVIPAddresses: nil})),
-	} {
-		if err != nil {
-			t.Errorf("%s of a Service of another without a class: %v", what, err)
-		}
-	}
+	what := f.name + ", without a class, served before: "
+	w.wrote(t, what+"another address", f.serve(f.client(t), f.theirs(), otherAddress))
+	f.askAgain(t, w, author, f.theirs())
+	w.wrote(t, what+"user removes the request",
+		author.patch(f.theirs(), annotations(object{contract.KubeVIPAddresses: nil})))
+	w.wrote(t, what+"the same address", f.serve(f.client(t), f.theirs(), otherAddress))
 }
 
 // checkOurs: a Service without a class and one with ours are protected from their creation on.
@@ -318,15 +223,28 @@ func (i installation) checkOurs(t *testing.T, author services) {
 	for name, class := range map[string]string{"without-class": "", "with-class": contract.LoadBalancerClass} {
 		must(t, author.create(ofClass(name, class)))
 		for _, f := range foreigners {
-			err := updateStatus(t, foreigner(t, f.namespace, f.name), name, foreignAddress)
-			if !refusedBy(err, "phoenixnap-service-addresses") {
-				t.Errorf("%s: %s writes its status: %v", name, f.namespace, err)
-			}
+			i.checkRefused(t, f, name)
 		}
 		wish := ofClass(name+"-wish", class)
 		wish.Spec.LoadBalancerIP = foreignAddress
 		i.wished(t, name+", on creation", author.create(wish))
 		i.wished(t, name, author.patch(name, object{"spec": object{"loadBalancerIP": foreignAddress}}))
+	}
+}
+
+// checkRefused: another program gives a Service of ours no address. Where the agents announce, kube-vip's cloud
+// provider may write the fields that only kube-vip reads.
+func (i installation) checkRefused(t *testing.T, f foreigner, name string) {
+	t.Helper()
+	policy := "phoenixnap-service-addresses"
+	if f.name == kubeVIPCloudProvider.name {
+		policy = "phoenixnap-kube-vip"
+		if !i.withKubeVIP() {
+			return
+		}
+	}
+	if err := f.serve(f.client(t), name, foreignAddress); !refusedBy(err, policy) {
+		t.Errorf("%s: %s gives it an address: %v", name, f.name, err)
 	}
 }
 
@@ -340,38 +258,39 @@ func (i installation) wished(t *testing.T, what string, err error) {
 
 // checkTaken: the same Service of another is protected as soon as the controller has taken it on, whatever its author
 // removes.
-func (i installation) checkTaken(t *testing.T, author services, metalLB kubernetes.Interface) {
+func (i installation) checkTaken(t *testing.T, author services) {
 	t.Helper()
+	theirs := metalLB.theirs()
 	controller := services{t, account(t, "phoenixnap-cloud-controller-manager")}
-	must(t, controller.patch("theirs", metadata(object{"annotations": published()})))
+	must(t, controller.patch(theirs, metadata(object{"annotations": published()})))
 	taken := status(object{"conditions": []object{serviceCondition(contract.ServiceConditionAddressPublished)}})
-	must(t, controller.patch("theirs", taken, "status"))
+	must(t, controller.patch(theirs, taken, "status"))
 	gone := object{}
 	for key := range published() {
 		gone[key] = nil
 	}
-	must(t, author.patch("theirs", annotations(gone)))
-	if err := updateStatus(t, metalLB, "theirs", foreignAddress); !refusedBy(err, "phoenixnap-service-addresses") {
+	must(t, author.patch(theirs, annotations(gone)))
+	if err := metalLB.serve(metalLB.client(t), theirs, foreignAddress); !refusedBy(err, "phoenixnap-service-addresses") {
 		t.Errorf("MetalLB writes the status of a Service that was taken on: %v", err)
 	}
-	i.wished(t, "taken on", author.patch("theirs", object{"spec": object{"loadBalancerIP": gateway}}))
+	i.wished(t, "taken on", author.patch(theirs, object{"spec": object{"loadBalancerIP": gateway}}))
 }
 
 // checkNamed: a user bound to the ClusterRole publishes beside us.
-func (installation) checkNamed(t *testing.T, admin, metalLB kubernetes.Interface) {
+func (installation) checkNamed(t *testing.T, admin kubernetes.Interface) {
 	t.Helper()
 	binding, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
 			Name: "phoenixnap:publish-addresses"},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "metallb-system", Name: "controller"}},
+		Subjects: []rbacv1.Subject{metalLB.subject()},
 	}, metav1.CreateOptions{})
 	must(t, err)
 	defer func() {
 		must(t, admin.RbacV1().ClusterRoleBindings().Delete(t.Context(), binding.Name, metav1.DeleteOptions{}))
 	}()
 	eventually(t, "MetalLB may publish when it is named", func() bool {
-		return updateStatus(t, metalLB, "theirs", foreignAddress) == nil
+		return metalLB.serve(metalLB.client(t), metalLB.theirs(), foreignAddress) == nil
 	})
 }
 
@@ -379,11 +298,10 @@ func (installation) checkNamed(t *testing.T, admin, metalLB kubernetes.Interface
 func TestDetoursThroughAnother(t *testing.T) {
 	install(t)
 	author := services{t, authorIn(t, "default")}
-	metalLB := foreigner(t, "metallb-system", "controller")
 	service := ofClass("detour", "metallb.io/metallb")
 	service.Annotations = map[string]string{contract.KubeVIPAddresses: gateway}
 	must(t, author.create(service))
-	must(t, updateStatus(t, metalLB, service.Name, foreignAddress))
+	must(t, metalLB.serve(metalLB.client(t), service.Name, foreignAddress))
 	must(t, author.patch(service.Name, object{"spec": object{"type": "ClusterIP", "loadBalancerClass": nil}}))
 	again := object{"spec": object{"type": "LoadBalancer"}}
 	if err := author.patch(service.Name, again); !refusedBy(err, "phoenixnap-kube-vip") {
@@ -448,11 +366,11 @@ func TestPublishersOfTheChart(t *testing.T) {
 	author := services{t, authorIn(t, "default")}
 	eventually(t, "the policies apply", func() bool { return applies(t, author.client) })
 	must(t, author.create(loadBalancer("ours")))
-	err = updateStatus(t, foreigner(t, "kube-vip-system", "kube-vip"), "ours", otherAddress)
+	err = kubeVIP.serve(kubeVIP.client(t), "ours", otherAddress)
 	if !refusedBy(err, "phoenixnap-service-addresses") {
 		t.Errorf("one that is not named: %v", err)
 	}
-	must(t, updateStatus(t, foreigner(t, "metallb-system", "controller"), "ours", foreignAddress))
+	must(t, metalLB.serve(metalLB.client(t), "ours", foreignAddress))
 	bindings := clientOf(t, cp.Config()).RbacV1().ClusterRoleBindings()
 	must(t, bindings.Delete(t.Context(), "phoenixnap:publish-addresses:others", metav1.DeleteOptions{}))
 }

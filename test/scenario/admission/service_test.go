@@ -106,8 +106,10 @@ func (s services) create(service *corev1.Service) error {
 	_, err := s.client.CoreV1().Services("default").Create(s.Context(), service, metav1.CreateOptions{})
 	if err == nil {
 		s.Cleanup(func() {
-			_ = clientOf(s.T, cp.Config()).CoreV1().Services("default").Delete(cleanup(s.T), service.Name,
-				metav1.DeleteOptions{})
+			all := clientOf(s.T, cp.Config()).CoreV1().Services("default")
+			_, _ = all.Patch(cleanup(s.T), service.Name, types.MergePatchType,
+				[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+			_ = all.Delete(cleanup(s.T), service.Name, metav1.DeleteOptions{})
 		})
 	}
 	return err
