@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -84,6 +85,15 @@ func TestRenderedIsAccepted(t *testing.T) {
 	}
 }
 
+// nodesOnly ends the names of the overlays without agents.
+const nodesOnly = "-nodes"
+
+// withAgents are the overlays that install agents.
+func withAgents(t *testing.T) []string {
+	t.Helper()
+	return slices.DeleteFunc(overlays(t), func(o string) bool { return strings.HasSuffix(o, nodesOnly) })
+}
+
 // objects are the objects of a rendered overlay.
 func objects(t *testing.T, overlay string) []runtime.Object {
 	t.Helper()
@@ -128,6 +138,9 @@ func TestOneVersion(t *testing.T) {
 		if name != "phoenixnap/"+image.Controller || !tagPattern.MatchString(version) {
 			t.Errorf("%s: controller %s:%s", overlay, name, version)
 		}
+		if strings.HasSuffix(overlay, nodesOnly) {
+			continue
+		}
 		if got := agent(t, overlay).Spec.Template.Spec.Containers[0].Image; got != "phoenixnap/"+image.Agent+":"+
 			version {
 			t.Errorf("%s: agent %s beside controller %s", overlay, got, version)
@@ -168,7 +181,7 @@ func TestReplicas(t *testing.T) {
 
 // TestManagedOverlays: only the overlays that manage VLANs grant the right to do so.
 func TestManagedOverlays(t *testing.T) {
-	for _, overlay := range overlays(t) {
+	for _, overlay := range withAgents(t) {
 		managed := strings.HasSuffix(overlay, "-manage-vlan")
 		container := agent(t, overlay).Spec.Template.Spec.Containers[0]
 		want := []corev1.Capability{"NET_RAW"}
@@ -214,5 +227,25 @@ func TestStamp(t *testing.T) {
 	must(t, err)
 	if !strings.Contains(string(stamped), "\nversion: 3.1.4-rc.1\nappVersion: v3.1.4-rc.1\n") {
 		t.Errorf("the chart is stamped:\n%s", stamped)
+	}
+}
+
+// TestNodesOnly: an overlay for the Nodes installs nothing that runs on each node, and no policy asks about what anyone
+// but the controller writes. What is left of Services is what the controller would need to serve them.
+func TestNodesOnly(t *testing.T) {
+	for _, overlay := range []string{"kubeadm-nodes", "k3s-nodes"} {
+		for _, o := range objects(t, overlay) {
+			object, err := meta.Accessor(o)
+			must(t, err)
+			if !strings.HasPrefix(object.GetName(), "phoenixnap-c") {
+				t.Errorf("%s: %T %s is for more than the Nodes", overlay, o, object.GetName())
+			}
+			policy, ok := o.(*admissionregistrationv1.ValidatingAdmissionPolicy)
+			if ok && !strings.HasSuffix(policy.Spec.MatchConditions[0].Expression,
+				`.username == "system:serviceaccount:kube-system:phoenixnap-cloud-controller-manager"`) {
+				t.Errorf("%s: the policy %s is about what others write", overlay, policy.Name)
+			}
+		}
+		find[*admissionregistrationv1.ValidatingAdmissionPolicy](t, overlay)
 	}
 }

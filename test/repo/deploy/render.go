@@ -163,6 +163,8 @@ func ChartValues(overlay string) ([]string, error) {
 		return append(set, "--set", "manageVLAN=true"), nil
 	case "agent":
 		return append(set, "--set", "announcer=agent"), nil
+	case "nodes":
+		return append(set, "--set", "announcer=none,agent.enabled=false"), nil
 	default:
 		return nil, fmt.Errorf("the overlay %s has no values for the chart", overlay)
 	}

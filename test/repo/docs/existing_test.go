@@ -253,3 +253,51 @@ func (c running) eventually(what string, holds func() bool) {
 		}
 	}
 }
+
+// TestOnlyTheNodes follows the guide beside another load balancer, with the rights that its overlay has: Nodes are
+// initialised, the policies of the overlay are about the controller only, and no Service changes.
+func TestOnlyTheNodes(t *testing.T) {
+	t.Parallel()
+	c := newRunning(t, "docs/guides/other-load-balancers.md", func(*pnapsim.AccountSeed, string) {}, runningCluster)
+	secret, err := os.ReadFile(c.secret)
+	must(t, err)
+	content, _, found := strings.Cut(string(secret), `, "loadbalancer"`)
+	if !found {
+		t.Fatalf("no load balancer in %s", secret)
+	}
+	must(t, os.WriteFile(c.secret, []byte(content+"}"), 0o600))
+	c.run("kubectl apply -k deploy/overlays/kubeadm-nodes")
+	c.kubectl("patch", "service", "first", "--subresource=status", "--type=merge", "-p",
+		`{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.1"}]}}}`)
+	before := c.kubectl("get", "services", "-o", "jsonpath={.items[*]['metadata.resourceVersion','metadata.name']}")
+	if policies := c.kubectl("get", "validatingadmissionpolicies", "-o",
+		"name"); strings.TrimSpace(policies) != "validatingadmissionpolicy.admissionregistration.k8s.io/phoenixnap-controller" {
+		t.Errorf("the overlay has the policies\n%s", policies)
+	}
+	c.asItself().controller()
+	c.kubectl("taint", "node", "worker-1", "node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule")
+	c.eventually("worker-1 is initialised", func() bool {
+		seen := c.kubectl("get", "node", "worker-1", "-o", "jsonpath={.spec.providerID} {.spec.taints[*].key}")
+		return strings.HasPrefix(seen, "phoenixnap://"+simtest.Server1ID) && !strings.Contains(seen, "uninitialized")
+	})
+	after := c.kubectl("get", "services", "-o", "jsonpath={.items[*]['metadata.resourceVersion','metadata.name']}")
+	if after != before || c.bought() != 0 {
+		t.Errorf("Services were\n%s\nand are\n%s; %d blocks were bought", before, after, c.bought())
+	}
+	c.expect("kubectl get services --all-namespaces", "default first <none> 192.0.2.1", "default second <none> <none>",
+		"default other metallb.example/lb <none>")
+}
+
+// asItself is the cluster as the ServiceAccount of the controller reaches it.
+func (c running) asItself() running {
+	c.Helper()
+	const user = "phoenixnap-cloud-controller-manager"
+	token := strings.TrimSpace(c.kubectl("-n", "kube-system", "create", "token", user))
+	text, err := os.ReadFile(c.kubeconfig)
+	must(c.T, err)
+	c.bench = &bench{programs: c.programs, kubeconfig: filepath.Join(c.TempDir(), "kubeconfig")}
+	must(c.T, os.WriteFile(c.kubeconfig, text, 0o600))
+	c.kubectl("config", "set-credentials", user, "--token="+token)
+	c.kubectl("config", "set-context", "--current", "--user="+user)
+	return c
+}

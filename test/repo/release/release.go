@@ -2,6 +2,7 @@
 package release
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"debug/buildinfo"
@@ -143,7 +144,8 @@ func (r Release) addManifests(published []Published) error {
 // imageLine is where a rendered manifest names an image of this project.
 var imageLine = regexp.MustCompile(`(?m)^(\s*(?:- )?image: )phoenixnap/([a-z-]+):\S+$`)
 
-// pin puts the published images in the place of those that the manifest names.
+// pin puts the published images in the place of those that the manifest names: that of the controller, and that of the
+// agents where there is a DaemonSet.
 func pin(manifest []byte, published []Published) ([]byte, error) {
 	found := map[string]bool{}
 	pinned := imageLine.ReplaceAllFunc(manifest, func(line []byte) []byte {
@@ -156,8 +158,9 @@ func pin(manifest []byte, published []Published) ([]byte, error) {
 		}
 		return line
 	})
+	agents := bytes.Contains(manifest, []byte("\nkind: DaemonSet\n"))
 	for _, p := range published {
-		if !found[p.Image.Name] {
+		if !found[p.Image.Name] && (agents || p.Image.Name != image.Agent) {
 			return nil, fmt.Errorf("it names no image phoenixnap/%s", p.Image.Name)
 		}
 	}
