@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -361,24 +362,80 @@ func TestInstallingAgainKeepsTheSwitch(t *testing.T) {
 	}
 }
 
-// TestPublishersOfTheChart names MetalLB among the chart's values.
-func TestPublishersOfTheChart(t *testing.T) {
+// guide is the page about other load balancers.
+const guide = "../../../docs/guides/other-load-balancers.md"
+
+// ofTheGuide is what the guide shows, the part of a match in brackets.
+func ofTheGuide(t *testing.T, pattern string) string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.FromSlash(guide))
+	must(t, err)
+	match := regexp.MustCompile(pattern).FindSubmatch(page)
+	if match == nil {
+		t.Fatalf("%s has nothing like %s", guide, pattern)
+	}
+	return string(match[1])
+}
+
+// ownKubeVIP is what the guide says for a kube-vip with a ServiceAccount of its own: the overlay, and the chart's value.
+func ownKubeVIP(t *testing.T) []installation {
+	t.Helper()
 	root, err := tools.ModuleRoot()
 	must(t, err)
-	const entry = "policies.publishers[0]."
-	text, err := deploy.RenderChart(t.Context(), root, "--set",
-		entry+"namespace=metallb-system,"+entry+"name=controller")
+	text, err := deploy.RenderChart(t.Context(), root, "--set", ofTheGuide(t, `--set '(policies\.publishers[^']+)'`))
 	must(t, err)
-	installation{"chart", "kubeadm", controlplane.Manifest{Name: "chart", Data: []byte(text)}}.installOnly(t)
-	configured(t, contract.AnnouncerKubeVIP)
-	author := services{t, authorIn(t, "default")}
-	eventually(t, "the policies apply", func() bool { return applies(t, author.client) })
-	must(t, author.create(loadBalancer("ours")))
-	err = kubeVIP.serve(kubeVIP.client(t), "ours", otherAddress)
-	if !refusedBy(err, "phoenixnap-service-addresses") {
-		t.Errorf("one that is not named: %v", err)
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	relative, err := filepath.Rel(dir, root)
+	must(t, err)
+	kustomization := ofTheGuide(t, "(?s)```yaml\n(# kustomization.yaml.*?)```")
+	if got := strings.Count(kustomization, "- target:"); got != 1 {
+		t.Errorf("a user has %d things to set, want one:\n%s", got, kustomization)
 	}
-	must(t, metalLB.serve(metalLB.client(t), "ours", foreignAddress))
-	bindings := clientOf(t, cp.Config()).RbacV1().ClusterRoleBindings()
-	must(t, bindings.Delete(t.Context(), "phoenixnap:publish-addresses:others", metav1.DeleteOptions{}))
+	kustomization = strings.Replace(kustomization, "[deploy/", "["+filepath.ToSlash(relative)+"/deploy/", 1)
+	must(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(kustomization), 0o600))
+	manifests, err := controlplane.Read(t.Context(), dir)
+	must(t, err)
+	return []installation{
+		{"kustomize", "kubeadm", manifests[0]},
+		{"chart", "kubeadm", controlplane.Manifest{Name: "chart", Data: []byte(text)}},
+	}
+}
+
+// TestOwnKubeVIPIsNamedByOneSetting: a kube-vip with another ServiceAccount than the example's announces what the
+// controller publishes as soon as it is named. Until then the API server says what to do, and no other program gains.
+func TestOwnKubeVIPIsNamedByOneSetting(t *testing.T) {
+	for _, named := range ownKubeVIP(t) {
+		t.Run(named.name, func(t *testing.T) {
+			install(t)
+			controller := services{t, account(t, "phoenixnap-cloud-controller-manager")}
+			must(t, services{t, authorIn(t, "default")}.create(loadBalancer("ours")))
+			must(t, controller.patch("ours", annotations(object{contract.ServiceIPAddress: address,
+				contract.KubeVIPAddresses: address})))
+			var err error
+			eventually(t, "kube-vip is refused", func() bool {
+				err = kubeVIP.serve(kubeVIP.client(t), "ours", address)
+				return err != nil
+			})
+			for _, says := range []string{"system:serviceaccount:kube-vip-system:kube-vip may not write",
+				"ClusterRole phoenixnap:publish-addresses", "loadBalancerClass"} {
+				if !refusedBy(err, "phoenixnap-service-addresses") || !strings.Contains(err.Error(), says) {
+					t.Errorf("before it is named: %v, want %q", err, says)
+				}
+			}
+			must(t, cp.Apply(t.Context(), named.manifest))
+			t.Cleanup(func() { // the binding of the chart
+				_ = clientOf(t, cp.Config()).RbacV1().ClusterRoleBindings().Delete(cleanup(t),
+					"phoenixnap:publish-addresses:others", metav1.DeleteOptions{})
+			})
+			eventually(t, "kube-vip announces", func() bool {
+				return kubeVIP.serve(kubeVIP.client(t), "ours", address) == nil
+			})
+			if err := metalLB.serve(metalLB.client(t), "ours", otherAddress); !refusedBy(err,
+				"phoenixnap-service-addresses") {
+				t.Errorf("another program that is not named: %v", err)
+			}
+			must(t, kubeVIP.release(kubeVIP.client(t), "ours"))
+		})
+	}
 }
