@@ -65,20 +65,23 @@ func TestChartIsWhatTheOverlaysAre(t *testing.T) {
 	}
 }
 
-// TestChartWithMetricsIsWhatTheComponentMakes holds the chart with agent.metrics=node against every overlay with
-// components/metrics.
-func TestChartWithMetricsIsWhatTheComponentMakes(t *testing.T) {
-	for _, overlay := range overlays(t) {
-		values, err := ChartValues(overlay)
-		must(t, err)
-		text, err := template(t, append(values, "--set", "agent.metrics=node")...)
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", overlay, err, text)
-		}
-		want := documents(t, string(composedText(t, overlay, "metrics")))
-		if diff := gocmp.Diff(want, documents(t, text)); diff != "" {
-			t.Errorf("%s: the chart differs from the overlay with components/metrics (-overlay +chart):\n%s", overlay,
-				diff)
+// TestChartValuesAreWhatComponentsMake compares the chart with values that an overlay has only with a component.
+func TestChartValuesAreWhatComponentsMake(t *testing.T) {
+	for component, value := range map[string]string{
+		"metrics": "agent.metrics=node", "deny-external-ips": "policies.denyExternalIPs=true",
+	} {
+		for _, overlay := range overlays(t) {
+			values, err := ChartValues(overlay)
+			must(t, err)
+			text, err := template(t, append(values, "--set", value)...)
+			if err != nil {
+				t.Fatalf("%s with %s: %v\n%s", overlay, value, err, text)
+			}
+			want := documents(t, string(composedText(t, overlay, component)))
+			if diff := gocmp.Diff(want, documents(t, text)); diff != "" {
+				t.Errorf("%s: the chart with %s differs from the overlay with components/%s (-overlay +chart):\n%s", overlay,
+					value, component, diff)
+			}
 		}
 	}
 }

@@ -112,6 +112,7 @@ func copied() map[string]string {
 		"controller-policy.yaml":        "deploy/base/controller-policy.yaml",
 		"service-addresses-policy.yaml": "deploy/components/service-addresses/policy.yaml",
 		"kube-vip-policy.yaml":          "deploy/components/kube-vip/policy.yaml",
+		"external-ips-policy.yaml":      "deploy/components/deny-external-ips/policy.yaml",
 		"announcer-rights.yaml":         announcer + "rights.yaml",
 		"announcer-policy.yaml":         announcer + "policy.yaml",
 		"announcer-secret-policy.yaml":  announcer + "secret-policy.yaml",
