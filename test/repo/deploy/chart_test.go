@@ -79,8 +79,8 @@ func TestChartValuesAreWhatComponentsMake(t *testing.T) {
 			}
 			want := documents(t, string(composedText(t, overlay, component)))
 			if diff := gocmp.Diff(want, documents(t, text)); diff != "" {
-				t.Errorf("%s: the chart with %s differs from the overlay with components/%s (-overlay +chart):\n%s", overlay,
-					value, component, diff)
+				t.Errorf("%s: the chart with %s differs from the overlay with components/%s (-overlay +chart):\n%s",
+					overlay, value, component, diff)
 			}
 		}
 	}

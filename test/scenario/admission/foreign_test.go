@@ -279,7 +279,8 @@ func (i installation) checkTaken(t *testing.T, author services) {
 		gone[key] = nil
 	}
 	must(t, author.patch(theirs, annotations(gone)))
-	if err := metalLB.serve(metalLB.client(t), theirs, foreignAddress); !refusedBy(err, "phoenixnap-service-addresses") {
+	err := metalLB.serve(metalLB.client(t), theirs, foreignAddress)
+	if !refusedBy(err, "phoenixnap-service-addresses") {
 		t.Errorf("MetalLB writes the status of a Service that was taken on: %v", err)
 	}
 	i.wished(t, "taken on", author.patch(theirs, object{"spec": object{"loadBalancerIP": gateway}}))
@@ -377,7 +378,7 @@ func ofTheGuide(t *testing.T, pattern string) string {
 	return string(match[1])
 }
 
-// ownKubeVIP is what the guide says for a kube-vip with a ServiceAccount of its own: the overlay, and the chart's value.
+// ownKubeVIP is what the guide says for a kube-vip with another ServiceAccount: the overlay, and the chart's value.
 func ownKubeVIP(t *testing.T) []installation {
 	t.Helper()
 	root, err := tools.ModuleRoot()

@@ -32,12 +32,14 @@ func TestExternalIPs(t *testing.T) {
 		h.proxyMode(mode)
 		taken := fmt.Sprintf("http://%s:%d/", vipOne, freePort)
 		for _, from := range []string{lab.Client, lab.PodOf(holder)} {
-			h.within(2*time.Minute, fmt.Sprintf("with kube-proxy in mode %s %s is answered for %s by the Service that took it",
-				mode, taken, from), func(ctx context.Context) bool {
+			what := fmt.Sprintf("kube-proxy in mode %s: the Service that took %s answers %s", mode, taken, from)
+			h.within(2*time.Minute, what, func(ctx context.Context) bool {
 				return strings.Contains(h.fetch(ctx, from, taken), other)
 			})
 		}
-		t.Logf("%s: %s:80, which another Service was given, is answered by %v", mode, vipOne, h.answering(ways()[0].url()))
+		inUse := ways()[0]
+		t.Logf("%s: %s, given to a Service on %s, is answered by %v", mode, inUse.url(), inUse.answer,
+			h.answering(inUse.url()))
 	}
 	_, _ = fmt.Fprintln(t.Output(), "figure external_ips_served 2 modes of kube-proxy")
 }
