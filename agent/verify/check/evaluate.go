@@ -120,7 +120,9 @@ func ownAddresses(e Expected, s Snapshot, vlan *Link) []netip.Prefix {
 		}
 	}
 	slices.SortFunc(own, func(a, b netip.Prefix) int {
-		return strings.Compare(a.Addr().StringExpanded(), b.Addr().StringExpanded())
+		// An interface may have one address with two prefix lengths.
+		return cmp.Or(strings.Compare(a.Addr().StringExpanded(), b.Addr().StringExpanded()),
+			cmp.Compare(a.Bits(), b.Bits()))
 	})
 	return own
 }
