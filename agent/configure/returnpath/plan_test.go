@@ -236,3 +236,16 @@ func TestClash(t *testing.T) {
 		t.Error("Calico is no clash for a bit of its own")
 	}
 }
+
+// TestCaveat: where Services may be balanced in eBPF, marks do not show that replies leave by them.
+func TestCaveat(t *testing.T) {
+	for want, links := range map[string][]string{
+		"": {"eth0", "cali12345"},
+		"; not verified for Services that Cilium balances in eBPF, see PN505": {"eth0", "cilium_host"},
+		"; not verified for Services that Calico balances in eBPF, see PN505": {"bpfin.cali", "bpfout.cali"},
+	} {
+		if got := (observed{links: links}).caveat(); got != want {
+			t.Errorf("with %v: %q, want %q", links, got, want)
+		}
+	}
+}

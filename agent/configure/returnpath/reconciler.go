@@ -255,8 +255,12 @@ func (r *Reconciler) succeeded(t target, o observed, done []string) {
 	r.mu.Lock()
 	status.Repairs = r.status.Repairs
 	notice := noticeFor(status, slices.Equal(status.Blocks, r.kept), done)
-	if notice.Reason == ReasonRepaired {
+	switch notice.Reason {
+	case ReasonRepaired:
 		status.Repairs++
+	case ReasonManaged:
+		notice.Message += o.caveat()
+	default:
 	}
 	if status.Managing || len(status.Blocks) == 0 {
 		r.kept = status.Blocks

@@ -188,12 +188,27 @@ type observed struct {
 	marker string
 }
 
+// caveat says where marks and rules may not decide how replies leave; empty where they do.
+func (o observed) caveat() string {
+	who := check.Balancers(check.Snapshot{Links: namedLinks(o.links)})
+	if who == "" {
+		return ""
+	}
+	return fmt.Sprintf("; not verified for Services that %s balances in eBPF, see %s", who, check.Verifiable)
+}
+
+// namedLinks are links of which only the names are known.
+func namedLinks(names []string) []check.Link {
+	links := make([]check.Link, len(names))
+	for i, name := range names {
+		links[i].Name = name
+	}
+	return links
+}
+
 // clash returns an error text when another program uses the bits, by the rule of the finding PN504, else nothing.
 func clash(o observed, bits Bits) string {
-	s := check.Snapshot{}
-	for _, name := range o.links {
-		s.Links = append(s.Links, check.Link{Name: name})
-	}
+	s := check.Snapshot{Links: namedLinks(o.links)}
 	for _, r := range o.rules {
 		s.Rules = append(s.Rules, check.Rule{
 			Priority: r.priority, Source: r.source, Mark: r.mark, Mask: r.mask,

@@ -27,6 +27,7 @@ const maxAge = 25 * time.Second
 type tables struct {
 	links     []check.Link
 	addresses []check.Address
+	programs  []check.Program
 	rules     []check.Rule
 	routes    map[int][]check.Route
 }
@@ -103,6 +104,7 @@ func readTables(ctx context.Context) (t tables, err error) {
 	if t.addresses, err = listAddresses(ctx, netlink.FAMILY_ALL); err != nil {
 		return t, err
 	}
+	t.programs = listPrograms(t.links)
 	t.rules, t.routes, err = readRouting(ctx, t.links)
 	return t, err
 }

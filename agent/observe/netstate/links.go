@@ -151,7 +151,7 @@ func linkOf(link netlink.Link) check.Link {
 		Index: a.Index, Name: a.Name, Type: link.Type(), MAC: macText(a.HardwareAddr), MTU: a.MTU,
 		Up: a.RawFlags&unix.IFF_UP != 0, LowerUp: a.RawFlags&unix.IFF_LOWER_UP != 0,
 		OperState: a.OperState.String(), Master: a.MasterIndex, Alias: a.Alias,
-		NoARP: a.RawFlags&unix.IFF_NOARP != 0,
+		NoARP: a.RawFlags&unix.IFF_NOARP != 0, XDP: a.Xdp != nil && a.Xdp.Attached,
 	}
 	if slave, ok := a.Slave.(*netlink.BondSlave); ok {
 		l.Slave = &check.Slave{

@@ -57,7 +57,7 @@ func (r *Reader) Read(ctx context.Context) (check.Snapshot, error) {
 	}
 	s := check.Snapshot{
 		Hostname: hostname, Links: t.links, Addresses: t.addresses, Rules: t.rules, Tables: t.routes,
-		Renderer: r.renderer(), Machine: r.readMachine(),
+		Programs: t.programs, Renderer: r.renderer(), Machine: r.readMachine(),
 	}
 	r.readSettings(&s)
 	return s, nil

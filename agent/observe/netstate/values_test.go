@@ -5,6 +5,8 @@ package netstate
 import (
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -158,5 +160,46 @@ func TestKeptOfTheMainTable(t *testing.T) {
 				t.Errorf("%s by link %d is kept: %t, want %t", destination, link, got, want)
 			}
 		}
+	}
+}
+
+// TestProgramOf reads messages as the kernel sends them for filters.
+func TestProgramOf(t *testing.T) {
+	filter := func(kind string, options func(*nl.RtAttr)) []byte {
+		o := nl.NewRtAttr(nl.TCA_OPTIONS, nil)
+		options(o)
+		k := nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated(kind))
+		return slices.Concat(make([]byte, nl.SizeofTcMsg), k.Serialize(), o.Serialize())
+	}
+	named := func(name string) func(*nl.RtAttr) {
+		return func(o *nl.RtAttr) { o.AddRtAttr(nl.TCA_BPF_NAME, nl.ZeroTerminated(name)) }
+	}
+	for name, tc := range map[string]struct {
+		message []byte
+		want    string
+		ok      bool
+	}{
+		"eBPF":         {filter("bpf", named("cil_from_netdev-eno1")), "cil_from_netdev-eno1", true},
+		"long":         {filter("bpf", named(strings.Repeat("x", 200))), strings.Repeat("x", maxProgramName), true},
+		"without name": {filter("bpf", func(o *nl.RtAttr) { o.AddRtAttr(nl.TCA_BPF_ID, nl.Uint32Attr(7)) }), "", true},
+		"classic BPF": {filter("bpf", func(o *nl.RtAttr) { o.AddRtAttr(nl.TCA_BPF_OPS_LEN, nl.Uint16Attr(1)) }), "",
+			false},
+		"another kind": {filter("matchall", named("x")), "", false},
+	} {
+		if got, ok := programOf(tc.message); got != tc.want || ok != tc.ok {
+			t.Errorf("%s: %q, %t, want %q, %t", name, got, ok, tc.want, tc.ok)
+		}
+		for length := 0; length < len(tc.message); length += unix.NLA_ALIGNTO {
+			programOf(tc.message[:length])
+		}
+	}
+}
+
+func TestCarriers(t *testing.T) {
+	member := &check.Slave{}
+	got := carriers([]check.Link{{Index: 1}, {Index: 2, Master: 4, Slave: member}, {Index: 3, Master: 7, Slave: member},
+		{Index: 4}, {Index: 5, Parent: 4, VLAN: &check.VLAN{ID: 11}}, {Index: 7}, {Index: 8, Master: 4}})
+	if want := []int{2, 4, 5}; !slices.Equal(got, want) {
+		t.Errorf("programs are listed of %v, want %v", got, want)
 	}
 }

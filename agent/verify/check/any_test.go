@@ -48,6 +48,11 @@ func anySnapshot(random *rand.Rand) Snapshot {
 						"10.244.1.9/32", "192.0.2.0/28"))})
 		}
 	}
+	for range random.IntN(3) {
+		s.Programs = append(s.Programs, Program{LinkIndex: random.IntN(10),
+			Hook: pick(random, "tc ingress", "tc egress"),
+			Name: pick(random, "", "cil_from_netdev", "cali_tc_preamble", "\x1b[2J")})
+	}
 	for _, target := range []netip.Addr{nodeIP, gateway, second} {
 		s.ARP = append(s.ARP, pick(random, ARPAnswer{Target: target, Source: nodeIP},
 			ARPAnswer{Target: target, Source: nodeIP, MACs: []string{gatewayMAC}, Replied: true},
@@ -70,6 +75,7 @@ func anyLink(random *rand.Rand, index int) Link {
 		MTU: pick(random, 1000, 1500, 9000),
 		Up:  random.IntN(5) > 0, LowerUp: random.IntN(5) > 0, OperState: pick(random, "up", "up", "down", "unknown"),
 		MAC: pick(random, "", "02:00:00:00:00:01", "02:00:00:00:00:02"), NoARP: random.IntN(9) == 0,
+		XDP:    random.IntN(9) == 0,
 		Parent: random.IntN(10), Master: pick(random, 0, 0, random.IntN(10))}
 	l.Name = fmt.Sprintf("%s%d", l.Type, index)
 	switch l.Type {

@@ -163,7 +163,7 @@ func prefixLength(bits int) func(*Expected, *Snapshot) {
 }
 
 func setTable(table int, routes ...Route) func(*Expected, *Snapshot) {
-	return func(_ *Expected, s *Snapshot) { s.Tables[table] = routes }
+	return func(_ *Expected, s *Snapshot) { s.Tables[table] = slices.Clone(routes) }
 }
 
 func addRoute(table int, destination string, link int) func(*Expected, *Snapshot) {
@@ -175,6 +175,12 @@ func addRoute(table int, destination string, link int) func(*Expected, *Snapshot
 
 func removeRules(match func(Rule) bool) func(*Expected, *Snapshot) {
 	return func(_ *Expected, s *Snapshot) { s.Rules = slices.DeleteFunc(s.Rules, match) }
+}
+
+func addProgram(link int, hook, name string) func(*Expected, *Snapshot) {
+	return func(_ *Expected, s *Snapshot) {
+		s.Programs = append(s.Programs, Program{LinkIndex: link, Hook: hook, Name: name})
+	}
 }
 
 func bySource(r Rule) bool { return r.Source.IsValid() }

@@ -219,5 +219,9 @@ func routeFaults() map[string]fault {
 			"MarkClash"},
 		"mark of Calico": {both(managing, addLink(calico), func(e *Expected, _ *Snapshot) { e.Mask = 0x12000 }),
 			MarkBits, Warn, "MarkClash"},
+		"Cilium": {both(addLink(Link{Index: 92, Name: "cilium_host", Type: "veth"}),
+			addProgram(6, "tc ingress", "cil_from_netdev-bond0.100")), Verifiable, Warn, "ReturnPathUnverified"},
+		"unknown eBPF program": {addProgram(6, "tc ingress", "filter.o:[ingress]"), Verifiable, Warn,
+			"ReturnPathUnverified"},
 	}
 }

@@ -143,6 +143,7 @@ func shuffleAll(random *rand.Rand, e *Expected, s *Snapshot) {
 	shuffle(random, s.ARP)
 	shuffle(random, s.Routes)
 	shuffle(random, s.Rules)
+	shuffle(random, s.Programs)
 	for _, table := range slices.Sorted(maps.Keys(s.Tables)) {
 		shuffle(random, s.Tables[table])
 	}

@@ -82,13 +82,13 @@ func checkServiceReplies(v view) Finding {
 	if len(pods) == 0 {
 		return notApplicable("no pod network was found on this node")
 	}
+	if v.unverifiable() {
+		return notApplicable("a look-up does not show what eBPF programs do, see " + string(Verifiable))
+	}
 	if o, decided := checkIPVSReplies(v); decided {
 		return o
 	}
-	pod, found := first(pods, func(p netip.Addr) bool {
-		_, byVLAN, asked := v.leave(clientsOf(RouteQuestion{Source: p, Forwarded: true}))
-		return asked && !byVLAN
-	})
+	pod, found := first(pods, v.leavesElsewhere)
 	if !found {
 		pod = pods[0]
 	}
@@ -109,14 +109,17 @@ func checkServiceReplies(v view) Finding {
 			return ok(text)
 		}
 	}
-	if v.LinkNamed("cilium_host") != nil {
-		return notApplicable("Cilium routes in eBPF, which a route look-up does not cover")
-	}
 	return Finding{Status: Warn, Reason: "ServiceRepliesElsewhere",
 		Expected: "replies of Services leave by " + v.vlan.Name,
 		Observed: fmt.Sprintf("replies of pods (%s) %s%s", pod, way, v.triedMarks()),
 		Cause:    fmt.Sprintf("replies of pods to clients of Services %s instead of leaving by %s", way, v.vlan.Name),
 		Fixes:    fixServiceReplies(v)}
+}
+
+// leavesElsewhere reports whether replies of a pod leave by another interface than that of the VLAN.
+func (v view) leavesElsewhere(pod netip.Addr) bool {
+	_, byVLAN, asked := v.leave(clientsOf(RouteQuestion{Source: pod, Forwarded: true}))
+	return asked && !byVLAN
 }
 
 func (v view) triedMarks() string {

@@ -16,6 +16,7 @@ const (
 	ServiceReplies ID = "PN502"
 	RoutingTables  ID = "PN503"
 	MarkBits       ID = "PN504"
+	Verifiable     ID = "PN505"
 )
 
 var routeChecks = []Check{
@@ -52,6 +53,30 @@ var routeChecks = []Check{
 		Remedy: "Make the gateway of the public network the default gateway. A rule by source serves only programs " +
 			"that listen on the node itself. `--manage=return-path` lets the agent keep the routes.",
 		Reasons: []string{"ReturnPathElsewhere"},
+	},
+	{
+		ID: Verifiable, Title: "no eBPF program leads replies past routes and marks", Severity: Warning,
+		DependsOn: []ID{NodeAddress}, evaluate: checkVerifiable,
+		Meaning: "The return path of Services can be verified here: the kernel routes the replies, or the default " +
+			"route leads by the VLAN interface. Cilium's kube-proxy replacement and Calico's eBPF data plane " +
+			"translate Services in eBPF programs, before netfilter sees a request and after the kernel has chosen " +
+			"the route of a reply. The marks of `--manage=return-path` are then not set, and the check PN502, which " +
+			"follows routes and marks, proves nothing and is skipped. The agent recognises the plugins' interfaces " +
+			"(`cilium_host`, `bpfin.cali`) and tc and XDP programs on the VLAN interface and its uplink. It cannot " +
+			"list programs attached by tcx, cannot read what a program does, and cannot see whether Cilium replaces " +
+			"kube-proxy: where kube-proxy translates the Services beside Cilium (`kubeProxyReplacement=false`), " +
+			"marks work as they do without Cilium, but this finding remains.",
+		Causes: []string{"Cilium runs on the node, and the default route leaves by another network.",
+			"Calico runs in eBPF mode, and the default route leaves by another network.",
+			"Another program is attached to the VLAN interface or its uplink, such as a filter or a monitor."},
+		Remedy: "Check by hand: on the node that has the address, `tcpdump` on the VLAN interface must show each " +
+			"request and its reply, for a pod on this node and for one on another node. Replies leave by the VLAN " +
+			"interface in any case if the gateway of the public network is the default gateway. Otherwise, with " +
+			"Cilium 1.14 or newer: list the VLAN interface and the interface of the default route in `devices`, keep " +
+			"`loadBalancer.mode=snat` (with DSR the reply leaves from the node of the pod), and keep a rule by " +
+			"source, as `--manage=return-path` does: Cilium looks the route up again with the address of the " +
+			"Service. This was not run with Cilium itself; see [network plugins](../support.md#network-plugins).",
+		Reasons: []string{"ReturnPathUnverified"},
 	},
 	{
 		ID: ServiceReplies, Title: "replies of pods leave by the VLAN interface", Severity: Warning,

@@ -25,6 +25,8 @@ type Snapshot struct {
 	// Tables are the IPv4 routes by table: of "main" (254) and of every table that a rule names. Of main only default
 	// routes, those over VLAN links, and the way to a pod or two are kept.
 	Tables map[int][]Route
+	// Programs are the eBPF programs of tc filters on VLAN interfaces and the links below them.
+	Programs []Program
 	// Machine is what the firmware and cloud-init report about the machine.
 	Machine Machine
 	// ARP and Routes hold the answers to what Questions asked for.
@@ -53,6 +55,8 @@ type Link struct {
 	Parent, Master int
 	// NoARP reports that the link neither asks nor answers by ARP (IFF_NOARP).
 	NoARP bool
+	// XDP reports that an XDP program is attached to the link.
+	XDP bool
 	// Alias is the free text of the link (IFLA_IFALIAS); the managing agent marks its own links with it.
 	Alias string
 	// VLAN is set for a VLAN link, Bond for a bond, Slave for a member of a bond.

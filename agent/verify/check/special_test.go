@@ -175,10 +175,45 @@ func TestPods(t *testing.T) {
 	}
 }
 
-func TestCiliumIsNotJudgedByRoutes(t *testing.T) {
-	cilium := both(addLink(Link{Index: 92, Name: "cilium_host", Type: "veth"}), removeRules(byMark))
-	if f := Evaluate(nodeWith(cilium)).Finding(ServiceReplies); f.Status != Skip {
-		t.Errorf("%s %s, want SKIP", f.Status, f.Cause)
+// TestEBPFIsNotJudgedByRoutes: where eBPF programs may balance Services, look-ups prove nothing of replies, managed or
+// not, unless every way leads by the VLAN interface.
+func TestEBPFIsNotJudgedByRoutes(t *testing.T) {
+	byVLAN := setTable(TableMain, Route{Destination: everywhere, Gateway: gateway, LinkIndex: 6, Type: "unicast"})
+	cilium := addLink(Link{Index: 92, Name: "cilium_host", Type: "veth"})
+	ipvs := both(addLink(Link{Index: 90, Name: ipvsInterface, Type: "dummy"}), setSetting("all", "arp_ignore", 1),
+		func(_ *Expected, s *Snapshot) { s.IPVSReroute = true })
+	for name, tc := range map[string]struct {
+		inject           func(*Expected, *Snapshot)
+		verifiable, ways Status
+		observed         string
+	}{
+		"Cilium":         {cilium, Warn, Skip, "interface cilium_host"},
+		"managed":        {both(cilium, managing), Warn, Skip, "interface cilium_host"},
+		"without a mark": {both(cilium, removeRules(byMark)), Warn, Skip, "interface cilium_host"},
+		"beside IPVS":    {both(cilium, ipvs), Warn, Skip, "interface cilium_host"},
+		"default route":  {both(cilium, byVLAN), OK, OK, "interface cilium_host; the default route leads"},
+		"Cilium's program": {addProgram(6, "tc ingress", "cil_from_netdev-bond0.100"), Warn, Skip,
+			"tc ingress program on bond0.100 (cil_from_netdev-bond0.100)"},
+		"Calico's program on the uplink": {addProgram(4, "tc egress", "cali_tc_preamble"), Warn, Skip,
+			"tc egress program on bond0 (cali_tc_preamble)"},
+		"Calico's interface": {addLink(Link{Index: 93, Name: "bpfin.cali", Type: "veth"}), Warn, Skip,
+			"interface bpfin.cali"},
+		"Calico without eBPF":     {addLink(Link{Index: 93, Name: "cali0a1b2c3d4e5", Type: "veth"}), OK, OK, "no eBPF"},
+		"unknown on a member":     {editLink("eno1", func(l *Link) { l.XDP = true }), Warn, Skip, "XDP program on eno1"},
+		"without a name":          {addProgram(6, "tc ingress", ""), Warn, Skip, "tc ingress program on bond0.100"},
+		"program of another link": {addProgram(7, "tc ingress", "cil_from_netdev"), OK, OK, "no eBPF"},
+	} {
+		report := Evaluate(nodeWith(tc.inject))
+		f := report.Finding(Verifiable)
+		if f.Status != tc.verifiable || !strings.HasPrefix(f.Observed, tc.observed) {
+			t.Errorf("%s: %s is %s %q, want %s %q", name, f.ID, f.Status, f.Observed, tc.verifiable, tc.observed)
+		}
+		if f := report.Finding(ServiceReplies); f.Status != tc.ways {
+			t.Errorf("%s: %s is %s (%s%s), want %s", name, f.ID, f.Status, f.Cause, f.Because, tc.ways)
+		}
+		if o := report.Outcome(); o.Status != OK {
+			t.Errorf("%s: the node is %s: %s", name, o.Status, o.Message)
+		}
 	}
 }
 
