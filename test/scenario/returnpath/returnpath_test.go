@@ -200,6 +200,7 @@ func (h *harness) diagnosed(want check.Status) {
 // disturb takes parts of the managed way away while clients ask, and measures how long they go without an answer.
 func (h *harness) disturb() {
 	h.T.Helper()
+	before := h.settled()
 	worst := time.Duration(0)
 	for _, d := range []struct{ name, commands string }{
 		{"rules deleted",
@@ -209,9 +210,11 @@ func (h *harness) disturb() {
 	} {
 		worst = max(worst, h.shortest(d.name, lab.Program{Host: holder, Args: []string{"ip", "-batch", "-"},
 			Stdin: []byte(d.commands)}))
+		h.waitForListed(d.name, before)
 	}
 	worst = max(worst, h.shortest("nftables table deleted",
 		lab.Program{Host: holder, Args: []string{"nft", "delete", "table", "ip", "phoenixnap"}}))
+	h.waitForListed("nftables table deleted", before)
 	fmt.Fprintf(h.T.Output(), "figure return_path_repaired_max %.2f s\n", worst.Seconds())
 	if worst > limit {
 		h.T.Errorf("a repair took %v, want at most %s", worst, limit)

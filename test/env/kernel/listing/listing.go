@@ -1,0 +1,44 @@
+// Package listing lists the state of a network namespace as an administrator does, so that tests can compare it before
+// and after a disturbance.
+package listing
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Commands list addresses, routes of all tables, rules and nftables; of the interface link with all details.
+func Commands(link string) [][]string {
+	return [][]string{
+		{"ip", "-details", "address", "show", "dev", link},
+		{"ip", "-brief", "address", "show"},
+		{"ip", "-details", "-4", "route", "show", "table", "all"},
+		{"ip", "-details", "-6", "route", "show", "table", "all"},
+		{"ip", "-details", "-4", "rule", "show"},
+		{"ip", "-details", "-6", "rule", "show"},
+		{"nft", "--stateless", "list", "ruleset"},
+	}
+}
+
+// number is what the kernel numbers again when an interface is made again.
+var number = regexp.MustCompile(`^\d+: `)
+
+// Lines returns the output of a command in the kernel's order. Sorted are only interfaces, rules, which show their
+// priority, and IPv6 routes: the kernel lists the same destination by several interfaces (fe80::/64, ff00::/8) in the
+// order in which they came up, and finds each by its interface. The brief line of the interface link is left out: it is
+// listed with details.
+func Lines(command []string, output, link string) []string {
+	lines := strings.Split(strings.TrimSpace(output), "\n")
+	brief := slices.Contains(command, "-brief")
+	if brief || slices.Contains(command, "-6") || slices.Contains(command, "rule") {
+		slices.Sort(lines)
+	}
+	kept := make([]string, 0, len(lines))
+	for _, line := range lines {
+		if !brief || !strings.HasPrefix(line, link+"@") && !strings.HasPrefix(line, link+" ") {
+			kept = append(kept, strings.TrimRight(number.ReplaceAllString(line, ""), " "))
+		}
+	}
+	return kept
+}
