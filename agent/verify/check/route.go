@@ -75,7 +75,9 @@ var routeChecks = []Check{
 			"Cilium 1.14 or newer: list the VLAN interface and the interface of the default route in `devices`, keep " +
 			"`loadBalancer.mode=snat` (with DSR the reply leaves from the node of the pod), and keep a rule by " +
 			"source, as `--manage=return-path` does: Cilium looks the route up again with the address of the " +
-			"Service. This was not run with Cilium itself; see [network plugins](../support.md#network-plugins).",
+			"Service. A stand-in for Cilium's programs shows it: of six ways to translate a Service, none is answered " +
+			"without the agent and four are with it; where programs translate, only those that look the route up " +
+			"again. Cilium itself was not run; see [network plugins](../support.md#network-plugins).",
 		Reasons: []string{"ReturnPathUnverified"},
 	},
 	{

@@ -23,6 +23,7 @@ const metaPackage = "linux-image-cloud-amd64"
 // machine itself.
 var wanted = []string{
 	"8021q", "bonding", "bridge", "dummy", "macvlan", "veth", "overlay", "br_netfilter", "sch_netem",
+	"sch_ingress", "cls_bpf",
 	"virtio_pci", "virtio_net", "virtio_blk", "virtio_console", "virtio_rng",
 	"nf_tables", "nft_meta_bridge", "nft_chain_nat", "nft_compat", "nft_ct", "nft_fib", "nft_fib_inet", "nft_fib_ipv4",
 	"nft_fib_ipv6",
