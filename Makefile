@@ -94,10 +94,16 @@ bench-failover: prepare ## Measure the outage when the announcing node fails, wi
 bench-scale: go ## Count what the agents of 100 nodes that announce 500 addresses ask of the API server, by the model; takes a minute or two
 	PNAP_SEED_FACTOR=100 go test ./agent/announce/election -run 'TestScale$$' -count=1 -timeout 20m -v | grep -v '^ *\(=== \|--- PASS\)'
 
+# What a verbose test prints, without the names of the tests that pass.
+QUIETLY := | sed -e '/^ *\(=== \|--- PASS\)/d' -e 's/^    //'
 .PHONY: faults
-faults: prepare ## Break servers of the lab, and kube-vip on them, in every way that has a finding, and measure when it is reported; takes about ten minutes
+faults: prepare ## Break servers of the lab, and kube-vip on them, in every way that has a finding, and measure when it is reported and repaired; takes about twenty minutes
 	go run ./test/scenario/faults/cmd/faults
-	go test ./test/scenario/kubevip -run TestStates -count=1 -v -hold | sed -e '/^ *\(=== \|--- PASS\)/d' -e 's/^    //'
+	go test ./test/scenario/kubevip -run TestStates -count=1 -v -hold $(QUIETLY)
+	go test ./test/scenario/agent -run '^Test(SeenByKernelEvent|Repairs|ReturnPathReconciler)$$' -count=1 -v -hold $(QUIETLY)
+	go test ./test/scenario/networkd -run '^TestRestart$$' -count=1 -v -hold $(QUIETLY)
+	go test ./test/scenario/returnpath -run '^TestReplies$$' -count=1 -v -hold $(QUIETLY)
+	go test ./controller -run '^TestHandOver$$' -count=1 -v -hold $(QUIETLY)
 
 .PHONY: disturb
 disturb: prepare ## Disturb the managed return path 200 times in every way, and check each time that everything is listed as before; takes an hour or more

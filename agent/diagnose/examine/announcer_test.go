@@ -52,7 +52,7 @@ func TestAgreement(t *testing.T) {
 		"no view yet":        {client: fake.NewClientset(), announcer: contract.AnnouncerAgent},
 		"edited by hand":     {client: stored("{"), announcer: contract.AnnouncerAgent, fails: true},
 	} {
-		e := &Examiner{Config: Config{Client: tc.client, Timeout: time.Second}}
+		e := &Examiner{Config: Config{Client: tc.client, Timeout: time.Minute}}
 		got, err := e.agreement(t.Context(),
 			observed{expected: check.Expected{Network: contract.NodeNetwork{Announcer: tc.announcer,
 				NetworkID: network}}})

@@ -47,7 +47,7 @@ func (m *machine) Ask(_ context.Context, _ string, questions []arp.Question) ([]
 func TestWithoutAPIServer(t *testing.T) {
 	const away = "no route to the API server"
 	m := &machine{}
-	e := New(Config{Node: "worker-1", NoClient: errors.New(away), Timeout: time.Second, Reader: m, Prober: m})
+	e := New(Config{Node: "worker-1", NoClient: errors.New(away), Timeout: time.Minute, Reader: m, Prober: m})
 	d, err := e.Examine(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ func TestNow(t *testing.T) {
 	before := Now()
 	monotonic := time.Now()
 	for Now() < before+20*time.Millisecond {
-		if time.Since(monotonic) > 10*time.Second {
+		if time.Since(monotonic) > time.Minute {
 			t.Fatal("the clock stands still")
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/limits"
 )
 
 func TestFaultsOfTheVLANInterface(t *testing.T) {
@@ -121,7 +123,7 @@ func TestKilledServerIsGoneAndComesBackEmpty(t *testing.T) {
 	}
 	outages := Outages(attempts)
 	last := outages[len(outages)-1]
-	if last.Duration() <= 0 || last.From.After(killed.Add(time.Second)) || last.To.Before(killed) {
+	if last.Duration() <= 0 || last.From.After(killed.Add(limits.Wait)) || last.To.Before(killed) {
 		t.Errorf("outage %+v, want one around the kill at %v", last, killed)
 	}
 	t.Logf("outage of %v, %d attempts failed", last.Duration(), last.Failed)

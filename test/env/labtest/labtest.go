@@ -119,7 +119,7 @@ func (h *Harness) PrintLogs(hosts []string, commands ...[]string) {
 
 // PrintNodes prints the conditions of Nodes and their address reports. It is for a test that failed.
 func (h *Harness) PrintNodes(kube kubernetes.Interface) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.T.Context()), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.T.Context()), 30*time.Second)
 	defer cancel()
 	nodes, err := kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {

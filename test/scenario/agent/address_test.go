@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +18,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/vip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/limits"
 )
 
 // TestExamineAddress asks a real wire for an address as a user does: with a cluster that knows the other node, and
@@ -32,7 +32,7 @@ func TestExamineAddress(t *testing.T) {
 	cluster := examine.New(examine.Config{
 		Node: "srv-a", Client: fake.NewClientset(s.published("srv-a"), other("srv-b", mac), service()),
 		Reader: s.reader, Prober: s.prober,
-		Timeout: 5 * time.Second, KubeVIPNamespace: "kube-system",
+		Timeout: limits.Wait, KubeVIPNamespace: "kube-system",
 	})
 	here := func(address string) func() { return func() { s.addAddress(nodeVIF, address+"/32") } }
 	there := func(address string) func() {
@@ -92,7 +92,7 @@ func TestExamineNamesMachines(t *testing.T) {
 		t.Helper()
 		d, err := examine.New(examine.Config{
 			Node: "srv-a", Client: fake.NewClientset(append(nodes, s.published("srv-a"), service())...),
-			Reader: s.reader, Prober: s.prober, Timeout: 5 * time.Second,
+			Reader: s.reader, Prober: s.prober, Timeout: limits.Wait,
 		}).Examine(t.Context())
 		s.must("examine", err)
 		return d

@@ -18,6 +18,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose/examine"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/limits"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
 )
 
@@ -73,7 +74,7 @@ func (s *server) repairByAdvice(name string) {
 			return
 		}
 		// A bond takes its time to notice.
-		s.settle(time.Second, func(first check.Finding, found bool) bool {
+		s.settle(limits.Wait, func(first check.Finding, found bool) bool {
 			return !found ||
 				first.ID != d.Result.FirstCause
 		})
@@ -83,7 +84,7 @@ func (s *server) repairByAdvice(name string) {
 
 func (s *server) examiner() *examine.Examiner {
 	return examine.New(examine.Config{Node: "srv-a", ByHand: &s.expected, Reader: s.reader, Prober: s.prober,
-		Timeout: time.Second})
+		Timeout: limits.Wait})
 }
 
 // diagnose runs the diagnosis as a user on the node does, and checks that the text fits a terminal.

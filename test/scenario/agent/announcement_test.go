@@ -16,6 +16,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/vip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/limits"
 )
 
 // TestAnnouncement asks a real wire who holds the address of a Service. The gateway's namespace stands for another
@@ -92,7 +93,7 @@ func TestWatch(t *testing.T) {
 		},
 	} {
 		// The subscription may be a moment late: the change is repeated until it is seen.
-		deadline := time.After(10 * time.Second)
+		deadline := time.After(limits.Wait)
 		for seen := false; !seen; {
 			drain(changed)
 			change()
@@ -103,7 +104,7 @@ func TestWatch(t *testing.T) {
 				n.must("undo", netlink.LinkSetUp(n.link(nodeVIF)))
 				_ = netlink.AddrDel(n.link("bond0"), &netlink.Addr{IPNet: netlink.NewIPNet([]byte{10, 9, 9, 9})})
 			case <-deadline:
-				t.Fatalf("a change of a %s was not reported within 10 s", name)
+				t.Fatalf("a change of a %s was not reported within %s", name, limits.Wait)
 			}
 		}
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/packet"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/responder"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/limits"
 )
 
 // portVIF is the gateway's interface.
@@ -191,13 +192,13 @@ func TestResponder(t *testing.T) {
 	r := n.answering()
 	a := n.requester()
 	r.Grant(table(time.Hour))
-	if claims := a.announcements(2, 10*time.Second); len(claims) < 2 || claims[0].Operation == claims[1].Operation {
+	if claims := a.announcements(2, limits.Wait); len(claims) < 2 || claims[0].Operation == claims[1].Operation {
 		t.Fatalf("announced by %v, want a request and a reply", claims)
 	}
 	a.drain()
 	for _, source := range []netip.Addr{gatewayIP, unspecified} {
 		a.send(a.request(source, virtual))
-		if claims := a.answers(1, 5*time.Second); len(claims) != 1 || claims[0].TargetIP != source {
+		if claims := a.answers(1, limits.Wait); len(claims) != 1 || claims[0].TargetIP != source {
 			t.Errorf("%s asks and hears %v", source, claims)
 		}
 	}
@@ -216,7 +217,7 @@ func TestResponder(t *testing.T) {
 	n.addVLAN("bond0", nodeVIF, vlanID, "192.0.2.2/28")
 	n.waitForCarrier()
 	answered := false
-	for deadline := time.Now().Add(20 * time.Second); !answered && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(limits.Wait); !answered && time.Now().Before(deadline); {
 		a.drain()
 		a.send(a.request(gatewayIP, virtual))
 		answered = len(a.answers(1, time.Second)) > 0
@@ -232,7 +233,7 @@ func TestResponderInAFlood(t *testing.T) {
 	r := n.answering()
 	a := n.requester()
 	r.Grant(table(time.Hour))
-	a.announcements(2, 10*time.Second)
+	a.announcements(2, limits.Wait)
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 1))
 	const rounds, garbage = 50, 63
@@ -242,7 +243,7 @@ func TestResponderInAFlood(t *testing.T) {
 			frames = append(frames, spoilt(random, a.request(gatewayIP, virtual)))
 		}
 		a.send(append(frames, a.request(gatewayIP, virtual))...)
-		claims := a.answers(1, 5*time.Second)
+		claims := a.answers(1, limits.Wait)
 		if len(claims) != 1 || claims[0].TargetIP != gatewayIP {
 			t.Fatalf("seed %d, round %d: answered by %v", seed, round, claims)
 		}
@@ -321,7 +322,7 @@ func TestHeartbeats(t *testing.T) {
 	for i, l := range []*heartbeat.Transport{with, without, stranger} {
 		sequence := uint64(100 * (i + 1))
 		name := fmt.Sprintf("node-%c", 'b'+i)
-		for deadline := time.Now().Add(10 * time.Second); ; {
+		for deadline := time.Now().Add(limits.Wait); ; {
 			sequence++
 			err := l.Send(&election.Heartbeat{Node: name, Boot: 1, Sequence: sequence, Number: 3, Acks: acks})
 			<-time.After(200 * time.Millisecond)
@@ -332,7 +333,8 @@ func TestHeartbeats(t *testing.T) {
 				break
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("%s is not heard within 10 s (%v); counted %v", name, err, listener.Counts.Received())
+				t.Fatalf("%s is not heard within %s (%v); counted %v", name, limits.Wait, err,
+					listener.Counts.Received())
 			}
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/netstate"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/limits"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
 )
 
@@ -99,7 +100,7 @@ func (s *server) agree(what string) {
 		s.must("read", err)
 		return snapshot
 	}
-	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(limits.Wait); ; time.Sleep(10 * time.Millisecond) {
 		difference := cmp.Diff(read(netstate.NewReader()), read(s.reader),
 			cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}))
 		if difference == "" {

@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netns"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/limits"
 )
 
 // TestListener: a real socket hears the requests of others and the replies of this machine's kernel, and still hears
@@ -42,7 +43,7 @@ func TestListener(t *testing.T) {
 	gateway := netip.MustParseAddr("192.0.2.1")
 	hearsBoth := func(when string) {
 		t.Helper()
-		for deadline := time.Now().Add(15 * time.Second); ; {
+		for deadline := time.Now().Add(limits.Wait); ; {
 			mu.Lock()
 			heard = nil
 			mu.Unlock()

@@ -22,6 +22,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/limits"
 )
 
 func TestMain(m *testing.M) { os.Exit(kernel.Main(m, kernel.Programs("ip", "nft"))) }
@@ -91,9 +92,9 @@ func newNetwork(t *testing.T) *network {
 // waitForCarrier waits until the bond has noticed its member.
 func (n *network) waitForCarrier() {
 	n.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); n.link(nodeVIF).Attrs().OperState != netlink.OperUp; {
+	for deadline := time.Now().Add(limits.Wait); n.link(nodeVIF).Attrs().OperState != netlink.OperUp; {
 		if time.Now().After(deadline) {
-			n.t.Fatalf("%s has no carrier after 10 s", nodeVIF)
+			n.t.Fatalf("%s has no carrier after %s", nodeVIF, limits.Wait)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}

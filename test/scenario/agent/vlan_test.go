@@ -21,6 +21,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/vlan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/netstate"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/limits"
 )
 
 // bareServer is a server as phoenixNAP delivers it: a bond, and no VLAN of the public network.
@@ -221,7 +222,7 @@ func TestBareServerIsConfigured(t *testing.T) {
 	}
 }
 
-// TestRepairs disturbs the interface in every way that the kernel reports; each is repaired within two seconds.
+// TestRepairs disturbs the interface in every way that the kernel reports; each is repaired.
 func TestRepairs(t *testing.T) {
 	n := bareServer(t, netlink.BOND_MODE_ACTIVE_BACKUP)
 	k := startVLANReconciler(n, 0)
@@ -262,8 +263,8 @@ func TestRepairs(t *testing.T) {
 	}
 	n.rests("network", netstate.Watch)
 	t.Logf("figure vlan_repaired_max %.2f s", slowest.Seconds())
-	if slowest > 2*time.Second {
-		t.Errorf("a repair took %s, want at most 2 s", slowest)
+	if limits.Late(slowest, seenWithin) {
+		t.Errorf("a repair took %s, want at most %s", slowest, seenWithin)
 	}
 }
 

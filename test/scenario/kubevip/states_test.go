@@ -4,7 +4,6 @@ package kubevip
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/limits"
 )
 
 // The versions of kube-vip.
@@ -217,7 +217,7 @@ func TestStates(t *testing.T) {
 	w.wantReports(sides)
 	fmt.Fprint(t.Output(), "\n"+header()+table(all)+figures(all))
 	for _, e := range all {
-		if took := e.took(); *hold && e.state != healthy && took > limit {
+		if took := e.took(); e.state != healthy && limits.Late(took, limit) {
 			t.Errorf("%s: %s of %s was reported after %s, want it within %s", e.version, e.state, e.address, took,
 				limit)
 		}
@@ -227,13 +227,10 @@ func TestStates(t *testing.T) {
 // limit is the time within which every state is named, and taken back.
 const limit = 30 * time.Second
 
-// hold is for a machine that does nothing else meanwhile.
-var hold = flag.Bool("hold", false, "hold the times to their limit")
-
 // gatewayLink is the gateway's interface in the public network.
 func (h *harness) gatewayLink() string {
 	h.T.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(limits.Wait); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
 		for line := range strings.Lines(h.IP(lab.Gateway, "-4", "-o", "address")) {
 			fields := strings.Fields(line)
 			if len(fields) > 3 && strings.HasPrefix(fields[3], nodeGateway+"/") {

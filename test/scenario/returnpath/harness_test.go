@@ -16,6 +16,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/limits"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/scenario/agentlab"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/dataplane"
@@ -178,7 +179,7 @@ func (h *harness) proxyMode(mode string) {
 	for _, s := range servers() {
 		if id, running := h.proxy[s.Name]; running {
 			h.Must("end kube-proxy", h.Lab.Signal(h.T.Context(), id, syscall.SIGKILL))
-			_, err := h.Lab.Await(h.T.Context(), id, 10*time.Second)
+			_, err := h.Lab.Await(h.T.Context(), id, limits.Wait)
 			h.Must("wait for its end", err)
 			out, err := h.Lab.ExecProgram(h.T.Context(),
 				lab.Program{Host: s.Name, Env: proxyEnvironment, Args: append(proxyCommand(s.Name, mode), "--cleanup")})

@@ -19,6 +19,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/returnpath"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/limits"
 )
 
 const (
@@ -30,8 +31,6 @@ const (
 	limit = 2 * time.Second
 	// steady is how many answers in a row end an outage.
 	steady = 5
-	// patience is how long is waited for them.
-	patience = 20 * time.Second
 )
 
 // TestReplies asks by every way, with kube-proxy in both of its modes: unmanaged, the anti-spoofing of the default
@@ -45,24 +44,24 @@ func TestReplies(t *testing.T) {
 		h.proxyMode(mode)
 		h.waitForProxy(mode)
 		drops := h.dropped()
-		unmanaged := h.ask()
+		unmanaged := h.ask(silent)
 		h.diagnosed(check.Warn)
 		if drops = h.dropped() - drops; drops == 0 {
 			t.Errorf("%s: the upstream dropped nothing: the clients go without an answer for another reason", mode)
 		}
 		t.Logf("%s: the upstream dropped %d packets with a foreign source", mode, drops)
 		agent := h.manage()
-		managed := h.ask()
+		managed := h.ask(answering)
 		h.inside(mode)
 		h.diagnosed(check.OK)
 		if mode == "nftables" {
 			h.disturb()
 		}
 		h.Must("end the agent", h.Lab.Signal(t.Context(), agent, syscall.SIGTERM))
-		_, err := h.Lab.Await(t.Context(), agent, 10*time.Second)
+		_, err := h.Lab.Await(t.Context(), agent, limits.Wait)
 		h.Must("wait for its end", err)
 		h.Run(holder, agentCleanup()...)
-		cleaned := h.ask()
+		cleaned := h.ask(silent)
 		for i, w := range ways() {
 			fmt.Fprintf(t.Output(), "%-10s %-52s %-12s %-12s %s\n", mode, w.name, word(unmanaged[i]), word(managed[i]),
 				word(cleaned[i]))
@@ -84,8 +83,15 @@ func word(answer string) string {
 	return "answered"
 }
 
-// ask sends some clients on every path and returns the servers that answered, in the order of the paths.
-func (h *harness) ask() []string {
+// What clients are to expect.
+const (
+	silent    = false
+	answering = true
+)
+
+// ask sends some clients on every path and returns the servers that answered, in the order of the paths. It waits until
+// each path has answered if it is to, and long enough for some clients if not.
+func (h *harness) ask(expected bool) []string {
 	h.T.Helper()
 	probes := make([]int, len(ways()))
 	for i, w := range ways() {
@@ -96,18 +102,35 @@ func (h *harness) ask() []string {
 	time.Sleep(2 * attempt)
 	answers := make([]string, len(probes))
 	for i, id := range probes {
+		for late := time.Now().Add(limits.Wait); ; time.Sleep(pace) {
+			attempts, err := h.Lab.ProbeResults(h.T.Context(), id)
+			h.Must("results of the probe", err)
+			answers[i] = answerOf(attempts)
+			asked := len(attempts) > 0 && (expected == silent || answers[i] != "")
+			if asked || time.Now().After(late) {
+				break
+			}
+		}
+	}
+	for i, id := range probes {
 		attempts, err := h.Lab.StopProbe(h.T.Context(), id)
 		h.Must("stop the probe", err)
 		if len(attempts) == 0 {
 			h.T.Errorf("%s: no request arrived", ways()[i].name)
 		}
-		for _, a := range attempts {
-			if a.OK {
-				answers[i] = strings.TrimSpace(strings.TrimPrefix(a.Body, "hello from "))
-			}
-		}
+		answers[i] = answerOf(attempts)
 	}
 	return answers
+}
+
+// answerOf is the server that answered last; empty if none did.
+func answerOf(attempts []lab.Attempt) (server string) {
+	for _, a := range attempts {
+		if a.OK {
+			server = strings.TrimSpace(strings.TrimPrefix(a.Body, "hello from "))
+		}
+	}
+	return server
 }
 
 // dropped counts the packets that the routers took for spoofed (TcpExt IPReversePathFilter, net/ipv4/proc.c).
@@ -160,13 +183,13 @@ func (h *harness) inside(mode string) {
 	h.T.Helper()
 	h.waitForProxy(mode)
 	// The other node's pod asks the holder's program at its public address.
-	if got := h.fetch(h.T.Context(), lab.PodOf(other),
-		fmt.Sprintf("http://%s:%d/", nodeIP, hostPort)); !strings.Contains(got, "the node") {
-		h.T.Errorf("a pod of the other node gets %q from %s", got, nodeIP)
-	}
-	way := h.Run(holder, "ip", "route", "get", clientIP, "from", podOf(holder).String(), "iif", "pod0")
-	if !strings.Contains(way, fmt.Sprintf("dev bond0.%d", defaultVLAN)) {
-		h.T.Errorf("what a pod begins itself leaves by another way than the default route: %s", way)
+	way := fmt.Sprintf("http://%s:%d/", nodeIP, hostPort)
+	h.within(limits.Wait, "a pod of the other node is answered by "+way, func(ctx context.Context) bool {
+		return strings.Contains(h.fetch(ctx, lab.PodOf(other), way), "the node")
+	})
+	route := h.Run(holder, "ip", "route", "get", clientIP, "from", podOf(holder).String(), "iif", "pod0")
+	if !strings.Contains(route, fmt.Sprintf("dev bond0.%d", defaultVLAN)) {
+		h.T.Errorf("what a pod begins itself leaves by another way than the default route: %s", route)
 	}
 }
 
@@ -216,24 +239,24 @@ func (h *harness) disturb() {
 		lab.Program{Host: holder, Args: []string{"nft", "delete", "table", "ip", "phoenixnap"}}))
 	h.waitForListed("nftables table deleted", before)
 	fmt.Fprintf(h.T.Output(), "figure return_path_repaired_max %.2f s\n", worst.Seconds())
-	if worst > limit {
+	if worst >= limits.Wait || limits.Late(worst, limit) {
 		h.T.Errorf("a repair took %v, want at most %s", worst, limit)
 	}
 }
 
-// shortest measures again, with fewer clients, what took too long: other tests may share the processors of this
-// computer, and an emulated machine that has fallen behind its clients does not catch up.
+// shortest measures again, with fewer clients, what took too long: an emulated machine that has fallen behind its
+// clients does not catch up.
 func (h *harness) shortest(name string, disturbance lab.Program) time.Duration {
 	h.T.Helper()
 	best := h.outage(name, disturbance, pace)
-	for slower := 2 * pace; best > limit && slower <= 4*pace; slower *= 2 {
+	for slower := 2 * pace; limits.Late(best, limit) && slower <= 4*pace; slower *= 2 {
 		best = min(best, h.outage(name, disturbance, slower))
 	}
 	return best
 }
 
-// outage is the longest time without an answer around a disturbance, over all ways; at least patience where one is not
-// answered steadily before it or after it.
+// outage is the longest time without an answer around a disturbance, over all ways; at least limits.Wait where one is
+// not answered steadily before it or after it.
 func (h *harness) outage(name string, disturbance lab.Program, pace time.Duration) time.Duration {
 	h.T.Helper()
 	probes := map[way]int{}
@@ -260,7 +283,7 @@ func (h *harness) outage(name string, disturbance lab.Program, pace time.Duratio
 			func(a lab.Attempt) bool { return a.At.Before(from[w]) })))
 	}
 	if !answered {
-		return max(worst, patience)
+		return max(worst, limits.Wait)
 	}
 	h.T.Logf("%-24s clients without an answer for %v", name, worst.Round(time.Millisecond))
 	return worst
@@ -269,7 +292,7 @@ func (h *harness) outage(name string, disturbance lab.Program, pace time.Duratio
 // answered waits until every way was answered steadily, and returns since when each is.
 func (h *harness) answered(probes map[way]int, when string) (since map[way]time.Time, all bool) {
 	since = map[way]time.Time{}
-	for late := time.Now().Add(patience); len(since) < len(probes); time.Sleep(50 * time.Millisecond) {
+	for late := time.Now().Add(limits.Wait); len(since) < len(probes); time.Sleep(50 * time.Millisecond) {
 		var open []string
 		for w, id := range probes {
 			if _, known := since[w]; known {
@@ -289,7 +312,7 @@ func (h *harness) answered(probes map[way]int, when string) (since map[way]time.
 			}
 		}
 		if time.Now().After(late) && len(open) > 0 {
-			h.T.Logf("%s: not answered steadily within %s: %s", when, patience, strings.Join(open, "; "))
+			h.T.Logf("%s: not answered steadily within %s: %s", when, limits.Wait, strings.Join(open, "; "))
 			return since, false
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/limits"
 )
 
 func TestMain(m *testing.M) { os.Exit(kernel.Main(m)) }
@@ -31,11 +32,11 @@ func TestFramesCrossTheBridgeOnlyOnAnOpenVLAN(t *testing.T) {
 	bridge := newBridge(t)
 	sender := bridge.host(t, "h1", 100)
 	receiver := bridge.host(t, "h2", 100)
-	if got := exchange(t, sender, receiver, "open"); !bytes.HasPrefix(got, []byte("open")) {
+	if got := exchange(t, sender, receiver, "open", limits.Wait); !bytes.HasPrefix(got, []byte("open")) {
 		t.Errorf("received %q through an open VLAN, want what was sent", got)
 	}
 	check(t, "close the VLAN on a port", netlink.BridgeVlanDel(bridge.port(t, "h2"), 100, false, false, false, true))
-	if got := exchange(t, sender, receiver, "closed"); got != nil {
+	if got := exchange(t, sender, receiver, "closed", time.Second); got != nil {
 		t.Errorf("received %q through a closed VLAN", got)
 	}
 }
@@ -116,14 +117,14 @@ func (b bridge) connect(t *testing.T, name string, vlan int) {
 	check(t, "open the VLAN", h.BridgeVlanAdd(link, uint16(vlan), false, false, false, true))
 }
 
-// exchange sends a broadcast and returns what arrives within a second at the other host; nil when nothing does.
-func exchange(t *testing.T, from, to *packet.Conn, text string) []byte {
+// exchange sends a broadcast and returns what arrives in a time at the other host; nil when nothing does.
+func exchange(t *testing.T, from, to *packet.Conn, text string, within time.Duration) []byte {
 	t.Helper()
 	frame := append(bytes.Repeat([]byte{0xff}, 6), 2, 0, 0, 0, 0, 1, etherType>>8, etherType&0xff)
 	frame = append(frame, text...)
 	_, err := from.WriteTo(frame, &packet.Addr{HardwareAddr: net.HardwareAddr(frame[:6])})
 	check(t, "send", err)
-	check(t, "deadline", to.SetReadDeadline(time.Now().Add(time.Second)))
+	check(t, "deadline", to.SetReadDeadline(time.Now().Add(within)))
 	buffer := make([]byte, 1500)
 	n, _, err := to.ReadFrom(buffer)
 	if err != nil {
