@@ -21,31 +21,54 @@ const minLimit = 20 * time.Second
 
 // allowedLimits are shorter times that stay, by file, function and expression, with the reason.
 var allowedLimits = map[string]string{
-	"agent/report/metricsserver/server_test.go TestServerEndsWithItsContext 100*time.Millisecond":                   "the server ends with it, at whatever point it is",
-	"controller/cloud/pnap/errors_test.go TestAnAnswerThatNeverComes 50*time.Millisecond":                           "nothing answers: the request ends with it",
-	"controller/deposed_test.go renewedAfter 200*time.Millisecond":                                                  "as long at least an answer is on its way",
-	"controller/loadbalancer/service/account_test.go TestARefusalBacksOffThoughTheServiceIsWrittenOn 3*time.Second": "nothing happens in this time",
-	"controller/node/instances/lifecycle_test.go TestTwoMinutesOfFailureDeleteNoNode 300 * time.Millisecond":        "nothing answers: requests end with it",
-	"test/env/kernel/machine/machine_test.go TestTimeLimitAndCancellationSwitchTheMachineOff 2*time.Second":         "the machine ends with it",
-	"test/env/kernel/vlan/vlan_test.go TestFramesCrossTheBridgeOnlyOnAnOpenVLAN time.Second":                        "nothing arrives in this time",
-	"test/env/lab/lab_test.go TestProgramsRunAndEndOnRequest time.Second":                                           "the program ends with it",
-	"test/env/lab/lab_test.go TestKilledServerIsGoneAndComesBackEmpty time.Second":                                  "one attempt of many",
-	"test/repo/docs/kubectl_test.go try time.Second":                                                                "kubectl --watch ends with it",
-	"test/scenario/agent/announcer_test.go drain 300*time.Millisecond":                                              "what comes later does no harm",
-	"test/scenario/agent/announcer_test.go TestResponder 500*time.Millisecond":                                      "nothing answers in this time",
-	"test/scenario/agent/announcer_test.go TestResponder time.Second":                                               "one attempt of many",
-	"test/scenario/agent/announcer_test.go TestResponderInAFlood time.Second":                                       "nothing answers in this time",
-	"test/scenario/agent/network_test.go rests 2*time.Second":                                                       "nothing happens in this time",
-	"test/scenario/e2e/install_test.go serve patience":                                                              "a client's attempt: how many fail is a figure of make e2e",
-	"test/scenario/faults/cmd/await/main_test.go TestAwait 3*every":                                                 "nothing happens in this time",
-	"test/scenario/returnpath/harness_test.go fetch 2 * attempt":                                                    "one attempt of many",
-	"test/scenario/returnpath/returnpath_test.go ask attempt":                                                       "one attempt of many",
-	"test/scenario/returnpath/returnpath_test.go outage attempt":                                                    "one attempt of many",
-	"test/scenario/services/address_test.go checkLoadBalancerIP refusal":                                            "one attempt of many",
-	"test/scenario/services/client_test.go answeredBy patience":                                                     "one attempt of many",
-	"test/scenario/services/client_test.go answeredWithin patience":                                                 "one attempt of many",
-	"test/scenario/services/client_test.go refused refusal":                                                         "nothing answers in this time",
-	"test/scenario/services/client_test.go watching patience":                                                       "a client's attempt: how many fail is a figure of make services",
+	"agent/report/metricsserver/server_test.go TestServerEndsWithItsContext 100*time.Millisecond":
+		"the server ends with it, at whatever point it is",
+	"controller/cloud/pnap/errors_test.go TestAnAnswerThatNeverComes 50*time.Millisecond":
+		"nothing answers: the request ends with it",
+	"controller/deposed_test.go renewedAfter 200*time.Millisecond":
+		"as long at least an answer is on its way",
+	"controller/loadbalancer/service/account_test.go TestARefusalBacksOffThoughTheServiceIsWrittenOn 3*time.Second":
+		"nothing happens in this time",
+	"controller/node/instances/lifecycle_test.go TestTwoMinutesOfFailureDeleteNoNode 300 * time.Millisecond":
+		"nothing answers: requests end with it",
+	"test/env/kernel/machine/machine_test.go TestTimeLimitAndCancellationSwitchTheMachineOff 2*time.Second":
+		"the machine ends with it",
+	"test/env/kernel/vlan/vlan_test.go TestFramesCrossTheBridgeOnlyOnAnOpenVLAN time.Second":
+		"nothing arrives in this time",
+	"test/env/lab/lab_test.go TestProgramsRunAndEndOnRequest time.Second":
+		"the program ends with it",
+	"test/env/lab/lab_test.go TestKilledServerIsGoneAndComesBackEmpty time.Second":
+		"one attempt of many",
+	"test/repo/docs/kubectl_test.go try time.Second":
+		"kubectl --watch ends with it",
+	"test/scenario/agent/announcer_test.go drain 300*time.Millisecond":
+		"what comes later does no harm",
+	"test/scenario/agent/announcer_test.go TestResponder 500*time.Millisecond":
+		"nothing answers in this time",
+	"test/scenario/agent/announcer_test.go TestResponder time.Second":
+		"one attempt of many",
+	"test/scenario/agent/announcer_test.go TestResponderInAFlood time.Second":
+		"nothing answers in this time",
+	"test/scenario/agent/network_test.go rests 2*time.Second":
+		"nothing happens in this time",
+	"test/scenario/e2e/install_test.go serve patience":
+		"a client's attempt: how many fail is a figure of make e2e",
+	"test/scenario/faults/cmd/await/main_test.go TestAwait 3*every":
+		"nothing happens in this time",
+	"test/scenario/returnpath/harness_test.go fetch 10 * attempt":
+		"one attempt of many",
+	"test/scenario/returnpath/returnpath_test.go ask attempt":
+		"nothing answers in this time",
+	"test/scenario/services/address_test.go checkLoadBalancerIP refusal":
+		"one attempt of many",
+	"test/scenario/services/client_test.go answeredBy patience":
+		"one attempt of many",
+	"test/scenario/services/client_test.go answeredWithin patience":
+		"one attempt of many",
+	"test/scenario/services/client_test.go refused refusal":
+		"nothing answers in this time",
+	"test/scenario/services/client_test.go watching patience":
+		"a client's attempt: how many fail is a figure of make services",
 }
 
 // TestLimitsAreLong finds times in tests after which they fail. Tests in virtual time may have any.

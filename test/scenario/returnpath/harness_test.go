@@ -152,7 +152,7 @@ func (h *harness) configure() {
 // fetch asks from a host of the cluster; empty without an answer in time.
 func (h *harness) fetch(ctx context.Context, host, address string) string {
 	// busybox' own time limit (-T) ends it by a fault when it is linked statically.
-	out, err := h.Lab.ExecProgram(ctx, lab.Program{Host: host, Timeout: 2 * attempt,
+	out, err := h.Lab.ExecProgram(ctx, lab.Program{Host: host, Timeout: 10 * attempt,
 		Args: []string{"busybox", "wget", "-q", "-O", "-", address}})
 	if err != nil {
 		return ""

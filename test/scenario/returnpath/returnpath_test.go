@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -94,8 +95,12 @@ const (
 func (h *harness) ask(expected bool) []string {
 	h.T.Helper()
 	probes := make([]int, len(ways()))
+	patience := attempt
+	if expected {
+		patience = limits.Wait
+	}
 	for i, w := range ways() {
-		id, err := h.Lab.StartProbe(h.T.Context(), lab.Probe{URL: w.url(), Interval: 4 * pace, Timeout: attempt})
+		id, err := h.Lab.StartProbe(h.T.Context(), lab.Probe{URL: w.url(), Interval: 4 * pace, Timeout: patience})
 		h.Must("probe "+w.url(), err)
 		probes[i] = id
 	}
@@ -155,7 +160,7 @@ func (h *harness) waitForProxy(mode string) {
 		if w.endpoint == holder {
 			pod = lab.PodOf(other)
 		}
-		h.within(60*time.Second, fmt.Sprintf("with kube-proxy in mode %s %s is answered by %s within the cluster", mode,
+		h.within(2*time.Minute, fmt.Sprintf("with kube-proxy in mode %s %s is answered by %s within the cluster", mode,
 			w.url(), w.answer), func(ctx context.Context) bool {
 			return strings.Contains(h.fetch(ctx, pod, w.url()), w.answer)
 		})
@@ -244,28 +249,33 @@ func (h *harness) disturb() {
 	}
 }
 
-// shortest measures again, with fewer clients, what took too long: an emulated machine that has fallen behind its
-// clients does not catch up.
+// shortest measures again, with fewer and more patient clients, what took too long: an emulated machine that has fallen
+// behind its clients does not catch up.
 func (h *harness) shortest(name string, disturbance lab.Program) time.Duration {
 	h.T.Helper()
-	best := h.outage(name, disturbance, pace)
-	for slower := 2 * pace; limits.Late(best, limit) && slower <= 4*pace; slower *= 2 {
+	best := time.Duration(math.MaxInt64)
+	for _, slower := range []time.Duration{1, 2, 4, 20} {
 		best = min(best, h.outage(name, disturbance, slower))
+		if best < limits.Wait && !limits.Late(best, limit) {
+			break
+		}
 	}
 	return best
 }
 
 // outage is the longest time without an answer around a disturbance, over all ways; at least limits.Wait where one is
 // not answered steadily before it or after it.
-func (h *harness) outage(name string, disturbance lab.Program, pace time.Duration) time.Duration {
+func (h *harness) outage(name string, disturbance lab.Program, slower time.Duration) time.Duration {
 	h.T.Helper()
 	probes := map[way]int{}
 	for _, w := range ways() {
-		id, err := h.Lab.StartProbe(h.T.Context(), lab.Probe{URL: w.url(), Interval: pace, Timeout: attempt})
+		id, err := h.Lab.StartProbe(h.T.Context(),
+			lab.Probe{URL: w.url(), Interval: slower * pace, Timeout: slower * attempt})
 		h.Must("probe", err)
 		probes[w] = id
 	}
-	from, answered := h.answered(probes, "before "+name)
+	wait := limits.Wait + steady*slower*pace
+	from, answered := h.answered(probes, "before "+name, wait)
 	if answered {
 		out, err := h.Lab.ExecProgram(h.T.Context(), disturbance)
 		h.Must(name, err)
@@ -273,7 +283,7 @@ func (h *harness) outage(name string, disturbance lab.Program, pace time.Duratio
 			h.T.Errorf("%s: exit code %d: %s", name, out.Code, out.Stderr)
 		}
 		time.Sleep(attempt)
-		_, answered = h.answered(probes, "after "+name)
+		_, answered = h.answered(probes, "after "+name, wait)
 	}
 	worst := time.Duration(0)
 	for w, id := range probes {
@@ -290,9 +300,9 @@ func (h *harness) outage(name string, disturbance lab.Program, pace time.Duratio
 }
 
 // answered waits until every way was answered steadily, and returns since when each is.
-func (h *harness) answered(probes map[way]int, when string) (since map[way]time.Time, all bool) {
+func (h *harness) answered(probes map[way]int, when string, wait time.Duration) (since map[way]time.Time, all bool) {
 	since = map[way]time.Time{}
-	for late := time.Now().Add(limits.Wait); len(since) < len(probes); time.Sleep(50 * time.Millisecond) {
+	for late := time.Now().Add(wait); len(since) < len(probes); time.Sleep(50 * time.Millisecond) {
 		var open []string
 		for w, id := range probes {
 			if _, known := since[w]; known {
@@ -312,7 +322,7 @@ func (h *harness) answered(probes map[way]int, when string) (since map[way]time.
 			}
 		}
 		if time.Now().After(late) && len(open) > 0 {
-			h.T.Logf("%s: not answered steadily within %s: %s", when, limits.Wait, strings.Join(open, "; "))
+			h.T.Logf("%s: not answered steadily within %s: %s", when, wait, strings.Join(open, "; "))
 			return since, false
 		}
 	}
