@@ -118,3 +118,18 @@ func FuzzRecord(f *testing.F) {
 		}
 	})
 }
+
+// TestEmpty: only the record of an adopted link that was not changed says nothing.
+func TestEmpty(t *testing.T) {
+	for name, r := range map[string]Record{
+		"made": {Made: true}, "set up": {Down: true}, "settings": {Before: Settings{RPFilter: 1}},
+		"addresses": {Addresses: prefixes("192.0.2.2/28")},
+	} {
+		if r.Empty() {
+			t.Errorf("%s: the record is empty", name)
+		}
+	}
+	if !(Record{Alias: "to rack 7"}).Empty() {
+		t.Error("the record of an unchanged link is not empty")
+	}
+}

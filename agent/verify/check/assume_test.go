@@ -40,6 +40,9 @@ func TestAssume(t *testing.T) {
 			s.Tables = map[int][]Route{7: {{Destination: everywhere, LinkIndex: s.LinkNamed("bond0.100").Index,
 				Type: "unicast", Gateway: netip.MustParseAddr("192.0.2.14")}}}
 		}, "bond0.100", []contract.NetworkBlock{{CIDR: public.CIDR, Gateway: netip.MustParseAddr("192.0.2.14")}}},
+		"the first of two gateways, none outside the block": {func(_ *Expected, s *Snapshot) {
+			s.Tables = map[int][]Route{7: {via(s, "192.0.2.13"), via(s, "192.0.2.14"), via(s, "192.0.1.1")}}
+		}, "bond0.100", []contract.NetworkBlock{{CIDR: public.CIDR, Gateway: netip.MustParseAddr("192.0.2.13")}}},
 		"own address where the gateway is expected": {both(removeAddress(nodeIP), both(
 			addAddress(6, "192.0.2.1/28"), func(_ *Expected, s *Snapshot) { s.Tables = nil })),
 			"bond0.100", nil},
@@ -59,6 +62,12 @@ func TestAssume(t *testing.T) {
 			}
 		})
 	}
+}
+
+// via is a default route by the VLAN interface.
+func via(s *Snapshot, gateway string) Route {
+	return Route{Destination: everywhere, LinkIndex: s.LinkNamed("bond0.100").Index, Type: "unicast",
+		Gateway: netip.MustParseAddr(gateway)}
 }
 
 // TestAssumedNetworkIsChecked: what the kernel and the wire show is checked without an API server; only what the

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -8,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
 var sameAddr = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
@@ -375,6 +378,58 @@ func TestSecondUplink(t *testing.T) {
 		}
 		if link, _, _ := Questions(e, s); link != "bond0.100" {
 			t.Errorf("%s: ARP requests leave by %s", name, link)
+		}
+	}
+}
+
+// TestOwnAddresses: the node's own are those of IPv4 on the VLAN interface that are neither gateways nor of Services;
+// those that another interface carries, too, are listed in one order.
+func TestOwnAddresses(t *testing.T) {
+	const vlan, other = 6, 2
+	at := func(index int, prefix string) Address {
+		return Address{LinkIndex: index, Prefix: netip.MustParsePrefix(prefix)}
+	}
+	s := Snapshot{Addresses: []Address{
+		at(vlan, "2001:db8::2/64"), at(vlan, "192.0.2.3/28"), at(vlan, "192.0.2.2/28"), at(other, "192.0.2.3/32"),
+		at(other, "10.0.0.2/24"), at(other, "192.0.2.2/32"), at(vlan, "192.0.2.1/28"),
+	}}
+	e := Expected{Network: contract.NodeNetwork{Blocks: []contract.NetworkBlock{{
+		CIDR: netip.MustParsePrefix("192.0.2.0/28"), Gateway: gateway}}}}
+	own := ownAddresses(e, s, &Link{Index: vlan})
+	if got, want := fmt.Sprint(own), "[192.0.2.2/28 192.0.2.3/28]"; got != want {
+		t.Errorf("own addresses %s, want %s", got, want)
+	}
+	shared := view{Expected: e, Snapshot: s, own: own}.shared(Link{Index: other})
+	if got, want := fmt.Sprint(shared), "[192.0.2.2 192.0.2.3]"; got != want {
+		t.Errorf("shared with another interface: %s, want %s", got, want)
+	}
+}
+
+// TestMisnumbered: a VLAN interface with another ID is meant for the network when its name or its only address says so,
+// whatever other interfaces carry.
+func TestMisnumbered(t *testing.T) {
+	at := func(index int, prefix string) Address {
+		return Address{LinkIndex: index, Prefix: netip.MustParsePrefix(prefix)}
+	}
+	for name, tc := range map[string]struct {
+		link string
+		on   []Address
+		want bool
+	}{
+		"name":                       {"bond0.100", nil, true},
+		"other name":                 {"vlan100", nil, true},
+		"address":                    {"lan", []Address{at(7, "192.0.2.2/28")}, true},
+		"address and IPv6":           {"lan", []Address{at(7, "192.0.2.2/28"), at(7, "fe80::1/64")}, true},
+		"a further address":          {"lan", []Address{at(7, "192.0.2.2/28"), at(7, "10.1.0.2/24")}, false},
+		"address on another link":    {"lan", []Address{at(8, "192.0.2.2/28")}, false},
+		"another link's own address": {"lan", []Address{at(7, "192.0.2.2/28"), at(8, "10.1.0.2/24")}, true},
+	} {
+		v := view{Expected: Expected{Network: contract.NodeNetwork{VLAN: 100,
+			IPs: []netip.Addr{netip.MustParseAddr("192.0.2.2")}}},
+			Snapshot: Snapshot{Links: []Link{{Index: 7, Name: tc.link, VLAN: &VLAN{ID: 101}}, {Index: 8, Name: "eno1"}},
+				Addresses: tc.on}}
+		if found := v.misnumbered() != nil; found != tc.want {
+			t.Errorf("%s: found %t, want %t", name, found, tc.want)
 		}
 	}
 }

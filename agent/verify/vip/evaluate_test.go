@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -267,5 +268,25 @@ func TestCatalogueIsComplete(t *testing.T) {
 			rank(c.ID) < 0 {
 			t.Errorf("the declaration of %s lacks something: %+v", c.ID, c)
 		}
+	}
+}
+
+// TestLeaseInvolvesAtOnce: the node that holds the lease of an address reports it without a turn, as soon as it knows.
+func TestLeaseInvolvesAtOnce(t *testing.T) {
+	for holder, want := range map[string]bool{"srv-a": true, "srv-b": false} {
+		var st addressState
+		o := Observation{Node: "srv-a", Lease: leaseOf(kubevip.Held, holder)}
+		got := st.observe(subject{}, o, macA, "srv-a", time.Now())
+		if got.involved != want || got.atOnce != want {
+			t.Errorf("%s holds the lease: involved %t, at once %t; want %t", holder, got.involved, got.atOnce, want)
+		}
+	}
+}
+
+// TestNothingIsNext: without addresses no probe is due, so that nothing wakes up for one.
+func TestNothingIsNext(t *testing.T) {
+	s := NewScheduler(func() {})
+	if next := s.Next(time.Now()); !next.IsZero() {
+		t.Errorf("a probe of nothing is due at %s", next)
 	}
 }

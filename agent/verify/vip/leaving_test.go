@@ -111,3 +111,25 @@ func TestLeavingIsAskedForAWhile(t *testing.T) {
 		}
 	})
 }
+
+// TestNoteLeaving: an address leaves when no Service has it, agents announce, and this node reports an answer.
+func TestNoteLeaving(t *testing.T) {
+	for name, tc := range map[string]struct {
+		phase     phase
+		announcer string
+		said      contract.AddressState
+		want      bool
+	}{
+		"leaves":               {gone, contract.AnnouncerAgent, contract.AddressAnswered, true},
+		"published":            {published, contract.AnnouncerAgent, contract.AddressAnswered, false},
+		"kube-vip announces":   {gone, contract.AnnouncerKubeVIP, contract.AddressAnswered, false},
+		"nothing was reported": {gone, contract.AnnouncerAgent, "", false},
+		"silent":               {gone, contract.AnnouncerAgent, contract.AddressSilent, false},
+	} {
+		var st addressState
+		st.noteLeaving(subject{phase: tc.phase}, View{Announcer: tc.announcer}, tc.said)
+		if got := !st.leftAt.IsZero(); got != tc.want || st.atWire != tc.want {
+			t.Errorf("%s: leaves %t, asks the wire at once %t; want %t", name, got, st.atWire, tc.want)
+		}
+	}
+}

@@ -162,3 +162,35 @@ func TestAsks(t *testing.T) {
 		}
 	}
 }
+
+// TestListenerFollowsTheInterface: one of the same name with another index or hardware address is opened again.
+func TestListenerFollowsTheInterface(t *testing.T) {
+	current, err := interfaceNamed("lo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		edit func(*net.Interface)
+		want int
+	}{
+		"the same":                 {func(*net.Interface) {}, 1},
+		"made again":               {func(i *net.Interface) { i.Index++ }, 3},
+		"another hardware address": {func(i *net.Interface) { i.HardwareAddr = net.HardwareAddr{2, 0, 0, 0, 0, 9} }, 3},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			opened := 0
+			l := NewListener(func() string { return "lo" }, func(Heard) {})
+			l.Open = func(string) (Wire, *net.Interface, error) {
+				link := *current
+				tc.edit(&link)
+				opened++
+				return &tap{}, &link, nil
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 3*listenCheck)
+			defer cancel()
+			if err := l.Run(ctx); err != nil || opened != tc.want {
+				t.Errorf("%s: opened %d times, %v; want %d", name, opened, err, tc.want)
+			}
+		})
+	}
+}

@@ -25,6 +25,8 @@ type wire struct {
 	deadline time.Time
 	changed  chan struct{}
 	failWith error
+	// fails is how many requests are not sent because of failWith; 0 means all.
+	fails int
 }
 
 // host answers for an address after a delay; lost is how many requests it does not receive.
@@ -42,8 +44,11 @@ func newWire(hosts ...host) *wire {
 }
 
 func (w *wire) WriteTo(payload []byte, _ net.Addr) (int, error) {
-	if w.failWith != nil {
-		return 0, w.failWith
+	if err := w.failWith; err != nil {
+		if w.fails--; w.fails == 0 {
+			w.failWith = nil
+		}
+		return 0, err
 	}
 	p := &arp.Packet{}
 	if err := p.UnmarshalBinary(payload); err != nil {
@@ -211,12 +216,33 @@ func TestAskEndsWithItsContext(t *testing.T) {
 	})
 }
 
+// TestAskReportsFailure: a request that was not sent is a failure, whatever the wire does afterwards.
 func TestAskReportsFailure(t *testing.T) {
-	w := newWire()
-	w.failWith = net.ErrClosed
-	_, err := w.prober().Ask(t.Context(), "bond0.100", []Question{question("192.0.2.1")})
-	if !errors.Is(err, net.ErrClosed) {
-		t.Errorf("error is %v, want the socket's", err)
+	for _, fails := range []int{0, 1} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWire()
+			w.failWith = net.ErrClosed
+			w.fails = fails
+			_, err := w.prober().Ask(t.Context(), "bond0.100", []Question{question("192.0.2.1")})
+			if !errors.Is(err, net.ErrClosed) {
+				t.Errorf("%d requests fail: error is %v, want the socket's", fails, err)
+			}
+		})
+	}
+}
+
+// TestNoteTimesOneMachine: only replies of the machine that replied first show which request it answered.
+func TestNoteTimesOneMachine(t *testing.T) {
+	target := netip.MustParseAddr("192.0.2.1")
+	asked := time.Now()
+	s := &session{mac: net.HardwareAddr{2, 0, 0, 0, 0, 1}, questions: []Question{{Target: target}},
+		answers: make([]Answer, 1), exchanges: []exchange{{requests: []time.Time{asked, asked.Add(time.Second)}}}}
+	for i, mac := range []string{"02:00:00:00:00:0a", "02:00:00:00:00:0b"} {
+		s.note(Announcement{Address: target, MAC: mac, Reply: true}, asked.Add(time.Duration(2+i)*time.Second))
+	}
+	least, most := s.exchanges[0].roundTrip()
+	if least != time.Second || most != 2*time.Second || len(s.answers[0].MACs) != 2 {
+		t.Errorf("the first reply took %s to %s, want 1 s to 2 s; %v claim the address", least, most, s.answers[0].MACs)
 	}
 }
 

@@ -3,8 +3,11 @@
 package responder
 
 import (
+	"context"
+	"errors"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/packet"
@@ -40,4 +43,53 @@ func TestNothingIsAnnouncedAfterTheLease(t *testing.T) {
 			t.Errorf("%s: %d announcements, %d frames", name, n, out.Len())
 		}
 	}
+}
+
+// TestGrantAnnouncesOnlyOtherAddresses: a table that is only prolonged wakes nothing.
+func TestGrantAnnouncesOnlyOtherAddresses(t *testing.T) {
+	r := New(Config{})
+	for i, step := range []struct {
+		table *Table
+		want  bool
+	}{
+		{NewTable(1, held), true}, {NewTable(2, held), false}, {NewTable(2, held, requester), true}, {nil, true},
+		{nil, false},
+	} {
+		r.Grant(step.table)
+		select {
+		case <-r.granted:
+			if !step.want {
+				t.Errorf("step %d announces again", i)
+			}
+		default:
+			if step.want {
+				t.Errorf("step %d announces nothing", i)
+			}
+		}
+	}
+}
+
+// TestRun: a failing interface is opened again, and the end of the watch on interfaces is that of the Responder.
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opened := 0
+		broken := errors.New("no more events")
+		r := New(Config{
+			Interface: func() string { return "bond0.100" },
+			Open:      func(string) (*packet.Port, error) { opened++; return nil, errors.New("network is down") },
+			Watch: func(context.Context, func()) error {
+				time.Sleep(4*reopenPause + reopenPause/2)
+				return broken
+			},
+		})
+		if err := r.Run(t.Context()); !errors.Is(err, broken) || opened != 5 {
+			t.Errorf("ended with %v after %d attempts to open the interface, want 5", err, opened)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), reopenPause/2)
+		defer cancel()
+		r.Watch = nil
+		if err := r.Run(ctx); err != nil {
+			t.Errorf("without a watch: %v", err)
+		}
+	})
 }

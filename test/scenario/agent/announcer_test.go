@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,8 +62,8 @@ func (n *network) background(run func(context.Context) error) {
 	})
 }
 
-// answering starts a responder on the node.
-func (n *network) answering() *responder.Responder {
+// answering starts a responder on the node. Frames leave by the path of that name.
+func (n *network) answering(path *atomic.Value) *responder.Responder {
 	node := inside{node: n.node}
 	r := responder.New(responder.Config{
 		Interface: func() string { return nodeVIF },
@@ -70,7 +71,11 @@ func (n *network) answering() *responder.Responder {
 			return opened(n, node, func() (*packet.Port, error) { return responder.Open(name) })
 		},
 		Look: func(name string) (packet.Link, error) {
-			return opened(n, node, func() (packet.Link, error) { return packet.Look(name) })
+			link, err := opened(n, node, func() (packet.Link, error) { return packet.Look(name) })
+			if other, ok := path.Load().(string); ok {
+				link.Path = other
+			}
+			return link, err
 		},
 		Watch: func(ctx context.Context, changed func()) error {
 			ticker := time.NewTicker(100 * time.Millisecond)
@@ -189,11 +194,25 @@ func table(good time.Duration) *responder.Table {
 // until it is given up or not known to be ours any more; this survives the deletion and return of its interface.
 func TestResponder(t *testing.T) {
 	n := newNetwork(t)
-	r := n.answering()
+	var path atomic.Value
+	r := n.answering(&path)
 	a := n.requester()
 	r.Grant(table(time.Hour))
 	if claims := a.announcements(2, limits.Wait); len(claims) < 2 || claims[0].Operation == claims[1].Operation {
 		t.Fatalf("announced by %v, want a request and a reply", claims)
+	}
+	a.drain()
+	for range 10 { // the repeats are over when none comes for longer than between two
+		const pause = 5 * time.Second
+		if len(a.announcements(1, pause)) == 0 {
+			break
+		}
+	}
+	before := r.Counters().Announced
+	path.Store("eno2")
+	const again = 20 * time.Second // sooner than addresses are announced again anyway
+	if claims := a.announcements(2, again); len(claims) < 2 || r.Counters().Announced <= before {
+		t.Errorf("by another path announced by %v, %d times in all after %d", claims, r.Counters().Announced, before)
 	}
 	a.drain()
 	for _, source := range []netip.Addr{gatewayIP, unspecified} {
@@ -230,7 +249,7 @@ func TestResponder(t *testing.T) {
 // TestResponderInAFlood: among thousands of frames that are no requests, each request is answered, and nothing else.
 func TestResponderInAFlood(t *testing.T) {
 	n := newNetwork(t)
-	r := n.answering()
+	r := n.answering(new(atomic.Value))
 	a := n.requester()
 	r.Grant(table(time.Hour))
 	a.announcements(2, limits.Wait)
