@@ -95,15 +95,15 @@ bench-scale: go ## Count what the agents of 100 nodes that announce 500 addresse
 	PNAP_SEED_FACTOR=100 go test ./agent/announce/election -run 'TestScale$$' -count=1 -timeout 20m -v | grep -v '^ *\(=== \|--- PASS\)'
 
 # What a verbose test prints, without the names of the tests that pass.
-QUIETLY := | sed -e '/^ *\(=== \|--- PASS\)/d' -e 's/^    //'
+QUIETLY := sed -e '/^ *\(=== \|--- PASS\)/d' -e 's/^    //'
 .PHONY: faults
 faults: prepare ## Break servers of the lab, and kube-vip on them, in every way that has a finding, and measure when it is reported and repaired; takes about twenty minutes
 	go run ./test/scenario/faults/cmd/faults
-	go test ./test/scenario/kubevip -run TestStates -count=1 -v -hold $(QUIETLY)
-	go test ./test/scenario/agent -run '^Test(SeenByKernelEvent|Repairs|ReturnPathReconciler)$$' -count=1 -v -hold $(QUIETLY)
-	go test ./test/scenario/networkd -run '^TestRestart$$' -count=1 -v -hold $(QUIETLY)
-	go test ./test/scenario/returnpath -run '^TestReplies$$' -count=1 -v -hold $(QUIETLY)
-	go test ./controller -run '^TestHandOver$$' -count=1 -v -hold $(QUIETLY)
+	go test ./test/scenario/kubevip -run TestStates -count=1 -v -hold | $(QUIETLY)
+	go test ./test/scenario/agent -run '^Test(SeenByKernelEvent|Repairs|ReturnPathReconciler)$$' -count=1 -v -hold | $(QUIETLY)
+	go test ./test/scenario/networkd -run '^TestRestart$$' -count=1 -v -hold | $(QUIETLY)
+	go test ./test/scenario/returnpath -run '^TestReplies$$' -count=1 -v -hold | $(QUIETLY)
+	go test ./controller -run '^TestHandOver$$' -count=1 -v -hold | $(QUIETLY)
 
 .PHONY: disturb
 disturb: prepare ## Disturb the managed return path 200 times in every way, and check each time that everything is listed as before; takes an hour or more
@@ -112,6 +112,15 @@ disturb: prepare ## Disturb the managed return path 200 times in every way, and 
 .PHONY: walk
 walk: go ## Walk 100 random walks of the controller and print what they found (a part of make test and make test-long)
 	PNAP_SEED_FACTOR=20 go test ./test/scenario/walk -run TestWalk -count=1 -timeout 60m -v | grep -v '^ *\(=== \|--- PASS\)'
+
+# How long each parser is fuzzed.
+FUZZTIME ?= 10s
+.PHONY: fuzz
+fuzz: go ## Give each parser random input, one after the other (FUZZTIME=10s each); takes about ten minutes
+	@grep -roE '^func Fuzz[A-Za-z]+' --include=*_test.go agent controller pkg test | sort | \
+	sed -E 's,^(.*)/[^/]*:func (.*)$$,./\1 \2,' | (count=0; while read -r package name; do echo "$$name"; \
+	go test "$$package" -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) | sed -e '/^fuzz: /d' -e '/^PASS/d'; \
+	count=$$((count + 1)); done; echo "figure fuzz_targets $$count targets")
 
 .PHONY: mutants
 mutants: go ## Change one decision of the controller at a time and print which changes no test detects; takes an hour or two (ARGS='-only plan/ -generated 50')

@@ -82,7 +82,9 @@ func TestRun(t *testing.T) {
 				return broken
 			},
 		})
-		if err := r.Run(t.Context()); !errors.Is(err, broken) || opened != 5 {
+		bounded, end := context.WithTimeout(t.Context(), 10*reopenPause)
+		defer end()
+		if err := r.Run(bounded); !errors.Is(err, broken) || opened != 5 {
 			t.Errorf("ended with %v after %d attempts to open the interface, want 5", err, opened)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), reopenPause/2)

@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"os/exec"
@@ -17,6 +18,7 @@ import (
 // TestCommandsOfThePagesWork tries it against a real API server on which this project is installed.
 func TestCommandsOfThePagesWork(t *testing.T) {
 	bench := newBench(t)
+	t.Run("mistakes", bench.mistakes)
 	t.Run("commands", bench.commands)
 	t.Run("manifests", bench.manifests)
 }
@@ -36,32 +38,74 @@ func (b *bench) commands(t *testing.T) {
 			continue
 		}
 		done[key] = true
-		program := programOf(words[0])
-		asked[program]++
-		var problem string
-		switch program {
-		case "kubectl":
-			problem = b.kubectl(t, words[1:])
-		case "agent", "controller":
-			problem = b.flags(t, program, words[1:])
-		case "make":
-			problem = target(t, words[1:])
-		case "go":
-			problem = b.goCommand(t, words[1:])
-		case "docker":
-			problem = b.image(t, words[1:])
-		case "helm":
-			problem = helm(t, words[1:])
-		default:
-			problem = misspelt(program)
-		}
-		if problem != "" {
+		asked[programOf(words[0])]++
+		if problem := b.problem(t, words); problem != "" {
 			t.Errorf("%s: %s: %s", s.page, strings.Join(s.words, " "), problem)
 		}
 	}
 	for program, least := range map[string]int{"kubectl": 40, "agent": 8, "make": 8, "go": 5, "helm": 1} {
 		if asked[program] < least {
 			t.Errorf("only %d commands of %s found; the pattern is out of date", asked[program], program)
+		}
+	}
+}
+
+// problem says why a command does not do what a page prints it for; empty when it does.
+func (b *bench) problem(t *testing.T, words []string) string {
+	t.Helper()
+	switch program := programOf(words[0]); program {
+	case "kubectl":
+		return b.kubectl(t, words[1:])
+	case "agent", "controller":
+		return b.flags(t, program, words[1:])
+	case "make":
+		return b.target(t, words[1:])
+	case "go":
+		return b.goCommand(t, words[1:])
+	case "docker":
+		return b.image(t, words[1:])
+	case "helm":
+		return helm(t, words[1:])
+	default:
+		return misspelt(program)
+	}
+}
+
+// mistakes are commands as pages have them, each right and with a mistake that is found.
+func (b *bench) mistakes(t *testing.T) {
+	const chart = "deploy/helm/phoenixnap-cloud-provider --namespace kube-system"
+	for right, wrong := range map[string][]string{
+		"go test ./agent/announce/election -run TestScale -v": {
+			"go test ./agent/announce/election -run TestScales", "go test ./agent/announce/elections",
+			"go test ./agent/announce/election -verbose"},
+		"go test -tags e2e ./test/scenario/e2e -run TestInstall": {"go test ./test/scenario/e2e -run TestInstall"},
+		"go run ./test/bench/agent/cmd/agentbench":               {"go run ./test/bench/agent/cmd/bench"},
+		"go run ./test/scenario/faults/cmd/faults --only x": {
+			"go run ./test/scenario/faults/cmd/faults --onyl x", "go run ./test/scenario/faults/cmd/faults --report"},
+		"go run ./controller --dry-run": {"go run ./controller --dryrun"},
+		"make demo KEEP=1":              {"make demos KEEP=1", "make demo KEP=1"},
+		"make mutants ARGS='-only x'":   {"make mutants ARGS='-olny x'"},
+		"make run-local ARGS=--dry-run": {"make run-local ARGS=--dryrun"},
+		"kubectl get nodes -o wide":     {"kubectl get nodez", "kubectl get nodes --wide", "kubectl gett nodes"},
+		"kubectl pnap status -o json": {"kubectl pnap status --jsn", "kubectl pnap statsu",
+			"kubectl pnap status -o jsn"},
+		"phoenixnap-agent diagnose --node-name a -o json": {"phoenixnap-agent diagnose --node a",
+			"phoenixnap-agent diagnos", "phoenixnap-agent diagnose -o jsn", "phoenixnap-agent diagnose --vlan x",
+			"phoenixnap-agnt diagnose"},
+		"kubectl -n kube-system exec ds/phoenixnap-agent -- phoenixnap-agent diagnose": {
+			"kubectl -n kube-system exec ds/phoenixnap-agent -- phoenixnap-agent diagnose --bogus"},
+		"phoenixnap-agent run --manage=vlan --node-name a": {"phoenixnap-agent run --manage=vlna"},
+		"phoenixnap-cloud-controller-manager --dry-run": {"phoenixnap-cloud-controller-manager --dryrun",
+			"phoenixnap-cloud-controller --dry-run", "phoenixnap-cloud-controller-manager run"},
+		"helm upgrade --install x " + chart: {"helm upgrade --install x s" + chart,
+			"helm upgrade --install x --set bogus=1 " + chart, "helm upgrad --install x " + chart},
+	} {
+		for i, command := range append([]string{right}, wrong...) {
+			commands, err := shellCommands(command)
+			must(t, err)
+			if problem := b.problem(t, commands[0]); (problem != "") != (i > 0) {
+				t.Errorf("%s: %q, want a problem: %t", command, problem, i > 0)
+			}
 		}
 	}
 }
@@ -133,12 +177,39 @@ func (b *bench) flags(t *testing.T, program string, args []string) string {
 	if err != nil {
 		return err.Error() + ": " + string(out)
 	}
-	if command := slices.IndexFunc(args, func(a string) bool {
-		return !strings.HasPrefix(a,
-			"-")
-	}); program == "agent" && command >= 0 &&
-		!strings.Contains(string(out), "phoenixnap-agent "+args[command]) {
-		return "there is no command " + args[command]
+	return cmp.Or(commandIn(program, args, string(out)), choiceIn(args, string(out)))
+}
+
+// commandIn says what is wrong with the first argument that is no flag: that of the controller is always wrong, others
+// are commands, which the help shows.
+func commandIn(program string, args []string, help string) string {
+	at := slices.IndexFunc(args, func(a string) bool { return !strings.HasPrefix(a, "-") })
+	name := map[string]string{"agent": "phoenixnap-agent", "pnap": "kubectl pnap"}[program]
+	if at >= 0 && (name == "" || !strings.Contains(help, "  "+name+" "+args[at]+" ")) {
+		return "there is no command " + args[at]
+	}
+	return ""
+}
+
+// choices are the flags whose help names all values.
+var choices = map[string]string{"-o": "output", "--output": "output", "--manage": "manage"}
+
+// choiceIn says which value a flag does not take.
+func choiceIn(args []string, help string) string {
+	for i, arg := range args {
+		name, value, given := strings.Cut(arg, "=")
+		if choices[name] == "" || !given && i+1 == len(args) {
+			continue
+		}
+		if !given {
+			value = args[i+1]
+		}
+		line := regexp.MustCompile(`(?m)^.*--` + choices[name] + ` string.*$`).FindString(help)
+		for each := range strings.SplitSeq(value, ",") {
+			if !slices.Contains(regexp.MustCompile(`[a-z-]+`).FindAllString(line, -1), each) {
+				return name + " does not take " + each
+			}
+		}
 	}
 	return ""
 }
@@ -178,15 +249,43 @@ func helm(t *testing.T, args []string) string {
 	return ""
 }
 
+// arguments are the programs of the Makefile that are handed $(ARGS).
+var arguments = regexp.MustCompile(`(?m)^\t@?(go run \./\S+|\./controller/run-local)\b.* \$\(ARGS\)$`)
+
+// arguments has the program that a target of make runs read the words of ARGS.
+func (b *bench) arguments(t *testing.T, makefile, name, value string) string {
+	t.Helper()
+	_, recipe, _ := strings.Cut(makefile, "\n"+name+":")
+	recipe, _, _ = strings.Cut(recipe, "\n\n")
+	found := arguments.FindStringSubmatch(strings.ReplaceAll(recipe, "\\\n\t\t", ""))
+	commands, err := shellCommands(value)
+	switch {
+	case err != nil:
+		return err.Error()
+	case found == nil:
+		return "make " + name + " has no use for ARGS"
+	case len(commands) == 0:
+		return ""
+	case strings.HasPrefix(found[1], "go run "):
+		return b.goCommand(t, append(strings.Fields(found[1])[1:], commands[0]...))
+	}
+	return b.flags(t, "controller", commands[0])
+}
+
 // target finds the target of a make command in the Makefile.
-func target(t *testing.T, args []string) string {
+func (b *bench) target(t *testing.T, args []string) string {
 	t.Helper()
 	makefile := read(t, "Makefile")
 	for _, arg := range args {
 		if strings.HasPrefix(arg, "-") {
 			continue
 		}
-		if name, _, ok := strings.Cut(arg, "="); ok {
+		if name, value, ok := strings.Cut(arg, "="); ok {
+			if name == "ARGS" {
+				if problem := b.arguments(t, makefile, args[0], value); problem != "" {
+					return problem
+				}
+			}
 			if !regexp.MustCompile(`\$\(` + name + `[):]|\b` + name + ` \?=|\(if \$\(` + name +
 				`\)`).MatchString(makefile) {
 				return "the Makefile has no use for the variable " + name

@@ -50,8 +50,9 @@ func TestTestsOfThePagesRun(t *testing.T) {
 func TestGoTest(t *testing.T) {
 	dir := t.TempDir()
 	for path, text := range map[string]string{
-		"plain/plain_test.go": "package plain\nimport \"testing\"\nvar _ = flag.Bool(\"update\", false, \"\")\n" +
-			"func TestPlain(t *testing.T) { t.Run(\"of one kind\", nil) }\nfunc BenchmarkFast() {}\nfunc helper() {}\n",
+		"test/env/pace/pace.go": "package pace\nvar _ = flag.Bool(\"slow\", false, \"\")\n",
+		"plain/plain_test.go": "package plain\nimport (\n\"testing\"\n\"example.test/p/test/env/pace\")\nvar _ = flag.Bool(\"update\", false, \"\")\n" +
+			"func TestPlain(t *testing.T) { t.Run(\"of one kind\", nil); _ = \"of\" }\nfunc BenchmarkFast() {}\nfunc helper() {}\n",
 		"plain/plain_windows_test.go": "package plain\nfunc TestWindows() {}\n",
 		"tagged/tagged_test.go":       "//go:build linux && live\n\npackage tagged\nfunc TestTagged() {}\n",
 		"below/deep/deep_test.go":     "package deep\nfunc FuzzDeep() {}\n",
@@ -75,6 +76,8 @@ func TestGoTest(t *testing.T) {
 		"./plain -bench Slow":             false,
 		"./plain -update":                 true,
 		"./plain -downgrade":              false,
+		"./plain -of":                     false,
+		"./plain -slow":                   true,
 		"./plain -count 1 -timeout 4m":    true,
 		"./tagged":                        false,
 		"./tagged -run Tagged":            false,
@@ -100,7 +103,7 @@ func goTest(t *testing.T, top string, args []string) string {
 	t.Helper()
 	packages, flags := goTestArguments(args)
 	var all []string
-	var functions, literals []string
+	var functions, literals, known []string
 	for _, pattern := range packages {
 		tests := testsBelow(t, top, pattern, flags["tags"])
 		if len(tests.functions) == 0 {
@@ -109,9 +112,13 @@ func goTest(t *testing.T, top string, args []string) string {
 		all = append(all, pattern)
 		functions = append(functions, tests.functions...)
 		literals = append(literals, tests.literals...)
+		known = append(known, tests.flags...)
+		for _, folder := range tests.support {
+			known = append(known, flagsIn(t, filepath.Join(top, folder))...)
+		}
 	}
 	for name := range flags {
-		if !slices.Contains(goTestFlags, name) && !slices.Contains(literals, name) {
+		if !slices.Contains(goTestFlags, name) && !slices.Contains(known, name) {
 			return "neither go test nor a test has a flag -" + name
 		}
 	}
@@ -165,8 +172,9 @@ func runs(pattern, kind string, functions, literals []string) bool {
 	return true
 }
 
-// tests are the functions of tests, and all texts in their files.
-type tests struct{ functions, literals []string }
+// tests are the functions of tests, all texts in their files, the flags that they declare, and the folders of test/env
+// that they import, which may declare others.
+type tests struct{ functions, literals, flags, support []string }
 
 // testsBelow reads the tests that go test finds on Linux by a pattern of packages, with build tags separated by commas.
 func testsBelow(t *testing.T, top, pattern, tags string) (found tests) {
@@ -202,6 +210,14 @@ func (found *tests) read(t *testing.T, path string) {
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
 	must(t, err)
 	isTest := regexp.MustCompile(`^(Test|Fuzz|Example|Benchmark)(Main$)?`)
+	found.flags = append(found.flags, flagsOf(file)...)
+	for _, i := range file.Imports {
+		path, err := strconv.Unquote(i.Path.Value)
+		must(t, err)
+		if _, folder, ok := strings.Cut(path, "/test/env/"); ok {
+			found.support = append(found.support, "test/env/"+folder)
+		}
+	}
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncDecl:
@@ -215,4 +231,46 @@ func (found *tests) read(t *testing.T, path string) {
 		}
 		return true
 	})
+}
+
+// flagsIn returns the flags that the files of a folder declare.
+func flagsIn(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	must(t, err)
+	for _, path := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		must(t, err)
+		names = append(names, flagsOf(file)...)
+	}
+	return names
+}
+
+// flagsOf returns the flags that a file declares: the first texts among the arguments of flag.Bool, flag.StringVar and
+// so on.
+func flagsOf(file *ast.File) (names []string) {
+	ast.Inspect(file, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		if f, ok := call.Fun.(*ast.SelectorExpr); !ok || !isFlagPackage(f.X) {
+			return true
+		}
+		for _, argument := range call.Args {
+			if text, ok := argument.(*ast.BasicLit); ok && text.Kind == token.STRING {
+				if name, err := strconv.Unquote(text.Value); err == nil {
+					names = append(names, name)
+				}
+				break
+			}
+		}
+		return true
+	})
+	return names
+}
+
+func isFlagPackage(e ast.Expr) bool {
+	name, ok := e.(*ast.Ident)
+	return ok && (name.Name == "flag" || name.Name == "flags")
 }

@@ -33,7 +33,7 @@ func blocks(t *testing.T) []block {
 var placeholder = regexp.MustCompile(`<[a-z -]+>`)
 
 // ours are the first words of commands that are checked everywhere.
-var ours = regexp.MustCompile(`^(kubectl|make|go|/?phoenixnap-agent|dist/bin/\S+) `)
+var ours = regexp.MustCompile(`^(kubectl|make|go|helm|/?phoenixnap-agent|/?phoenixnap-cloud-controller-manager|dist/bin/\S+) `)
 
 // bare is only a verb: a mention in a sentence, not a command to type.
 var bare = regexp.MustCompile(`^kubectl [a-z]+$`)
