@@ -123,7 +123,7 @@ fuzz: go ## Give each parser random input, one after the other (FUZZTIME=10s eac
 	count=$$((count + 1)); done; echo "figure fuzz_targets $$count targets")
 
 .PHONY: mutants
-mutants: go ## Change one decision of the controller at a time and print which changes no test detects; takes an hour or two (ARGS='-only plan/ -generated 50')
+mutants: go ## Change one decision of controller or agent at a time and print which changes no test detects; takes a few hours (ARGS='-only plan/ -generated 50')
 	go run ./test/repo/mutants/cmd/mutants $(ARGS)
 
 .PHONY: conformance-live

@@ -15,8 +15,8 @@ import (
 	"strings"
 )
 
-// Generate returns at most count mutations of each target below root, the same ones as long as their lines do not
-// change.
+// Generate returns at most count mutations of each target below root, times its share, the same ones as long as their
+// lines do not change.
 func Generate(root string, count int) ([]Mutation, error) {
 	var chosen []Mutation
 	for _, t := range targets {
@@ -24,7 +24,7 @@ func Generate(root string, count int) ([]Mutation, error) {
 		if err != nil {
 			return nil, err
 		}
-		chosen = append(chosen, all[:min(count, len(all))]...)
+		chosen = append(chosen, all[:min(count*max(t.share, 1), len(all))]...)
 	}
 	return chosen, nil
 }

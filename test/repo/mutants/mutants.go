@@ -1,4 +1,4 @@
-// Package mutants changes one decision of the controller at a time and runs the tests that have to fail then.
+// Package mutants changes one decision of the controller or the agent at a time and runs the tests that have to fail.
 //
 // Some mutations are kept in a list, because they would cost money, addresses or Nodes; others are generated from the
 // syntax. A mutation that no test detects is a survivor, and needs a reason in the list of survivors.
@@ -24,7 +24,7 @@ type Mutation struct {
 	New string `json:"new"`
 	// Why is what would go wrong; for a survivor, why no test can detect it.
 	Why string `json:"why"`
-	// Tests are the packages whose tests have to fail; empty means those of the target.
+	// Tests are what has to fail, as in a target; empty means those of the target.
 	Tests []string `json:"tests,omitempty"`
 	// Test is the test that detects it, which saves the time of the others; empty if that is not known.
 	Test string `json:"test,omitempty"`
@@ -43,24 +43,43 @@ func oneLine(text string) string { return strings.Join(strings.Fields(text), " "
 // key identifies a mutation independently of its position.
 func (m Mutation) key() string { return m.File + "\n" + oneLine(m.Old) + "\n" + oneLine(m.New) }
 
-// target is a package for which mutations are generated, and the packages whose tests have to detect them: the later
-// ones run only if the earlier ones pass.
+// target is a package for which mutations are generated, and the tests that have to detect them: packages, each
+// optionally with a regular expression for the names. The later ones run only if the earlier ones pass.
 type target struct {
 	pkg   string
 	tests []string
+	// share is how many times as many mutations are tried as of others; 0 means as many.
+	share int
 }
+
+// onKernel are the agent's tests on a kernel with 802.1Q.
+const onKernel = "test/scenario/agent"
+
+// agentShare makes a hundred mutations of the agent that are valid out of five for each other package.
+const agentShare = 4
 
 var targets = []target{
-	{"controller/loadbalancer/plan", []string{"controller/loadbalancer/plan", "controller/loadbalancer/reconcile"}},
-	{"controller/loadbalancer/purchase", []string{"controller/loadbalancer/purchase"}},
-	{"controller/cloud/pnap", []string{"controller/cloud/pnap"}},
-	{"controller/loadbalancer/orphans", []string{"controller/loadbalancer/orphans"}},
-	{"controller/node/instances", []string{"controller/node/instances"}},
-	{"controller/node/membership", []string{"controller/node/membership"}},
-	{"controller/loadbalancer/service", []string{"controller/loadbalancer/service"}},
+	{pkg: "controller/loadbalancer/plan",
+		tests: []string{"controller/loadbalancer/plan", "controller/loadbalancer/reconcile"}},
+	{pkg: "controller/loadbalancer/purchase", tests: []string{"controller/loadbalancer/purchase"}},
+	{pkg: "controller/cloud/pnap", tests: []string{"controller/cloud/pnap"}},
+	{pkg: "controller/loadbalancer/orphans", tests: []string{"controller/loadbalancer/orphans"}},
+	{pkg: "controller/node/instances", tests: []string{"controller/node/instances"}},
+	{pkg: "controller/node/membership", tests: []string{"controller/node/membership"}},
+	{pkg: "controller/loadbalancer/service", tests: []string{"controller/loadbalancer/service"}},
+	{"agent/wire/responder", []string{"agent/wire/responder", onKernel + " ^TestResponder$"}, agentShare},
+	{"agent/wire/arp", []string{"agent/wire/arp", onKernel + " ^TestListener$"}, agentShare},
+	{"agent/configure/ownership", []string{"agent/configure/ownership",
+		onKernel + " ^Test(Adopted|BareServerIsConfigured|ReturnPathReconciler)$"}, agentShare},
+	{"agent/configure/returnpath", []string{"agent/configure/returnpath",
+		onKernel + " ^TestReturnPath(MarkClash|FollowsBlocks|Reconciler)$"}, agentShare},
+	{"agent/configure/vlan", []string{"agent/configure/vlan",
+		onKernel + " ^Test(Adopted|Orders|BareServerIsConfigured)$"}, agentShare},
+	{"agent/verify/check", []string{"agent/verify/check"}, agentShare},
+	{"agent/verify/vip", []string{"agent/verify/vip"}, agentShare},
 }
 
-// testsOf returns the packages whose tests have to detect a mutation.
+// testsOf returns what has to detect a mutation.
 func testsOf(m Mutation) []string {
 	if len(m.Tests) > 0 {
 		return m.Tests

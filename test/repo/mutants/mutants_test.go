@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -40,7 +41,11 @@ func TestListedMutationsApply(t *testing.T) {
 		if m.Why == "" || m.Old == m.New || seen[m.key()] {
 			t.Errorf("it gives no reason, changes nothing or is listed twice: %s", m)
 		}
-		if m.Test != "" && !slices.ContainsFunc(testsOf(m), func(pkg string) bool { return declares(t, pkg, m.Test) }) {
+		declared := func(tests string) bool {
+			pkg, names := namesOf(tests, m.Test)
+			return names != "" && slices.Contains(testNames(t, pkg), m.Test)
+		}
+		if m.Test != "" && !slices.ContainsFunc(testsOf(m), declared) {
 			t.Errorf("no package has %s, which is to detect %s", m.Test, m)
 		}
 		seen[m.key()] = true
@@ -58,17 +63,24 @@ func TestListedMutationsApply(t *testing.T) {
 	_, _ = fmt.Fprintf(t.Output(), "figure mutants_kept %d mutations\n", len(kept))
 }
 
-// declares reports whether a package has a test of that name.
-func declares(t *testing.T, pkg, test string) bool {
+// testNames returns the tests of a package.
+func testNames(t *testing.T, pkg string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.ContainsFunc(files, func(file string) bool {
+	var names []string
+	for _, file := range files {
 		raw, err := os.ReadFile(file)
-		return err == nil && strings.Contains(string(raw), "func "+test+"(")
-	})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(string(raw), -1) {
+			names = append(names, found[1])
+		}
+	}
+	return names
 }
 
 // Each mutation of the list compiles, so that its tests can fail. As many as possible are built at once.
@@ -116,13 +128,13 @@ func build(t *testing.T, mutations []Mutation) (failed map[string]bool, out stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"build", "-gcflags=-e", "-overlay=" + overlay}
+	args := []string{"build", "-gcflags=-e"}
 	for _, m := range mutations {
 		if pkg := "./" + path.Dir(m.File); !slices.Contains(args, pkg) {
 			args = append(args, pkg)
 		}
 	}
-	out, passed, err := goTool(t.Context(), root, args...)
+	out, passed, err := goTool(t.Context(), root, overlay, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,8 +179,23 @@ var name = "a" + suffix
 // The same mutations are chosen as long as their lines are the same.
 func TestGenerateIsStable(t *testing.T) {
 	first, err := Generate(root, 5)
-	if err != nil || len(first) != 5*len(targets) {
-		t.Fatalf("%d mutations, %v", len(first), err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := map[string]int{}
+	agent := 0
+	for _, m := range first {
+		if of[path.Dir(m.File)]++; strings.HasPrefix(m.File, "agent/") {
+			agent++
+		}
+	}
+	for _, target := range targets {
+		if want := 5 * max(target.share, 1); of[target.pkg] != want {
+			t.Errorf("%d mutations of %s, want %d", of[target.pkg], target.pkg, want)
+		}
+	}
+	if agent < 100 {
+		t.Errorf("%d mutations of the agent, want a hundred", agent)
 	}
 	again, err := Generate(root, 5)
 	if err != nil || !slices.EqualFunc(first, again, func(a, b Mutation) bool { return a.key() == b.key() }) {
@@ -235,5 +262,33 @@ func TestReport(t *testing.T) {
 				t.Errorf("printed:\n%s", out.String())
 			}
 		})
+	}
+}
+
+// TestTargets: packages have tests, and each name that selects one of them is that of a test.
+func TestTargets(t *testing.T) {
+	for _, target := range targets {
+		for _, tests := range target.tests {
+			pkg, names := namesOf(tests, "")
+			all := testNames(t, pkg)
+			selected := slices.DeleteFunc(slices.Clone(all), func(name string) bool {
+				return names != "." && !regexp.MustCompile(names).MatchString(name)
+			})
+			if wanted := strings.Count(names, "|") + 1; len(all) == 0 || names != "." && len(selected) != wanted {
+				t.Errorf("%s: of %d tests in %s %s selects %q, want %d", target.pkg, len(all), pkg, names, selected,
+					wanted)
+			}
+		}
+	}
+}
+
+func TestNamesOf(t *testing.T) {
+	for _, c := range [][4]string{
+		{"p", "", "p", "."}, {"p", "TestA", "p", "^TestA$"}, {"p ^Test(A|B)$", "", "p", "^Test(A|B)$"},
+		{"p ^Test(A|B)$", "TestB", "p", "^TestB$"}, {"p ^Test(A|B)$", "TestC", "p", ""},
+	} {
+		if pkg, names := namesOf(c[0], c[1]); pkg != c[2] || names != c[3] {
+			t.Errorf("%q, first %q: %q of %q, want %q of %q", c[0], c[1], names, pkg, c[3], c[2])
+		}
 	}
 }

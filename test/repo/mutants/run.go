@@ -39,10 +39,14 @@ func Try(ctx context.Context, root string, m Mutation) (outcome Outcome, by stri
 	if err != nil {
 		return "", "", err
 	}
-	for _, names := range m.rounds() {
-		for _, pkg := range testsOf(m) {
-			out, passed, err := goTool(ctx, root, "test", "-overlay="+overlay, "-vet=off", "-failfast", "-count=1",
-				"-run="+names, "-timeout="+limit.String(), "./"+pkg)
+	for _, first := range m.rounds() {
+		for _, tests := range testsOf(m) {
+			pkg, names := namesOf(tests, first)
+			if names == "" {
+				continue
+			}
+			out, passed, err := goTool(ctx, root, overlay, "test", "-vet=off", "-failfast", "-count=1", "-run="+names,
+				"-timeout="+limit.String(), "./"+pkg)
 			switch {
 			case err != nil:
 				return "", "", err
@@ -56,12 +60,27 @@ func Try(ctx context.Context, root string, m Mutation) (outcome Outcome, by stri
 	return Survived, "no test", nil
 }
 
-// rounds returns which tests to run, one after the other: the one that is known to fail first, then all.
+// rounds returns which test to run, one after the other: the one that is known to fail first, then all.
 func (m Mutation) rounds() []string {
 	if m.Test == "" {
-		return []string{"."}
+		return []string{""}
 	}
-	return []string{"^" + m.Test + "$", "."}
+	return []string{m.Test, ""}
+}
+
+// namesOf returns the package of some tests of a target, and which of them to run: all, or the first one if it may be
+// among them.
+func namesOf(tests, first string) (pkg, names string) {
+	pkg, selected, some := strings.Cut(tests, " ")
+	switch {
+	case first == "" && some:
+		return pkg, selected
+	case first == "":
+		return pkg, "."
+	case some && !regexp.MustCompile(selected).MatchString(first):
+		return pkg, ""
+	}
+	return pkg, "^" + first + "$"
 }
 
 var failed = regexp.MustCompile(`(?m)^--- FAIL: (\S+)`)
@@ -117,10 +136,12 @@ func applyTo(m Mutation, root, earlier string) (string, error) {
 	return m.Apply("")
 }
 
-// goTool runs the go command at root. An error means that it could not be run.
-func goTool(ctx context.Context, root string, args ...string) (out string, passed bool, err error) {
+// goTool runs the go command at root, and with the overlay each go command that the tests run: those for another kernel
+// compile themselves again. An error means that it could not be run.
+func goTool(ctx context.Context, root, overlay string, args ...string) (out string, passed bool, err error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlay))
 	var buffer bytes.Buffer
 	cmd.Stdout = &buffer
 	cmd.Stderr = &buffer
