@@ -81,7 +81,7 @@ func (b *bench) mistakes(t *testing.T) {
 		"go test -tags e2e ./test/scenario/e2e -run TestInstall": {"go test ./test/scenario/e2e -run TestInstall"},
 		"go run ./test/bench/agent/cmd/agentbench":               {"go run ./test/bench/agent/cmd/bench"},
 		"go run ./test/scenario/faults/cmd/faults --only x": {
-			"go run ./test/scenario/faults/cmd/faults --onyl x", "go run ./test/scenario/faults/cmd/faults --report"},
+			"go run ./test/scenario/faults/cmd/faults --just x", "go run ./test/scenario/faults/cmd/faults --report"},
 		"go run ./controller --dry-run": {"go run ./controller --dryrun"},
 		"make demo KEEP=1":              {"make demos KEEP=1", "make demo KEP=1"},
 		"make mutants ARGS='-only x'":   {"make mutants ARGS='-olny x'"},

@@ -146,7 +146,7 @@ type source struct {
 }
 
 func (s source) between(n ast.Node) string {
-	return string(s.file.source[s.positions.Position(n.Pos()).Offset:s.positions.Position(n.End()).Offset])
+	return string(s.source[s.positions.Position(n.Pos()).Offset:s.positions.Position(n.End()).Offset])
 }
 
 // shortLimits returns the limits below minLimit of all tests in real time.
@@ -315,10 +315,10 @@ func (s search) candidates(n ast.Node) []ast.Expr {
 
 // largest is what a comparison has the other side exceed.
 func largest(n *ast.BinaryExpr) []ast.Expr {
-	switch n.Op {
-	case token.GTR, token.GEQ:
+	switch {
+	case n.Op == token.GTR, n.Op == token.GEQ:
 		return []ast.Expr{n.Y}
-	case token.LSS, token.LEQ:
+	case n.Op == token.LSS, n.Op == token.LEQ:
 		return []ast.Expr{n.X}
 	}
 	return nil
@@ -410,10 +410,10 @@ func (s search) product(e *ast.BinaryExpr, depth int) (time.Duration, bool) {
 	unit, ok := s.value(y, depth+1)
 	if n, literal := x.(*ast.BasicLit); literal && ok {
 		count, err := strconv.ParseFloat(n.Value, 64)
-		switch e.Op {
-		case token.MUL:
+		switch {
+		case e.Op == token.MUL:
 			return time.Duration(count * float64(unit)), err == nil
-		case token.QUO:
+		case e.Op == token.QUO:
 			return time.Duration(float64(unit) / count), err == nil
 		}
 	}

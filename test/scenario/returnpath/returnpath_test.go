@@ -254,7 +254,7 @@ func (h *harness) disturb() {
 func (h *harness) shortest(name string, disturbance lab.Program) time.Duration {
 	h.T.Helper()
 	best := time.Duration(math.MaxInt64)
-	for _, slower := range []time.Duration{1, 2, 4, 20} {
+	for _, slower := range []int{1, 2, 4, 20} {
 		best = min(best, h.outage(name, disturbance, slower))
 		if best < limits.Wait && !limits.Late(best, limit) {
 			break
@@ -265,16 +265,17 @@ func (h *harness) shortest(name string, disturbance lab.Program) time.Duration {
 
 // outage is the longest time without an answer around a disturbance, over all ways; at least limits.Wait where one is
 // not answered steadily before it or after it.
-func (h *harness) outage(name string, disturbance lab.Program, slower time.Duration) time.Duration {
+func (h *harness) outage(name string, disturbance lab.Program, slower int) time.Duration {
 	h.T.Helper()
 	probes := map[way]int{}
+	times := func(d time.Duration) time.Duration { return time.Duration(slower) * d }
 	for _, w := range ways() {
 		id, err := h.Lab.StartProbe(h.T.Context(),
-			lab.Probe{URL: w.url(), Interval: slower * pace, Timeout: slower * attempt})
+			lab.Probe{URL: w.url(), Interval: times(pace), Timeout: times(attempt)})
 		h.Must("probe", err)
 		probes[w] = id
 	}
-	wait := limits.Wait + steady*slower*pace
+	wait := limits.Wait + steady*times(pace)
 	from, answered := h.answered(probes, "before "+name, wait)
 	if answered {
 		out, err := h.Lab.ExecProgram(h.T.Context(), disturbance)
