@@ -315,10 +315,10 @@ func (s search) candidates(n ast.Node) []ast.Expr {
 
 // largest is what a comparison has the other side exceed.
 func largest(n *ast.BinaryExpr) []ast.Expr {
-	switch {
-	case n.Op == token.GTR, n.Op == token.GEQ:
+	if n.Op == token.GTR || n.Op == token.GEQ {
 		return []ast.Expr{n.Y}
-	case n.Op == token.LSS, n.Op == token.LEQ:
+	}
+	if n.Op == token.LSS || n.Op == token.LEQ {
 		return []ast.Expr{n.X}
 	}
 	return nil
@@ -410,10 +410,10 @@ func (s search) product(e *ast.BinaryExpr, depth int) (time.Duration, bool) {
 	unit, ok := s.value(y, depth+1)
 	if n, literal := x.(*ast.BasicLit); literal && ok {
 		count, err := strconv.ParseFloat(n.Value, 64)
-		switch {
-		case e.Op == token.MUL:
+		if e.Op == token.MUL {
 			return time.Duration(count * float64(unit)), err == nil
-		case e.Op == token.QUO:
+		}
+		if e.Op == token.QUO {
 			return time.Duration(float64(unit) / count), err == nil
 		}
 	}

@@ -76,7 +76,8 @@ func parse(frame []byte) (wire.Claim, bool) {
 		return wire.Claim{}, false
 	}
 	var p arp.Packet
-	if p.UnmarshalBinary(f.Payload) != nil || !p.SenderIP.Is4() || p.SenderIP.IsUnspecified() {
+	if p.UnmarshalBinary(f.Payload) != nil || !p.SenderIP.Is4() || p.SenderIP.IsUnspecified() ||
+		len(p.SenderHardwareAddr) == 0 {
 		return wire.Claim{}, false
 	}
 	return wire.Claim{
