@@ -65,6 +65,7 @@ var allowedLimits = map[string][]string{
 	"nothing answers in this time": {
 		"test/scenario/agent/announcer_test.go TestResponder 500*time.Millisecond",
 		"test/scenario/agent/announcer_test.go TestResponderInAFlood time.Second",
+		"test/scenario/ebpf/ebpf_test.go TestReplies attempt",
 		"test/scenario/returnpath/returnpath_test.go ask attempt",
 		"test/scenario/services/client_test.go refused refusal",
 	},
