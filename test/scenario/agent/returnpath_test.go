@@ -511,28 +511,37 @@ func TestReturnPathMarkClash(t *testing.T) {
 	k.waitFor(returnpath.ReasonManaged)
 	k.stop()
 	n.startReconciler("cleanup", expected()).stop()
-	// Packets of another program with our bits would follow our rules.
+	for _, family := range []nftables.TableFamily{nftables.TableFamilyINet, nftables.TableFamilyIPv4} {
+		n.markForeign(family)
+	}
+}
+
+// markForeign: packets that another program marks with our bits would follow our rules, so that nothing is changed
+// before its table is gone.
+func (n *network) markForeign(family nftables.TableFamily) {
+	n.t.Helper()
 	conn, err := nftables.New()
 	n.must("nftables", err)
-	table := conn.AddTable(&nftables.Table{Name: "proxy", Family: nftables.TableFamilyINet})
+	table := conn.AddTable(&nftables.Table{Name: "proxy", Family: family})
 	chain := conn.AddChain(&nftables.Chain{Name: "divert", Table: table})
 	conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
 		&expr.Immediate{Register: 1, Data: binary.NativeEndian.AppendUint32(nil, 0x30)},
 		&expr.Meta{Key: expr.MetaKeyMARK, Register: 1, SourceRegister: true},
 	}})
 	n.must("foreign marks", conn.Flush())
-	before = n.routing(false)
-	k = n.startReconciler("run", expected())
+	before := n.routing(false)
+	k := n.startReconciler("run", expected())
 	if line := k.waitFor(returnpath.ReasonMarkClash); !strings.Contains(line,
 		"chain divert in the nftables table proxy") {
-		t.Errorf("the clash is reported as %q", line)
+		n.t.Errorf("the clash is reported as %q", line)
 	}
 	if after := n.routing(false); !slices.Equal(before, after) {
-		t.Errorf("in spite of foreign marks something was changed:\n%s", strings.Join(after, "\n"))
+		n.t.Errorf("in spite of foreign marks something was changed:\n%s", strings.Join(after, "\n"))
 	}
 	conn.DelTable(table)
 	n.must("no foreign marks", conn.Flush())
 	k.expect(expected())
 	k.waitFor(returnpath.ReasonManaged)
 	k.stop()
+	n.startReconciler("cleanup", expected()).stop()
 }
