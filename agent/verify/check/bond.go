@@ -140,18 +140,19 @@ func fixBondMode(name string) []Fix {
 			fmt.Sprintf(`sed -i '/^iface %s /,/^iface /s/^\( *bond-mode\) .*/\1 %s/' /etc/network/interfaces %s*`, name,
 				modeLACP, interfacesDirectory), "ifdown "+name, "ifup "+name),
 		fix(Networkd, "networkd sets the mode when it creates the bond: restart the machine",
-			eachDeviceFile(name, `printf '[Bond]\nMode=`+modeLACP+`\n' > "$f.d/90-phoenixnap-mode.conf"`)),
+			eachDeviceFile(name, "", `printf '[Bond]\nMode=`+modeLACP+`\n' > "$f.d/90-phoenixnap-mode.conf"`)),
 		fix(IPRoute2, "the kernel changes the mode only while the bond has no members; change it where the machine's "+
 			"network is configured"),
 	}
 }
 
-// eachDeviceFile does something with the drop-in directory "$f.d" of the .netdev file by which networkd makes a link.
-func eachDeviceFile(link, do string) string {
+// eachDeviceFile does something with the drop-in directory "$f.d" of the .netdev file by which networkd makes a link,
+// but not of the file that is to be left out.
+func eachDeviceFile(link, but, do string) string {
 	var files []string
 	for _, directory := range []string{"/etc", "/run", "/usr/lib"} {
 		files = append(files, directory+"/systemd/network/*.netdev")
 	}
-	return fmt.Sprintf(`grep -lsx 'Name=%s' %s | sed 's|.*/|%s|' | %s`, link, strings.Join(files, " "),
-		networkdDirectory, eachDropIn(do))
+	return fmt.Sprintf(`grep -lsx 'Name=%s' %s | sed '%ss|.*/|%s|' | %s`, link, strings.Join(files, " "),
+		leftOut(but), networkdDirectory, eachDropIn(do))
 }

@@ -86,7 +86,13 @@ func fixAddress(v view, ip netip.Addr) []Fix {
 		switch {
 		case fixes[i].Tool == IPRoute2:
 			fixes[i].Commands = commands
-		case len(elsewhere) > 0 && len(fixes[i].Commands) > 0:
+			continue
+		case fixes[i].Tool == Networkd && len(fixes[i].Commands) > 0:
+			// Reload configures again only where a file changed; the address may have been deleted by hand.
+			fixes[i].Commands = slices.Concat(p.networkdAddress(), fixes[i].Commands,
+				[]string{"networkctl reconfigure " + p.name})
+		}
+		if len(elsewhere) > 0 && len(fixes[i].Commands) > 0 {
 			fixes[i].Note = joinedNotes(fixes[i].Note,
 				"remove "+strings.Join(elsewhere, " and ")+" where it is configured, too")
 		}
@@ -128,6 +134,15 @@ func (p plan) ifupdown(remove []string) Fix {
 }
 
 func (p plan) networkd(remove []string) []Fix {
+	var own []string
+	apply := "networkctl reload"
+	if len(remove) > 0 {
+		// Of several .netdev files for one name networkd takes the first, by the order of their names, and it keeps
+		// what it has read of them until it restarts.
+		apply = "systemctl restart systemd-networkd"
+		own = append(p.networkdAddress(), eachDeviceFile(p.name, "90-"+p.name+".netdev",
+			fmt.Sprintf(`printf '[VLAN]\nId=%d\n' > "$f.d/90-phoenixnap-id.conf"`, p.id)))
+	}
 	device := fmt.Sprintf("[NetDev]\nName=%s\nKind=vlan\nMTUBytes=%d\n[VLAN]\nId=%d\n", p.name, internetMTU, p.id)
 	network := fmt.Sprintf("[Match]\nName=%s\n", p.name)
 	if p.address.IsValid() {
@@ -140,12 +155,22 @@ func (p plan) networkd(remove []string) []Fix {
 		{Tool: Networkd, File: networkdFile(p.name), Content: network,
 			// networkd makes a VLAN only where the link below asks for it (systemd.netdev(5), section [VLAN]). Reload
 			// configures the uplink again by itself, for its file has changed.
-			Commands: slices.Concat(remove, []string{uplink, "networkctl reload"}),
+			Commands: slices.Concat(own, remove, []string{uplink, apply}),
 			Note: fmt.Sprintf("the .network file of %[1]s needs the line VLAN=%[2]s in its section [Network]: the "+
 				"command adds it in a drop-in; networkd removes the addresses of %[1]s for a moment when it reads "+
 				"that; if networkctl status %[1]s lists no such file, another tool configures %[1]s", p.uplink,
 				p.name)},
 	}
+}
+
+// networkdAddress puts the address beside the .network file of a person, by which networkd configures the interface in
+// place of ours.
+func (p plan) networkdAddress() []string {
+	if !p.address.IsValid() {
+		return nil
+	}
+	return []string{eachNetworkFile(p.name, path.Base(networkdFile(p.name)),
+		fmt.Sprintf(`printf '[Network]\nAddress=%s\n' > "$f.d/90-phoenixnap-address.conf"`, p.address))}
 }
 
 func (p plan) ipRoute2(remove []string) Fix {
@@ -158,13 +183,15 @@ func (p plan) ipRoute2(remove []string) Fix {
 	return fix(IPRoute2, volatile, commands...)
 }
 
+// fixLinkUp sets a link up, and lets its tool restore the addresses and routes that went with it. No tool sets up a
+// link that it does not configure.
 func fixLinkUp(name string) []Fix {
+	up := "ip link set " + name + " up"
 	return []Fix{
-		fix(Netplan, "", "netplan apply"), fix(NetworkManager, "", "nmcli device connect "+name),
-		fix(Ifupdown, "", "ifup --force "+name),
-		fix(Networkd, "", "networkctl up "+name, "networkctl reconfigure "+name),
-		fix(IPRoute2, "if it is up without a carrier, check the interfaces below it: ip -d link show "+name,
-			"ip link set "+name+" up"),
+		fix(Netplan, "", up, "netplan apply"), fix(NetworkManager, "", up, "nmcli device connect "+name),
+		fix(Ifupdown, "", up, "ifup --force "+name),
+		fix(Networkd, "", up, "networkctl reconfigure "+name),
+		fix(IPRoute2, "if it is up without a carrier, check the interfaces below it: ip -d link show "+name, up),
 	}
 }
 
@@ -259,11 +286,16 @@ func (p plan) networkdDropIn(purpose, content string) Fix {
 // link, wherever that file is: drop-ins below /etc belong to files below /run and /usr, too. It does nothing where
 // there is no such file, or where it is the one to be left out.
 func eachNetworkFile(link, but, do string) string {
-	if but != "" {
-		but = fmt.Sprintf(`\|/%s$|d; `, but)
-	}
 	return fmt.Sprintf(`networkctl status %s | sed -n '%ss|^ *Network File: /.*/|%s|p' | %s`,
-		link, but, networkdDirectory, eachDropIn(do))
+		link, leftOut(but), networkdDirectory, eachDropIn(do))
+}
+
+// leftOut is the command of sed that deletes the lines about a file.
+func leftOut(name string) string {
+	if name == "" {
+		return ""
+	}
+	return fmt.Sprintf(`\|/%s$|d; `, name)
 }
 
 // eachDropIn does something with the directory "$f.d" of each file whose name it reads.

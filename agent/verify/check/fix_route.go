@@ -140,14 +140,17 @@ func (w replyRoute) fwmark() string { return fmt.Sprintf("%#x/%#x", w.mark, repl
 // ipRoute2 are the commands of the way. The rule that passes over default routes keeps what the node sends to pods and
 // to its other networks where it was.
 func (w replyRoute) ipRoute2() []string {
-	commands := []string{fmt.Sprintf("ip route replace default via %s dev %s onlink table %d", w.gateway, w.name,
-		w.table)}
+	commands := []string{w.defaultRoute()}
 	if w.mark != 0 {
 		commands = append(commands, w.markRule())
 	}
 	return append(commands,
 		fmt.Sprintf("ip rule add pref %d from %s lookup main suppress_prefixlength 0", localPriority, w.block),
 		fmt.Sprintf("ip rule add pref %d from %s lookup %d", sourcePriority, w.block, w.table))
+}
+
+func (w replyRoute) defaultRoute() string {
+	return fmt.Sprintf("ip route replace default via %s dev %s onlink table %d", w.gateway, w.name, w.table)
 }
 
 func (w replyRoute) markRule() string {
@@ -192,38 +195,49 @@ func (w replyRoute) netplanRules() string {
 	return b.String()
 }
 
-// fixTable puts the default route back into a table that lost it.
+// fixTable puts the default route back into a table that lost it. The tables of the blocks get the routes that
+// fixReturnPath writes.
 func fixTable(v view, table int) []Fix {
-	blocks := v.blocks4()
-	if len(blocks) == 0 {
+	ways := v.replyRoutes()
+	if len(ways) == 0 {
 		return anyTool(fmt.Sprintf("no block is assigned: delete the rule that leads to table %d", table))
 	}
-	name := v.vlan.Name
+	for i := range ways {
+		ways[i].mark = 0
+	}
+	const note = "the routes of all tables of the network, and the rules by source"
+	if i := slices.IndexFunc(ways, func(w replyRoute) bool { return w.table == table }); i >= 0 {
+		p := planHere(v)
+		return byTool(append(fixReplyRoutes(p, ways, note), networkManagerFix(p, ways, note),
+			fix(IPRoute2, volatile, ways[i].defaultRoute())))
+	}
 	source, _ := v.source()
-	b, known := v.block(source)
-	if !known {
-		b = blocks[0]
-	}
-	route := fmt.Sprintf("ip route replace default via %s dev %s table %d", b.Gateway, name, table)
-	return []Fix{
-		fix(Netplan, fmt.Sprintf("the route with table: %d belongs to %s in the configuration", table, name),
-			"netplan apply"),
-		fix(NetworkManager, fmt.Sprintf("the connection %s needs the route with table=%d in ipv4.routes", name, table),
-			"nmcli connection up "+name),
-		fix(Ifupdown, "the interface's own section needs the line post-up "+route, "ifup --force "+name),
-		fix(Networkd, "it deletes routes of other programs when it restarts, unless networkd.conf sets "+
-			"ManageForeignRoutes=no and ManageForeignRoutingPolicyRules=no", "networkctl reconfigure "+name),
-		fix(IPRoute2, volatile, route),
-	}
+	i := max(0, slices.IndexFunc(ways, func(w replyRoute) bool { return w.block.Contains(source) }))
+	ways[i].table = table
+	return anyTool(joinedNotes(volatile, fmt.Sprintf("add the default route by %s in table %d to the configuration "+
+		"that adds the rule, too", v.vlan.Name, table)), ways[i].defaultRoute())
 }
 
-// fixNoRoute gives the node a way back to its clients.
+// lastMetric keeps a default route behind all that the machine may get by other interfaces.
+const lastMetric = 4096
+
+// fixNoRoute gives the node a way back to its clients, in a file of its own.
 func fixNoRoute(v view) []Fix {
 	source, _ := v.source()
 	b, known := v.block(source)
 	if !known {
 		return anyTool("the node needs a default route", "ip route show", "ip rule show")
 	}
-	return perTool([]string{fmt.Sprintf("ip route add default via %s dev %s", b.Gateway, v.vlan.Name)},
-		"add a default route to the configuration of the machine's network")
+	p := planHere(v)
+	route := fmt.Sprintf("ip route replace default via %s dev %s metric %d", b.Gateway, p.name, lastMetric)
+	return []Fix{
+		p.netplanFile("91-phoenixnap-%s-default.yaml",
+			fmt.Sprintf("      routes:\n        - {to: default, via: %s, metric: %d}\n", b.Gateway, lastMetric)),
+		fix(NetworkManager, connectionNote(p.name),
+			fmt.Sprintf(`nmcli connection modify %s +ipv4.routes "0.0.0.0/0 %s %d"`, p.name, b.Gateway, lastMetric),
+			"nmcli connection up "+p.name),
+		p.interfacesSection("default", postUps([]string{route})),
+		p.networkdDropIn("default", fmt.Sprintf("[Route]\nGateway=%s\nMetric=%d\n", b.Gateway, lastMetric)),
+		fix(IPRoute2, volatile, route),
+	}
 }

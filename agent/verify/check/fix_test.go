@@ -143,3 +143,72 @@ func TestNoCarrierSetsMembersUp(t *testing.T) {
 		t.Errorf("fixes %+v lack %+v", first.Fixes, want)
 	}
 }
+
+// filesOfFixes are the places in which fixes write, each with a name of our own; commandsOfFixes are the forms of their
+// commands. One that is new has to be thought through: what else may it change?
+var (
+	filesOfFixes = regexp.MustCompile(`^/etc/(netplan/9\d-phoenixnap-\S+\.yaml` +
+		`|network/interfaces\.d/phoenixnap-[^.]+` +
+		`|systemd/network/90-bond0\.100\.(netdev|network|network\.d/90-phoenixnap-[a-z]+\.conf)` +
+		`|systemd/network/10-netplan-bond0\.100\.network\.d/return-path\.conf` +
+		`|sysctl\.d/90-phoenixnap-\S+\.conf|phoenixnap-return-path\.nft|systemd/system/phoenixnap-return-path\.service)$`)
+	commandsOfFixes = map[string]*regexp.Regexp{
+		"shows something": regexp.MustCompile(`^(ip (-br |-s )?(link|address|route|rule) (show|get)\b|ethtool |arping |` +
+			`tcpdump |cat |hostnamectl status$|kubectl .* get |phoenixnap-agent diagnose )`),
+		"changes one thing of one interface": regexp.MustCompile(`^ip (link (set \S+ (mtu \d+ up|mtu \d+|up|nomaster|` +
+			`arp on|address \S+)|delete \S+)|address (add|delete) \S+ dev \S+|address flush dev \S+ to \S+/32|` +
+			`neighbour delete \S+ dev \S+|neigh flush [0-9.]+)$`),
+		"makes an interface": regexp.MustCompile(`^ip link add link \S+ name \S+ type vlan id \d+$`),
+		"adds a route or rule": regexp.MustCompile(`^ip (` +
+			`route replace default via \S+ dev \S+ (metric 4096|onlink table \d+)|` +
+			`rule add pref 105[567] (from|fwmark) \S+ lookup .+)$`),
+		"reads a file of ours": regexp.MustCompile(
+			`^(sysctl -p|nft -f|chmod 600|systemctl enable --now) \S*phoenixnap-\S+$`),
+		"sets a refused file aside": regexp.MustCompile(
+			`^netplan generate \|\| mv (\S+/9\d-phoenixnap-\S+) \S+/9\d-phoenixnap-\S+\.rejected$`),
+		"lets the tool read its files": regexp.MustCompile(`^(netplan apply|networkctl (reload|reconfigure \S+)|` +
+			`systemctl restart systemd-networkd|nmcli connection (reload|up \S+)|nmcli device connect \S+|` +
+			`if(up( --force)?|down) \S+)$`),
+		"changes one connection": regexp.MustCompile(`^nmcli connection modify (bond0 |bond0\.100 )`),
+		"changes one key": regexp.MustCompile(`^netplan set (bonds\.bond0\.parameters\.mode=\S+|` +
+			`vlans\.bond0\\\.100\.macaddress=null)$`),
+		"adds a drop-in of its own": regexp.MustCompile(`^(networkctl status|grep -lsx) .* while read -r f; do ` +
+			`mkdir -p "\$f\.d" && (printf '[^']+' > "\$f\.d/90-phoenixnap-\S+\.conf"|ln -sf \S+ "\$f\.d/"); done$`),
+		"changes one line of the bond": regexp.MustCompile(`^sed -i '/\^iface bond0 /,/\^iface /s/\^\\\( \*bond-mode\\\)`),
+	}
+)
+
+// TestFixesAreOfKnownKinds: every fix is a whole file or a drop-in with a name of its own, or a command that changes
+// nothing else.
+func TestFixesAreOfKnownKinds(t *testing.T) {
+	used := map[string]bool{}
+	for name, f := range faults() {
+		for _, found := range Evaluate(nodeWith(f.inject)).Findings {
+			for _, fix := range found.Fixes {
+				if fix.File != "" && !filesOfFixes.MatchString(strings.ReplaceAll(fix.File, "public0", "bond0.100")) {
+					t.Errorf("%s of %s writes %s, which is in none of the known places", found.ID, name, fix.File)
+				}
+				for _, command := range fix.Commands {
+					kind := kindOf(strings.ReplaceAll(command, "public0", "bond0.100"))
+					if used[kind] = true; kind == "" {
+						t.Errorf("%s of %s runs %q, which is of no known kind", found.ID, name, command)
+					}
+				}
+			}
+		}
+	}
+	for kind := range commandsOfFixes {
+		if !used[kind] {
+			t.Errorf("no fix has a command that %s", kind)
+		}
+	}
+}
+
+func kindOf(command string) string {
+	for kind, form := range commandsOfFixes {
+		if form.MatchString(command) {
+			return kind
+		}
+	}
+	return ""
+}

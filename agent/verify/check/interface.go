@@ -160,17 +160,19 @@ func (v view) checkGatewayRoutes() (Finding, bool) {
 	return Finding{}, false
 }
 
+// fixHardwareAddress: no tool restores an address that it does not set itself, so the command does.
 func fixHardwareAddress(name, mac string) []Fix {
-	const note = "remove the hardware address that the configuration gives the VLAN interface; it takes its uplink's " +
-		"by itself"
+	const note = "remove the hardware address that the configuration gives the VLAN interface"
+	own := fmt.Sprintf("ip link set %s address %s", name, mac)
 	return []Fix{
 		fix(Netplan, note+" (macaddress)",
-			fmt.Sprintf("netplan set vlans.%s.macaddress=null", strings.ReplaceAll(name, ".", `\.`)), "netplan apply"),
+			fmt.Sprintf("netplan set vlans.%s.macaddress=null", strings.ReplaceAll(name, ".", `\.`)), "netplan apply",
+			own),
 		fix(NetworkManager, note, fmt.Sprintf(`nmcli connection modify %s 802-3-ethernet.cloned-mac-address ""`, name),
-			"nmcli connection up "+name),
-		fix(Ifupdown, note+" (hwaddress)", "ifup --force "+name),
-		fix(Networkd, note+" (MACAddress)", "networkctl reload", "networkctl reconfigure "+name),
-		fix(IPRoute2, volatile, fmt.Sprintf("ip link set %s address %s", name, mac)),
+			"nmcli connection up "+name, own),
+		fix(Ifupdown, note+" (hwaddress)", own),
+		fix(Networkd, note+" (MACAddress)", own),
+		fix(IPRoute2, volatile, own),
 	}
 }
 

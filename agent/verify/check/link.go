@@ -158,6 +158,11 @@ func checkVLAN(v view) Finding {
 			fmt.Sprintf("%s is a port of %s, which takes its packets", l.Name, v.enslavedTo(*l)))
 		o.Fixes = perTool([]string{"ip link set " + l.Name + " nomaster"},
 			fmt.Sprintf("remove %s from %s in the configuration, too", l.Name, v.enslavedTo(*l)))
+		for i := range o.Fixes {
+			if o.Fixes[i].Tool == Networkd { // else its state stays "configuring"
+				o.Fixes[i].Commands = append(o.Fixes[i].Commands, "networkctl reconfigure "+l.Name)
+			}
+		}
 		return o
 	default:
 		return ok(fmt.Sprintf("%s: VLAN ID %d, %s, on %s", l.Name, l.VLAN.ID, l.VLAN.Protocol, v.uplink.Name))

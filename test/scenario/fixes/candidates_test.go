@@ -76,14 +76,36 @@ func essence(fixes []check.Fix, tool check.Tool, words []string) []check.Fix {
 
 // everyPair calls try with each course and each other, in both orders, and counts the findings and recipes that they
 // stand for.
-func everyPair(all []course, try func(i, j int)) (pairs int) {
+func everyPair(all []course, try func(i, j int)) (number int) {
 	for i, first := range all {
 		for j, second := range all {
 			try(i, j)
-			pairs += len(first.names) * len(second.names)
+			number += len(first.names) * len(second.names)
 		}
 	}
-	return pairs
+	return number
+}
+
+// pairs counts what the tests of all tools tried, and what broke.
+var pairs struct{ tried, broken int }
+
+// TestMain prints the sums over all tools.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if pairs.tried > 0 {
+		fmt.Fprintf(os.Stdout, "figure fix_pairs_tried %d pairs\n", pairs.tried)
+		fmt.Fprintf(os.Stdout, "figure fix_pairs_broken %d pairs\n", pairs.broken)
+	}
+	os.Exit(code)
+}
+
+// count adds the pairs of a tool to those of all.
+func count(t *testing.T, tool check.Tool, tried, broken int) {
+	t.Helper()
+	t.Logf("figure fix_pairs_tried_%s %d pairs", tool, tried)
+	t.Logf("figure fix_pairs_broken_%s %d pairs", tool, broken)
+	pairs.tried += tried
+	pairs.broken += broken
 }
 
 func must(t *testing.T, what string, err error) {

@@ -141,6 +141,5 @@ func TestNetplan(t *testing.T) {
 			}
 		})
 	}
-	t.Logf("figure fix_pairs_tried %d pairs", tried)
-	t.Logf("figure fix_pairs_broken %d pairs", broken)
+	count(t, check.Netplan, tried, broken)
 }
