@@ -1,2 +1,3 @@
-// Package networkd holds the tests of a managing agent beside a real systemd-networkd.
+// Package networkd holds the tests of a managing agent and of printed fixes beside a real systemd-networkd, and of the
+// commands that findings print.
 package networkd

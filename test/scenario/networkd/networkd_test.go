@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv("PATH", os.Getenv("PATH")+":/usr/lib/systemd:/lib/systemd"); err != nil {
 		panic(err)
 	}
-	os.Exit(kernel.Main(m, kernel.Programs(program, "networkctl", "dbus-daemon"),
+	os.Exit(kernel.Main(m, kernel.Programs(program, "networkctl", "dbus-daemon", "dash", "ip", "nft", "sysctl"),
 		kernel.File(filepath.Join(root(), "agent", "verify", "check", "testdata")),
 		kernel.File(filepath.Join(root(), "docs", "guides", "network.md"))))
 }
@@ -119,7 +119,7 @@ func (s *service) start() {
 	s.t.Helper()
 	s.initialise()
 	s.cmd = exec.Command(s.path)
-	s.cmd.Env = append(os.Environ(), "SYSTEMD_LOG_LEVEL=debug", "SYSTEMD_LOG_TARGET=console")
+	s.cmd.Env = append(os.Environ(), "SYSTEMD_LOG_LEVEL=info", "SYSTEMD_LOG_TARGET=console")
 	s.cmd.Stdout = s.output
 	s.cmd.Stderr = s.output
 	must(s.t, "start "+program, s.cmd.Start())

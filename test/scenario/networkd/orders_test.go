@@ -1,0 +1,302 @@
+//go:build linux
+
+package networkd
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/docs/reference"
+)
+
+// Files of a user, below /etc/systemd/network: of the bond, of the VLAN interface, and of one in which all is wrong.
+var (
+	uplinkFiles = map[string]string{
+		"10-bond0.netdev": "[NetDev]\nName=bond0\nKind=bond\n[Bond]\nMode=active-backup\nMIIMonitorSec=50ms\n",
+		"10-ports.network": "[Match]\nName=eno1 eno2\n[Link]\nMTUBytes=9000\n" +
+			"[Network]\nBond=bond0\nLinkLocalAddressing=no\n",
+		"20-uplink.network": "[Match]\nName=bond0\n[Link]\nMTUBytes=9000\n[Network]\nAddress=10.0.0.2/24\n" +
+			"LinkLocalAddressing=no\n[Route]\nDestination=10.1.0.0/16\nGateway=10.0.0.1\n",
+	}
+	publicFiles = map[string]string{
+		"20-uplink.network.d/vlan.conf": "[Network]\nVLAN=bond0.100\n",
+		"30-public.netdev":              "[NetDev]\nName=bond0.100\nKind=vlan\nMTUBytes=1500\n[VLAN]\nId=100\n",
+		"30-public.network": "[Match]\nName=bond0.100\n[Network]\nAddress=192.0.2.2/28\nGateway=192.0.2.1\n" +
+			"LinkLocalAddressing=no\n",
+	}
+	wrongFiles = map[string]string{
+		"20-uplink.network.d/vlan.conf": "[Network]\nVLAN=bond0.100\n",
+		"30-public.netdev":              "[NetDev]\nName=bond0.100\nKind=vlan\n[VLAN]\nId=101\n",
+		"30-public.network": "[Match]\nName=bond0.100\n[Network]\nLinkLocalAddressing=no\n" +
+			"[Link]\nMTUBytes=9000\n",
+	}
+)
+
+// hardware is what a machine has before its network is configured, and a network of pods.
+const hardware = `
+ip link delete bond0 2>/dev/null || true # the kernel's module makes one in each namespace
+ip -batch - <<END
+link set lo up
+link add eno1 type veth peer name port1 mtu 9000
+link add eno2 type veth peer name port2 mtu 9000
+link set port1 up
+link set port2 up
+link add cni0 type bridge
+link add pod0 type dummy
+link set pod0 master cni0 up
+address add 10.244.1.1/24 dev cni0
+link set cni0 up
+END
+sysctl -q -w net/ipv4/ip_forward=1
+`
+
+// serve starts systemd-networkd on a machine with the files of a user, beside which it configures the bond.
+func serve(t *testing.T, files map[string]string) *service {
+	t.Helper()
+	enter(t)
+	s := prepare(t)
+	// The service makes its identifier of DHCPv6 of it.
+	overlay(t, "/etc/machine-id", "0123456789abcdef0123456789abcdef\n")
+	bus(t)
+	all := maps.Clone(uplinkFiles)
+	maps.Copy(all, files)
+	for name, content := range all {
+		must(t, "make the directory", os.MkdirAll(filepath.Dir(filepath.Join("/etc/systemd/network", name)), 0o755))
+		s.configure(name, content)
+	}
+	shell(t, hardware)
+	s.start()
+	s.initialiseNext()
+	await(t, "the bond", time.Minute, func() bool { return uplinkLacks(t) == "" && len(pending(t)) == 0 })
+	return s
+}
+
+// uplinkLacks is what the server's own uplink lacks.
+func uplinkLacks(t *testing.T) string {
+	t.Helper()
+	bond, err := netlink.LinkByName("bond0")
+	if err != nil {
+		return "bond0"
+	}
+	for _, name := range []string{"eno1", "eno2"} {
+		if l := find(t, name).Attrs(); l.MasterIndex != bond.Attrs().Index || l.RawFlags&unix.IFF_UP == 0 {
+			return name
+		}
+	}
+	switch {
+	case bond.Attrs().MTU != 9000:
+		return "the MTU of bond0"
+	case !has(t, "bond0", "10.0.0.2/24"):
+		return "the address of bond0"
+	case !leads(t, netlink.Route{Table: unix.RT_TABLE_MAIN}, "10.0.0.1"):
+		return "the route by bond0"
+	}
+	return ""
+}
+
+// pending are the links that systemd-networkd works on.
+func pending(t *testing.T) []string {
+	t.Helper()
+	states, err := filepath.Glob("/run/systemd/netif/links/*")
+	must(t, "list the states of links", err)
+	return slices.DeleteFunc(states, func(path string) bool {
+		text, err := os.ReadFile(path) // it may be replaced just now
+		return err == nil && (strings.Contains(string(text), "ADMIN_STATE=configured") ||
+			strings.Contains(string(text), "ADMIN_STATE=unmanaged"))
+	})
+}
+
+// repair follows what a finding prints for systemd-networkd. There is no systemd, so the test restarts the service.
+func (s *service) repair(f check.Finding) {
+	s.t.Helper()
+	for _, fix := range f.Fixes {
+		if fix.Tool != check.Networkd && fix.Tool != check.AnyTool {
+			continue
+		}
+		fix = runnable(fix)
+		last := len(fix.Commands) - 1
+		restarts := last >= 0 && fix.Commands[last] == "systemctl restart "+program
+		if restarts {
+			fix.Commands = fix.Commands[:last]
+		}
+		if follow(s.t, []check.Fix{fix}); restarts {
+			s.stop()
+			s.start()
+			s.initialiseNext()
+		}
+	}
+}
+
+// remains waits until systemd-networkd is done, and returns which findings are there nevertheless.
+func remains(t *testing.T, ids []check.ID) []string {
+	t.Helper()
+	begun := time.Now()
+	for calm := 0; calm < 2; time.Sleep(50 * time.Millisecond) {
+		var lacks []string
+		report := findings(t)
+		for _, id := range ids {
+			if f := report.Finding(id); !gone(f) {
+				lacks = append(lacks, fmt.Sprintf("%s %s %s", id, f.Reason, f.Because))
+			}
+		}
+		if what := uplinkLacks(t); what != "" {
+			lacks = append(lacks, "the server lost "+what)
+		}
+		if calm++; len(lacks) > 0 || len(pending(t)) > 0 {
+			calm = 0
+		}
+		if time.Since(begun) > 20*time.Second {
+			return append(append(lacks, pending(t)...), bad(report)...)
+		}
+	}
+	return nil
+}
+
+// walked are the faults that are made one after the other: each course that fixes take with systemd-networkd once.
+var walked = []string{"wrong VLAN ID", "address missing", "jumbo frames", "foreign hardware address",
+	"VLAN interface down", "ARP off", "no default route", "block on a bridge", "table empty", "replies elsewhere",
+	"replies of pods elsewhere", "VLAN interface missing", "in a bridge"}
+
+// represented are the reasons of findings whose fixes take the same course as that of a fault that is walked: the same
+// files, or one command of ip and networkctl reload.
+var represented = map[string]string{
+	"WrongParent": "wrong VLAN ID", "WrongVLANProtocol": "wrong VLAN ID", "AddressOnWrongInterface": "address missing",
+	"WrongPrefixLength": "address missing", "UplinkDown": "VLAN interface down", "TableWithoutDefault": "table empty",
+	"SecondVLANInterface": "block on a bridge", "FramesTaken": "block on a bridge",
+	"GatewayRoutedElsewhere": "block on a bridge", "GatewayHeldHere": "block on a bridge",
+	"GatewayPinned": "block on a bridge",
+}
+
+// notWalked are the reasons of findings whose fixes cannot be walked, and why.
+var notWalked = map[string]string{"UnexpectedBondMode": "the machine has to be restarted"}
+
+// TestEveryFixIsWalked: no finding with a fix for systemd-networkd is forgotten.
+func TestEveryFixIsWalked(t *testing.T) {
+	examples, err := reference.Examples(root())
+	must(t, "read the findings", err)
+	var reasons []string
+	for _, f := range kernelFaults() {
+		if slices.Contains(walked, f.name) {
+			reasons = append(reasons, f.reason)
+		}
+	}
+	left := 0
+	seen := map[string]bool{}
+	for _, f := range slices.Concat(slices.Collect(maps.Values(examples))...) {
+		isNetworkd := func(fix check.Fix) bool { return fix.Tool == check.Networkd }
+		if seen[f.Reason] || !slices.ContainsFunc(f.Fixes, isNetworkd) {
+			continue
+		}
+		seen[f.Reason] = true
+		if notWalked[f.Reason] != "" {
+			left++
+		} else if !slices.Contains(reasons, f.Reason) && !slices.Contains(walked, represented[f.Reason]) {
+			t.Errorf("the fix of %s %s is not walked, and no other stands for it", f.ID, f.Reason)
+		}
+	}
+	t.Logf("figure fixes_walked_networkd %d findings", len(seen)-left)
+	t.Logf("figure fixes_left_out_networkd %d findings", left)
+}
+
+// walk makes faults one after the other and follows what each finding prints. After each step all findings that were
+// fixed so far have to be gone. It returns how many pairs of a fix and an earlier one were tried, and how many broke.
+func (s *service) walk(names []string) (tried, broken int) {
+	t := s.t
+	t.Helper()
+	var fixed []check.ID
+	for _, name := range names {
+		i := slices.IndexFunc(kernelFaults(), func(f fault) bool { return f.name == name })
+		f := kernelFaults()[i]
+		shell(t, f.script)
+		var found check.Finding
+		await(t, "the finding of "+name, time.Minute, func() bool {
+			found = findings(t).Finding(f.id)
+			return found.Reason == f.reason
+		})
+		s.repair(found)
+		tried += len(fixed)
+		fixed = append(fixed, f.id)
+		if lacks := remains(t, fixed); len(lacks) > 0 {
+			broken++
+			t.Errorf("after %s was fixed there is %q", name, lacks)
+			after := findings(t)
+			fixed = slices.DeleteFunc(fixed, func(id check.ID) bool { return !gone(after.Finding(id)) })
+		}
+	}
+	return tried, broken
+}
+
+// TestFixesInTurn fixes one finding after the other: in one order on a server whose VLAN interface systemd-networkd
+// configures, and in the reverse order on one where a person made it by hand. So of each two fixes both come first. A
+// long run has both orders on both.
+func TestFixesInTurn(t *testing.T) {
+	tried := 0
+	broken := 0
+	backward := slices.Clone(walked)
+	slices.Reverse(backward)
+	for i, tc := range []struct {
+		name   string
+		byHand bool
+		order  []string
+	}{
+		{"configured, forward", false, walked}, {"by hand, backward", true, backward},
+		{"configured, backward", false, backward}, {"by hand, forward", true, walked},
+	} {
+		if i >= seeds.Count(t, 2) {
+			break
+		}
+		t.Run(tc.name, func(t *testing.T) {
+			files := publicFiles
+			if tc.byHand {
+				files = nil
+			}
+			s := serve(t, files)
+			if tc.byHand {
+				shell(t, vlanByHand)
+			}
+			await(t, "a healthy server", time.Minute, func() bool { return len(bad(findings(t))) == 0 })
+			pairs, failed := s.walk(tc.order)
+			tried += pairs
+			broken += failed
+		})
+	}
+	t.Logf("figure fix_pairs_tried_networkd %d pairs", tried)
+	t.Logf("figure fix_pairs_broken_networkd %d pairs", broken)
+}
+
+// TestFixesOfOwnFiles: a user's own files are wrong in several ways. What the first cause prints is followed until
+// nothing is left.
+func TestFixesOfOwnFiles(t *testing.T) {
+	s := serve(t, wrongFiles)
+	var fixed []check.ID
+	var reasons []string
+	for range 2 * len(wrongFiles) {
+		first, found := findings(t).FirstCause()
+		if !found {
+			break
+		}
+		s.repair(first)
+		fixed = append(fixed, first.ID)
+		reasons = append(reasons, first.Reason)
+		if lacks := remains(t, fixed); len(lacks) > 0 {
+			t.Fatalf("after %q were fixed there is %q", reasons, lacks)
+		}
+	}
+	if rest := bad(findings(t)); len(rest) > 0 {
+		t.Errorf("after %q were fixed there is %q", reasons, rest)
+	}
+	if !slices.Contains(reasons, "WrongVLANID") || !slices.Contains(reasons, "UnusualMTU") {
+		t.Errorf("only %q were found: the test shows nothing", reasons)
+	}
+}
