@@ -154,7 +154,7 @@ var (
 		`|sysctl\.d/90-phoenixnap-\S+\.conf|phoenixnap-return-path\.nft|systemd/system/phoenixnap-return-path\.service)$`)
 	commandsOfFixes = map[string]*regexp.Regexp{
 		"shows something": regexp.MustCompile(`^(ip (-br |-s )?(link|address|route|rule) (show|get)\b|ethtool |arping |` +
-			`tcpdump |cat |hostnamectl status$|kubectl .* get |phoenixnap-agent diagnose )`),
+			`tcpdump |cat |hostnamectl status$|bpftool net show$|kubectl .* (get|status) |phoenixnap-agent diagnose )`),
 		"changes one thing of one interface": regexp.MustCompile(`^ip (link (set \S+ (mtu \d+ up|mtu \d+|up|nomaster|` +
 			`arp on|address \S+)|delete \S+)|address (add|delete) \S+ dev \S+|address flush dev \S+ to \S+/32|` +
 			`neighbour delete \S+ dev \S+|neigh flush [0-9.]+)$`),
