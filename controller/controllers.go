@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	informers "k8s.io/client-go/informers/core/v1"
@@ -15,6 +16,7 @@ import (
 	genericcontrollermanager "k8s.io/controller-manager/app"
 	"k8s.io/controller-manager/controller"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/config"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/apiserver"
@@ -42,6 +44,7 @@ func controllers(loops *loops) map[string]app.ControllerInitFuncConstructor {
 		"phoenixnap-admission":         (*wiring).admission,
 		"phoenixnap-membership":        whereBalancing((*wiring).membership),
 		"phoenixnap-orphans":           whereBalancing((*wiring).orphans),
+		"phoenixnap-account-failures":  (*wiring).accountFailures,
 		"phoenixnap-condition-metrics": whereBalancing((*wiring).conditionMetrics),
 		"phoenixnap-control-plane":     whereBalancing((*wiring).controlPlane),
 	} {
@@ -211,6 +214,18 @@ func (w *wiring) orphans() (loop, error) {
 		Grace:     w.config.OrphanGrace,
 		NodesKept: w.config.ManageMembership && w.config.NodeIPBlock == "" &&
 			w.config.NodeAddress != config.NodeAddressNone,
+	}), nil
+}
+
+// accountFailures says why the account cannot be read where orphans does not: without an announcer.
+func (w *wiring) accountFailures() (loop, error) {
+	if w.config.LoadBalancer.Enabled() {
+		return nil, nil
+	}
+	failures := account.NewFailures(w.completed.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem), time.Now)
+	return account.NewFailureWatch(failures, func(ctx context.Context) error {
+		_, err := w.inventory.Recent(ctx, account.Unhurried)
+		return err
 	}), nil
 }
 

@@ -102,10 +102,11 @@ func New(config Config) *Collector {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
+	configMaps := config.Kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 	return &Collector{
 		config: config, synced: config.Services.Informer().HasSynced, suspicions: map[string]*suspicion{},
 		seen:    purchase.NewSeen(config.Now),
-		reports: reportStore{configMaps: config.Kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)},
+		reports: reportStore{configMaps: configMaps, failures: account.NewFailures(configMaps, config.Now)},
 	}
 }
 
@@ -131,7 +132,7 @@ func (c *Collector) Look(ctx context.Context) (again time.Duration, err error) {
 	}
 	found, err := c.find(ctx, cluster)
 	if err != nil {
-		c.failed(ctx, err)
+		c.reports.failures.Failed(ctx, err)
 		return period, err
 	}
 	all := found.All()
@@ -142,7 +143,7 @@ func (c *Collector) Look(ctx context.Context) (again time.Duration, err error) {
 	}
 	if c.concludes(ours, f) {
 		if _, err := c.config.Account.Prove(ctx, c.config.NetworkID, found.AskedAt); err != nil {
-			c.failed(ctx, err)
+			c.reports.failures.Failed(ctx, err)
 			return period, err
 		}
 	}

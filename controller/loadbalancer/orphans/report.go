@@ -15,6 +15,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
@@ -92,14 +93,14 @@ const refreshAfter = 5 * time.Minute
 type reportStore struct {
 	configMaps typedcorev1.ConfigMapInterface
 	published  *contract.BlockReport
-	// failure is what was published about the account since then; nil when nothing was.
-	failure *contract.AccountFailure
+	// failures are published beside it.
+	failures *account.Failures
 }
 
 // publish writes the report if it differs, if the last one is older than refreshAfter, or if the account could not be
 // read in between.
 func (s *reportStore) publish(ctx context.Context, r contract.BlockReport) error {
-	if last := s.published; last != nil && s.failure == nil && r.Looked.Before(last.Looked.Add(refreshAfter)) {
+	if last := s.published; last != nil && !s.failures.Published() && r.Looked.Before(last.Looked.Add(refreshAfter)) {
 		same := r
 		same.Looked = last.Looked
 		if reflect.DeepEqual(*last, same) {
@@ -110,7 +111,7 @@ func (s *reportStore) publish(ctx context.Context, r contract.BlockReport) error
 		return fmt.Errorf("publish ConfigMap %s/%s: %w", metav1.NamespaceSystem, contract.BlockReportName, err)
 	}
 	s.published = &r
-	s.failure = nil
+	s.failures.Over()
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
@@ -25,7 +26,8 @@ func reportAt(looked time.Time, standing string) contract.BlockReport {
 }
 
 func storeIn(kube *fake.Clientset) *reportStore {
-	return &reportStore{configMaps: kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)}
+	configMaps := kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	return &reportStore{configMaps: configMaps, failures: account.NewFailures(configMaps, time.Now)}
 }
 
 // read returns what is stored, and how often something was written.

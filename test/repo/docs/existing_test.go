@@ -255,7 +255,8 @@ func (c running) eventually(what string, holds func() bool) {
 }
 
 // TestOnlyTheNodes follows the guide beside another load balancer, with the rights that its overlay has: Nodes are
-// initialised, the policies of the overlay are about the controller only, and no Service changes.
+// initialised, the policies of the overlay are about the controller only, and no Service changes. While phoenixNAP
+// refuses the credentials, kubectl pnap status says so.
 func TestOnlyTheNodes(t *testing.T) {
 	t.Parallel()
 	c := newRunning(t, "docs/guides/other-load-balancers.md", func(*pnapsim.AccountSeed, string) {}, runningCluster)
@@ -274,7 +275,18 @@ func TestOnlyTheNodes(t *testing.T) {
 		"name"); strings.TrimSpace(policies) != "validatingadmissionpolicy.admissionregistration.k8s.io/phoenixnap-controller" {
 		t.Errorf("the overlay has the policies\n%s", policies)
 	}
+	must(t, c.sim.Arm(pnapsim.Fault{Path: "/bmc/v1/servers", Action: pnapsim.FaultStatus,
+		Status: http.StatusUnauthorized, Times: -1}))
 	c.asItself().controller()
+	failure := func() string {
+		return c.kubectl("-n", "kube-system", "get", "configmap", contract.BlockReportName, "--ignore-not-found", "-o",
+			`jsonpath={.data.failure\.json}`)
+	}
+	c.eventually("the refused credentials are published", func() bool {
+		return strings.Contains(failure(), contract.FailureCredentials)
+	})
+	c.sim.Disarm()
+	c.eventually("it is published that the account can be read", func() bool { return failure() == "" })
 	c.kubectl("taint", "node", "worker-1", "node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule")
 	c.eventually("worker-1 is initialised", func() bool {
 		seen := c.kubectl("get", "node", "worker-1", "-o", "jsonpath={.spec.providerID} {.spec.taints[*].key}")
