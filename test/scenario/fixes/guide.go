@@ -53,6 +53,25 @@ func Guide(root string, tool check.Tool) ([]Candidate, error) {
 	return found, nil
 }
 
+// Installer is the file of netplan in phoenixNAP's image: two ports in a bond with LACP, the server's address and the
+// way to the Internet on the bond, a private network beside it.
+const Installer = `network:
+  version: 2
+  ethernets:
+    eno1: {match: {macaddress: "02:00:00:00:00:01"}, set-name: eno1, mtu: 9000}
+    eno2: {match: {macaddress: "02:00:00:00:00:02"}, set-name: eno2, mtu: 9000}
+  bonds:
+    bond0:
+      interfaces: [eno1, eno2]
+      mtu: 9000
+      parameters: {mode: 802.3ad, mii-monitor-interval: 100, transmit-hash-policy: layer3+4, lacp-rate: fast}
+      addresses: [198.51.100.10/29]
+      routes: [{to: default, via: 198.51.100.9}]
+      nameservers: {addresses: [198.51.100.1]}
+  vlans:
+    bond0.11: {id: 11, link: bond0, mtu: 9000, addresses: [10.0.0.11/24]}
+`
+
 // Programs are the tools that configure a machine's network, taken from Debian's packages.
 type Programs struct {
 	// Generate is what `netplan generate` runs.
@@ -61,6 +80,8 @@ type Programs struct {
 	Ifup, Ifquery string
 	// Nmcli is the command line of NetworkManager.
 	Nmcli string
+	// Libraries are the directories of their shared libraries, as in LD_LIBRARY_PATH.
+	Libraries string
 	// Environment lets them find their shared libraries.
 	Environment []string
 }
@@ -99,7 +120,8 @@ func Unpack(ctx context.Context) (Programs, error) {
 	if p.Generate == "" || p.Ifup == "" || p.Ifquery == "" || p.Nmcli == "" {
 		return Programs{}, fmt.Errorf("the Debian packages %s lack a program: %+v", strings.Join(packages, ", "), p)
 	}
-	p.Environment = append(os.Environ(), "LC_ALL=C", "LD_LIBRARY_PATH="+strings.Join(libraries, ":"))
+	p.Libraries = strings.Join(libraries, ":")
+	p.Environment = append(os.Environ(), "LC_ALL=C", "LD_LIBRARY_PATH="+p.Libraries)
 	return p, nil
 }
 

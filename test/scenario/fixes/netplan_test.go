@@ -11,25 +11,6 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 )
 
-// installer is the file of phoenixNAP's image: two ports in a bond with LACP, the server's address and the way to the
-// Internet on the bond, a private network beside it.
-const installer = `network:
-  version: 2
-  ethernets:
-    eno1: {match: {macaddress: "02:00:00:00:00:01"}, set-name: eno1, mtu: 9000}
-    eno2: {match: {macaddress: "02:00:00:00:00:02"}, set-name: eno2, mtu: 9000}
-  bonds:
-    bond0:
-      interfaces: [eno1, eno2]
-      mtu: 9000
-      parameters: {mode: 802.3ad, mii-monitor-interval: 100, transmit-hash-policy: layer3+4, lacp-rate: fast}
-      addresses: [198.51.100.10/29]
-      routes: [{to: default, via: 198.51.100.9}]
-      nameservers: {addresses: [198.51.100.1]}
-  vlans:
-    bond0.11: {id: 11, link: bond0, mtu: 9000, addresses: [10.0.0.11/24]}
-`
-
 // own is the VLAN interface of the public network as a user may have configured it in the installer's file.
 const own = `    bond0.100: {id: 100, link: bond0, mtu: 9000, addresses: [192.0.2.2/28]}
 `
@@ -122,8 +103,8 @@ func TestNetplan(t *testing.T) {
 	all := courses(t, check.Netplan)
 	tried := 0
 	broken := 0
-	for name, configuration := range map[string]string{"without the VLAN": installer,
-		"with the VLAN": installer + own} {
+	for name, configuration := range map[string]string{"without the VLAN": Installer,
+		"with the VLAN": Installer + own} {
 		before, err := newNetplanServer(t, p, configuration).generated()
 		must(t, "generate the server's own configuration", err)
 		single := make([]map[string]bool, len(all))

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -41,13 +42,22 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv("PATH", os.Getenv("PATH")+":/usr/lib/systemd:/lib/systemd"); err != nil {
 		panic(err)
 	}
-	os.Exit(kernel.Main(m, kernel.Programs(program, "networkctl", "dbus-daemon", "dash", "ip", "nft", "sysctl"),
+	if err := generator(); err != nil {
+		fmt.Fprintln(os.Stderr, "FAIL: no netplan for these tests:", err)
+		os.Exit(1)
+	}
+	os.Exit(kernel.Main(m, kernel.Programs(program, "networkctl", "dbus-daemon", "dash", "ip", "nft", "sysctl",
+		"generate"),
 		kernel.File(filepath.Join(root(), "agent", "verify", "check", "testdata")),
 		kernel.File(filepath.Join(root(), "docs", "guides", "network.md"))))
 }
 
 // service is systemd-networkd with a configuration of its own.
 type service struct {
+	// tool configures the server by it; lacks is what its own uplink lacks.
+	tool  check.Tool
+	lacks func(*testing.T) string
+
 	t      *testing.T
 	path   string
 	cmd    *exec.Cmd
@@ -77,7 +87,7 @@ func prepare(t *testing.T) *service {
 	// The user that the service becomes. Its number does not matter here.
 	overlay(t, "/etc/passwd", "root:x:0:0::/:/bin/sh\nsystemd-network:x:0:0::/:/bin/false\n")
 	overlay(t, "/etc/group", "root:x:0:\nsystemd-network:x:0:\n")
-	s := &service{t: t, path: path, output: &bytes.Buffer{}}
+	s := &service{tool: check.Networkd, lacks: uplinkLacks, t: t, path: path, output: &bytes.Buffer{}}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("%s says:\n%s", program, s.output)

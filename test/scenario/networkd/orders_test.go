@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -64,22 +66,35 @@ sysctl -q -w net/ipv4/ip_forward=1
 // serve starts systemd-networkd on a machine with the files of a user, beside which it configures the bond.
 func serve(t *testing.T, files map[string]string) *service {
 	t.Helper()
-	enter(t)
-	s := prepare(t)
-	// The service makes its identifier of DHCPv6 of it.
-	overlay(t, "/etc/machine-id", "0123456789abcdef0123456789abcdef\n")
-	bus(t)
+	s := newServer(t)
 	all := maps.Clone(uplinkFiles)
 	maps.Copy(all, files)
 	for name, content := range all {
 		must(t, "make the directory", os.MkdirAll(filepath.Dir(filepath.Join("/etc/systemd/network", name)), 0o755))
 		s.configure(name, content)
 	}
-	shell(t, hardware)
+	s.boot()
+	return s
+}
+
+// newServer is a server of its own, with a bus and without any configuration.
+func newServer(t *testing.T) *service {
+	t.Helper()
+	enter(t)
+	s := prepare(t)
+	// The service makes its identifier of DHCPv6 of it.
+	overlay(t, "/etc/machine-id", "0123456789abcdef0123456789abcdef\n")
+	bus(t)
+	return s
+}
+
+// boot lets the service configure the hardware.
+func (s *service) boot() {
+	s.t.Helper()
+	shell(s.t, hardware)
 	s.start()
 	s.initialiseNext()
-	await(t, "the bond", time.Minute, func() bool { return uplinkLacks(t) == "" && len(pending(t)) == 0 })
-	return s
+	await(s.t, "the bond", time.Minute, func() bool { return s.lacks(s.t) == "" && len(pending(s.t)) == 0 })
 }
 
 // uplinkLacks is what the server's own uplink lacks.
@@ -117,29 +132,44 @@ func pending(t *testing.T) []string {
 	})
 }
 
-// repair follows what a finding prints for systemd-networkd. There is no systemd, so the test restarts the service.
+// repair follows what a finding prints for the server's tool. There is no systemd, so the test restarts the service.
 func (s *service) repair(f check.Finding) {
 	s.t.Helper()
 	for _, fix := range f.Fixes {
-		if fix.Tool != check.Networkd && fix.Tool != check.AnyTool {
+		if fix.Tool != s.tool && fix.Tool != check.AnyTool {
 			continue
 		}
-		fix = runnable(fix)
-		last := len(fix.Commands) - 1
-		restarts := last >= 0 && fix.Commands[last] == "systemctl restart "+program
-		if restarts {
-			fix.Commands = fix.Commands[:last]
+		steps := []check.Fix{{File: fix.File, Content: fix.Content}}
+		for _, command := range runnable(fix).Commands {
+			steps = append(steps, check.Fix{Commands: []string{command}})
 		}
-		if follow(s.t, []check.Fix{fix}); restarts {
-			s.stop()
-			s.start()
-			s.initialiseNext()
+		for _, step := range steps {
+			if slices.ContainsFunc(step.Commands, restarts.MatchString) {
+				s.restart()
+				continue
+			}
+			follow(s.t, []check.Fix{step})
 		}
 	}
 }
 
+// restart waits until the service has its name on the bus: with systemd, a command for it would wait.
+func (s *service) restart() {
+	s.t.Helper()
+	s.stop()
+	s.start()
+	s.initialiseNext()
+	await(s.t, program+" on the bus", time.Minute, func() bool {
+		return exec.CommandContext(s.t.Context(), "networkctl", "reload").Run() == nil
+	})
+}
+
+// restarts are the commands in whose place the test restarts the service.
+var restarts = regexp.MustCompile(`^systemctl (try-)?restart ` + program + `$`)
+
 // remains waits until systemd-networkd is done, and returns which findings are there nevertheless.
-func remains(t *testing.T, ids []check.ID) []string {
+func (s *service) remains(ids []check.ID) []string {
+	t := s.t
 	t.Helper()
 	begun := time.Now()
 	for calm := 0; calm < 2; time.Sleep(50 * time.Millisecond) {
@@ -150,7 +180,7 @@ func remains(t *testing.T, ids []check.ID) []string {
 				lacks = append(lacks, fmt.Sprintf("%s %s %s", id, f.Reason, f.Because))
 			}
 		}
-		if what := uplinkLacks(t); what != "" {
+		if what := s.lacks(t); what != "" {
 			lacks = append(lacks, "the server lost "+what)
 		}
 		if calm++; len(lacks) > 0 || len(pending(t)) > 0 {
@@ -181,7 +211,7 @@ var represented = map[string]string{
 // notWalked are the reasons of findings whose fixes cannot be walked, and why.
 var notWalked = map[string]string{"UnexpectedBondMode": "the machine has to be restarted"}
 
-// TestEveryFixIsWalked: no finding with a fix for systemd-networkd is forgotten.
+// TestEveryFixIsWalked: no finding with a fix for systemd-networkd, or for netplan, is forgotten.
 func TestEveryFixIsWalked(t *testing.T) {
 	examples, err := reference.Examples(root())
 	must(t, "read the findings", err)
@@ -191,22 +221,24 @@ func TestEveryFixIsWalked(t *testing.T) {
 			reasons = append(reasons, f.reason)
 		}
 	}
-	left := 0
-	seen := map[string]bool{}
-	for _, f := range slices.Concat(slices.Collect(maps.Values(examples))...) {
-		isNetworkd := func(fix check.Fix) bool { return fix.Tool == check.Networkd }
-		if seen[f.Reason] || !slices.ContainsFunc(f.Fixes, isNetworkd) {
-			continue
+	for _, tool := range []check.Tool{check.Networkd, check.Netplan} {
+		left := 0
+		seen := map[string]bool{}
+		for _, f := range slices.Concat(slices.Collect(maps.Values(examples))...) {
+			ofTool := func(fix check.Fix) bool { return fix.Tool == tool }
+			if seen[f.Reason] || !slices.ContainsFunc(f.Fixes, ofTool) {
+				continue
+			}
+			seen[f.Reason] = true
+			if notWalked[f.Reason] != "" {
+				left++
+			} else if !slices.Contains(reasons, f.Reason) && !slices.Contains(walked, represented[f.Reason]) {
+				t.Errorf("the fix of %s %s with %s is not walked, and no other stands for it", f.ID, f.Reason, tool)
+			}
 		}
-		seen[f.Reason] = true
-		if notWalked[f.Reason] != "" {
-			left++
-		} else if !slices.Contains(reasons, f.Reason) && !slices.Contains(walked, represented[f.Reason]) {
-			t.Errorf("the fix of %s %s is not walked, and no other stands for it", f.ID, f.Reason)
-		}
+		t.Logf("figure fixes_walked_%s %d findings", tool, len(seen)-left)
+		t.Logf("figure fixes_left_out_%s %d findings", tool, left)
 	}
-	t.Logf("figure fixes_walked_networkd %d findings", len(seen)-left)
-	t.Logf("figure fixes_left_out_networkd %d findings", left)
 }
 
 // walk makes faults one after the other and follows what each finding prints. After each step all findings that were
@@ -227,7 +259,7 @@ func (s *service) walk(names []string) (tried, broken int) {
 		s.repair(found)
 		tried += len(fixed)
 		fixed = append(fixed, f.id)
-		if lacks := remains(t, fixed); len(lacks) > 0 {
+		if lacks := s.remains(fixed); len(lacks) > 0 {
 			broken++
 			t.Errorf("after %s was fixed there is %q", name, lacks)
 			after := findings(t)
@@ -237,10 +269,11 @@ func (s *service) walk(names []string) (tried, broken int) {
 	return tried, broken
 }
 
-// TestFixesInTurn fixes one finding after the other: in one order on a server whose VLAN interface systemd-networkd
-// configures, and in the reverse order on one where a person made it by hand. So of each two fixes both come first. A
-// long run has both orders on both.
-func TestFixesInTurn(t *testing.T) {
+// inTurn fixes one finding after the other: in one order on a server whose VLAN interface a tool configures, and in the
+// reverse order on one where a person made it by hand. So of each two fixes both come first. A long run has both orders
+// on both. figures is how the figures end.
+func inTurn(t *testing.T, figures string, configured, bare func(*testing.T) *service) {
+	t.Helper()
 	tried := 0
 	broken := 0
 	backward := slices.Clone(walked)
@@ -257,11 +290,11 @@ func TestFixesInTurn(t *testing.T) {
 			break
 		}
 		t.Run(tc.name, func(t *testing.T) {
-			files := publicFiles
+			serve := configured
 			if tc.byHand {
-				files = nil
+				serve = bare
 			}
-			s := serve(t, files)
+			s := serve(t)
 			if tc.byHand {
 				shell(t, vlanByHand)
 			}
@@ -271,14 +304,24 @@ func TestFixesInTurn(t *testing.T) {
 			broken += failed
 		})
 	}
-	t.Logf("figure fix_pairs_tried_networkd %d pairs", tried)
-	t.Logf("figure fix_pairs_broken_networkd %d pairs", broken)
+	t.Logf("figure fix_pairs_tried_%s %d pairs", figures, tried)
+	t.Logf("figure fix_pairs_broken_%s %d pairs", figures, broken)
 }
 
-// TestFixesOfOwnFiles: a user's own files are wrong in several ways. What the first cause prints is followed until
-// nothing is left.
-func TestFixesOfOwnFiles(t *testing.T) {
-	s := serve(t, wrongFiles)
+// TestFixesInTurn follows what findings print for systemd-networkd.
+func TestFixesInTurn(t *testing.T) {
+	inTurn(t, string(check.Networkd),
+		func(t *testing.T) *service { return serve(t, publicFiles) },
+		func(t *testing.T) *service { return serve(t, nil) })
+}
+
+// TestFixesOfOwnFiles: a user's own files are wrong in several ways.
+func TestFixesOfOwnFiles(t *testing.T) { serve(t, wrongFiles).repairAll("WrongVLANID", "UnusualMTU") }
+
+// repairAll follows what the first cause prints until nothing is left. Some reasons have to be among the causes.
+func (s *service) repairAll(expected ...string) {
+	t := s.t
+	t.Helper()
 	var fixed []check.ID
 	var reasons []string
 	for range 2 * len(wrongFiles) {
@@ -289,14 +332,14 @@ func TestFixesOfOwnFiles(t *testing.T) {
 		s.repair(first)
 		fixed = append(fixed, first.ID)
 		reasons = append(reasons, first.Reason)
-		if lacks := remains(t, fixed); len(lacks) > 0 {
+		if lacks := s.remains(fixed); len(lacks) > 0 {
 			t.Fatalf("after %q were fixed there is %q", reasons, lacks)
 		}
 	}
 	if rest := bad(findings(t)); len(rest) > 0 {
 		t.Errorf("after %q were fixed there is %q", reasons, rest)
 	}
-	if !slices.Contains(reasons, "WrongVLANID") || !slices.Contains(reasons, "UnusualMTU") {
+	if slices.ContainsFunc(expected, func(reason string) bool { return !slices.Contains(reasons, reason) }) {
 		t.Errorf("only %q were found: the test shows nothing", reasons)
 	}
 }
