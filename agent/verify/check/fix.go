@@ -248,6 +248,11 @@ func (p plan) netplanFile(name, settings string, remove ...string) Fix {
 	}
 	file := netplanDirectory + fmt.Sprintf(name, p.name)
 	commands := []string{"chmod 600 " + file, fmt.Sprintf("netplan generate || mv %[1]s %[1]s.rejected", file)}
+	if len(remove) > 0 {
+		// networkd keeps what it has read of an interface that it makes until it restarts, and netplan apply only
+		// reloads it. It may not run: netplan configures NetworkManager, too.
+		remove = append(slices.Clone(remove), "systemctl try-restart systemd-networkd")
+	}
 	return Fix{Tool: Netplan, File: file, Content: b.String(),
 		Commands: slices.Concat(commands, remove, []string{"netplan apply"})}
 }

@@ -167,7 +167,7 @@ var (
 		"sets a refused file aside": regexp.MustCompile(
 			`^netplan generate \|\| mv (\S+/9\d-phoenixnap-\S+) \S+/9\d-phoenixnap-\S+\.rejected$`),
 		"lets the tool read its files": regexp.MustCompile(`^(netplan apply|networkctl (reload|reconfigure \S+)|` +
-			`systemctl restart systemd-networkd|nmcli connection (reload|up \S+)|nmcli device connect \S+|` +
+			`systemctl (try-)?restart systemd-networkd|nmcli connection (reload|up \S+)|nmcli device connect \S+|` +
 			`if(up( --force)?|down) \S+)$`),
 		"changes one connection": regexp.MustCompile(`^nmcli connection modify (bond0 |bond0\.100 )`),
 		"changes one key": regexp.MustCompile(`^netplan set (bonds\.bond0\.parameters\.mode=\S+|` +
