@@ -137,11 +137,13 @@ func TestRunAsShippedServiceAccount(t *testing.T) {
 		return err == nil && len(events.Items) == 1 && events.Items[0].Type == corev1.EventTypeWarning
 	})
 
-	steady := c.node(t).ResourceVersion
-	time.Sleep(3 * time.Second)
-	if now := c.node(t).ResourceVersion; now != steady {
-		t.Errorf("the Node was written in a steady state")
-	}
+	steady := ""
+	c.await(t, "a steady state, in which the Node is not written for three seconds", func(node *corev1.Node) bool {
+		before := steady
+		steady = node.ResourceVersion
+		time.Sleep(3 * time.Second)
+		return before == steady
+	})
 	cancel()
 	if code := <-done; code != diagnose.ExitOK {
 		t.Errorf("exit code %d after its context ended, want 0", code)
