@@ -73,9 +73,13 @@ var installerFile = strings.NewReplacer(
 	"198.51.100.10/29", "10.0.0.2/24", "198.51.100.9", "10.0.0.1, metric: 100", "10.0.0.11/24", "10.0.11.2/24",
 ).Replace(fixes.Installer)
 
-// publicNetplan is the VLAN interface in a user's file of netplan.
-const publicNetplan = "    bond0.100: {id: 100, link: bond0, mtu: 1500, addresses: [192.0.2.2/28], " +
-	"routes: [{to: default, via: 192.0.2.1}]}\n"
+// The VLAN interface in a user's file of netplan: as it has to be, with another ID, and with the MTU of the bond.
+const (
+	publicNetplan = "    bond0.100: {id: 100, link: bond0, mtu: 1500, addresses: [192.0.2.2/28], " +
+		"routes: [{to: default, via: 192.0.2.1}]}\n"
+	otherNetplan = "    bond0.100: {id: 101, link: bond0, mtu: 9000}\n"
+	jumboNetplan = "    bond0.100: {id: 100, link: bond0, mtu: 9000, addresses: [192.0.2.2/28]}\n"
+)
 
 // serveNetplan starts systemd-networkd on a machine whose network netplan configures.
 func serveNetplan(t *testing.T, configuration string) *service {
@@ -124,4 +128,14 @@ func TestNetplanFixesInTurn(t *testing.T) {
 	inTurn(t, "netplan_networkd",
 		func(t *testing.T) *service { return serveNetplan(t, installerFile+publicNetplan) },
 		func(t *testing.T) *service { return serveNetplan(t, installerFile) })
+}
+
+// TestNetplanFixesOfOwnFile: a user's own file of netplan is wrong in several ways.
+func TestNetplanFixesOfOwnFile(t *testing.T) {
+	t.Run("other network", func(t *testing.T) {
+		serveNetplan(t, installerFile+otherNetplan).repairAll("WrongVLANID")
+	})
+	t.Run("jumbo frames", func(t *testing.T) {
+		serveNetplan(t, installerFile+jumboNetplan).repairAll("UnusualMTU")
+	})
 }
