@@ -63,8 +63,8 @@ networkctl reconfigure $indexes
 `
 
 // installerFile is the installer's configuration with the addresses of these tests. A veth has no permanent hardware
-// address, by which netplan would match a port, and there is no switch for LACP. The default route stands behind that of
-// the VLAN interface.
+// address, by which netplan would match a port, and there is no switch for LACP. The default route stands behind that
+// of the VLAN interface.
 var installerFile = strings.NewReplacer(
 	`match: {macaddress: "02:00:00:00:00:01"}, set-name: eno1, `, "",
 	`match: {macaddress: "02:00:00:00:00:02"}, set-name: eno2, `, "",
