@@ -107,7 +107,7 @@ faults: prepare ## Break servers of the lab, and kube-vip on them, in every way 
 
 .PHONY: disturb
 disturb: prepare ## Disturb the managed return path 200 times in every way, and check each time that everything is listed as before; takes an hour or more
-	PNAP_SEED_FACTOR=200 go test ./test/scenario/agent -run TestEverythingIsListedAsBefore -count=1 -timeout 240m -v | grep -v '^ *\(=== \|--- PASS\)'
+	PNAP_SEED_FACTOR=200 go test ./test/scenario/agent -run TestEverythingIsListedAsBefore -count=1 -timeout 240m -v | grep --line-buffered -v '^ *\(=== \|--- PASS\)'
 
 .PHONY: walk
 walk: go ## Walk 100 random walks of the controller and print what they found (a part of make test and make test-long)

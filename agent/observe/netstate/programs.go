@@ -24,7 +24,8 @@ var hooks = []struct {
 }{{netlink.HANDLE_MIN_INGRESS, "tc ingress"}, {netlink.HANDLE_MIN_EGRESS, "tc egress"}}
 
 // listPrograms lists the eBPF programs of tc filters on VLAN interfaces and the links below them. A kernel that cannot
-// list filters has none.
+// list filters has none. netlink.FilterList reads filters of all kinds, so that one of another program that it cannot
+// read would hide the others.
 func listPrograms(links []check.Link) []check.Program {
 	var programs []check.Program
 	for _, index := range carriers(links) {

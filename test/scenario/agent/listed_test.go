@@ -17,6 +17,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/returnpath"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel/listing"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/limits"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
 )
 
@@ -50,39 +51,19 @@ func (n *network) settings() []string {
 	return all
 }
 
-// settled waits until the kernel has finished what it does by itself, such as the detection of duplicate IPv6
-// addresses, and returns what is listed then.
+// settled returns what is listed when the kernel has finished what it does by itself.
 func (n *network) settled() []string {
 	n.t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; {
-		before := n.listed()
-		time.Sleep(2 * time.Second)
-		if tentative := slices.ContainsFunc(before, func(line string) bool {
-			return strings.Contains(line, " tentative")
-		}); !tentative && slices.Equal(before, n.listed()) {
-			return before
-		}
-		if time.Now().After(deadline) {
-			n.t.Fatal("the network does not settle")
-		}
-	}
+	return listing.Settled(n.t, n.listed)
 }
 
 // waitForListed waits until everything is listed as before; ours is what the agent makes, which is listed faster.
 func (n *network) waitForListed(what string, before, ours []string) {
 	n.t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		if !slices.Equal(ours, n.routing(true)) && time.Now().Before(deadline) {
-			continue
-		}
-		after := n.listed()
-		if slices.Equal(before, after) {
-			return
-		}
-		if time.Now().After(deadline) {
-			n.t.Fatalf("%s: not everything is listed as before (-before +after):\n%s", what, cmp.Diff(before, after))
-		}
+	for late := time.Now().Add(limits.Wait); !slices.Equal(ours, n.routing(true)) && time.Now().Before(late); {
+		time.Sleep(20 * time.Millisecond)
 	}
+	listing.AsBefore(n.t, what, before, n.listed)
 }
 
 // TestKernelForgetsWithAnInterface shows what a VLAN interface loses when it is set down and up and no program restores

@@ -19,6 +19,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/returnpath"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel/listing"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/limits"
 )
@@ -228,7 +229,7 @@ func (h *harness) diagnosed(want check.Status) {
 // disturb takes parts of the managed way away while clients ask, and measures how long they go without an answer.
 func (h *harness) disturb() {
 	h.T.Helper()
-	before := h.settled()
+	before := listing.Settled(h.T, h.listed)
 	worst := time.Duration(0)
 	for _, d := range []struct{ name, commands string }{
 		{"rules deleted",
@@ -238,11 +239,11 @@ func (h *harness) disturb() {
 	} {
 		worst = max(worst, h.shortest(d.name, lab.Program{Host: holder, Args: []string{"ip", "-batch", "-"},
 			Stdin: []byte(d.commands)}))
-		h.waitForListed(d.name, before)
+		listing.AsBefore(h.T, d.name, before, h.listed)
 	}
 	worst = max(worst, h.shortest("nftables table deleted",
 		lab.Program{Host: holder, Args: []string{"nft", "delete", "table", "ip", "phoenixnap"}}))
-	h.waitForListed("nftables table deleted", before)
+	listing.AsBefore(h.T, "nftables table deleted", before, h.listed)
 	fmt.Fprintf(h.T.Output(), "figure return_path_repaired_max %.2f s\n", worst.Seconds())
 	if worst >= limits.Wait || limits.Late(worst, limit) {
 		h.T.Errorf("a repair took %v, want at most %s", worst, limit)

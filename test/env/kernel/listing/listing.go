@@ -6,6 +6,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // Commands list addresses, routes of all tables, rules and nftables; of the interface link with all details.
@@ -41,4 +45,39 @@ func Lines(command []string, output, link string) []string {
 		}
 	}
 	return kept
+}
+
+// patience is how long the kernel and the programs of a machine may take to finish what they do by themselves.
+const patience = time.Minute
+
+// Settled waits until the same is listed twice, without an IPv6 address that the kernel still checks for duplicates, and
+// returns it.
+func Settled(t testing.TB, list func() []string) []string {
+	t.Helper()
+	for late := time.Now().Add(patience); ; {
+		before := list()
+		time.Sleep(2 * time.Second)
+		tentative := slices.ContainsFunc(before, func(line string) bool { return strings.Contains(line, " tentative") })
+		if !tentative && slices.Equal(before, list()) {
+			return before
+		}
+		if time.Now().After(late) {
+			t.Fatal("the network does not settle")
+		}
+	}
+}
+
+// AsBefore waits until everything is listed as before a disturbance.
+func AsBefore(t testing.TB, disturbance string, before []string, list func() []string) {
+	t.Helper()
+	for late := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		after := list()
+		if slices.Equal(before, after) {
+			return
+		}
+		if time.Now().After(late) {
+			t.Fatalf("after %s not everything is listed as before (-before +after):\n%s", disturbance,
+				cmp.Diff(before, after))
+		}
+	}
 }
