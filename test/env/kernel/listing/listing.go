@@ -3,6 +3,7 @@
 package listing
 
 import (
+	"context"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // Commands list addresses, routes of all tables, rules and nftables; of the interface link with all details.
@@ -50,34 +52,35 @@ func Lines(command []string, output, link string) []string {
 // patience is how long the kernel and the programs of a machine may take to finish what they do by themselves.
 const patience = time.Minute
 
-// Settled waits until the same is listed twice, without an IPv6 address that the kernel still checks for duplicates, and
-// returns it.
+// Settled waits until the same is listed twice, without an IPv6 address that the kernel still checks for duplicates,
+// and returns it.
 func Settled(t testing.TB, list func() []string) []string {
 	t.Helper()
-	for late := time.Now().Add(patience); ; {
-		before := list()
-		time.Sleep(2 * time.Second)
-		tentative := slices.ContainsFunc(before, func(line string) bool { return strings.Contains(line, " tentative") })
-		if !tentative && slices.Equal(before, list()) {
-			return before
-		}
-		if time.Now().After(late) {
-			t.Fatal("the network does not settle")
-		}
+	var listed []string
+	err := wait.PollUntilContextTimeout(t.Context(), 2*time.Second, patience, true,
+		func(context.Context) (bool, error) {
+			before := listed
+			listed = list()
+			tentative := slices.ContainsFunc(listed, func(l string) bool { return strings.Contains(l, " tentative") })
+			return !tentative && slices.Equal(before, listed), nil
+		})
+	if err != nil {
+		t.Fatalf("the network does not settle: %v", err)
 	}
+	return listed
 }
 
 // AsBefore waits until everything is listed as before a disturbance.
 func AsBefore(t testing.TB, disturbance string, before []string, list func() []string) {
 	t.Helper()
-	for late := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-		after := list()
-		if slices.Equal(before, after) {
-			return
-		}
-		if time.Now().After(late) {
-			t.Fatalf("after %s not everything is listed as before (-before +after):\n%s", disturbance,
-				cmp.Diff(before, after))
-		}
+	var after []string
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
+		func(context.Context) (bool, error) {
+			after = list()
+			return slices.Equal(before, after), nil
+		})
+	if err != nil {
+		t.Fatalf("after %s not everything is listed as before (-before +after):\n%s", disturbance,
+			cmp.Diff(before, after))
 	}
 }
