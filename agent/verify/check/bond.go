@@ -137,8 +137,7 @@ func fixBondMode(name string) []Fix {
 		fix(NetworkManager, note, fmt.Sprintf("nmcli connection modify %s +bond.options mode=%s", name, modeLACP),
 			"nmcli connection up "+name),
 		fix(Ifupdown, "a section of "+name+" without the line bond-mode needs one; "+note,
-			fmt.Sprintf(`sed -i '/^iface %s /,/^iface /s/^\( *bond-mode\) .*/\1 %s/' /etc/network/interfaces %s*`, name,
-				modeLACP, interfacesDirectory), "ifdown "+name, "ifup "+name),
+			inSections(name, "bond-mode", modeLACP), "systemctl restart networking"),
 		fix(Networkd, "networkd sets the mode when it creates the bond: restart the machine",
 			eachDeviceFile(name, "", `printf '[Bond]\nMode=`+modeLACP+`\n' > "$f.d/90-phoenixnap-mode.conf"`)),
 		fix(IPRoute2, "the kernel changes the mode only while the bond has no members; change it where the machine's "+

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -122,15 +123,26 @@ func (p plan) networkManager(remove []string) Fix {
 	return fix(NetworkManager, "", slices.Concat(remove, []string{command, "nmcli connection up " + p.name})...)
 }
 
+// ifupdown writes a section that stands beside one of a person, before or behind it: ifupdown runs all sections of an
+// interface, and stops at the first command that fails, such as one that adds an existing address.
 func (p plan) ifupdown(remove []string) Fix {
-	method := "inet manual\n"
+	address := ""
+	note := ""
 	if p.address.IsValid() {
-		method = fmt.Sprintf("inet static\n  address %s\n", p.address)
+		address = fmt.Sprintf("  post-up ifquery %[1]s | grep -Eqx 'address: %[2]s(/.*)?' || "+
+			"ip address replace %[3]s dev %[1]s\n", p.name, p.address.Addr(), p.address)
+		note = "the line post-up adds the address unless another section of " + p.name + " has it"
 	}
 	return Fix{Tool: Ifupdown, File: interfacesFile(p.name, ""),
-		Content: fmt.Sprintf("auto %[1]s\niface %[1]s %[2]s%[3]s  mtu %[4]d\n", p.name, method, p.rawDevice(),
-			internetMTU),
-		Commands: slices.Concat(remove, []string{"ifup --force " + p.name})}
+		Content: fmt.Sprintf("auto %[1]s\niface %[1]s inet manual\n%[2]s  mtu %[3]d\n%[4]s", p.name, p.rawDevice(),
+			internetMTU, address),
+		Commands: slices.Concat(remove, restartInterface(p.name)), Note: note}
+}
+
+// restartInterface sets an interface up again by ifupdown. With --force, ifup would set up the link below, too, and the
+// hook of ifenslave sets the members of a bond down then. ifdown needs the option where a person deleted the interface.
+func restartInterface(name string) []string {
+	return []string{"ifdown --force " + name, "ifup " + name}
 }
 
 func (p plan) networkd(remove []string) []Fix {
@@ -184,28 +196,35 @@ func (p plan) ipRoute2(remove []string) Fix {
 }
 
 // fixLinkUp sets a link up, and lets its tool restore the addresses and routes that went with it. No tool sets up a
-// link that it does not configure.
-func fixLinkUp(name string) []Fix {
+// link that it does not configure. ifupdown are its commands for that.
+func fixLinkUp(name, note string, ifupdown ...string) []Fix {
 	up := "ip link set " + name + " up"
 	return []Fix{
 		fix(Netplan, "", up, "netplan apply"), fix(NetworkManager, "", up, "nmcli device connect "+name),
-		fix(Ifupdown, "", up, "ifup --force "+name),
+		fix(Ifupdown, note, slices.Concat([]string{up}, ifupdown)...),
 		fix(Networkd, "", up, "networkctl reconfigure "+name),
 		fix(IPRoute2, "if it is up without a carrier, check the interfaces below it: ip -d link show "+name, up),
 	}
 }
 
+// fixUplinkUp does not touch the members of a bond: the hook of ifenslave would set them down. ifup stops without
+// --ignore-errors at the address, which is there still.
+func fixUplinkUp(name string) []Fix {
+	return fixLinkUp(name, "with ifupdown2, ifup "+name, "ifup --force --ignore-errors --no-scripts "+name)
+}
+
 // fixMTU sets the MTU of the VLAN interface in a file of its own, which stands behind the one that sets another.
 func fixMTU(v view) []Fix {
 	p := planHere(v)
+	set := fmt.Sprintf("ip link set %s mtu %d", p.name, internetMTU)
 	return []Fix{
 		p.netplanFile("91-phoenixnap-%s-mtu.yaml", fmt.Sprintf("      mtu: %d\n", internetMTU)),
 		fix(NetworkManager, connectionNote(p.name),
 			fmt.Sprintf("nmcli connection modify %s 802-3-ethernet.mtu %d", p.name, internetMTU),
 			"nmcli connection up "+p.name),
-		p.interfacesSection("mtu", fmt.Sprintf("  post-up ip link set %s mtu %d\n", p.name, internetMTU)),
+		p.interfacesSection("mtu", inSections(p.name, "mtu", strconv.Itoa(internetMTU)), set),
 		p.networkdDropIn("mtu", fmt.Sprintf("[Link]\nMTUBytes=%d\n", internetMTU)),
-		fix(IPRoute2, volatile, fmt.Sprintf("ip link set %s mtu %d", p.name, internetMTU)),
+		fix(IPRoute2, volatile, set),
 	}
 }
 
@@ -267,11 +286,27 @@ func (p plan) rawDevice() string {
 }
 
 // interfacesSection is a further section of the interface: ifupdown runs all that have its name, in the order in which
-// it reads them. A script in if-up.d would not do, for ifupdown2 runs none by default.
-func (p plan) interfacesSection(purpose, lines string) Fix {
-	return Fix{Tool: Ifupdown, File: interfacesFile(p.name, purpose),
-		Content:  fmt.Sprintf("iface %s inet manual\n%s%s", p.name, p.rawDevice(), lines),
-		Commands: []string{"ifup --force " + p.name}}
+// it reads them. A script in if-up.d would not do, for ifupdown2 runs none by default. Its commands are run now, too,
+// so that the interface need not restart; first runs before them. In the section one that fails does not stop the rest.
+func (p plan) interfacesSection(purpose, first string, commands ...string) Fix {
+	var content strings.Builder
+	fmt.Fprintf(&content, "iface %s inet manual\n%s", p.name, p.rawDevice())
+	for _, c := range commands {
+		content.WriteString("  post-up " + strings.TrimSuffix(c, orPass) + orPass + "\n")
+	}
+	if first != "" {
+		commands = slices.Insert(slices.Clone(commands), 0, first)
+	}
+	return Fix{Tool: Ifupdown, File: interfacesFile(p.name, purpose), Content: content.String(), Commands: commands}
+}
+
+// orPass lets a command fail, such as one that adds an existing rule.
+const orPass = " || true"
+
+// inSections changes an option of ifupdown in all sections of an interface that have it.
+func inSections(name, option, value string) string {
+	return fmt.Sprintf(`sed -i '/^iface %s /,/^iface /s/^\([[:space:]]*%s\)[[:space:]].*/\1 %s/' `+
+		`/etc/network/interfaces %s*`, name, option, value, interfacesDirectory)
 }
 
 // networkdFile is the .network file that makes the VLAN interface.

@@ -65,18 +65,19 @@ func fixReturnPath(v view, source netip.Addr) []Fix {
 // fixReplyRoutes writes the routes of all blocks, and the rules by source, for the tools that read files. Both findings
 // about replies write the same, so that neither undoes the other.
 func fixReplyRoutes(p plan, ways []replyRoute, note string) []Fix {
-	var routes, rules, networkd, postUp strings.Builder
+	var routes, rules, networkd strings.Builder
+	var commands []string
 	for _, w := range ways {
 		w.mark = 0 // fixMarks has the rules by mark
 		routes.WriteString(w.netplanRoute())
 		rules.WriteString(w.netplanRules())
 		networkd.WriteString(w.networkd())
-		postUp.WriteString(postUps(w.ipRoute2()))
+		commands = append(commands, orThere(w.ipRoute2())...)
 	}
 	fixes := []Fix{
 		p.netplanFile("91-phoenixnap-%s-routes.yaml",
 			"      routes:\n"+routes.String()+"      routing-policy:\n"+rules.String()),
-		p.interfacesSection("routes", postUp.String()),
+		p.interfacesSection("routes", "", commands...),
 		p.networkdDropIn("routes", networkd.String()),
 	}
 	for i := range fixes {
@@ -88,10 +89,11 @@ func fixReplyRoutes(p plan, ways []replyRoute, note string) []Fix {
 // fixMarks adds the rules by mark, which only replies of Services need, in files of their own. netplan knows no mask
 // for marks, so there they go beside the file that it writes for systemd-networkd.
 func fixMarks(p plan, ways []replyRoute) []Fix {
-	var networkd, postUp strings.Builder
+	var networkd strings.Builder
+	var rules []string
 	for _, w := range ways {
 		networkd.WriteString(w.networkdMark())
-		postUp.WriteString(postUps([]string{w.markRule()}))
+		rules = append(rules, w.markRule())
 	}
 	return []Fix{
 		{Tool: Netplan, File: networkdDirectory + "10-netplan-" + p.name + ".network.d/return-path.conf",
@@ -99,17 +101,20 @@ func fixMarks(p plan, ways []replyRoute) []Fix {
 			Commands: []string{"networkctl reload", "networkctl reconfigure " + p.name},
 			Note: "netplan does not support masks for marks: the rules by mark go into a drop-in of " +
 				"systemd-networkd"},
-		p.interfacesSection("marks", postUp.String()),
+		p.interfacesSection("marks", "", orThere(rules)...),
 		p.networkdDropIn("marks", networkd.String()),
 	}
 }
 
-func postUps(commands []string) string {
-	var b strings.Builder
-	for _, c := range commands {
-		fmt.Fprintf(&b, "  post-up %s || true\n", c)
+// orThere lets the commands that add rules pass where the rules exist.
+func orThere(commands []string) []string {
+	passing := slices.Clone(commands)
+	for i, c := range passing {
+		if strings.HasPrefix(c, "ip rule add ") {
+			passing[i] += orPass
+		}
 	}
-	return b.String()
+	return passing
 }
 
 // networkManagerFix appends to the connection; nmcli does not add a route or rule twice.
@@ -229,14 +234,14 @@ func fixNoRoute(v view) []Fix {
 		return anyTool("the node needs a default route", "ip route show", "ip rule show")
 	}
 	p := planHere(v)
-	route := fmt.Sprintf("ip route replace default via %s dev %s metric %d", b.Gateway, p.name, lastMetric)
+	route := fmt.Sprintf("ip route replace default via %s dev %s onlink metric %d", b.Gateway, p.name, lastMetric)
 	return []Fix{
 		p.netplanFile("91-phoenixnap-%s-default.yaml",
 			fmt.Sprintf("      routes:\n        - {to: default, via: %s, metric: %d}\n", b.Gateway, lastMetric)),
 		fix(NetworkManager, connectionNote(p.name),
 			fmt.Sprintf(`nmcli connection modify %s +ipv4.routes "0.0.0.0/0 %s %d"`, p.name, b.Gateway, lastMetric),
 			"nmcli connection up "+p.name),
-		p.interfacesSection("default", postUps([]string{route})),
+		p.interfacesSection("default", "", route),
 		p.networkdDropIn("default", fmt.Sprintf("[Route]\nGateway=%s\nMetric=%d\n", b.Gateway, lastMetric)),
 		fix(IPRoute2, volatile, route),
 	}

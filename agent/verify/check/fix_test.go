@@ -160,21 +160,22 @@ var (
 			`neighbour delete \S+ dev \S+|neigh flush [0-9.]+)$`),
 		"makes an interface": regexp.MustCompile(`^ip link add link \S+ name \S+ type vlan id \d+$`),
 		"adds a route or rule": regexp.MustCompile(`^ip (` +
-			`route replace default via \S+ dev \S+ (metric 4096|onlink table \d+)|` +
+			`route replace default via \S+ dev \S+ onlink (metric 4096|table \d+)|` +
 			`rule add pref 105[567] (from|fwmark) \S+ lookup .+)$`),
 		"reads a file of ours": regexp.MustCompile(
 			`^(sysctl -p|nft -f|chmod 600|systemctl enable --now) \S*phoenixnap-\S+$`),
 		"sets a refused file aside": regexp.MustCompile(
 			`^netplan generate \|\| mv (\S+/9\d-phoenixnap-\S+) \S+/9\d-phoenixnap-\S+\.rejected$`),
 		"lets the tool read its files": regexp.MustCompile(`^(netplan apply|networkctl (reload|reconfigure \S+)|` +
-			`systemctl (try-)?restart systemd-networkd|nmcli connection (reload|up \S+)|nmcli device connect \S+|` +
-			`if(up( --force)?|down) \S+)$`),
+			`systemctl (try-)?restart (systemd-networkd|networking)|nmcli connection (reload|up \S+)|nmcli device connect \S+|` +
+			`if(up|up --force --ignore-errors --no-scripts|down --force) \S+)$`),
 		"changes one connection": regexp.MustCompile(`^nmcli connection modify (bond0 |bond0\.100 )`),
 		"changes one key": regexp.MustCompile(`^netplan set (bonds\.bond0\.parameters\.mode=\S+|` +
 			`vlans\.bond0\\\.100\.macaddress=null)$`),
 		"adds a drop-in of its own": regexp.MustCompile(`^(networkctl status|grep -lsx) .* while read -r f; do ` +
 			`mkdir -p "\$f\.d" && (printf '[^']+' > "\$f\.d/90-phoenixnap-\S+\.conf"|ln -sf \S+ "\$f\.d/"); done$`),
-		"changes one line of the bond": regexp.MustCompile(`^sed -i '/\^iface bond0 /,/\^iface /s/\^\\\( \*bond-mode\\\)`),
+		"changes one line of one interface": regexp.MustCompile(
+			`^sed -i '/\^iface bond0(\.100)? /,/\^iface /s/\^\\\(\[\[:space:\]\]\*(bond-mode|mtu)\\\)`),
 	}
 )
 

@@ -120,7 +120,7 @@ func checkUplink(v view) Finding {
 	case !u.Up:
 		f.Reason = "UplinkDown"
 		f.Cause = u.Name + " is down"
-		f.Fixes = fixLinkUp(u.Name)
+		f.Fixes = fixUplinkUp(u.Name)
 	case !u.LowerUp:
 		f.Reason = "UplinkNoCarrier"
 		f.Cause = u.Name + " has no carrier"
@@ -234,7 +234,7 @@ func checkVLANUp(v view) Finding {
 	default:
 		f.Reason = "VLANInterfaceDown"
 		f.Cause = l.Name + " is down"
-		f.Fixes = fixLinkUp(l.Name)
+		f.Fixes = fixLinkUp(l.Name, "", restartInterface(l.Name)...)
 	}
 	return f
 }

@@ -76,8 +76,10 @@ const Installer = `network:
 type Programs struct {
 	// Generate is what `netplan generate` runs.
 	Generate string
-	// Ifup and Ifquery are those of ifupdown.
+	// Ifup and Ifquery are those of ifupdown, whose other programs stand beside them.
 	Ifup, Ifquery string
+	// Hooks is the directory of the scripts by which ifupdown makes a bond (the package ifenslave).
+	Hooks string
 	// Nmcli is the command line of NetworkManager.
 	Nmcli string
 	// Libraries are the directories of their shared libraries, as in LD_LIBRARY_PATH.
@@ -88,7 +90,8 @@ type Programs struct {
 
 // packages hold the programs and those of their libraries that a small machine may lack.
 var packages = []string{
-	"netplan.io", "libnetplan0", "libglib2.0-0", "libyaml-0-2", "ifupdown", "network-manager", "libnm0", "libreadline8",
+	"netplan.io", "libnetplan0", "libglib2.0-0", "libyaml-0-2", "ifupdown", "ifenslave", "network-manager", "libnm0",
+	"libreadline8",
 }
 
 // Unpack downloads the tools into the cache. They are not installed: each of them would take over the network of the
@@ -103,7 +106,7 @@ func Unpack(ctx context.Context) (Programs, error) {
 		}
 		for program, path := range map[*string]string{
 			&p.Generate: "usr/libexec/netplan/generate", &p.Ifup: "sbin/ifup", &p.Ifquery: "sbin/ifquery",
-			&p.Nmcli: "usr/bin/nmcli",
+			&p.Nmcli: "usr/bin/nmcli", &p.Hooks: "etc/network/if-pre-up.d/ifenslave",
 		} {
 			if found := filepath.Join(root, path); *program == "" && exists(found) {
 				*program = found
@@ -117,9 +120,10 @@ func Unpack(ctx context.Context) (Programs, error) {
 			libraries = append(libraries, found...)
 		}
 	}
-	if p.Generate == "" || p.Ifup == "" || p.Ifquery == "" || p.Nmcli == "" {
+	if p.Generate == "" || p.Ifup == "" || p.Ifquery == "" || p.Nmcli == "" || p.Hooks == "" {
 		return Programs{}, fmt.Errorf("the Debian packages %s lack a program: %+v", strings.Join(packages, ", "), p)
 	}
+	p.Hooks = filepath.Dir(filepath.Dir(p.Hooks))
 	p.Libraries = strings.Join(libraries, ":")
 	p.Environment = append(os.Environ(), "LC_ALL=C", "LD_LIBRARY_PATH="+p.Libraries)
 	return p, nil

@@ -1,3 +1,3 @@
-// Package networkd holds the tests of a managing agent and of printed fixes beside a real systemd-networkd, and of the
-// commands that findings print.
+// Package networkd holds the tests of a managing agent beside a real systemd-networkd, of printed fixes with the real
+// tools that configure a network, and of the commands that findings print.
 package networkd

@@ -18,11 +18,15 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/scenario/fixes"
 )
 
-// libraries is the variable by which the machine gets to know where the libraries of netplan are.
-const libraries = "PNAP_NETPLAN_LIBRARIES"
+// By these variables the machine finds the libraries of netplan and the hooks of ifupdown.
+const (
+	libraries = "PNAP_NETPLAN_LIBRARIES"
+	hooks     = "PNAP_IFUPDOWN_HOOKS"
+)
 
-// generator puts what `netplan generate` runs into the PATH. It stands in Debian's package and is not installed.
-func generator() error {
+// unpack puts what `netplan generate` runs and the programs of ifupdown into the PATH. They stand in Debian's packages
+// and are not installed.
+func unpack() error {
 	if os.Getenv(libraries) != "" {
 		return nil // in the machine
 	}
@@ -31,7 +35,8 @@ func generator() error {
 		return err
 	}
 	for name, value := range map[string]string{
-		"PATH": os.Getenv("PATH") + ":" + filepath.Dir(p.Generate), libraries: p.Libraries,
+		"PATH":    strings.Join([]string{os.Getenv("PATH"), filepath.Dir(p.Generate), filepath.Dir(p.Ifup)}, ":"),
+		libraries: p.Libraries, hooks: p.Hooks,
 		// By it the machine finds which files it needs.
 		"LD_LIBRARY_PATH": p.Libraries,
 	} {

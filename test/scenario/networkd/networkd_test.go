@@ -42,12 +42,13 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv("PATH", os.Getenv("PATH")+":/usr/lib/systemd:/lib/systemd"); err != nil {
 		panic(err)
 	}
-	if err := generator(); err != nil {
-		fmt.Fprintln(os.Stderr, "FAIL: no netplan for these tests:", err)
+	if err := unpack(); err != nil {
+		fmt.Fprintln(os.Stderr, "FAIL: no netplan and ifupdown for these tests:", err)
 		os.Exit(1)
 	}
 	os.Exit(kernel.Main(m, kernel.Programs(program, "networkctl", "dbus-daemon", "dash", "ip", "nft", "sysctl",
-		"generate"),
+		"generate", "ifup", "ifdown", "ifquery"),
+		kernel.File(os.Getenv(hooks)),
 		kernel.File(filepath.Join(root(), "agent", "verify", "check", "testdata")),
 		kernel.File(filepath.Join(root(), "docs", "guides", "network.md"))))
 }
@@ -57,6 +58,8 @@ type service struct {
 	// tool configures the server by it; lacks is what its own uplink lacks.
 	tool  check.Tool
 	lacks func(*testing.T) string
+	// again sets up the whole network again by its files, as at the start of the machine.
+	again func(*testing.T)
 
 	t      *testing.T
 	path   string
