@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
@@ -91,10 +92,10 @@ func newAnnouncer(s *shared, views store.ConfigMaps) (*announcer, []part) {
 			Interface: s.state.VLANInterface, Source: s.ownAddress,
 			Keys: heartbeat.NewKeyFile(s.flags.announce.keyFile), Interval: s.flags.announce.interval,
 		},
-		Responder:  a.responder,
-		Network:    s.announcedNetwork,
-		Facts:      func() election.Facts { return s.inputs(local.Ready).Facts() },
-		AskGateway: s.askGateway, Off: s.off, Record: a.record, Clock: responder.Now,
+		Responder: a.responder,
+		Network:   s.announcedNetwork,
+		Facts:     func() election.Facts { return s.inputs(local.Ready).Facts() },
+		List:      s.listAddresses, AskGateway: s.askGateway, Off: s.off, Record: a.record, Clock: responder.Now,
 		Signals: s.wakes.announcer,
 	})
 	return a, []part{local, a.speaker}
@@ -160,6 +161,24 @@ func (s *shared) inputs(localReady func(port int32) bool) speaker.Inputs {
 		known.Link = link.Up
 	}
 	return known
+}
+
+// listAddresses asks the API server for the addresses of all Services. Without a resource version the answer comes from
+// etcd's majority.
+func (s *shared) listAddresses(ctx context.Context) (map[netip.Addr]bool, error) {
+	list, err := s.client.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("spec.type", string(corev1.ServiceTypeLoadBalancer)).String(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list Services: %w", err)
+	}
+	services := make([]*corev1.Service, len(list.Items))
+	for i := range list.Items {
+		services[i] = &list.Items[i]
+	}
+	known := speaker.Inputs{}
+	known.View, _ = s.state.View()
+	return known.Existing(services), nil
 }
 
 // localPorts are what kube-proxy is to be asked about, while the agents announce.

@@ -2,6 +2,7 @@ package election
 
 import (
 	"fmt"
+	"maps"
 	"time"
 )
 
@@ -51,6 +52,14 @@ func (w *world) read(m *machine) {
 	w.request(m, Read{Asked: true, Err: errTimeout}, func() func() Input {
 		o := w.object
 		return func() Input { return o.read(true) }
+	})
+}
+
+// list answers with the Services as they are.
+func (w *world) list(m *machine) {
+	w.request(m, Listed{Err: errTimeout}, func() func() Input {
+		all := maps.Clone(w.wanted)
+		return func() Input { return Listed{Addresses: all} }
 	})
 }
 

@@ -191,6 +191,7 @@ func (e *Election) request(out *Output) {
 		missing = e.now >= e.api.retryAt
 	}
 	if !e.api.readWanted && !missing {
+		e.list(out)
 		return
 	}
 	if e.now >= e.api.after {
@@ -223,6 +224,7 @@ func (e *Election) decide(out *Output) {
 	if e.api.inFlight || e.api.readWanted || !e.facts.Link || !e.startedUp() || e.superseded() || e.facts.Leaving {
 		return
 	}
+	e.listing.wanted = false
 	current := map[string]bool{}
 	defer func() {
 		maps.DeleteFunc(e.pending, func(subject string, _ time.Duration) bool { return !current[subject] })

@@ -2,6 +2,7 @@ package election
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -62,7 +63,7 @@ func (w *world) disturb() {
 	all := []func(m *machine, d time.Duration) string{
 		w.crash, w.crash, w.freeze, w.freeze, w.cutPair, w.cutPair, w.cutNode, w.split, w.split, w.lose, w.slow,
 		w.loseAPI, w.loseAPI, w.loseAPIForAll, w.slowAPI, w.unready,
-		w.leave, w.unfit, w.dropService, w.tamper, w.loseGateway, w.linkDown,
+		w.leave, w.unfit, w.outside, w.outdate, w.outdate, w.dropService, w.dropService, w.tamper, w.loseGateway, w.linkDown,
 	}
 	m := w.randomNode()
 	d := w.faultDuration()
@@ -237,6 +238,34 @@ func (w *world) unfit(m *machine, d time.Duration) string {
 	return "no endpoint of " + a.String()
 }
 
+// outside is a node that does not know the block of an address.
+func (w *world) outside(m *machine, d time.Duration) string {
+	a := address(w.random.IntN(w.addresses))
+	w.set(m, d, func(f *Facts, is bool) {
+		f.Wanted = map[netip.Addr]bool{}
+		f.Outside = map[netip.Addr]bool{}
+		if is {
+			f.Wanted[a] = false
+			f.Outside[a] = true
+		}
+	})
+	return "no block of " + a.String()
+}
+
+// outdate is a node whose list of Services stays as it is, or lacks one, whatever happens to them.
+func (w *world) outdate(m *machine, d time.Duration) string {
+	m.outdated = maps.Clone(w.wanted)
+	if w.chance(0.5) {
+		delete(m.outdated, address(w.random.IntN(w.addresses)))
+	}
+	m.sendFacts()
+	w.after(d, func() {
+		m.outdated = nil
+		m.sendFacts()
+	})
+	return "an outdated list of Services"
+}
+
 // dropService deletes a Service and creates it again later.
 func (w *world) dropService(_ *machine, d time.Duration) string {
 	a := address(w.random.IntN(w.addresses))
@@ -309,6 +338,8 @@ func (w *world) heal() {
 		m.facts.Candidate = !m.facts.Witness
 		m.facts.Link = true
 		m.facts.Wanted = nil
+		m.facts.Outside = nil
+		m.outdated = nil
 		m.resume()
 		if m.alive && !m.facts.Leaving {
 			m.sendFacts()

@@ -1,6 +1,7 @@
 package election
 
 import (
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -62,6 +63,7 @@ type Election struct {
 	leaseLost bool
 
 	api      apiState
+	listing  listing
 	holdDown holdDown
 	pending  map[string]time.Duration
 
@@ -92,7 +94,7 @@ func New(config Config) *Election {
 		beatAt: never,
 		peers:  map[ID]*peer{}, owned: map[netip.Addr]*ownership{}, draining: map[netip.Addr]draining{},
 		releases: map[netip.Addr]release{}, pending: map[string]time.Duration{}, api: apiState{askedAt: never},
-		holdDown: holdDown{joinAt: never},
+		holdDown: holdDown{joinAt: never}, listing: listing{asOf: never},
 		// Any start works that differs from that of the previous run and leaves room for Unheard and Refused.
 		sequence: config.Boot*0x9e3779b97f4a7c15>>33 | 2,
 	}
@@ -111,6 +113,8 @@ func (e *Election) Step(now time.Duration, in Input) Output {
 		e.handleRead(in)
 	case Wrote:
 		e.handleWrote(in)
+	case Listed:
+		e.handleListed(in)
 	case Gateway:
 		e.gatewayAt = now
 	case Facts:
@@ -156,6 +160,10 @@ func (e *Election) advance(now time.Duration) {
 
 func (e *Election) setFacts(f Facts) {
 	e.holdDown.observe(f.Link && f.Candidate, e.now, e.rules)
+	if !sameKeys(f.Wanted, e.facts.Wanted) {
+		e.listing.inVain = 0
+	}
+	e.stale = e.stale || !maps.Equal(f.Outside, e.facts.Outside)
 	e.facts = f
 	e.offIDs = map[ID]bool{}
 	for name := range f.Gone {

@@ -76,7 +76,7 @@ type Heartbeat struct {
 	// Released are addresses for which it does not answer, and will not by any view older than Seen.
 	Released []netip.Addr
 	// Unfit is a bitmap over the sorted addresses of its view: bit i%8 of byte i/8 is set when the node cannot serve
-	// address i, because it has no local endpoint. Nil when it can serve all.
+	// address i: it has no local endpoint, or knows no Service or no block of it. Nil when it can serve all.
 	Unfit []byte
 }
 
@@ -219,11 +219,21 @@ func firsts(all []netip.Addr) []netip.Addr {
 	return all[:min(len(all), MaxListed)]
 }
 
+// isUnfit reports whether this node cannot serve an address. A node that knows no Service of it may be late, and should
+// not get it; an owner keeps it, because the address may be about to be dropped.
+func (e *Election) isUnfit(a netip.Addr) bool {
+	fits, known := e.facts.Wanted[a]
+	if known || !e.facts.Known {
+		return known && !fits
+	}
+	return e.view == nil || e.view.Owners[a].Node != e.Node
+}
+
 // unfit is the bitmap of addresses of the view that this node cannot serve.
 func (e *Election) unfit() []byte {
 	var bitmap []byte
 	for i, a := range e.addresses {
-		if fits, wanted := e.facts.Wanted[a]; wanted && !fits {
+		if e.isUnfit(a) {
 			if bitmap == nil {
 				bitmap = make([]byte, (len(e.addresses)+7)/8)
 			}

@@ -72,6 +72,8 @@ func (w *walk) stabilizes() string {
 	switch {
 	case w.violation != "":
 		return w.violation
+	case w.writes > 3*len(w.nodes)+3*w.faults:
+		return fmt.Sprintf("%d writes by %d nodes for %d faults", w.writes, len(w.nodes), w.faults)
 	case w.writes != writes:
 		return fmt.Sprintf("%d writes in five seconds without a fault", w.writes-writes)
 	case len(w.unanswered()) > 0:

@@ -123,7 +123,7 @@ func (e *Election) yieldTo(h *Heartbeat) {
 // takeOver answers for addresses whose predecessors are known to have stopped, and ends draining that is over.
 func (e *Election) takeOver() {
 	for a, d := range e.draining {
-		if d.until <= e.now {
+		if d.until <= e.now || e.facts.Outside[a] {
 			delete(e.draining, a)
 			e.record(LostOwnership, a, d.successor)
 			e.stale = true
@@ -156,10 +156,11 @@ func (e *Election) grant() Grant {
 		e.waiting = 0
 		granted := make([]netip.Addr, 0, len(e.owned)+len(e.draining))
 		for a, o := range e.owned {
-			if o.answering {
-				granted = append(granted, a)
-			} else {
+			switch {
+			case !o.answering:
 				e.waiting++
+			case !e.facts.Outside[a]:
+				granted = append(granted, a)
 			}
 		}
 		e.answered = slices.SortedFunc(slices.Values(slices.AppendSeq(granted, maps.Keys(e.draining))),

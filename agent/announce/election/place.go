@@ -68,8 +68,7 @@ func (e *Election) behind(p *peer) bool {
 // fits reports whether a node (nil: this one) can serve an address, as far as is known.
 func (e *Election) fits(other *peer, a netip.Addr) bool {
 	if other == nil {
-		fits, wanted := e.facts.Wanted[a]
-		return fits || !wanted
+		return !e.isUnfit(a)
 	}
 	if len(other.last.Unfit) == 0 || other.last.Number != e.view.Number {
 		return true
@@ -105,12 +104,8 @@ func (p *placer) better(c, than *candidate, subject string) bool {
 	}
 }
 
-// needsPlacement reports whether an address needs another owner, and whether an address is new.
-func (e *Election) needsPlacement() (misplaced, fresh bool) {
-	fresh = len(e.newAddresses(e.view)) > 0
-	if !fresh {
-		e.api.freshAt = e.now
-	}
+// needsPlacement reports whether an address needs another owner, and some node can be it.
+func (e *Election) needsPlacement() bool {
 	var p *placer
 	unable := map[string]bool{}
 	for a, owner := range e.view.Owners {
@@ -121,10 +116,10 @@ func (e *Election) needsPlacement() (misplaced, fresh bool) {
 			p = e.placer(e.view)
 		}
 		if p.choose(a) != "" {
-			return true, fresh
+			return true
 		}
 	}
-	return false, fresh
+	return false
 }
 
 // misplaced reports whether an address has no owner, or a heard one that cannot serve it; a silent one is removed.
@@ -146,32 +141,13 @@ func (e *Election) misplaced(a netip.Addr, owner Owner, unable map[string]bool) 
 	return e.acknowledges(p) && !e.fits(p, a)
 }
 
-// newAddresses returns the wanted addresses that a view does not have, sorted.
-func (e *Election) newAddresses(v *View) []netip.Addr {
-	if !e.facts.Known {
-		return nil
-	}
-	var fresh []netip.Addr
-	for a := range e.facts.Wanted {
-		if _, known := v.Owners[a]; !known {
-			fresh = append(fresh, a)
-		}
-	}
-	slices.SortFunc(fresh, netip.Addr.Compare)
-	return fresh
-}
-
-// unwanted reports whether an address must be dropped, when all that are wanted are known.
-func (e *Election) unwanted(a netip.Addr) bool {
-	_, wanted := e.facts.Wanted[a]
-	return !wanted
-}
-
-// placement gives owners to addresses that need one, drops the unwanted addresses, and adds the new ones.
+// placement gives owners to addresses that need one. If the API server was just asked, it also drops the addresses that
+// are gone, and adds the new ones.
 func (e *Election) placement() *proposal {
 	next := e.view.next()
-	if since, unwanted := e.pending["drop"]; unwanted && e.now-since >= e.rules.drop {
-		maps.DeleteFunc(next.Owners, func(a netip.Addr, _ Owner) bool { return e.unwanted(a) })
+	listed := e.isListed(never)
+	if listed {
+		maps.DeleteFunc(next.Owners, func(a netip.Addr, _ Owner) bool { return e.gone(a) })
 	}
 	changed := len(next.Owners) < len(e.view.Owners)
 	p := e.placer(next)
@@ -186,9 +162,11 @@ func (e *Election) placement() *proposal {
 			changed = true
 		}
 	}
-	for _, a := range e.newAddresses(next) {
-		next.Owners[a] = Owner{Node: p.choose(a), Epoch: next.Number}
-		changed = true
+	if listed {
+		for _, a := range e.absent(next) {
+			next.Owners[a] = Owner{Node: p.choose(a), Epoch: next.Number}
+			changed = true
+		}
 	}
 	if !changed {
 		return nil

@@ -26,11 +26,18 @@ func (e *Election) changes() []change {
 	if len(all) > 0 {
 		return all
 	}
-	if misplaced, fresh := e.needsPlacement(); misplaced || fresh && !e.awaitsJoiners() {
+	if e.needsPlacement() {
 		all = append(all, change{"tend", 0, e.rules.relaxed, e.placement})
 	}
-	if e.facts.Known && slices.ContainsFunc(e.addresses, e.unwanted) {
-		all = append(all, change{"drop", e.rules.drop, e.rules.relaxed, e.placement})
+	isNew, isOld := e.unlisted()
+	if !isNew {
+		e.api.freshAt = e.now
+	}
+	if isNew && !e.awaitsJoiners() {
+		all = append(all, change{"add", 0, e.rules.step, func() *proposal { return e.revision("add") }})
+	}
+	if isOld {
+		all = append(all, change{"drop", e.rules.drop, e.rules.relaxed, func() *proposal { return e.revision("drop") }})
 	}
 	if m := e.leavingMember(); m != "" {
 		all = append(all, change{"part/" + m, 0, e.rules.relaxed, func() *proposal { return e.removal(m, MemberLeft) }})

@@ -19,6 +19,9 @@ type rules struct {
 	step, relaxed time.Duration
 	// drop is how long an address must be unwanted before it is removed.
 	drop time.Duration
+	// listValid is for how long a list of the addresses that exist may be used. When it confirms the view, the next one
+	// is requested after listAgain, doubled up to listAgainMax.
+	listValid, listAgain, listAgainMax time.Duration
 	// holdDown, doubled up to holdDownMax, is how long a node that was not ready takes only what no other can.
 	holdDown, holdDownMax time.Duration
 	// cold is how long no node that knows the view may have been heard before a view is made from nothing.
@@ -60,6 +63,9 @@ func standardRules() rules {
 		step:           100 * time.Millisecond,
 		relaxed:        500 * time.Millisecond,
 		drop:           500 * time.Millisecond,
+		listValid:      time.Second,
+		listAgain:      time.Second,
+		listAgainMax:   time.Minute,
 		holdDown:       10 * time.Second,
 		holdDownMax:    5 * time.Minute,
 		cold:           2 * time.Second,
@@ -84,7 +90,7 @@ func (r rules) withInterval(interval time.Duration) rules {
 	}
 	standard := r.interval
 	for _, d := range []*time.Duration{
-		&r.interval, &r.suspectTimeout, &r.lease, &r.step, &r.relaxed, &r.drop,
+		&r.interval, &r.suspectTimeout, &r.lease, &r.step, &r.relaxed, &r.drop, &r.listValid,
 		&r.cold, &r.behind, &r.rejoinDelay, &r.joinerGrace,
 	} {
 		*d = time.Duration(float64(*d) * float64(interval) / float64(standard))

@@ -8,7 +8,7 @@ import (
 // Times are durations since any moment, the same for all calls of one Election, on a clock that never jumps and that
 // continues while the machine sleeps (CLOCK_BOOTTIME).
 
-// Input is one of Tick, Heard, Read, Wrote, Gateway and Facts.
+// Input is one of Tick, Heard, Read, Wrote, Listed, Gateway and Facts.
 type Input interface{ input() }
 
 // Tick means that time has passed. It is due at Output.Next or a little later.
@@ -38,6 +38,14 @@ type Wrote struct {
 	Version string
 }
 
+// Listed answers Output.List: the addresses of all Services, as the API server has them, never from a cache. It decides
+// which addresses a view has, because the list of a node may be out of date.
+type Listed struct {
+	// Err is why they could not be listed. Addresses is then empty.
+	Err       error
+	Addresses map[netip.Addr]bool
+}
+
 // Gateway means that the gateway has just answered (ARP) on the public network.
 type Gateway struct{}
 
@@ -51,9 +59,12 @@ type Facts struct {
 	HasGateway bool
 	// Known reports whether Wanted is complete: all Services were listed.
 	Known bool
-	// Wanted are the addresses that some node must announce. The value is false when this node cannot serve the
-	// address, because it has no local endpoint and the Service requires one.
+	// Wanted are the addresses that some node must announce, as far as this node knows. The value is false when this
+	// node cannot serve the address: it has no local endpoint and the Service requires one, or the address is Outside.
 	Wanted map[netip.Addr]bool
+	// Outside are wanted addresses in no block that this node knows. It never answers for them: they may be those of
+	// other machines.
+	Outside map[netip.Addr]bool
 	// Gone are Nodes that are certainly off: deleted, or with the taint out-of-service or shutdown.
 	Gone map[string]bool
 }
@@ -62,6 +73,7 @@ func (Tick) input()    {}
 func (Heard) input()   {}
 func (Read) input()    {}
 func (Wrote) input()   {}
+func (Listed) input()  {}
 func (Gateway) input() {}
 func (Facts) input()   {}
 
@@ -69,9 +81,11 @@ func (Facts) input()   {}
 type Output struct {
 	// Send is a heartbeat to send at once; nil when none is due.
 	Send *Heartbeat
-	// Read asks to read the view from the API server, Write to write it. At most one of them is outstanding.
+	// Read asks to read the view from the API server, Write to write it, List to list the addresses of all Services. At
+	// most one of them is outstanding.
 	Read  bool
 	Write *Write
+	List  bool
 	// AskGateway asks for an ARP request for the gateway.
 	AskGateway bool
 	// Grant replaces the addresses for which the node answers.

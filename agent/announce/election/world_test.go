@@ -58,11 +58,12 @@ type machine struct {
 	rate   float64
 
 	alive, paused, noGateway, noAPI bool
-	waiting                         []Input           // inputs that came while the process stood still
-	tick                            uint64            // the event that is the newest tick
-	deaf                            []bool            // frames of these are lost on the way to it
-	grant                           Grant             // in the time of its own clock
-	boots                           map[string]uint64 // the latest runs that it heard of: earlier ones are ignored
+	waiting                         []Input             // inputs that came while the process stood still
+	tick                            uint64              // the event that is the newest tick
+	deaf                            []bool              // frames of these are lost on the way to it
+	grant                           Grant               // in the time of its own clock
+	boots                           map[string]uint64   // the latest runs that it heard of: earlier ones are ignored
+	outdated                        map[netip.Addr]bool // what it knows of the Services, while its list lags
 }
 
 type scheduled struct {
@@ -205,7 +206,11 @@ func (m *machine) resume() {
 func (m *machine) sendFacts() {
 	f := m.facts
 	f.Wanted = map[netip.Addr]bool{}
-	for a, fits := range m.w.wanted {
+	known := m.w.wanted
+	if m.outdated != nil {
+		known = m.outdated
+	}
+	for a, fits := range known {
 		own, found := m.facts.Wanted[a]
 		f.Wanted[a] = fits && (own || !found)
 	}
@@ -231,6 +236,7 @@ func (m *machine) step(in Input) {
 	out := m.core.Step(m.clock(), in)
 	m.grant = out.Grant
 	m.w.checkOverlap(m)
+	m.w.checkOutside(m)
 	if m.w.keepLog {
 		for _, e := range out.Events {
 			m.w.note("%s: %s %v %s", m.name, e.Kind, e.Address, e.Node)
@@ -247,6 +253,8 @@ func (m *machine) step(in Input) {
 		m.w.read(m)
 	case out.Write != nil:
 		m.w.write(m, out.Write)
+	case out.List:
+		m.w.list(m)
 	}
 	if out.Done && m.facts.Leaving {
 		m.w.note("%s ends", m.name)
@@ -316,6 +324,16 @@ func (w *world) checkOverlap(m *machine) {
 				w.reportOverlap(m, other, a)
 				return
 			}
+		}
+	}
+}
+
+// checkOutside checks that a machine answers for no address in a block that it does not know.
+func (w *world) checkOutside(m *machine) {
+	for a := range m.core.facts.Outside {
+		if m.core.facts.Outside[a] && m.answers(a) && w.violation == "" {
+			w.violation = fmt.Sprintf("at %s %s answers for %s, which is in no block that it knows", w.now, m.name, a)
+			w.note("%s", w.violation)
 		}
 	}
 }

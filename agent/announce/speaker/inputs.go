@@ -42,10 +42,11 @@ func (in Inputs) Facts() election.Facts {
 	able := in.Sampled && in.View.Ready && in.Network() != "" && in.Node != nil
 	_, err := netip.ParseAddr(in.View.Report.Source)
 	willing := in.Node != nil && eligible(in.Node)
+	wanted, outside := in.wanted()
 	return election.Facts{
 		Link: in.Link, Candidate: able && willing, Witness: able && !willing,
 		HasGateway: err == nil && len(in.View.Expected.Network.Blocks) > 0,
-		Known:      in.Listed && in.Sampled, Wanted: in.wanted(),
+		Known:      in.Listed && in.Sampled, Wanted: wanted, Outside: outside,
 	}
 }
 
@@ -56,22 +57,41 @@ func eligible(node *corev1.Node) bool {
 		node.Annotations[contract.NodeHandOver] != contract.TagTrue
 }
 
-// wanted returns the addresses that must be announced; false where this node cannot serve one.
-func (in Inputs) wanted() map[netip.Addr]bool {
-	wanted := map[netip.Addr]bool{}
+// wanted returns the addresses that must be announced; false where this node cannot serve one. outside has those in no
+// block that it knows.
+func (in Inputs) wanted() (wanted, outside map[netip.Addr]bool) {
+	wanted = map[netip.Addr]bool{}
+	outside = map[netip.Addr]bool{}
 	for _, service := range in.Services {
 		address, ok := Address(service)
-		if !ok || !in.announceable(address) {
+		if !ok || in.isReserved(address) {
 			continue
 		}
-		served := true
-		if port := localPort(service); port != 0 {
-			served = in.LocalReady(port)
+		known := in.isKnown(address)
+		if !known {
+			outside[address] = true
 		}
 		// Of two Services with one address, either is enough.
-		wanted[address] = wanted[address] || served
+		wanted[address] = wanted[address] || known && in.isServed(service)
 	}
-	return wanted
+	return wanted, outside
+}
+
+// Existing returns the addresses of Services that must be announced, whether or not this node knows their blocks.
+func (in Inputs) Existing(services []*corev1.Service) map[netip.Addr]bool {
+	exist := map[netip.Addr]bool{}
+	for _, service := range services {
+		if address, ok := Address(service); ok && !in.isReserved(address) {
+			exist[address] = true
+		}
+	}
+	return exist
+}
+
+// isServed reports whether this node can serve a Service.
+func (in Inputs) isServed(service *corev1.Service) bool {
+	port := localPort(service)
+	return port == 0 || in.LocalReady(port)
 }
 
 // Address returns the address of a Service that must be announced: written for this Service, and its block assigned.
@@ -84,19 +104,19 @@ func Address(service *corev1.Service) (address netip.Addr, ok bool) {
 	return address, err == nil && address.Is4()
 }
 
-// announceable reports whether an address may be that of a Service: permission to write annotations of Services must
-// not be enough to announce the address of the gateway or of a machine.
-func (in Inputs) announceable(a netip.Addr) bool {
+// isReserved reports whether an address can be that of no Service: permission to write annotations of Services must not
+// be enough to announce the address of the gateway or of a machine.
+func (in Inputs) isReserved(a netip.Addr) bool {
 	network := in.View.Expected.Network
-	if slices.Contains(network.IPs, a) {
-		return false
-	}
-	for _, b := range network.Blocks {
-		if b.CIDR.Contains(a) {
-			return a != b.Gateway && a != b.CIDR.Masked().Addr() && b.CIDR.Contains(a.Next())
-		}
-	}
-	return false
+	return slices.Contains(network.IPs, a) || slices.ContainsFunc(network.Blocks, func(b contract.NetworkBlock) bool {
+		return b.CIDR.Contains(a) && (a == b.Gateway || a == b.CIDR.Masked().Addr() || !b.CIDR.Contains(a.Next()))
+	})
+}
+
+// isKnown reports whether an address is in a block of the public network that this node knows.
+func (in Inputs) isKnown(a netip.Addr) bool {
+	return slices.ContainsFunc(in.View.Expected.Network.Blocks,
+		func(b contract.NetworkBlock) bool { return b.CIDR.Contains(a) })
 }
 
 // localPort is the port on which kube-proxy reports whether the node has an endpoint; zero when any node can serve.

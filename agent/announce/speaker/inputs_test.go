@@ -62,7 +62,8 @@ func healthy(change ...func(*Inputs)) Inputs {
 }
 
 func TestFacts(t *testing.T) {
-	good := election.Facts{Link: true, Candidate: true, HasGateway: true, Known: true, Wanted: map[netip.Addr]bool{}}
+	good := election.Facts{Link: true, Candidate: true, HasGateway: true, Known: true, Wanted: map[netip.Addr]bool{},
+		Outside: map[netip.Addr]bool{}}
 	with := func(change func(*election.Facts)) election.Facts {
 		f := good
 		change(&f)
@@ -151,7 +152,7 @@ func TestWanted(t *testing.T) {
 		"that of all":   {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "203.0.113.7"))}, none},
 		"this node's":   {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "203.0.113.2"))}, none},
 		"of no block of the network": {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "198.51.100.3"))},
-			none},
+			map[netip.Addr]bool{netip.MustParseAddr("198.51.100.3"): false}},
 		"local, with an endpoint": {[]*corev1.Service{web(local(30001))}, yes},
 		"local, without":          {[]*corev1.Service{web(local(30002))}, no},
 		"two with one address":    {[]*corev1.Service{web(local(30002)), web()}, yes},
@@ -162,6 +163,9 @@ func TestWanted(t *testing.T) {
 		})
 		if diff := cmp.Diff(tc.want, s.Facts().Wanted, compare); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if outside := s.Facts().Outside; len(outside) > 0 != (name == "of no block of the network") {
+			t.Errorf("%s: outside of all blocks are %v", name, outside)
 		}
 	}
 	gone := web(local(30009), annotated(contract.ServiceIPBlockAssigned, "false"))

@@ -182,6 +182,12 @@ func (s *session) step(ctx context.Context, in election.Input) election.Output {
 	if out.Write != nil {
 		s.write(ctx, out.Write)
 	}
+	if out.List {
+		s.request(ctx, func(ctx context.Context) election.Input {
+			addresses, err := s.List(ctx)
+			return election.Listed{Err: err, Addresses: addresses}
+		})
+	}
 	if out.AskGateway {
 		s.askGateway(ctx)
 	}
@@ -204,6 +210,8 @@ func (s *session) observe(in election.Input) {
 	case election.Wrote:
 		err = in.Err
 		view = in.View
+	case election.Listed:
+		err = in.Err
 	default:
 		return
 	}

@@ -64,6 +64,8 @@ type Config struct {
 	Network func() string
 	// Facts returns the current facts about node and cluster; the Speaker sets Leaving and Gone.
 	Facts func() election.Facts
+	// List returns the addresses of all Services, never from a cache.
+	List func(ctx context.Context) (map[netip.Addr]bool, error)
 	// AskGateway probes the gateways of the public network and reports whether one answered.
 	AskGateway func(ctx context.Context) bool
 	// Off reports whether a Node is certainly off. An error means that this is unknown.

@@ -5,6 +5,7 @@ package speaker
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -153,6 +154,11 @@ func start(t *testing.T, keys string, change ...func(*harness, *Config)) *harnes
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return s.facts
+		},
+		List: func(context.Context) (map[netip.Addr]bool, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return maps.Clone(s.facts.Wanted), nil
 		},
 		AskGateway: func(context.Context) bool { return true },
 		Off:        func(context.Context, string) (bool, error) { return false, nil },

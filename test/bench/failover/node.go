@@ -74,6 +74,9 @@ func RunNode(ctx context.Context, args []string) error {
 			}}),
 		Network:    func() string { return networkID },
 		Facts:      facts,
+		List: func(context.Context) (map[netip.Addr]bool, error) {
+			return map[netip.Addr]bool{virtual: true}, nil
+		},
 		AskGateway: func(ctx context.Context) bool { return askGateway(ctx, own) },
 		Off:        func(context.Context, string) (bool, error) { return false, nil },
 		Clock:      responder.Now,
