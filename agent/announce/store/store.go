@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,10 +46,16 @@ type ConfigMaps interface {
 	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
 }
 
-// Store is the view of one public network.
+// Store is the view of one public network. Those of other networks stay as they are: while a cluster moves to another
+// one, some nodes still announce on the former.
 type Store struct {
 	objects ConfigMaps
 	network string
+
+	mu sync.Mutex
+	// version and data are those of the object that was last seen.
+	version string
+	data    map[string]string
 }
 
 // New returns the store of the network with that ID.
@@ -79,17 +87,26 @@ func (s *Store) Read(ctx context.Context) (Document, error) {
 }
 
 func (s *Store) document(object *corev1.ConfigMap) Document {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version = object.ResourceVersion
+	s.data = object.Data
 	return Document{Version: object.ResourceVersion, View: object.Data[s.network]}
 }
 
 // Write replaces the view of the version d.Version and returns the stored one. The error is ErrConflict when the view
 // has changed meanwhile. After any other error it is unknown whether the view was written.
 func (s *Store) Write(ctx context.Context, d Document) (Document, error) {
+	data, known := s.dataOf(d.Version)
+	if !known {
+		return Document{}, ErrConflict
+	}
+	data[s.network] = d.View
 	object := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: contract.AnnouncerView, Namespace: metav1.NamespaceSystem, ResourceVersion: d.Version,
 		},
-		Data: map[string]string{s.network: d.View},
+		Data: data,
 	}
 	var err error
 	if d.Version == "" {
@@ -105,6 +122,18 @@ func (s *Store) Write(ctx context.Context, d Document) (Document, error) {
 	default:
 		return s.document(object), nil
 	}
+}
+
+// dataOf returns the content of a version of the object, empty for none; known is false when another one was seen since.
+func (s *Store) dataOf(version string) (data map[string]string, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	data = map[string]string{}
+	if version == "" {
+		return data, true
+	}
+	maps.Copy(data, s.data)
+	return data, version == s.version
 }
 
 // Watch calls changed with the states of the view until ctx ends. One may be missed or late: to be certain, read.

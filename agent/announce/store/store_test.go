@@ -25,8 +25,8 @@ func TestMain(m *testing.M) { os.Exit(controlplane.Main(m, &cp)) }
 
 const network = "60473c2509268bc77fd06d29"
 
-// maps returns the ConfigMaps of kube-system, without a view, as an agent reaches them.
-func maps(t *testing.T) typedcorev1.ConfigMapInterface {
+// configMaps returns the ConfigMaps of kube-system, without a view, as an agent reaches them.
+func configMaps(t *testing.T) typedcorev1.ConfigMapInterface {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(ClientConfig(cp.Config()))
 	if err != nil {
@@ -42,7 +42,7 @@ func maps(t *testing.T) typedcorev1.ConfigMapInterface {
 
 // TestEveryChangeCounts: writers that each add one to a number lose no increment, in any order.
 func TestEveryChangeCounts(t *testing.T) {
-	objects := maps(t)
+	objects := configMaps(t)
 	const writers, times = 4, 10
 	var group sync.WaitGroup
 	for range writers {
@@ -77,10 +77,13 @@ func TestEveryChangeCounts(t *testing.T) {
 	}
 }
 
-// TestAnotherNetwork: a cluster that moves to another network starts with a new view.
+// TestAnotherNetwork: a cluster that moves to another network starts with a new view, and the nodes that have not moved
+// yet keep theirs, whoever writes.
 func TestAnotherNetwork(t *testing.T) {
-	objects := maps(t)
-	if _, err := New(objects, network).Write(t.Context(), Document{View: "old"}); err != nil {
+	objects := configMaps(t)
+	former := New(objects, network)
+	old, err := former.Write(t.Context(), Document{View: "old"})
+	if err != nil {
 		t.Fatal(err)
 	}
 	s := New(objects, "60473c2509268bc77fd06d30")
@@ -92,11 +95,25 @@ func TestAnotherNetwork(t *testing.T) {
 	if _, err := s.Write(t.Context(), d); err != nil {
 		t.Error(err)
 	}
+	old.View = "older"
+	if _, err := former.Write(t.Context(), old); !errors.Is(err, ErrConflict) {
+		t.Errorf("the object has changed: %v", err)
+	}
+	if old, err = former.Read(t.Context()); err != nil || old.View != "old" {
+		t.Fatalf("the view of the former network is %+v, %v", old, err)
+	}
+	old.View = "still old"
+	if _, err := former.Write(t.Context(), old); err != nil {
+		t.Error(err)
+	}
+	if d, err := s.Read(t.Context()); err != nil || d.View != "new" {
+		t.Errorf("the view of the new network is %+v, %v", d, err)
+	}
 }
 
 // TestOutdatedIsRefused: also when the object was deleted or created meanwhile.
 func TestOutdatedIsRefused(t *testing.T) {
-	objects := maps(t)
+	objects := configMaps(t)
 	s := New(objects, network)
 	first, err := s.Write(t.Context(), Document{View: "1"})
 	if err != nil {
@@ -132,7 +149,7 @@ func TestUnreachable(t *testing.T) {
 }
 
 func TestWatch(t *testing.T) {
-	objects := maps(t)
+	objects := configMaps(t)
 	s := New(objects, network)
 	seen := make(chan Document, 10)
 	ctx, cancel := context.WithCancel(t.Context())
