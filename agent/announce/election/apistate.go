@@ -26,8 +26,9 @@ type apiState struct {
 	due      time.Duration
 	// staleReads counts how often the view was read and was older than a number reported as seen.
 	staleReads int
-	// askedAt is when the gateway was last probed.
+	// askedAt is when the gateway was last probed, asks how often since a member became silent.
 	askedAt time.Duration
+	asks    int
 	// freshAt is when there was last no new address.
 	freshAt time.Duration
 	// written is the last change that was requested, until it is known whether it was made.
@@ -281,21 +282,42 @@ func (e *Election) rank(subject string) int {
 	return rank
 }
 
-// askGateway requests a probe of the gateway while a member is about to become silent.
+// askGateway requests a probe of the gateway while a member is about to become silent, and it is this node's turn to
+// remove it soon. A member that stays silent and cannot be removed must not cause a flood: the pauses grow, the more so
+// the more members there are.
 func (e *Election) askGateway(out *Output) {
-	if e.view == nil || !e.facts.HasGateway || e.now-max(e.gatewayAt, e.api.askedAt) < e.rules.interval/2 {
+	if e.view == nil || !e.facts.HasGateway {
 		return
 	}
-	for _, id := range e.members {
-		if id == e.id {
-			continue
-		}
-		if p := e.peers[id]; p == nil || e.now-p.supportedAt >= e.rules.interval*3/2 {
-			out.AskGateway = true
-			e.api.askedAt = e.now
-			return
-		}
+	if !slices.ContainsFunc(e.members, e.mayRemoveSoon) {
+		e.api.asks = 0
+		return
 	}
+	pause := e.rules.interval / 2
+	if e.api.asks >= e.rules.asks {
+		pause = loop.Backoff(pause, max(pause, time.Duration(len(e.members))*e.rules.askShare), e.api.asks-e.rules.asks)
+	}
+	if due := max(e.gatewayAt, e.api.askedAt) + pause; e.now < due {
+		e.wake(due)
+		return
+	}
+	out.AskGateway = true
+	e.api.askedAt = e.now
+	e.api.asks++
+}
+
+// mayRemoveSoon reports whether a member has not been heard for more than a heartbeat, and the turn of this node to
+// remove it is near.
+func (e *Election) mayRemoveSoon(id ID) bool {
+	if id == e.id {
+		return false
+	}
+	p := e.peers[id]
+	if p == nil {
+		return true
+	}
+	silent := e.now - p.supportedAt - e.rules.interval*3/2
+	return silent >= 0 && silent >= time.Duration(e.rank("remove/"+p.name)-2)*e.rules.step
 }
 
 // connected reports whether this node reaches the network: the gateway answers it, or there is none.

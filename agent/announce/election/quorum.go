@@ -17,6 +17,9 @@ type rules struct {
 	lease time.Duration
 	// step is how much longer each further deputy waits after a member failed, relaxed when nothing is urgent.
 	step, relaxed time.Duration
+	// asks is how often the gateway is probed in quick succession; after that, each member gets askShare of the time.
+	asks     int
+	askShare time.Duration
 	// drop is how long an address must be unwanted before it is removed.
 	drop time.Duration
 	// listValid is for how long a list of the addresses that exist may be used. When it confirms the view, the next one
@@ -62,6 +65,8 @@ func standardRules() rules {
 		lease:          290 * time.Millisecond,
 		step:           100 * time.Millisecond,
 		relaxed:        500 * time.Millisecond,
+		asks:           8,
+		askShare:       250 * time.Millisecond,
 		drop:           500 * time.Millisecond,
 		listValid:      time.Second,
 		listAgain:      time.Second,

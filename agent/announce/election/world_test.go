@@ -38,6 +38,7 @@ type world struct {
 	violation string
 	overlap   time.Duration // the longest time that two nodes answered
 	writes    int
+	asked     int // probes of the gateway
 	moves     map[netip.Addr]int
 	faults    int
 	cutOff    *machine // whose answers reach no node
@@ -244,6 +245,9 @@ func (m *machine) step(in Input) {
 	}
 	if out.Send != nil {
 		m.w.broadcast(m, out.Send)
+	}
+	if out.AskGateway {
+		m.w.asked++
 	}
 	if out.AskGateway && !m.noGateway {
 		m.w.later(m, m.w.between(0, 2*m.w.delay), Gateway{})
