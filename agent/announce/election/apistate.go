@@ -96,6 +96,7 @@ func (e *Election) handleRead(r Read) {
 		e.api.readWanted = false
 	}
 	e.changed = true
+	r.View = e.believed(r.View)
 	switch {
 	case r.View != nil && (e.view == nil || r.View.Number > e.view.Number):
 		e.api.absent = false

@@ -20,6 +20,7 @@ func newWalk(seed uint64, r rules) *walk {
 		nodes = 2 + w.random.IntN(2)
 	}
 	w = newWorld(seed, nodes, addresses, r)
+	w.clockBack = 0.15
 	for _, m := range w.nodes {
 		m.facts.HasGateway = !w.chance(0.1)
 		m.facts.Witness = m.index > 0 && len(w.nodes) > 2 && w.chance(0.1)

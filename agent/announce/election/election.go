@@ -50,8 +50,9 @@ type Election struct {
 	members   []ID
 	addresses []netip.Addr
 	// seen is the highest number of a view that is known to exist.
-	seen  uint64
-	marks []mark
+	seen   uint64
+	doubts doubts
+	marks  []mark
 
 	owned     map[netip.Addr]*ownership
 	draining  map[netip.Addr]draining
@@ -95,6 +96,7 @@ func New(config Config) *Election {
 		peers:  map[ID]*peer{}, owned: map[netip.Addr]*ownership{}, draining: map[netip.Addr]draining{},
 		releases: map[netip.Addr]release{}, pending: map[string]time.Duration{}, api: apiState{askedAt: never},
 		holdDown: holdDown{joinAt: never}, listing: listing{asOf: never},
+		doubts: doubts{reported: never, readAt: never},
 		// Any start works that differs from that of the previous run and leaves room for Unheard and Refused.
 		sequence: config.Boot*0x9e3779b97f4a7c15>>33 | 2,
 	}
@@ -109,6 +111,8 @@ func (e *Election) Step(now time.Duration, in Input) Output {
 		ticked = true
 	case Heard:
 		e.handleHeartbeat(in.Heartbeat)
+	case Knock:
+		e.handleKnock(in.Node)
 	case Read:
 		e.handleRead(in)
 	case Wrote:

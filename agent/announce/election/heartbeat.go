@@ -50,6 +50,10 @@ const (
 	Refused uint32 = 1
 )
 
+// IsAfter reports whether a sequence number, of which only the lower bits are known, is later than another one: they
+// wrap around (RFC 1982).
+func IsAfter(a, b uint32) bool { return a != b && a-b < 1<<31 }
+
 // Ack is what a node reports about another one.
 type Ack struct {
 	Node ID
@@ -80,8 +84,8 @@ type Heartbeat struct {
 	Unfit []byte
 }
 
-// ackOf returns the acknowledgement of a node; found is false when the heartbeat does not list the node.
-func (h *Heartbeat) ackOf(of ID) (sequence uint32, found bool) {
+// AckOf returns the acknowledgement of a node; found is false when the heartbeat does not list the node.
+func (h *Heartbeat) AckOf(of ID) (sequence uint32, found bool) {
 	i, found := slices.BinarySearchFunc(h.Acks, of, func(a Ack, id ID) int { return cmp.Compare(a.Node, id) })
 	if !found {
 		return 0, false
@@ -91,13 +95,13 @@ func (h *Heartbeat) ackOf(of ID) (sequence uint32, found bool) {
 
 // acknowledges reports whether the heartbeat acknowledges a node.
 func (h *Heartbeat) acknowledges(of ID) bool {
-	sequence, found := h.ackOf(of)
+	sequence, found := h.AckOf(of)
 	return found && sequence > Refused
 }
 
 // suspects reports whether the heartbeat lists a node as not supported.
 func (h *Heartbeat) suspects(of ID) bool {
-	sequence, found := h.ackOf(of)
+	sequence, found := h.AckOf(of)
 	return found && sequence <= Refused
 }
 
@@ -182,7 +186,8 @@ func (e *Election) acks() []Ack {
 		case e.acknowledges(p):
 			all = append(all, Ack{id, p.supported})
 		case !e.startedUp() || !e.silent(id) || e.now-p.at > 10*e.rules.suspectTimeout && !e.view.has(p.name):
-		case e.heard(p):
+		case e.heard(p), e.now-p.knockedAt < e.rules.suspectTimeout:
+			// A node that knocks acknowledges us after this, and so proves that its heartbeats are new.
 			all = append(all, Ack{id, Refused})
 		default:
 			all = append(all, Ack{id, Unheard})

@@ -20,6 +20,10 @@ type peer struct {
 	// supportedAt is when it was last heard and did not refuse us; it is acknowledged only then.
 	supportedAt time.Duration
 	supported   uint32 // the sequence number
+	// acked is the sequence number of our newest heartbeat that it reported to have received, zero before the first.
+	acked uint32
+	// knockedAt is when a heartbeat of it was last dropped, because it may be an old one.
+	knockedAt time.Duration
 	// seen is the highest number of a view that it ever reported. It is a promise that outlives its agent: a new
 	// agent reads the view before it supports any node.
 	seen uint64
@@ -39,14 +43,20 @@ func (e *Election) handleHeartbeat(h *Heartbeat) {
 		e.handleDuplicate(h)
 		return
 	}
+	if !e.isPlausible(max(h.Number, h.Seen)) {
+		e.doubt(h)
+		return
+	}
 	p := e.peers[id]
 	switch {
 	case id == e.id, p != nil && p.name != h.Node:
 		return // the IDs of two names are equal
 	case p == nil:
-		p = &peer{id: id, name: h.Node, since: e.now, supportedAt: never, ackedAt: never, behindSince: never}
+		p = &peer{id: id, name: h.Node, since: e.now, supportedAt: never, ackedAt: never, behindSince: never,
+			knockedAt: never}
 		e.peers[id] = p
-	case h.Boot < p.last.Boot && e.heard(p), h.Boot == p.last.Boot && h.Sequence <= p.last.Sequence:
+	case h.Boot < p.last.Boot && e.heard(p),
+		h.Boot == p.last.Boot && h.Sequence <= p.last.Sequence && !e.isLater(p, h):
 		return // an earlier run, or overtaken on the way
 	case e.now-p.at >= e.rules.suspectTimeout:
 		p.since = e.now
@@ -61,7 +71,7 @@ func (e *Election) handleHeartbeat(h *Heartbeat) {
 		e.seen = p.seen
 		e.urgent = true
 	}
-	if sequence, found := h.ackOf(e.id); !found || sequence != Unheard || !e.rules.mutual {
+	if sequence, found := h.AckOf(e.id); !found || sequence != Unheard || !e.rules.mutual {
 		p.supportedAt = e.now
 		p.supported = uint32(h.Sequence) //nolint:gosec // only the lower bits matter
 	}
@@ -69,14 +79,37 @@ func (e *Election) handleHeartbeat(h *Heartbeat) {
 		p.suspectCount = n
 		e.changed = true
 	}
+	if sequence, ok := e.recent(h); ok && (p.acked == Unheard || IsAfter(sequence, p.acked)) {
+		p.acked = sequence
+	}
 	e.countAck(p)
 	e.updateBehind(p)
 	e.yieldTo(h)
 }
 
+// isLater reports whether a heartbeat was sent after all others received of its node, whatever its number is: it
+// reports a later one of ours. So a heartbeat with a number that is far ahead drops none of those that follow.
+func (e *Election) isLater(p *peer, h *Heartbeat) bool {
+	sequence, recent := e.recent(h)
+	return recent && (p.acked == Unheard || IsAfter(sequence, p.acked))
+}
+
+// recent returns our heartbeat that a node reports to have received, if it is one of the last.
+func (e *Election) recent(h *Heartbeat) (sequence uint32, ok bool) {
+	sequence, found := h.AckOf(e.id)
+	return sequence, found && sequence > Refused && e.sent[sequence%uint32(len(e.sent))].sequence == sequence
+}
+
+// handleKnock handles a heartbeat that was dropped, because it may be an old one.
+func (e *Election) handleKnock(node string) {
+	if p := e.peers[IDOf(node)]; p != nil && p.name == node {
+		p.knockedAt = e.now
+	}
+}
+
 // countAck uses the acknowledgement in a node's newest heartbeat, if it counts.
 func (e *Election) countAck(p *peer) {
-	sequence, found := p.last.ackOf(e.id)
+	sequence, found := p.last.AckOf(e.id)
 	if !found || sequence <= Refused || e.view == nil {
 		return
 	}

@@ -1,6 +1,7 @@
 package election
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"time"
@@ -78,7 +79,7 @@ func standardRules() rules {
 		rejoinDelay:    500 * time.Millisecond,
 		joinerGrace:    5 * time.Second,
 		maxMembers:     120,
-		maxStaleReads:  5,
+		maxStaleReads:  2,
 		majority:       majority,
 		blocking:       blocking,
 
@@ -168,9 +169,7 @@ func (e *Election) acknowledge() {
 	if len(numbers) < n {
 		return
 	}
-	slices.SortFunc(numbers, func(a, b uint64) int {
-		return int(int64(b) - int64(a)) //nolint:gosec // they are close together
-	})
+	slices.SortFunc(numbers, func(a, b uint64) int { return cmp.Compare(b, a) })
 	if agreed := numbers[n-1]; agreed > e.acknowledged() {
 		e.marks = append(e.marks, mark{agreed, e.now})
 	}

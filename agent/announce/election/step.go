@@ -8,7 +8,7 @@ import (
 // Times are durations since any moment, the same for all calls of one Election, on a clock that never jumps and that
 // continues while the machine sleeps (CLOCK_BOOTTIME).
 
-// Input is one of Tick, Heard, Read, Wrote, Listed, Gateway and Facts.
+// Input is one of Tick, Heard, Knock, Read, Wrote, Listed, Gateway and Facts.
 type Input interface{ input() }
 
 // Tick means that time has passed. It is due at Output.Next or a little later.
@@ -16,6 +16,9 @@ type Tick struct{}
 
 // Heard is an authenticated heartbeat of this cluster, including one of another agent with the same name.
 type Heard struct{ *Heartbeat }
+
+// Knock is an authenticated heartbeat of a Node that was dropped, because it may be an old one that was sent again.
+type Knock struct{ Node string }
 
 // Read is the view that was read, never from a cache when it answers Output.Read, or an event of a watch.
 type Read struct {
@@ -71,6 +74,7 @@ type Facts struct {
 
 func (Tick) input()    {}
 func (Heard) input()   {}
+func (Knock) input()   {}
 func (Read) input()    {}
 func (Wrote) input()   {}
 func (Listed) input()  {}
@@ -136,6 +140,8 @@ const (
 	ViewRebuilt EventKind = "ViewRebuilt"
 	// DuplicateMember: a later agent uses the name of this Node; this one does not answer.
 	DuplicateMember EventKind = "DuplicateMember"
+	// NumberRefused: a heartbeat of Node or, without one, the object has a Number that no view can have.
+	NumberRefused EventKind = "NumberRefused"
 )
 
 // Event is something to record.
@@ -143,4 +149,5 @@ type Event struct {
 	Kind    EventKind
 	Address netip.Addr
 	Node    string
+	Number  uint64
 }

@@ -9,6 +9,14 @@ import (
 	"time"
 )
 
+const (
+	// MaxNumber bounds the numbers of views: it is the largest integer that all readers of JSON agree on (RFC 8259,
+	// section 6). Views start at the seconds since 1970 and grow by one with every change, so that none comes near.
+	MaxNumber = 1<<53 - 1
+	// maxListedMembers bounds the members: a heartbeat cannot acknowledge more.
+	maxListedMembers = 1000
+)
+
 // View holds which node answers for which address of one public network.
 type View struct {
 	// Number increases by one with every change.
@@ -49,9 +57,11 @@ func ParseView(raw string) (*View, error) {
 // validate returns an error when a view contradicts itself.
 func (v *View) validate() error {
 	switch {
-	case v.Number == 0 || v.Changed > v.Number:
-		return fmt.Errorf("the view has the number %d and members since %d: want numbers from 1, in that order",
-			v.Number, v.Changed)
+	case v.Number == 0 || v.Number > MaxNumber || v.Changed > v.Number:
+		return fmt.Errorf("the view has the number %d and members since %d: want numbers from 1 to %d, in that order",
+			v.Number, v.Changed, uint64(MaxNumber))
+	case len(v.Members) > maxListedMembers:
+		return fmt.Errorf("the view has %d members: want at most %d", len(v.Members), maxListedMembers)
 	case len(v.Members) == 0 || !slices.IsSorted(v.Members) ||
 		len(slices.Compact(slices.Clone(v.Members))) != len(v.Members):
 		return fmt.Errorf("the view has the members %q: want one or more, sorted, each once", v.Members)

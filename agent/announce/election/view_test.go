@@ -36,14 +36,25 @@ func TestViewRoundTrip(t *testing.T) {
 }
 
 func TestParseViewRefuses(t *testing.T) {
+	many := strings.TrimSuffix(strings.Repeat(`"a",`, maxListedMembers+1), ",")
 	for raw, want := range map[string]string{
-		``:                             "read the view",
-		`7`:                            "read the view",
-		`{"number":0,"members":["a"]}`: "number 0",
-		`{"number":2,"changed":3,"members":["a"]}`:                                     "members since 3",
-		`{"number":2,"members":[]}`:                                                    "want one or more",
-		`{"number":2,"members":["b","a"]}`:                                             "sorted",
-		`{"number":2,"members":["a","a"]}`:                                             "each once",
+		`{"number":18446744073709551615,"members":["a"]}`:                                      "1 to 9007199254740991",
+		`{"number":18446744073709551616,"members":["a"]}`:                                      "read the view",
+		`{"number":9007199254740992,"members":["a"]}`:                                          "1 to 9007199254740991",
+		`{"number":-1,"members":["a"]}`:                                                        "read the view",
+		`{"number":1e3,"members":["a"]}`:                                                       "read the view",
+		`{"number":2,"changed":18446744073709551615,"members":["a"]}`:                          "members since 18446744073709551615",
+		`{"number":2,"changed":-1,"members":["a"]}`:                                            "read the view",
+		`{"number":2,"members":["a"],"owners":{"203.0.113.3":{"epoch":-1}}}`:                   "read the view",
+		`{"number":2,"members":["a"],"owners":{"203.0.113.3":{"epoch":18446744073709551615}}}`: "203.0.113.3 since",
+		`{"number":2,"members":[` + many + `]}`:                                                "at most 1000",
+		``:                                                                                     "read the view",
+		`7`:                                                                                    "read the view",
+		`{"number":0,"members":["a"]}`:                                                         "number 0",
+		`{"number":2,"changed":3,"members":["a"]}`:                                             "members since 3",
+		`{"number":2,"members":[]}`:                                                            "want one or more",
+		`{"number":2,"members":["b","a"]}`:                                                     "sorted",
+		`{"number":2,"members":["a","a"]}`:                                                     "each once",
 		`{"number":2,"members":["a"],"owners":{"203.0.113.3":{"node":"a","epoch":3}}}`: "203.0.113.3 since 3",
 		`{"number":2,"members":["a"],"owners":{"none":{"node":"a"}}}`:                  "read the view",
 	} {
@@ -57,6 +68,9 @@ func TestParseViewRefuses(t *testing.T) {
 func FuzzParseView(f *testing.F) {
 	f.Add(`{"number":2,"members":["a"],"changed":1,"owners":{"203.0.113.3":{"node":"a","epoch":2,"since":"2026-01-02T03:04:05Z","before":["b"]}}}`)
 	f.Add(`{"number":18446744073709551615,"members":["a","b"]}`)
+	f.Add(`{"number":9007199254740991,"changed":9007199254740991,"members":["a","b"]}`)
+	f.Add(`{"number":2,"members":["a"],"owners":{"203.0.113.3":{"since":"9999-12-31T23:59:59.999999999-23:59"}}}`)
+	f.Add(`{"number":2,"members":["a"],"owners":{"203.0.113.3":{"since":"0000-01-01T00:00:00+23:59"}}}`)
 	f.Fuzz(func(t *testing.T, raw string) {
 		v, err := ParseView(raw)
 		if err != nil {
@@ -64,7 +78,7 @@ func FuzzParseView(f *testing.F) {
 		}
 		written, err := v.Encode()
 		if err != nil {
-			return // a year beyond 9999
+			t.Fatalf("%s was read and cannot be written: %v", raw, err) // no view could be changed any more
 		}
 		again, err := ParseView(written)
 		if err != nil || !same(v, again) {

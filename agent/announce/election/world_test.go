@@ -35,6 +35,9 @@ type world struct {
 	loss  float64
 	delay time.Duration
 
+	// clockBack is the probability that the wall clock of a machine was set back, or is far ahead, when its agent starts.
+	clockBack float64
+
 	violation string
 	overlap   time.Duration // the longest time that two nodes answered
 	writes    int
@@ -46,6 +49,9 @@ type world struct {
 	log       []string
 	keepLog   bool
 }
+
+// wallClock is what a clock that was never set back shows at least.
+const wallClock = 1 << 40
 
 // machine is a server with an agent.
 type machine struct {
@@ -63,8 +69,14 @@ type machine struct {
 	tick                            uint64              // the event that is the newest tick
 	deaf                            []bool              // frames of these are lost on the way to it
 	grant                           Grant               // in the time of its own clock
-	boots                           map[string]uint64   // the latest runs that it heard of: earlier ones are ignored
+	runs                            map[string]run      // of others, as heard: earlier ones must prove that they are new
 	outdated                        map[netip.Addr]bool // what it knows of the Services, while its list lags
+}
+
+// run is the newest run of a node that another one heard, and when.
+type run struct {
+	boot uint64
+	at   time.Duration
 }
 
 type scheduled struct {
@@ -171,9 +183,15 @@ func (m *machine) start() {
 	m.paused = false
 	m.waiting = nil
 	m.grant = Grant{Until: never}
-	m.boots = map[string]uint64{}
-	m.core = New(Config{Node: m.name, Boot: m.boot, First: 1000 + uint64(m.w.now/time.Second),
-		Seed: m.w.random.Uint64()})
+	m.runs = map[string]run{}
+	c := Config{Node: m.name, Boot: wallClock + m.boot, First: 1000 + uint64(m.w.now/time.Second),
+		Seed: m.w.random.Uint64()}
+	if m.w.chance(m.w.clockBack) {
+		c.Boot = 1 + m.w.random.Uint64N(wallClock)
+		c.First = 1 + m.w.random.Uint64N(1<<31)
+		m.w.note("the clock of %s was set back", m.name)
+	}
+	m.core = New(c)
 	m.core.rules = m.w.rules
 	m.facts.Leaving = false
 	m.sendFacts()
@@ -306,12 +324,24 @@ func (w *world) broadcast(from *machine, h *Heartbeat) {
 		if to == from || !to.alive || to.deaf[from.index] || w.chance(w.loss) {
 			continue
 		}
-		if h.Boot < to.boots[h.Node] {
-			continue
+		if to.hearsRun(h) {
+			w.later(to, w.between(w.delay/10, w.delay), Heard{h})
+		} else {
+			w.later(to, w.between(w.delay/10, w.delay), Knock{h.Node})
 		}
-		to.boots[h.Node] = h.Boot
-		w.later(to, w.between(w.delay/10, w.delay), Heard{h})
 	}
+}
+
+// hearsRun reports whether a machine accepts a heartbeat: of an earlier run than it knows only with the proof that it is
+// new, and when the later one is silent.
+func (m *machine) hearsRun(h *Heartbeat) bool {
+	known := m.runs[h.Node]
+	_, proven := m.core.recent(h)
+	if h.Boot < known.boot && (!proven || m.clock()-known.at < m.w.rules.suspectTimeout) {
+		return false
+	}
+	m.runs[h.Node] = run{h.Boot, m.clock()}
+	return true
 }
 
 // checkOverlap checks whether another machine answers for an address of a machine.

@@ -30,6 +30,10 @@ const (
 	maxUnfit = 1024
 	// maxParts bounds the frames of one heartbeat.
 	maxParts = 16
+	// maxBoot and maxSequence bound the numbers of a run and of a heartbeat: microseconds since 1970, until the year
+	// 4253, and 200 heartbeats a second for 40,000 years.
+	maxBoot     = 1 << 56
+	maxSequence = 1 << 48
 
 	magic = "PNH"
 )
@@ -215,6 +219,9 @@ func parsePart(payload []byte, ring *Ring, names *interner) (part, Drop) {
 		return part{}, Malformed
 	}
 	p.node = names.intern(signed[atName : atName+size])
+	if p.boot > maxBoot || p.sequence > maxSequence {
+		return p, Implausible
+	}
 	p.body = signed[atName+size:]
 	return p, Taken
 }

@@ -4,6 +4,7 @@ package heartbeat
 
 import (
 	"bytes"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"os"
@@ -54,8 +55,8 @@ func addresses(r *rand.Rand, most int) []netip.Addr {
 // randomHeartbeat makes a heartbeat, sometimes one that takes several frames.
 func randomHeartbeat(r *rand.Rand) *election.Heartbeat {
 	h := &election.Heartbeat{
-		Node: strings.Repeat("n", 1+r.IntN(maxName)), Boot: r.Uint64(), Sequence: 1 + r.Uint64N(1<<40),
-		Number: r.Uint64(), Seen: r.Uint64(),
+		Node: strings.Repeat("n", 1+r.IntN(maxName)), Boot: r.Uint64N(maxBoot), Sequence: 1 + r.Uint64N(1<<40),
+		Number: r.Uint64N(election.MaxNumber), Seen: r.Uint64N(election.MaxNumber),
 		Flags: election.Flags(r.Uint32()),
 		Wants: addresses(r, election.MaxListed), Released: addresses(r, election.MaxListed),
 		Unfit: make([]byte, r.IntN(100)),
@@ -217,6 +218,7 @@ func TestRefused(t *testing.T) {
 		{Node: 3}}, Wants: []netip.Addr{netip.MustParseAddr("203.0.113.3")}}
 	good := framesOf(h, ringOf(t, 1))[0]
 	const atBody = atName + len("node-a")
+	highest := [8]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 	resign := func(change func(p []byte) []byte) []byte {
 		p := change(bytes.Clone(good[headersLength : len(good)-tagLength]))
 		frame := append(bytes.Clone(good[:headersLength]), append(p, ringOf(t, 1).keys[0].tag(p)...)...)
@@ -255,6 +257,16 @@ func TestRefused(t *testing.T) {
 		"cut":                       {resign(func(p []byte) []byte { return p[:len(p)-1] }), Malformed},
 		"more than announced":       {resign(func(p []byte) []byte { return append(p, 0) }), Malformed},
 		"a list beyond its end":     {set(atBody+18, 0, 99), Malformed},
+		"the highest run":           {set(atBoot, highest[:]...), Implausible},
+		"the first run too late":    {set(atBoot, 1, 0, 0, 0, 0, 0, 0, 1), Implausible},
+		"the last run":              {set(atBoot, 1, 0, 0, 0, 0, 0, 0, 0), Taken},
+		"the highest sequence":      {set(atSequence, highest[:]...), Implausible},
+		"the last sequence":         {set(atSequence, 0, 1, 0, 0, 0, 0, 0, 0), Taken},
+		"the first sequence beyond": {set(atSequence, 0, 1, 0, 0, 0, 0, 0, 1), Implausible},
+		"the highest view":          {set(atBody, highest[:]...), Implausible},
+		"the highest seen":          {set(atBody+8, highest[:]...), Implausible},
+		"the last view":             {set(atBody, 0, 0x1f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff), Taken},
+		"the first seen beyond":     {set(atBody+8, 0, 0x20, 0, 0, 0, 0, 0, 0), Implausible},
 		"acknowledged out of order": {set(atBody+20, 9), Malformed},
 	} {
 		if _, drop := newTestReceiver(t).take(tc.frame, time.Now()); drop != tc.want {
@@ -290,6 +302,93 @@ func TestReplayWindow(t *testing.T) {
 	}
 }
 
+// conversation is a receiver that sent heartbeats, and takes those of node-a.
+type conversation struct {
+	*receiver
+	t      *testing.T
+	now    time.Time
+	sent   uint64
+	knocks int
+}
+
+func converse(t *testing.T) *conversation {
+	c := &conversation{receiver: newTestReceiver(t), t: t, now: time.Now(), sent: 1<<40 | 100}
+	c.replay.id = election.IDOf("self")
+	c.replay.sent = func() uint64 { return c.sent }
+	c.replay.quiet = 300 * time.Millisecond
+	c.transport.Knock = func(string) { c.knocks++ }
+	return c
+}
+
+// expect takes a heartbeat of node-a, which reports ours of some numbers ago, and checks whether it is taken.
+func (c *conversation) expect(boot, sequence, ago uint64, want Drop) []byte {
+	c.t.Helper()
+	h := &election.Heartbeat{Node: "node-a", Boot: boot, Sequence: sequence,
+		Acks: []election.Ack{{Node: c.replay.id, Sequence: uint32(c.sent - ago)}}}
+	frame := framesOf(h, ringOf(c.t, 1))[0]
+	c.again(frame, want)
+	return frame
+}
+
+func (c *conversation) again(frame []byte, want Drop) {
+	c.t.Helper()
+	if got, drop := c.take(slices.Clone(frame), c.now); drop != want || (got != nil) != (want == Taken) {
+		c.t.Errorf("%s, %+v; want %s", drop, got, want)
+	}
+}
+
+func (c *conversation) pass(d time.Duration) {
+	c.now = c.now.Add(d)
+	c.sent++
+}
+
+// TestFarAhead: a heartbeat with a sequence number that is far ahead drops only those that do not prove that they are
+// newer, and one that was recorded is not taken again.
+func TestFarAhead(t *testing.T) {
+	c := converse(t)
+	old := c.expect(10, 5, 0, Taken)
+	c.expect(10, maxSequence, 0, Taken)
+	c.expect(10, 6, 0, Replayed)
+	c.pass(100 * time.Millisecond)
+	next := c.expect(10, 7, 0, Taken)
+	c.expect(10, 6, 0, Replayed)
+	c.again(old, Replayed)
+	c.again(next, Replayed)
+	c.expect(10, 8, recent, Taken)
+}
+
+// TestClockSetBack: an agent whose machine's clock was set back before it restarted is taken as soon as its earlier run
+// is silent and it reports a heartbeat of ours. The earlier run is not taken again, nor are recorded heartbeats.
+func TestClockSetBack(t *testing.T) {
+	c := converse(t)
+	earlier := c.expect(10, 5, 0, Taken)
+	c.pass(100 * time.Millisecond)
+	c.expect(3, 1, 0, Replayed) // another machine with the same name would be silenced by the later run
+	c.pass(300 * time.Millisecond)
+	c.expect(3, 2, 5, Replayed)
+	if c.knocks != 2 {
+		t.Errorf("%d knocks, want 2", c.knocks)
+	}
+	c.pass(100 * time.Millisecond)
+	c.expect(3, 3, 0, Taken)
+	c.again(earlier, Replayed)
+	c.expect(3, 4, 0, Taken)
+	c.expect(10, 5, 0, Replayed)
+	c.pass(100 * time.Millisecond)
+	c.expect(10, 6, 0, Taken) // it did not end: the later one counts
+}
+
+// TestProofNeedsAKnownNumber: what reports a heartbeat that was not sent, or not lately, proves nothing.
+func TestProofNeedsAKnownNumber(t *testing.T) {
+	c := converse(t)
+	c.expect(10, 5, 1, Taken)
+	c.pass(time.Second)
+	c.expect(9, 1, math.MaxUint32, Replayed)
+	c.expect(9, 1, recent, Replayed)
+	c.expect(9, 1, 2, Replayed)
+	c.expect(9, 1, 0, Taken)
+}
+
 // FuzzTake: reading any frame returns; a valid heartbeat is the same when it is encoded again.
 func FuzzTake(f *testing.F) {
 	h := &election.Heartbeat{Node: "node-a", Boot: 5, Sequence: 1, Acks: []election.Ack{{Node: 1, Sequence: 2}},
@@ -297,6 +396,9 @@ func FuzzTake(f *testing.F) {
 	good := framesOf(h, ringOf(f, 1))[0]
 	f.Add(good, false)
 	f.Add(good[:60], true)
+	f.Add(framesOf(&election.Heartbeat{Node: "node-a", Boot: math.MaxUint64, Sequence: 1}, ringOf(f, 1))[0], false)
+	f.Add(framesOf(&election.Heartbeat{Node: "node-a", Sequence: math.MaxUint64}, ringOf(f, 1))[0], false)
+	f.Add(framesOf(&election.Heartbeat{Node: "node-a", Number: math.MaxUint64, Seen: 1 << 53}, ringOf(f, 1))[0], false)
 	f.Add([]byte{}, true)
 	ring := ringOf(f, 1)
 	names := interner{}
@@ -311,6 +413,9 @@ func FuzzTake(f *testing.F) {
 			copy(payload[len(signed):], ring.keys[0].tag(signed))
 		}
 		p, drop := parsePart(payload, ring, &names)
+		if drop == Taken && (p.boot > maxBoot || p.sequence > maxSequence) {
+			t.Errorf("took run %d, sequence %d", p.boot, p.sequence)
+		}
 		var got, again election.Heartbeat
 		if drop != Taken || !parseBody(p.body, &got) {
 			return

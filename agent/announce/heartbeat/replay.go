@@ -3,6 +3,8 @@ package heartbeat
 import (
 	"maps"
 	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
 )
 
 // Drop is the reason why a received frame was dropped.
@@ -26,20 +28,26 @@ const (
 	Own
 	// OtherInterval: its node sends at another interval, so its timeouts differ from ours.
 	OtherInterval
+	// Implausible: it has a number that no agent sends.
+	Implausible
 
-	drops = int(OtherInterval) + 1
+	drops = int(Implausible) + 1
 )
 
 // String is the label of the reason in metrics.
 func (d Drop) String() string {
 	return [drops]string{"taken", "malformed", "other_version", "other_key", "forged", "replayed", "own",
-		"other_interval"}[d]
+		"other_interval", "implausible"}[d]
 }
 
 const (
-	// forgetAfter is after how long a silent node is forgotten. For that time the heartbeats of an agent that
-	// restarted on a machine whose clock was set back are dropped.
+	// forgetAfter is after how long a silent node is forgotten. Until then an earlier run of its agent has to prove that
+	// its heartbeats are new.
 	forgetAfter = 5 * time.Minute
+	// maxRuns bounds the runs of a node that are known to have ended.
+	maxRuns = 8
+	// recent is how many of our own last heartbeats another node may report as the newest that it received.
+	recent = 32
 	// maxNames bounds the names that are kept. Only a sender with the key can fill it.
 	maxNames = 4096
 )
@@ -61,12 +69,27 @@ func (i *interner) intern(raw []byte) string {
 
 // replayWindow drops heartbeats that were received before and assembles parts. An agent that started later accepts an
 // old one of a silent node: an eavesdropper can delay a takeover so, as with ARP, but move no address.
-type replayWindow struct{ last map[string]*record }
+//
+// The numbers of a heartbeat say whether it is newer than others, but they may be wrong: the clock of its machine was
+// set back before its agent restarted, or the numbers of one heartbeat before it were far ahead. The proof that it is
+// newer is that it reports a later heartbeat of ours as received than all others of its node.
+type replayWindow struct {
+	last map[string]*record
+	// id is ours, sent the sequence number of our newest heartbeat; quiet is how long a run must not have been heard
+	// before an earlier one, which may be another machine with the same name, is accepted.
+	id    election.ID
+	sent  func() uint64
+	quiet time.Duration
+}
 
 // record is the newest state of a node.
 type record struct {
 	boot, sequence uint64
 	at             time.Time
+	// acked is the sequence number of our newest heartbeat that it reported as received; zero for none.
+	acked uint32
+	// ended are the newest heartbeats of runs that an earlier one followed.
+	ended map[uint64]uint64
 	// parts are those of a heartbeat that is not complete, whose sequence number is pending.
 	pending uint64
 	parts   [][]byte
@@ -80,10 +103,11 @@ func (r *replayWindow) admit(p part, now time.Time) (body []byte, drop Drop) {
 		r.makeRoom(now)
 		last = &record{boot: p.boot, at: now}
 		r.last[p.node] = last
-	case p.boot < last.boot && now.Sub(last.at) < forgetAfter, p.boot == last.boot && p.sequence <= last.sequence:
+	case p.boot < last.boot && now.Sub(last.at) < forgetAfter, p.boot == last.boot && p.sequence <= last.sequence,
+		p.boot > last.boot && p.sequence <= last.ended[p.boot]:
 		return nil, Replayed
 	case p.boot != last.boot:
-		*last = record{boot: p.boot, at: now}
+		last.begin(p.boot, now)
 	default:
 	}
 	body = p.body
@@ -96,6 +120,56 @@ func (r *replayWindow) admit(p part, now time.Time) (body []byte, drop Drop) {
 	last.at = now
 	last.parts = nil
 	return body, Taken
+}
+
+// begin begins another run of the node.
+func (r *record) begin(boot uint64, now time.Time) {
+	if boot < r.boot {
+		if r.ended == nil || len(r.ended) >= maxRuns {
+			r.ended = map[uint64]uint64{}
+		}
+		r.ended[r.boot] = r.sequence
+	}
+	*r = record{boot: boot, at: now, acked: r.acked, ended: r.ended}
+}
+
+// note notes which of our heartbeats a node reports as received.
+func (r *replayWindow) note(h *election.Heartbeat) {
+	if acked, ok := r.acked(h); ok && r.isLater(h) {
+		r.last[h.Node].acked = acked
+	}
+}
+
+// acked returns which of our last heartbeats a heartbeat reports as received.
+func (r *replayWindow) acked(h *election.Heartbeat) (sequence uint32, ok bool) {
+	if r.sent == nil {
+		return 0, false
+	}
+	sequence, found := h.AckOf(r.id)
+	age := uint32(r.sent()) - sequence //nolint:gosec // only the lower bits matter
+	return sequence, found && sequence > election.Refused && age < recent
+}
+
+// isLater reports whether a heartbeat is newer than all others of its node, because it reports a later one of ours.
+func (r *replayWindow) isLater(h *election.Heartbeat) bool {
+	last := r.last[h.Node]
+	acked, ok := r.acked(h)
+	return ok && last != nil && (last.acked == election.Unheard || election.IsAfter(acked, last.acked))
+}
+
+// readmit takes a heartbeat of one part that admit dropped, if it proves that it is new.
+func (r *replayWindow) readmit(h *election.Heartbeat, now time.Time) bool {
+	last := r.last[h.Node]
+	if !r.isLater(h) || h.Boot != last.boot && now.Sub(last.at) < r.quiet {
+		return false
+	}
+	if h.Boot != last.boot {
+		last.begin(h.Boot, now)
+	}
+	last.sequence = h.Sequence
+	last.at = now
+	last.parts = nil
+	return true
 }
 
 // assemble keeps a part and returns the body when all are there. Only parts of the newest heartbeat are kept.

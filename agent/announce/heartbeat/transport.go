@@ -28,6 +28,10 @@ const (
 	// reopenPause is the pause before an unusable interface is tried again, checkEvery that between two checks.
 	reopenPause = 100 * time.Millisecond
 	checkEvery  = time.Second
+	// quietIntervals is how many intervals without a heartbeat make a node silent.
+	quietIntervals = 3
+	// reportEvery is the minimum time between two reports of heartbeats with implausible numbers.
+	reportEvery = time.Minute
 )
 
 // Config configures a Transport.
@@ -45,6 +49,8 @@ type Config struct {
 	Counts *Counts
 	// Receive is called with each valid heartbeat of others, also of an agent of our name; it must not block.
 	Receive func(*election.Heartbeat)
+	// Knock is called with the Node of one that was dropped, because it may be an old one; it must not block.
+	Knock func(node string)
 	// Open opens the interface, Look reads its state. A test in another network namespace sets them.
 	Open func(interfaceName string) (*packet.Port, error)
 	Look func(interfaceName string) (packet.Link, error)
@@ -71,6 +77,8 @@ func (c *Counts) Received() map[Drop]uint64 {
 // Transport sends heartbeats to the other agents and receives theirs.
 type Transport struct {
 	Config
+
+	sent atomic.Uint64 // the sequence number of our newest heartbeat
 
 	mu          sync.Mutex // guards the following fields, which send
 	port        *packet.Port
@@ -119,7 +127,7 @@ func (t *Transport) listen(ctx context.Context, name string, r *receiver) error 
 	}()
 	klog.FromContext(ctx).V(2).Info("Listening to heartbeats", "interface", name)
 	for ctx.Err() == nil {
-		if err := r.receive(p, time.Now().Add(checkEvery)); err != nil {
+		if err := r.receive(ctx, p, time.Now().Add(checkEvery)); err != nil {
 			return err
 		}
 		link, err := t.Look(name)
@@ -154,6 +162,7 @@ func (t *Transport) Send(h *election.Heartbeat) error {
 	if t.port == nil {
 		return errors.New("there is no VLAN interface to send heartbeats on")
 	}
+	t.sent.Store(h.Sequence)
 	t.body = appendBody(t.body[:0], h)
 	from := addressOf(t.port.MAC, t.Source())
 	rest := t.body
@@ -186,14 +195,20 @@ type receiver struct {
 	keys      keySource
 	names     interner
 	replay    replayWindow
+	// implausible is the last heartbeat with numbers that no agent sends, reportedAt when one was last reported.
+	implausible election.Heartbeat
+	reportedAt  time.Time
 }
 
 func newReceiver(t *Transport) *receiver {
-	return &receiver{transport: t, in: packet.NewBatch(batch, ethernetLength+maxFrame), keys: keySource{file: t.Keys}}
+	return &receiver{
+		transport: t, in: packet.NewBatch(batch, ethernetLength+maxFrame), keys: keySource{file: t.Keys},
+		replay: replayWindow{id: election.IDOf(t.Node), sent: t.sent.Load, quiet: quietIntervals * t.Interval},
+	}
 }
 
 // receive handles frames until a time.
-func (r *receiver) receive(p *packet.Port, until time.Time) error {
+func (r *receiver) receive(ctx context.Context, p *packet.Port, until time.Time) error {
 	if err := p.SetReadDeadline(until); err != nil {
 		return err
 	}
@@ -209,8 +224,11 @@ func (r *receiver) receive(p *packet.Port, until time.Time) error {
 		for i := range r.in.Len() {
 			h, drop := r.take(r.in.Received(i), now)
 			r.transport.Counts.received[drop].Add(1)
-			if h != nil {
+			switch {
+			case h != nil:
 				r.transport.Receive(h)
+			case drop == Implausible:
+				r.report(ctx, now)
 			}
 		}
 	}
@@ -228,6 +246,9 @@ func (r *receiver) take(frame []byte, now time.Time) (*election.Heartbeat, Drop)
 		return nil, Malformed
 	}
 	p, drop := parsePart(payload, ring, &r.names)
+	if drop == Implausible {
+		r.implausible = election.Heartbeat{Node: p.node, Boot: p.boot, Sequence: p.sequence}
+	}
 	if drop != Taken {
 		return nil, drop
 	}
@@ -238,14 +259,45 @@ func (r *receiver) take(frame []byte, now time.Time) (*election.Heartbeat, Drop)
 		return nil, OtherInterval
 	}
 	body, drop := r.replay.admit(p, now)
-	if drop != Taken || body == nil {
+	again := drop == Replayed && p.parts == 1
+	if again {
+		body = p.body
+	}
+	if body == nil {
 		return nil, drop
 	}
 	h := &election.Heartbeat{Node: p.node, Boot: p.boot, Sequence: p.sequence}
-	if !parseBody(body, h) {
+	switch {
+	case !parseBody(body, h):
 		return nil, Malformed
+	case max(h.Number, h.Seen) > election.MaxNumber:
+		r.implausible = *h
+		return nil, Implausible
+	case again && !r.replay.readmit(h, now):
+		r.transport.knock(h.Node)
+		return nil, Replayed
 	}
+	r.replay.note(h)
 	return h, Taken
+}
+
+func (t *Transport) knock(node string) {
+	if t.Knock != nil {
+		t.Knock(node)
+	}
+}
+
+// report logs a signed heartbeat with numbers that no agent sends, not too often.
+func (r *receiver) report(ctx context.Context, now time.Time) {
+	if now.Sub(r.reportedAt) < reportEvery {
+		return
+	}
+	r.reportedAt = now
+	h := r.implausible
+	klog.FromContext(ctx).Info("Dropped a signed heartbeat with a number that no agent sends. If it lasts, replace the "+
+		"agent of that Node, or the key if the Node is none of this cluster", "node", h.Node,
+		"run", h.Boot, "maxRun", uint64(maxBoot), "sequence", h.Sequence, "maxSequence", uint64(maxSequence),
+		"view", h.Number, "seen", h.Seen, "maxView", uint64(election.MaxNumber))
 }
 
 // Open opens an interface for heartbeats. The filter first drops what is sent only to this machine: nearly everything.

@@ -10,12 +10,14 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/heartbeat"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/store"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/responder"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
 const (
@@ -52,6 +54,8 @@ type session struct {
 	mu    sync.Mutex // guards the following fields
 	heard map[string]time.Duration
 	off   map[string]bool
+	// invalid is the version of the object whose view was last reported as invalid.
+	invalid string
 }
 
 // receive handles a heartbeat. One that finds no room is lost, as on the wire.
@@ -66,6 +70,29 @@ func (s *session) receive(b *election.Heartbeat) {
 	}
 }
 
+// knock handles a heartbeat that was dropped, because it may be an old one.
+func (s *session) knock(node string) {
+	select {
+	case s.inbox <- election.Knock{Node: node}:
+	default: // it knocks again
+	}
+}
+
+// reportInvalid logs why a version of the view is invalid, once for each.
+func (s *session) reportInvalid(version string, invalid error) {
+	s.mu.Lock()
+	isNew := invalid != nil && version != s.invalid
+	if isNew {
+		s.invalid = version
+	}
+	s.mu.Unlock()
+	if isNew {
+		klog.Background().Info("The view of the announcers is invalid, the agents write it again. Do not edit it",
+			"configMap", metav1.NamespaceSystem+"/"+contract.AnnouncerView, "network", s.network, "version", version,
+			"reason", invalid.Error())
+	}
+}
+
 // enqueue gives the loop an input that must not be lost.
 func (s *session) enqueue(ctx context.Context, in election.Input) {
 	select {
@@ -76,17 +103,19 @@ func (s *session) enqueue(ctx context.Context, in election.Input) {
 
 func (s *session) handleWatch(d store.Document) {
 	select {
-	case s.inbox <- read(d, nil, false):
+	case s.inbox <- s.read(d, nil, false):
 	default: // the next read brings it
 	}
 }
 
 // read converts what was read to an input.
-func read(d store.Document, err error, asked bool) election.Read {
+func (s *session) read(d store.Document, err error, asked bool) election.Read {
 	in := election.Read{Err: err, Found: d.Version != "", Version: d.Version, Asked: asked}
 	if err == nil && d.View != "" {
 		// An unreadable view counts as none: the election writes a new one.
-		in.View, _ = election.ParseView(d.View)
+		var invalid error
+		in.View, invalid = election.ParseView(d.View)
+		s.reportInvalid(d.Version, invalid)
 	}
 	return in
 }
@@ -176,7 +205,7 @@ func (s *session) step(ctx context.Context, in election.Input) election.Output {
 	if out.Read {
 		s.request(ctx, func(ctx context.Context) election.Input {
 			d, err := s.store.Read(ctx)
-			return read(d, err, true)
+			return s.read(d, err, true)
 		})
 	}
 	if out.Write != nil {
@@ -319,12 +348,23 @@ func (s *session) record(ctx context.Context, e election.Event) {
 		log.Info("Stopped answering for an address", "address", e.Address, "successor", e.Node, "view", number)
 	case election.LeaseLost:
 		log.Info("Stopped answering: no majority of the nodes acknowledges this one", "view", number)
+	case election.NumberRefused:
+		log.Info(refusal(e), "node", e.Node, "number", e.Number, "view", number, "network", s.network)
 	case election.DuplicateMember:
 		log.Info("Answering for no address: a later agent uses the name of this Node")
 	case election.MemberFailed, election.MemberLeft, election.MemberJoined, election.ViewRebuilt:
 		log.Info("The view of the announcers changed", "event", e.Kind, "node", e.Node, "view", number)
 	}
 	s.Record(e)
+}
+
+// refusal is what to log about a number that no view can have.
+func refusal(e election.Event) string {
+	if e.Node == "" {
+		return "The view in ConfigMap " + metav1.NamespaceSystem + "/" + contract.AnnouncerView + " has a number that " +
+			"is too far ahead, the agents write it again. Do not edit it"
+	}
+	return "Dropped a heartbeat with the number of a view that is too far ahead. If it lasts, restart the agent of the Node"
 }
 
 const (

@@ -161,17 +161,18 @@ func (s *Speaker) session(ctx context.Context, network string) error {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	started := time.Now()
-	boot := uint64(started.UnixMicro())
+	boot := uint64(max(started.UnixMicro(), 1)) //nolint:gosec // positive
 	current := &session{Speaker: s, network: network, inbox: make(chan election.Input, inbox),
 		heard: map[string]time.Duration{}}
 	transport := s.Transport
 	transport.Node = s.Node
 	transport.Boot = boot
 	transport.Receive = current.receive
+	transport.Knock = current.knock
 	current.transport = heartbeat.New(transport)
 	current.store = s.NewStore(network)
 	current.election = s.NewElection(election.Config{
-		Node: s.Node, Boot: boot, First: uint64(started.Unix()), Seed: boot, //nolint:gosec // after 1970
+		Node: s.Node, Boot: boot, First: uint64(max(started.Unix(), 1)), Seed: boot, //nolint:gosec // positive
 		Interval: transport.Interval,
 	})
 	s.note(func(state *State) { state.Running = true })
