@@ -76,14 +76,16 @@ type announcer struct {
 	responder *responder.Responder
 	speaker   *speaker.Speaker
 	events    *speaker.Recorder
+	carrier   *packet.Carrier
 }
 
 // newAnnouncer returns the announcer and the parts that it runs.
 func newAnnouncer(s *shared, views store.ConfigMaps) (*announcer, []part) {
 	local := localhealth.New(s.wakes.localHealth, s.localPorts, s.nodeAddresses, s.wakes.announcer.Signal)
-	a := &announcer{shared: s, events: speaker.NewRecorder(s.name), responder: responder.New(responder.Config{
-		Interface: s.state.VLANInterface, Seed: seedOf(s.name), Watch: s.watchLinks,
-	})}
+	a := &announcer{shared: s, events: speaker.NewRecorder(s.name), carrier: &packet.Carrier{},
+		responder: responder.New(responder.Config{
+			Interface: s.state.VLANInterface, Seed: seedOf(s.name), Watch: s.watchLinks,
+		})}
 	a.speaker = speaker.New(speaker.Config{
 		Node:        s.name,
 		NewElection: func(c election.Config) speaker.Election { return election.New(c) },
@@ -94,7 +96,7 @@ func newAnnouncer(s *shared, views store.ConfigMaps) (*announcer, []part) {
 		},
 		Responder: a.responder,
 		Network:   s.announcedNetwork,
-		Facts:     func() election.Facts { return s.inputs(local.Ready).Facts() },
+		Facts:     func() election.Facts { return s.inputs(local.Ready, a.carrier).Facts() },
 		List:      s.listAddresses, AskGateway: s.askGateway, Off: s.off, Record: a.record, Clock: responder.Now,
 		Signals: s.wakes.announcer,
 	})
@@ -153,13 +155,11 @@ func (s *shared) announcedNetwork() string {
 }
 
 // inputs are what is known of node and cluster.
-func (s *shared) inputs(localReady func(port int32) bool) speaker.Inputs {
+func (s *shared) inputs(localReady func(port int32) bool, carrier *packet.Carrier) speaker.Inputs {
 	known := speaker.Inputs{Node: s.node.Node(), LocalReady: localReady}
 	known.View, known.Sampled = s.state.View()
 	known.Services, known.Listed = s.services.Services()
-	if link, err := packet.Look(known.View.Report.Interface); err == nil {
-		known.Link = link.Up
-	}
+	known.Link = carrier.Up(known.View.Report.Interface, packet.Look)
 	return known
 }
 

@@ -43,7 +43,7 @@ func TestParseViewRefuses(t *testing.T) {
 		`{"number":9007199254740992,"members":["a"]}`:                                          "1 to 9007199254740991",
 		`{"number":-1,"members":["a"]}`:                                                        "read the view",
 		`{"number":1e3,"members":["a"]}`:                                                       "read the view",
-		`{"number":2,"changed":18446744073709551615,"members":["a"]}`:                          "members since 18446744073709551615",
+		`{"number":2,"changed":18446744073709551615,"members":["a"]}`:                          "since 18446744073709551615",
 		`{"number":2,"changed":-1,"members":["a"]}`:                                            "read the view",
 		`{"number":2,"members":["a"],"owners":{"203.0.113.3":{"epoch":-1}}}`:                   "read the view",
 		`{"number":2,"members":["a"],"owners":{"203.0.113.3":{"epoch":18446744073709551615}}}`: "203.0.113.3 since",

@@ -332,8 +332,8 @@ func (w *world) broadcast(from *machine, h *Heartbeat) {
 	}
 }
 
-// hearsRun reports whether a machine accepts a heartbeat: of an earlier run than it knows only with the proof that it is
-// new, and when the later one is silent.
+// hearsRun reports whether a machine accepts a heartbeat: of an earlier run than it knows only with the proof that it
+// is new, and when the later one is silent.
 func (m *machine) hearsRun(h *Heartbeat) bool {
 	known := m.runs[h.Node]
 	_, proven := m.core.recent(h)

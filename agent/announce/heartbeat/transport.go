@@ -130,12 +130,8 @@ func (t *Transport) listen(ctx context.Context, name string, r *receiver) error 
 		if err := r.receive(ctx, p, time.Now().Add(checkEvery)); err != nil {
 			return err
 		}
-		link, err := t.Look(name)
-		if err != nil {
+		if _, err := p.Check(t.Interface(), t.Look); err != nil && !errors.Is(err, packet.ErrUnreadable) {
 			return err
-		}
-		if link.Index != p.Index || link.MAC != p.MAC || t.Interface() != name {
-			return nil
 		}
 	}
 	return nil

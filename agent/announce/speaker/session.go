@@ -364,7 +364,8 @@ func refusal(e election.Event) string {
 		return "The view in ConfigMap " + metav1.NamespaceSystem + "/" + contract.AnnouncerView + " has a number that " +
 			"is too far ahead, the agents write it again. Do not edit it"
 	}
-	return "Dropped a heartbeat with the number of a view that is too far ahead. If it lasts, restart the agent of the Node"
+	return "Dropped a heartbeat with the number of a view that is too far ahead. If it lasts, restart the agent of that " +
+		"Node"
 }
 
 const (

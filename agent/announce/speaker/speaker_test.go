@@ -323,6 +323,57 @@ func TestLaterAgent(t *testing.T) {
 	})
 }
 
+// TestBrokenWatch: errors of netlink, of the subscription and of each look at the interface, restart the watch, not the
+// session: it stays the same run, writes nothing, and answers all the time.
+func TestBrokenWatch(t *testing.T) {
+	keys := keyFile(t)
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		watched := 0
+		s := start(t, keys, func(h *harness, c *Config) {
+			c.NewElection = func(c election.Config) Election {
+				runs++
+				return election.New(c)
+			}
+			wire := responder.New(responder.Config{
+				Interface: func() string { return "bond0.100" },
+				Open:      func(string) (*packet.Port, error) { return nil, packet.ErrUnreadable },
+				Watch: func(context.Context, func()) error {
+					watched++
+					time.Sleep(7 * time.Second)
+					return errors.New("receive changes of the network: no buffer space available")
+				},
+			})
+			c.Responder = grants{wire, h}
+		})
+		wait(15 * time.Second)
+		before, err := s.stores[network].Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 600 {
+			wait(100 * time.Millisecond)
+			if !s.answers(address) {
+				t.Fatalf("after %s it does not answer", time.Since(s.begun))
+			}
+		}
+		if after, err := s.stores[network].Read(t.Context()); err != nil || after != before || runs != 1 || watched < 3 {
+			t.Errorf("%d runs, %d watches; %+v became %+v (%v)", runs, watched, before, after, err)
+		}
+	})
+}
+
+// grants is a Responder whose grants the harness sees, too.
+type grants struct {
+	*responder.Responder
+	seen *harness
+}
+
+func (g grants) Grant(t *responder.Table) {
+	g.seen.Grant(t)
+	g.Responder.Grant(t)
+}
+
 // unresponsive is a store that never answers.
 type unresponsive struct {
 	mu     sync.Mutex

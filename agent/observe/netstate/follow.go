@@ -11,18 +11,28 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
-// watchPause is the pause before a broken subscription to the kernel's events is renewed.
-const watchPause = time.Second
+const (
+	// watchPause is the pause before a broken subscription to the kernel's events is renewed, doubled up to maxWatchPause
+	// for one that breaks again and again.
+	watchPause    = time.Second
+	maxWatchPause = 30 * time.Second
+)
 
 // Follow keeps a subscription to the kernel's events until ctx ends; watch, such as Watch, calls changed with each
 // change until the subscription breaks. Follow calls changed, too, when it had to be renewed. The error is always nil,
 // which suits an errgroup.
 func Follow(ctx context.Context, watch func(ctx context.Context, changed func()) error, changed func()) error {
-	for {
-		if err := watch(ctx, changed); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Failed to watch the kernel's network events")
+	for failures := 0; ; failures++ {
+		began := time.Now()
+		err := watch(ctx, changed)
+		if time.Since(began) > maxWatchPause {
+			failures = 0
 		}
-		if !loop.Sleep(ctx, watchPause) {
+		pause := loop.Backoff(watchPause, maxWatchPause, failures)
+		if err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Failed to watch the kernel's network events, retrying", "after", pause)
+		}
+		if !loop.Sleep(ctx, pause) {
 			return nil
 		}
 		changed()

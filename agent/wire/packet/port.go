@@ -32,9 +32,16 @@ type Link struct {
 	Path string
 }
 
-// Look reads the state of an interface by name.
+// ErrUnreadable means that the kernel did not answer about an interface, which may be as it was.
+var ErrUnreadable = errors.New("the kernel did not answer")
+
+// Look reads the state of an interface by name. The error is ErrUnreadable when it is unknown, and another one when
+// there is no such interface, or none of Ethernet.
 func Look(name string) (Link, error) {
 	l, err := netlink.LinkByName(name)
+	if missing := (netlink.LinkNotFoundError{}); err != nil && !errors.As(err, &missing) {
+		return Link{}, fmt.Errorf("find interface %s: %w: %w", name, ErrUnreadable, err)
+	}
 	if err != nil {
 		return Link{}, fmt.Errorf("find interface %s: %w", name, err)
 	}
@@ -65,6 +72,21 @@ func pathOf(l netlink.Link) string {
 		path += fmt.Sprintf(":%d", bond.ActiveSlave)
 	}
 	return path
+}
+
+// Carrier remembers whether an interface is up, for as long as that cannot be read. It belongs to one goroutine.
+type Carrier struct{ last Link }
+
+// Up reports whether an interface is up; look is Look.
+func (c *Carrier) Up(name string, look func(string) (Link, error)) bool {
+	link, err := look(name)
+	switch {
+	case err == nil:
+		c.last = link
+	case !errors.Is(err, ErrUnreadable) || name != c.last.Name:
+		c.last = Link{}
+	}
+	return c.last.Up
 }
 
 // Port is an open socket (packet(7)). One goroutine may receive while another sends.
@@ -155,6 +177,20 @@ func (p *Port) wrap(what string, err error, b *Batch) error {
 		err = os.ErrClosed
 	}
 	return fmt.Errorf("%s on %s: %w", what, p.Name, err)
+}
+
+// Check reads the state of the socket's interface; look is Look, and name that of the interface to use now. The error
+// is ErrUnreadable when the socket may still be used, and another one when it must be opened again.
+func (p *Port) Check(name string, look func(string) (Link, error)) (Link, error) {
+	changed := fmt.Errorf("interface %s has changed", p.Name)
+	if name != p.Name {
+		return Link{}, changed
+	}
+	link, err := look(name)
+	if err == nil && (link.Index != p.Index || link.MAC != p.MAC) {
+		return Link{}, changed
+	}
+	return link, err
 }
 
 // SetReadDeadline makes a Receive that waits return os.ErrDeadlineExceeded at that time.

@@ -4,6 +4,7 @@ package responder
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/netstate"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/packet"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
@@ -33,7 +35,7 @@ const (
 type Config struct {
 	// Interface returns the name of the VLAN interface; empty while there is none.
 	Interface func() string
-	// Watch calls changed when a network interface may have changed, until ctx ends; see netstate.Watch.
+	// Watch calls changed when a network interface may have changed, until ctx ends or it fails; see netstate.Watch.
 	Watch func(ctx context.Context, changed func()) error
 	// Open opens the interface, Look reads its state. A test in another network namespace sets them.
 	Open func(interfaceName string) (*packet.Port, error)
@@ -103,7 +105,8 @@ func (r *Responder) Counters() Counters {
 func (r *Responder) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	if r.Watch != nil {
-		group.Go(func() error { return r.Watch(ctx, r.changed.Signal) })
+		// Without it, a changed interface is found a little later. That is no reason to stop answering.
+		group.Go(func() error { return netstate.Follow(ctx, r.Watch, r.changed.Signal) })
 	}
 	group.Go(func() error {
 		packet.KeepOpen(ctx, r.Interface, reopenPause, "answer ARP requests", r.serve)
@@ -180,29 +183,18 @@ func (r *Responder) announceAll(ctx context.Context, p *packet.Port) error {
 		case <-look.C:
 		case <-r.changed:
 		}
-		link, err := r.look(p)
-		if err != nil {
+		link, err := p.Check(r.Interface(), r.Look)
+		switch {
+		case errors.Is(err, packet.ErrUnreadable): // it is as it was, as far as is known
+		case err != nil:
 			return err
-		}
-		if link.Path != path {
+		case link.Path != path:
 			klog.FromContext(ctx).V(2).Info("Frames leave by another path, announcing again",
 				"interface", p.Name, "before", path, "now", link.Path)
 			path = link.Path
 			plan.beginAll(time.Now())
 		}
 	}
-}
-
-// look checks whether the interface is still the one of the socket.
-func (r *Responder) look(p *packet.Port) (packet.Link, error) {
-	link, err := r.Look(p.Name)
-	if err != nil {
-		return packet.Link{}, err
-	}
-	if link.Index != p.Index || link.MAC != p.MAC || r.Interface() != p.Name {
-		return packet.Link{}, fmt.Errorf("interface %s has changed", p.Name)
-	}
-	return link, nil
 }
 
 // announce announces addresses that this node may still announce.
