@@ -166,7 +166,11 @@ func (w *wiring) heartbeatKey() (loop, error) {
 	if w.config.LoadBalancer.Announcer != contract.AnnouncerAgent {
 		return nil, nil
 	}
-	return announcer.HeartbeatKey{Secrets: w.completed.Client.CoreV1().Secrets(metav1.NamespaceSystem)}, nil
+	core := w.completed.Client.CoreV1()
+	return &announcer.HeartbeatKey{
+		Secrets: core.Secrets(metav1.NamespaceSystem), ConfigMaps: core.ConfigMaps(metav1.NamespaceSystem),
+		Events: w.completed.EventRecorder,
+	}, nil
 }
 
 // admission runs without an announcer, too: it switches off what an earlier configuration switched on.

@@ -12,8 +12,8 @@ const (
 	doubtEvery = time.Minute
 )
 
-// doubts are the numbers that this node does not believe: a heartbeat alone, or the object alone, must not bring all
-// nodes to wait for a view that does not exist, nor to a number after which there is none.
+// doubts are the numbers that this node does not believe: neither a heartbeat by itself nor the object by itself can
+// bring all nodes to wait for a view that does not exist, nor to a number after which there is none.
 type doubts struct {
 	// object is the number of the object's view; zero when it is believed.
 	object uint64

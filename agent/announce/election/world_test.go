@@ -67,6 +67,7 @@ type machine struct {
 	alive, paused, noGateway, noAPI bool
 	waiting                         []Input             // inputs that came while the process stood still
 	tick                            uint64              // the event that is the newest tick
+	keys                            []int               // of which the first signs; none is one that all have
 	deaf                            []bool              // frames of these are lost on the way to it
 	grant                           Grant               // in the time of its own clock
 	runs                            map[string]run      // of others, as heard: earlier ones must prove that they are new
@@ -321,7 +322,7 @@ func (w *world) later(m *machine, d time.Duration, in Input) {
 // broadcast carries a heartbeat to the others.
 func (w *world) broadcast(from *machine, h *Heartbeat) {
 	for _, to := range w.nodes {
-		if to == from || !to.alive || to.deaf[from.index] || w.chance(w.loss) {
+		if to == from || !to.alive || to.deaf[from.index] || !to.verifies(from) || w.chance(w.loss) {
 			continue
 		}
 		if to.hearsRun(h) {
@@ -342,6 +343,12 @@ func (m *machine) hearsRun(h *Heartbeat) bool {
 	}
 	m.runs[h.Node] = run{h.Boot, m.clock()}
 	return true
+}
+
+// verifies reports whether a machine has the key by which another one signs.
+func (m *machine) verifies(from *machine) bool {
+	return len(from.keys) == 0 && len(m.keys) == 0 ||
+		len(from.keys) > 0 && slices.Contains(m.keys, from.keys[0])
 }
 
 // checkOverlap checks whether another machine answers for an address of a machine.

@@ -10,6 +10,9 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 )
 
@@ -84,6 +87,8 @@ type KeyFile struct {
 	// content is that of the file when it last held keys, err why it holds none.
 	content string
 	err     error
+	// reported is the last reported reason why the file cannot be used although there is a key.
+	reported string
 }
 
 // NewKeyFile returns the keys in a file; it reads nothing yet. The path may be empty: then there is never a key.
@@ -103,10 +108,26 @@ func (k *KeyFile) newest() (string, error) {
 		k.readAt = time.Now()
 		k.err = k.read()
 	}
-	if k.content != "" {
-		return k.content, nil
+	if k.content == "" {
+		return "", k.err
 	}
-	return "", k.err
+	k.report()
+	return k.content, nil
+}
+
+// report logs why the file cannot be used any more, once for each reason. The key that was read last stays in use: the
+// other agents know it, too.
+func (k *KeyFile) report() {
+	reason := ""
+	if k.err != nil {
+		reason = k.err.Error()
+	}
+	if reason != k.reported && reason != "" {
+		klog.Background().Info("The key file of the announcer cannot be used, continuing with the key that was read last. "+
+			"Restore the Secret before the agent restarts", "secret", metav1.NamespaceSystem+"/"+contract.AnnouncerSecret,
+			"reason", reason)
+	}
+	k.reported = reason
 }
 
 func (k *KeyFile) read() error {

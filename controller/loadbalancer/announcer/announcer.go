@@ -3,20 +3,16 @@ package announcer
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	typedrbacv1 "k8s.io/client-go/kubernetes/typed/rbac/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
@@ -27,7 +23,7 @@ const (
 	AccountName = "phoenixnap-cloud-controller-manager"
 
 	// keyPeriod and bindingPeriod are the times between checks, retryAfter that after a failure.
-	keyPeriod     = 10 * time.Minute
+	keyPeriod     = time.Minute
 	bindingPeriod = time.Minute
 	retryAfter    = 10 * time.Second
 )
@@ -42,53 +38,6 @@ func keep(ctx context.Context, period time.Duration, sync func(context.Context) 
 		}
 		return period
 	})
-}
-
-// HeartbeatKey creates the Secret with the key that authenticates the heartbeats of the cluster's agents. It never
-// changes an existing Secret: a user may have set a key, or be about to replace one.
-type HeartbeatKey struct {
-	// Secrets are those of the namespace kube-system.
-	Secrets typedcorev1.SecretInterface
-}
-
-// Run maintains the Secret until ctx ends.
-func (k HeartbeatKey) Run(ctx context.Context) error {
-	return keep(ctx, keyPeriod, k.Sync, "Failed to ensure the key for the agents' heartbeats, retrying")
-}
-
-// Sync creates the Secret if it is missing. A Secret without a valid key is an error that only a user can fix.
-func (k HeartbeatKey) Sync(ctx context.Context) error {
-	secret, err := k.Secrets.Get(ctx, contract.AnnouncerSecret, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return k.create(ctx)
-	case err != nil:
-		return fmt.Errorf("read Secret %s/%s: %w", metav1.NamespaceSystem, contract.AnnouncerSecret, err)
-	}
-	if _, err := contract.ParseAnnouncerKeys(string(secret.Data[contract.AnnouncerSecretKey])); err != nil {
-		return fmt.Errorf("read Secret %s/%s, key %s: %w; delete the Secret, and the controller creates a new one",
-			metav1.NamespaceSystem, contract.AnnouncerSecret, contract.AnnouncerSecretKey, err)
-	}
-	return nil
-}
-
-func (k HeartbeatKey) create(ctx context.Context) error {
-	var key contract.AnnouncerKey
-	_, _ = rand.Read(key[:]) // never fails (crypto/rand)
-	_, err := k.Secrets.Create(ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: contract.AnnouncerSecret, Namespace: metav1.NamespaceSystem},
-		Type:       corev1.SecretTypeOpaque,
-		Data:       map[string][]byte{contract.AnnouncerSecretKey: []byte(contract.FormatAnnouncerKey(key))},
-	}, metav1.CreateOptions{})
-	switch {
-	case apierrors.IsAlreadyExists(err): // another client was faster
-		return nil
-	case err != nil:
-		return fmt.Errorf("create Secret %s/%s: %w", metav1.NamespaceSystem, contract.AnnouncerSecret, err)
-	}
-	klog.FromContext(ctx).Info("Created the key for the agents' heartbeats", "secret",
-		metav1.NamespaceSystem+"/"+contract.AnnouncerSecret)
-	return nil
 }
 
 // PolicySwitch switches the admission policies for Services: they apply while an announcer is configured.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
@@ -34,8 +35,124 @@ func storedKeys(t *testing.T, client *fake.Clientset) []contract.AnnouncerKey {
 	return keys
 }
 
-func heartbeatKey(client *fake.Clientset) HeartbeatKey {
-	return HeartbeatKey{Secrets: client.CoreV1().Secrets(metav1.NamespaceSystem)}
+func heartbeatKey(client *fake.Clientset) *HeartbeatKey {
+	return &HeartbeatKey{
+		Secrets:    client.CoreV1().Secrets(metav1.NamespaceSystem),
+		ConfigMaps: client.CoreV1().ConfigMaps(metav1.NamespaceSystem),
+		Events:     record.NewFakeRecorder(10),
+	}
+}
+
+// events are those that were recorded since the last call.
+func events(k *HeartbeatKey) (all []string) {
+	recorder, _ := k.Events.(*record.FakeRecorder)
+	for {
+		select {
+		case e := <-recorder.Events:
+			all = append(all, e)
+		default:
+			return all
+		}
+	}
+}
+
+func deleteSecret(t *testing.T, client *fake.Clientset) {
+	t.Helper()
+	if err := client.CoreV1().Secrets(metav1.NamespaceSystem).Delete(t.Context(), contract.AnnouncerSecret,
+		metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// viewOf is the ConfigMap of the agents.
+func viewOf(view string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: contract.AnnouncerView, Namespace: metav1.NamespaceSystem},
+		Data:       map[string]string{"60473c2509268bc77fd06d29": view},
+	}
+}
+
+const announced = `{"number":7,"members":["a"],"owners":{"203.0.113.3":{"node":"a","epoch":7}}}`
+
+// TestDeletedSecret: a Secret that is deleted while agents announce comes back with the same key, or not at all: never
+// with another key.
+func TestDeletedSecret(t *testing.T) {
+	for name, tc := range map[string]struct {
+		view      []runtime.Object
+		restarted bool
+		want      string // of the events
+		same      bool
+		missing   bool
+	}{
+		"the controller knows the key": {
+			view: []runtime.Object{viewOf(announced)}, same: true, want: EventKeyRestored,
+		},
+		"known, and nothing is announced": {same: true, want: EventKeyRestored},
+		"unknown, and agents announce": {
+			view: []runtime.Object{viewOf(announced)}, restarted: true, missing: true, want: EventKeyMissing,
+		},
+		"unknown, with an unreadable view": {
+			view: []runtime.Object{viewOf("?")}, restarted: true, missing: true, want: EventKeyMissing,
+		},
+		"unknown, and no address is left": {
+			view: []runtime.Object{viewOf(`{"number":7,"members":["a"],"owners":{}}`)}, restarted: true,
+		},
+		"unknown, and there is no view yet": {restarted: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := fake.NewClientset(tc.view...)
+			k := heartbeatKey(client)
+			k.content = []byte(contract.FormatAnnouncerKey(contract.AnnouncerKey{1}))
+			if err := k.Sync(testlog.Context(t)); err != nil {
+				t.Fatal(err)
+			}
+			events(k)
+			before := storedKeys(t, client)
+			deleteSecret(t, client)
+			if tc.restarted {
+				k = heartbeatKey(client)
+			}
+			for range 3 {
+				if err := k.Sync(testlog.Context(t)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := strings.Join(events(k), "; ")
+			if tc.want == "" && got != "" || !strings.Contains(got, tc.want) || strings.Count(got, secretName) > 1 ||
+				strings.Contains(got, string(k.content)) && k.content != nil {
+				t.Errorf("events %q, want %q once", got, tc.want)
+			}
+			_, err := k.Secrets.Get(t.Context(), contract.AnnouncerSecret, metav1.GetOptions{})
+			if missing := apierrors.IsNotFound(err); missing != tc.missing {
+				t.Fatalf("missing %t (%v)", missing, err)
+			}
+			if !tc.missing && cmp.Equal(before, storedKeys(t, client)) != tc.same {
+				t.Errorf("the same key: want %t", tc.same)
+			}
+		})
+	}
+}
+
+// TestMissingSecretIsFound: once a user has created the Secret, the next deletion is reported again.
+func TestMissingSecretIsFound(t *testing.T) {
+	client := fake.NewClientset(viewOf(announced))
+	k := heartbeatKey(client)
+	for range 2 {
+		if err := k.Sync(testlog.Context(t)); err != nil {
+			t.Fatal(err)
+		}
+		if got := events(k); len(got) != 1 || !strings.Contains(got[0], EventKeyMissing) {
+			t.Errorf("events %q", got)
+		}
+		if err := k.create(t.Context(), []byte(contract.FormatAnnouncerKey(contract.AnnouncerKey{2}))); err != nil {
+			t.Fatal(err)
+		}
+		if err := k.Sync(testlog.Context(t)); err != nil {
+			t.Fatal(err)
+		}
+		deleteSecret(t, client)
+		k.content = nil // as after a restart
+	}
 }
 
 // TestKeyIsMadeOnce: a missing key is created, a different one each time, and an existing key is kept.
@@ -86,7 +203,7 @@ func TestTwoCreateTheKey(t *testing.T) {
 	}
 }
 
-// TestRunHeartbeatKey: a failed request is retried, and a deleted Secret is created again.
+// TestRunHeartbeatKey: a failed request is retried, and a deleted Secret is created again with the same key.
 func TestRunHeartbeatKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
@@ -100,13 +217,11 @@ func TestRunHeartbeatKey(t *testing.T) {
 		go func() { ended <- heartbeatKey(client).Run(ctx) }()
 		pass(2 * retryAfter)
 		before := storedKeys(t, client)
-		if err := client.CoreV1().Secrets(metav1.NamespaceSystem).Delete(t.Context(), contract.AnnouncerSecret,
-			metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
 		pass(keyPeriod)
-		if cmp.Equal(before, storedKeys(t, client)) {
-			t.Error("the new key is the old one")
+		deleteSecret(t, client)
+		pass(keyPeriod)
+		if !cmp.Equal(before, storedKeys(t, client)) {
+			t.Error("the key is another one")
 		}
 		cancel()
 		if err := <-ended; err != nil {
