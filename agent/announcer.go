@@ -58,8 +58,8 @@ func (f *announceFlags) add(flags *pflag.FlagSet) {
 		"file with the key of the agents' heartbeats, from the key \"key\" of Secret "+
 			"kube-system/phoenixnap-announcer; without it this node announces no addresses with agent://")
 	flags.DurationVar(&f.interval, "announcer-interval", election.StandardInterval,
-		"time between two heartbeats, three of which make a node silent; the same for all agents of a cluster, or "+
-			"they do not hear each other")
+		"time between two heartbeats, three of which make a node silent; another one applies as soon as all agents of "+
+			"the cluster have it")
 }
 
 func (f *announceFlags) check() error {

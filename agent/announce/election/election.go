@@ -20,7 +20,7 @@ type Config struct {
 	// Seed seeds the jitter of heartbeats; nodes should have different ones.
 	Seed uint64
 	// Interval is the time between two heartbeats; 0 means StandardInterval. All timeouts grow in proportion to it.
-	// All nodes must have the same interval; heartbeats with another one are ignored.
+	// The members of a view work by the interval of the view, which they change together when all have another one.
 	Interval time.Duration
 }
 
@@ -30,9 +30,14 @@ const StandardInterval = 100 * time.Millisecond
 // Election is the state of one node. It belongs to one goroutine.
 type Election struct {
 	Config
-	id     ID
-	rules  rules
-	random *rand.Rand
+	id ID
+	// standard are the rules for StandardInterval, rules those for the interval of the view.
+	standard, rules rules
+	// pace is the longer one of the interval of the view and of the one before it.
+	pace time.Duration
+	// hurry is the time between two heartbeats until hurryUntil, after the interval has become longer.
+	hurry, hurryUntil time.Duration
+	random            *rand.Rand
 
 	// now is the time of this step, begun of the first, stepped of the previous one, resumed of one after a standstill.
 	now, begun, stepped, resumed time.Duration
@@ -88,18 +93,20 @@ type sending struct {
 
 // New returns an Election that knows nothing yet.
 func New(config Config) *Election {
-	return &Election{
-		Config: config, id: IDOf(config.Node), rules: standardRules().withInterval(config.Interval),
+	e := &Election{
+		Config: config, id: IDOf(config.Node), standard: standardRules(), rules: standardRules().withInterval(config.Interval),
 		random: rand.New(rand.NewPCG(config.Seed, config.Boot)),
 		begun:  never, resumed: never, gatewayAt: never, duplicateAt: never, lease: never, leaseLost: true,
-		beatAt: never,
-		peers:  map[ID]*peer{}, owned: map[netip.Addr]*ownership{}, draining: map[netip.Addr]draining{},
+		beatAt: never, hurryUntil: never,
+		peers: map[ID]*peer{}, owned: map[netip.Addr]*ownership{}, draining: map[netip.Addr]draining{},
 		releases: map[netip.Addr]release{}, pending: map[string]time.Duration{}, api: apiState{askedAt: never},
 		holdDown: holdDown{joinAt: never}, listing: listing{asOf: never},
 		doubts: doubts{reported: never, readAt: never},
 		// Any start works that differs from that of the previous run and leaves room for Unheard and Refused.
 		sequence: config.Boot*0x9e3779b97f4a7c15>>33 | 2,
 	}
+	e.pace = e.configured()
+	return e
 }
 
 // Step takes an input and returns what to do.

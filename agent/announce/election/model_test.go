@@ -18,6 +18,10 @@ const recovery = 4 * time.Second
 // alive.
 func (w *walk) recovers() string {
 	able := w.able()
+	recovery := recovery
+	if len(w.intervals) > 0 {
+		recovery *= 2 // the longest interval is twice the standard
+	}
 	w.run(recovery)
 	// A request that timed out before and was carried out meanwhile is a fault that ended then.
 	for len(w.unanswered()) > 0 && w.now < w.lateAt+recovery && w.violation == "" {
@@ -72,7 +76,7 @@ func (w *walk) stabilizes() string {
 	switch {
 	case w.violation != "":
 		return w.violation
-	case w.writes > 3*len(w.nodes)+3*w.faults:
+	case w.writes > (3*len(w.nodes)+3*w.faults)*(1+min(len(w.intervals), 1)): // each interval takes two more
 		return fmt.Sprintf("%d writes by %d nodes for %d faults", w.writes, len(w.nodes), w.faults)
 	case w.writes != writes:
 		return fmt.Sprintf("%d writes in five seconds without a fault", w.writes-writes)

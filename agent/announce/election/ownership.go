@@ -39,6 +39,7 @@ func (e *Election) adopt(v *View, version string) {
 	}
 	e.view = v
 	e.version = version
+	e.setPace()
 	e.changed = true
 	e.urgent = true
 	e.seen = max(e.seen, v.Number)

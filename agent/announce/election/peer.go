@@ -29,6 +29,8 @@ type peer struct {
 	seen uint64
 	// ackedAt is when we sent our newest heartbeat that it acknowledged and that counts.
 	ackedAt time.Duration
+	// leaseUntil is until when its newest acknowledgement that counts is valid.
+	leaseUntil time.Duration
 	// suspectCount is how many nodes its newest heartbeat does not support; silent: this node does not support it.
 	suspectCount int
 	silent       bool
@@ -43,6 +45,9 @@ func (e *Election) handleHeartbeat(h *Heartbeat) {
 		e.handleDuplicate(h)
 		return
 	}
+	if !e.sharesInterval(h) {
+		return
+	}
 	if !e.isPlausible(max(h.Number, h.Seen)) {
 		e.doubt(h)
 		return
@@ -53,7 +58,7 @@ func (e *Election) handleHeartbeat(h *Heartbeat) {
 		return // the IDs of two names are equal
 	case p == nil:
 		p = &peer{id: id, name: h.Node, since: e.now, supportedAt: never, ackedAt: never, behindSince: never,
-			knockedAt: never}
+			knockedAt: never, leaseUntil: never}
 		e.peers[id] = p
 	case h.Boot < p.last.Boot && e.heard(p),
 		h.Boot == p.last.Boot && h.Sequence <= p.last.Sequence && !e.isLater(p, h):
@@ -124,6 +129,7 @@ func (e *Election) countAck(p *peer) {
 		sent.at = e.now
 	}
 	p.ackedAt = max(p.ackedAt, sent.at)
+	p.leaseUntil = max(p.leaseUntil, sent.at+e.leaseBy(p.last))
 }
 
 func (e *Election) updateBehind(p *peer) {

@@ -42,6 +42,9 @@ func (e *Election) changes() []change {
 	if m := e.leavingMember(); m != "" {
 		all = append(all, change{"part/" + m, 0, e.rules.relaxed, func() *proposal { return e.removal(m, MemberLeft) }})
 	}
+	if next := e.repaced(); next != nil {
+		all = append(all, change{"pace", e.rules.relaxed, e.rules.relaxed, func() *proposal { return e.propose(next) }})
+	}
 	if m := e.joiningMember(); m != "" {
 		all = append(all, change{"join/" + m, e.rules.interval, e.rules.relaxed,
 			func() *proposal { return e.addition(m) }})
@@ -229,6 +232,9 @@ func (e *Election) addition(m string) *proposal {
 
 // propose returns a proposal of a view.
 func (e *Election) propose(next *View, events ...Event) *proposal {
+	if next.Interval == 0 {
+		next.Interval = milliseconds(e.pace)
+	}
 	version := e.version
 	if e.api.absent {
 		version = e.api.version

@@ -57,6 +57,10 @@ type rules struct {
 	// mutual: a member that does not receive our heartbeats is not supported. askGateway: only nodes that the gateway
 	// answers remove others. yieldToLater: an agent that hears a later one of its own name is silent.
 	mutual, askGateway, yieldToLater bool
+	// ackerLease: an acknowledgement is valid no longer than the interval of its sender allows. twoPaces: while the
+	// interval changes, nodes wait as long as the longer one demands. stablePace: until a majority has seen the change for
+	// as long.
+	ackerLease, twoPaces, stablePace bool
 }
 
 func standardRules() rules {
@@ -85,6 +89,7 @@ func standardRules() rules {
 
 		newerVoids: true, proof: true, stableProof: true, blockedProof: true,
 		quorum: true, stableRemoval: true, establishedJoin: true,
+		ackerLease: true, twoPaces: true, stablePace: true,
 		startUpDelay: true, boundedDraining: true, mutual: true, askGateway: true, yieldToLater: true, sentTime: true,
 	}
 }
@@ -132,8 +137,8 @@ func (e *Election) supportedUntil() time.Duration {
 	}
 	times := e.times[:0]
 	for _, id := range e.members {
-		if p := e.peers[id]; p != nil && p.ackedAt != never {
-			times = append(times, p.ackedAt)
+		if p := e.peers[id]; p != nil && p.leaseUntil != never {
+			times = append(times, p.leaseUntil)
 		}
 	}
 	e.times = times
@@ -141,7 +146,7 @@ func (e *Election) supportedUntil() time.Duration {
 		return never
 	}
 	slices.SortFunc(times, func(a, b time.Duration) int { return int(b - a) })
-	return times[others-1] + e.rules.lease
+	return times[others-1]
 }
 
 // mark is since when a majority is known to have seen a number.

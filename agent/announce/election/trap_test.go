@@ -85,6 +85,34 @@ var traps = map[string]func(w *world){
 		a.resume()
 	},
 	// A second machine runs an agent by the name of the owner; each is heard by another member.
+	// All nodes but the owner know that the interval is shorter now. They remove the owner, which does not.
+	"an owner that works by the longer interval": func(w *world) {
+		a := w.repace(500*time.Millisecond, 50*time.Millisecond)
+		if a == nil {
+			return
+		}
+		w.until(func() bool { return w.object.view.Interval == 50 })
+		w.isolate(a, true)
+		a.noAPI = true
+	},
+	// The owner is supported by a node that does not know that the interval is longer now, and waits less long.
+	"a supporter that works by the shorter interval": func(w *world) {
+		a := w.repace(50*time.Millisecond, 500*time.Millisecond)
+		if a == nil {
+			return
+		}
+		b := w.other(a)
+		c := w.other(b)
+		w.until(func() bool { return w.object.view.Interval == 500 })
+		c.noAPI = true
+		w.until(func() bool {
+			return w.object.view.Former == 0 && min(a.core.number(), b.core.number()) == w.object.view.Number
+		})
+		b.deaf[a.index] = true
+		w.run(1200 * time.Millisecond)
+		w.isolate(a, true)
+		a.noAPI = true
+	},
 	"a second machine of one name": func(w *world) {
 		spare := w.takeSpare()
 		if w.stabilize() == nil {
@@ -99,6 +127,19 @@ var traps = map[string]func(w *world){
 		c.deaf[spare.index] = true
 		spare.start()
 	},
+}
+
+// repace makes a stable world with an interval, configures all nodes with another one, and returns the owner.
+func (w *world) repace(before, after time.Duration) *machine {
+	for _, m := range w.nodes {
+		m.interval = before
+		m.start()
+	}
+	w.run(time.Minute)
+	for _, m := range w.nodes {
+		m.core.Interval = after
+	}
+	return w.holder(address(0))
 }
 
 func handOverUnnoticed(w *world, noAPI bool) {

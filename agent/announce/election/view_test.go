@@ -47,6 +47,11 @@ func TestParseViewRefuses(t *testing.T) {
 		`{"number":2,"changed":-1,"members":["a"]}`:                                            "read the view",
 		`{"number":2,"members":["a"],"owners":{"203.0.113.3":{"epoch":-1}}}`:                   "read the view",
 		`{"number":2,"members":["a"],"owners":{"203.0.113.3":{"epoch":18446744073709551615}}}`: "203.0.113.3 since",
+		`{"number":2,"members":["a"],"interval":9}`:                                            "intervals of 9 and 0 ms",
+		`{"number":2,"members":["a"],"interval":60001}`:                                        "intervals of 60001",
+		`{"number":2,"members":["a"],"interval":65536}`:                                        "read the view",
+		`{"number":2,"members":["a"],"interval":100,"formerInterval":1}`:                       "100 and 1 ms",
+		`{"number":2,"members":["a"],"interval":100,"paced":3}`:                                "since 3",
 		`{"number":2,"members":[` + many + `]}`:                                                "at most 1000",
 		``:                                                                                     "read the view",
 		`7`:                                                                                    "read the view",
@@ -55,8 +60,8 @@ func TestParseViewRefuses(t *testing.T) {
 		`{"number":2,"members":[]}`:                                                            "want one or more",
 		`{"number":2,"members":["b","a"]}`:                                                     "sorted",
 		`{"number":2,"members":["a","a"]}`:                                                     "each once",
-		`{"number":2,"members":["a"],"owners":{"203.0.113.3":{"node":"a","epoch":3}}}`: "203.0.113.3 since 3",
-		`{"number":2,"members":["a"],"owners":{"none":{"node":"a"}}}`:                  "read the view",
+		`{"number":2,"members":["a"],"owners":{"203.0.113.3":{"node":"a","epoch":3}}}`:         "203.0.113.3 since 3",
+		`{"number":2,"members":["a"],"owners":{"none":{"node":"a"}}}`:                          "read the view",
 	} {
 		if _, err := ParseView(raw); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", raw, err, want)

@@ -38,6 +38,9 @@ type world struct {
 	// clockBack is the probability that the wall clock of a machine was set back, or is far ahead, when its agent starts.
 	clockBack float64
 
+	// intervals are those of which one is configured at each start of an agent; none for the standard.
+	intervals []time.Duration
+
 	violation string
 	overlap   time.Duration // the longest time that two nodes answered
 	writes    int
@@ -55,14 +58,16 @@ const wallClock = 1 << 40
 
 // machine is a server with an agent.
 type machine struct {
-	w      *world
-	index  int
-	name   string
-	core   *Election
-	facts  Facts
-	boot   uint64
-	offset time.Duration
-	rate   float64
+	w     *world
+	index int
+	name  string
+	core  *Election
+	facts Facts
+	boot  uint64
+	// interval is the configured one; zero for the standard.
+	interval time.Duration
+	offset   time.Duration
+	rate     float64
 
 	alive, paused, noGateway, noAPI bool
 	waiting                         []Input             // inputs that came while the process stood still
@@ -185,15 +190,19 @@ func (m *machine) start() {
 	m.waiting = nil
 	m.grant = Grant{Until: never}
 	m.runs = map[string]run{}
+	if n := len(m.w.intervals); n > 0 {
+		m.interval = m.w.intervals[m.w.random.IntN(n)]
+	}
 	c := Config{Node: m.name, Boot: wallClock + m.boot, First: 1000 + uint64(m.w.now/time.Second),
-		Seed: m.w.random.Uint64()}
+		Seed: m.w.random.Uint64(), Interval: m.interval}
 	if m.w.chance(m.w.clockBack) {
 		c.Boot = 1 + m.w.random.Uint64N(wallClock)
 		c.First = 1 + m.w.random.Uint64N(1<<31)
 		m.w.note("the clock of %s was set back", m.name)
 	}
 	m.core = New(c)
-	m.core.rules = m.w.rules
+	m.core.standard = m.w.rules
+	m.core.rules = m.w.rules.withInterval(m.interval)
 	m.facts.Leaving = false
 	m.sendFacts()
 }

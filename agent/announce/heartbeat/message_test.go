@@ -250,7 +250,7 @@ func TestRefused(t *testing.T) {
 		"a fragment":                {flip(ethernetLength + 7), Malformed},
 		"no name":                   {set(atNameSize, 0), Malformed},
 		"a name beyond its end":     {set(atNameSize, 200), Malformed},
-		"another interval":          {set(atInterval, 1), OtherInterval},
+		"another interval":          {set(atInterval, 1), Taken},
 		"no part":                   {set(atParts, 0), Malformed},
 		"a part too many":           {set(atPart, 1), Malformed},
 		"too many parts":            {set(atParts, maxParts+1), Malformed},

@@ -26,8 +26,6 @@ const (
 	Replayed
 	// Own: it is our own, sent back by a switch.
 	Own
-	// OtherInterval: its node sends at another interval, so its timeouts differ from ours.
-	OtherInterval
 	// Implausible: it has a number that no agent sends.
 	Implausible
 
@@ -37,7 +35,7 @@ const (
 // String is the label of the reason in metrics.
 func (d Drop) String() string {
 	return [drops]string{"taken", "malformed", "other_version", "other_key", "forged", "replayed", "own",
-		"other_interval", "implausible"}[d]
+		"implausible"}[d]
 }
 
 const (

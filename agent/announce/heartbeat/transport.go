@@ -39,7 +39,7 @@ type Config struct {
 	// Node is the name of the Node, Boot identifies this run of its agent.
 	Node string
 	Boot uint64
-	// Interval is the time between two heartbeats; those of nodes with another one are dropped.
+	// Interval is the configured time between two heartbeats.
 	Interval time.Duration
 	// Interface returns the name of the VLAN interface; empty while there is none.
 	Interface func() string
@@ -170,7 +170,7 @@ func (t *Transport) Send(h *election.Heartbeat) error {
 		rest = rest[len(piece):]
 		next := part{
 			node: h.Node, boot: h.Boot, sequence: h.Sequence,
-			index: i, parts: parts, interval: t.interval(), body: piece,
+			index: i, parts: parts, interval: t.interval(h), body: piece,
 		}
 		t.frame = next.appendFrame(t.frame[:0], ring, from)
 		t.out.Add(t.frame)
@@ -179,8 +179,11 @@ func (t *Transport) Send(h *election.Heartbeat) error {
 	return t.port.Send(t.out)
 }
 
-// interval is the configured one, in milliseconds.
-func (t *Transport) interval() uint16 {
+// interval is that of a heartbeat or else the configured one, in milliseconds.
+func (t *Transport) interval(h *election.Heartbeat) uint16 {
+	if h.Interval != 0 {
+		return h.Interval
+	}
 	return uint16(t.Interval / time.Millisecond) //nolint:gosec // a minute and less
 }
 
@@ -251,9 +254,6 @@ func (r *receiver) take(frame []byte, now time.Time) (*election.Heartbeat, Drop)
 	if p.node == r.transport.Node && p.boot == r.transport.Boot {
 		return nil, Own
 	}
-	if p.interval != r.transport.interval() {
-		return nil, OtherInterval
-	}
 	body, drop := r.replay.admit(p, now)
 	again := drop == Replayed && p.parts == 1
 	if again {
@@ -262,7 +262,7 @@ func (r *receiver) take(frame []byte, now time.Time) (*election.Heartbeat, Drop)
 	if body == nil {
 		return nil, drop
 	}
-	h := &election.Heartbeat{Node: p.node, Boot: p.boot, Sequence: p.sequence}
+	h := &election.Heartbeat{Node: p.node, Boot: p.boot, Sequence: p.sequence, Interval: p.interval}
 	switch {
 	case !parseBody(body, h):
 		return nil, Malformed
