@@ -96,11 +96,27 @@ func newAnnouncer(s *shared, views store.ConfigMaps) (*announcer, []part) {
 		},
 		Responder: a.responder,
 		Network:   s.announcedNetwork,
-		Facts:     func() election.Facts { return s.inputs(local.Ready, a.carrier).Facts() },
-		List:      s.listAddresses, AskGateway: s.askGateway, Off: s.off, Record: a.record, Clock: responder.Now,
+		Facts:     func() election.Facts { return s.facts(local.Ready, a.carrier) },
+		Waiting:   s.turn.Post.Waiting, Release: s.turn.Post.Release,
+		List: s.listAddresses, AskGateway: s.askGateway, Off: s.off, Record: a.record, Clock: responder.Now,
 		Signals: s.wakes.announcer,
 	})
-	return a, []part{local, a.speaker}
+	settled := settling{facts: func() election.Facts { return s.facts(local.Ready, a.carrier) }, now: time.Now}
+	s.turn.Warm = func() bool { return a.complete() && settled.enough() }
+	return a, []part{local, a.speaker, part(beginning{s})}
+}
+
+// facts are what the announcer needs to know. An agent beside which an earlier one runs stands by.
+func (s *shared) facts(localReady func(port int32) bool, carrier *packet.Carrier) election.Facts {
+	facts := s.inputs(localReady, carrier).Facts()
+	facts.Standby = s.turn.Waits()
+	return facts
+}
+
+// complete reports whether the agent knows what it needs to continue in place of an earlier one.
+func (a *announcer) complete() bool {
+	_, listed := a.services.Services()
+	return a.health.Ready() == nil && listed && (a.announcedNetwork() == "" || a.speaker.State().View != nil)
 }
 
 // record checks the addresses when one moved, and records an event.

@@ -83,7 +83,7 @@ func newCommand() *cobra.Command {
 		Version: version.Get().GitVersion,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError{fmt.Errorf("unknown command %q: give run, diagnose or cleanup", args[0])}
+				return usageError{fmt.Errorf("unknown command %q: give run, diagnose, cleanup or started", args[0])}
 			}
 			return nil
 		},
@@ -98,7 +98,7 @@ func newCommand() *cobra.Command {
 	for _, name := range []string{"v", "vmodule"} {
 		command.PersistentFlags().AddGoFlag(logging.Lookup(name))
 	}
-	command.AddCommand(newRunCommand(), newDiagnoseCommand(), newCleanupCommand())
+	command.AddCommand(newRunCommand(), newDiagnoseCommand(), newCleanupCommand(), newStartedCommand())
 	return command
 }
 

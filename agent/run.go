@@ -20,6 +20,7 @@ import (
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/standby"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/store"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/netstate"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/sampler"
@@ -180,6 +181,7 @@ type shared struct {
 	client    kubernetes.Interface
 	recorder  record.EventRecorder
 	wakes     wakes
+	turn      *standby.Turn
 	metrics   *metricsserver.Metrics
 	health    *metricsserver.Health
 	publisher *conditions.Publisher
@@ -205,7 +207,8 @@ func newShared(name string, f runFlags, managed managing, client kubernetes.Inte
 		OnExpectation: wakes.onExpectation, OnSample: wakes.onSample(),
 	})
 	return &shared{
-		name: name, flags: f, client: client, recorder: recorder, wakes: wakes, metrics: metrics, health: health,
+		name: name, flags: f, client: client, recorder: recorder, wakes: wakes, turn: standby.New(f.metricsAddress),
+		metrics: metrics, health: health,
 		publisher: publisher, services: services, state: state,
 		node:   nodewatch.NewNodeWatcher(client, name, state.ObserveNode),
 		reader: netstate.NewReader(), prober: arp.NewProber(),
@@ -227,9 +230,13 @@ func newParts(s *shared, managed managing, views store.ConfigMaps) []part {
 		Leases: s.client.CoordinationV1().Leases(metav1.NamespaceSystem), NodeName: s.name, Node: s.publisher.Observed,
 		OnRenew: s.metrics.Renewed,
 	}
-	server := metricsserver.NewServer(s.flags.metricsAddress, s.metrics, sources, s.health)
-	return slices.Concat([]part{s.services, s.node, s.publisher, samples}, reconcilers, announcing, verifying,
-		[]part{renewer, server})
+	server := metricsserver.NewServer(s.turn, s.metrics, sources, s.health)
+	acting := slices.Concat([]part{s.publisher}, reconcilers, verifying, []part{renewer})
+	for i, each := range acting {
+		acting[i] = onTurn{each, s.turn}
+	}
+	return slices.Concat([]part{s.services, s.node, samples}, announcing, acting,
+		[]part{server, startedReporter{s.turn}})
 }
 
 // newVerifier returns the parts that judge the announcement of addresses, each time that the node was judged, too.

@@ -13,6 +13,8 @@ type apiState struct {
 	// inFlight is set while an answer is outstanding, readWanted when the view must be read, not before after.
 	inFlight, readWanted bool
 	after                time.Duration
+	// readAt is when a read was last requested, knownAt when the last one that was answered was.
+	readAt, knownAt time.Duration
 	// failures counts failures since the last answer.
 	failures int
 	// absent is set when there was no readable view, in an object of the version, or in none.
@@ -93,6 +95,7 @@ func (e *Election) handleRead(r Read) {
 		return
 	case r.Asked:
 		e.api.failures = 0
+		e.api.knownAt = e.api.readAt
 		e.api.readWanted = false
 	}
 	e.changed = true
@@ -125,7 +128,12 @@ func (e *Election) handleRead(r Read) {
 		e.api.after = e.now + e.rules.interval/2
 	}
 	e.api.retryAt = e.now + e.rules.relaxed
+	e.api.readWanted = e.api.readWanted || !e.caughtUp()
 }
+
+// caughtUp reports whether this agent has read the view since it began. The view holds the promises of an earlier agent
+// of this node, so before that this one supports no node.
+func (e *Election) caughtUp() bool { return !e.rules.readFirst || e.api.knownAt >= e.begun }
 
 // number is that of the known view, zero when there is none.
 func (e *Election) number() uint64 {
@@ -178,7 +186,7 @@ func (e *Election) fail() {
 
 // request requests a read when something newer is known to exist, otherwise the decided change.
 func (e *Election) request(out *Output) {
-	if e.api.inFlight || !e.facts.Link {
+	if e.api.inFlight || !e.facts.Link || e.facts.Replaced {
 		return
 	}
 	if p := e.api.proposal; p != nil {
@@ -198,6 +206,7 @@ func (e *Election) request(out *Output) {
 	}
 	if e.now >= e.api.after {
 		out.Read = true
+		e.api.readAt = e.now
 		e.api.inFlight = true
 		return
 	}
@@ -222,8 +231,11 @@ type proposal struct {
 func (e *Election) decide(out *Output) {
 	e.api.due = 0
 	e.api.proposal = nil
+	if e.quiet() || e.facts.Replaced {
+		return
+	}
 	e.askGateway(out)
-	if e.api.inFlight || e.api.readWanted || !e.facts.Link || !e.startedUp() || e.superseded() || e.facts.Leaving {
+	if e.api.inFlight || e.api.readWanted || !e.facts.Link || !e.startedUp() || e.facts.Leaving {
 		return
 	}
 	e.listing.wanted = false

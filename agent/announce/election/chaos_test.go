@@ -67,7 +67,8 @@ func (w *world) disturb() {
 	all := []func(m *machine, d time.Duration) string{
 		w.crash, w.crash, w.freeze, w.freeze, w.cutPair, w.cutPair, w.cutNode, w.split, w.split, w.lose, w.slow,
 		w.loseAPI, w.loseAPI, w.loseAPIForAll, w.slowAPI, w.unready,
-		w.leave, w.unfit, w.outside, w.outdate, w.outdate, w.dropService, w.dropService, w.tamper, w.loseGateway, w.linkDown,
+		w.leave, w.updateOne, w.updateOne, w.unfit, w.outside, w.outdate, w.outdate, w.dropService, w.dropService,
+		w.tamper, w.loseGateway, w.linkDown,
 	}
 	m := w.randomNode()
 	d := w.faultDuration()
@@ -231,6 +232,15 @@ func (w *world) leave(m *machine, d time.Duration) string {
 	return "leaving"
 }
 
+// updateOne replaces the agent of a node by another one, which starts beside it.
+func (w *world) updateOne(m *machine, d time.Duration) string {
+	if !m.alive || m.facts.Standby || m.facts.Replaced || m.facts.Leaving {
+		return "nothing"
+	}
+	w.update(m, d)
+	return "update"
+}
+
 func (w *world) unfit(m *machine, d time.Duration) string {
 	a := address(w.random.IntN(w.addresses))
 	w.set(m, d, func(f *Facts, is bool) {
@@ -332,6 +342,12 @@ func (w *world) heal() {
 	w.delay = time.Millisecond
 	w.apiDelay = 10 * time.Millisecond
 	w.apiLate = 0
+	for _, m := range w.nodes {
+		if m.outdated != nil { // it learns what was deleted before that is created again
+			m.outdated = nil
+			m.sendFacts()
+		}
+	}
 	for i := range w.addresses {
 		w.wanted[address(i)] = true
 	}
@@ -343,13 +359,13 @@ func (w *world) heal() {
 		m.facts.Link = true
 		m.facts.Wanted = nil
 		m.facts.Outside = nil
-		m.outdated = nil
 		m.resume()
 		if m.alive && !m.facts.Leaving {
 			m.sendFacts()
 		}
 	}
 	w.restoreAPI()
+	w.finishUpdates()
 	w.healed = true
 	w.note("healed")
 }

@@ -79,6 +79,7 @@ type Election struct {
 	nextBeat time.Duration
 	urgent   bool // send the next heartbeat at once
 	changed  bool // check at once what must change
+	ended    bool // the last heartbeat was sent: another agent of this node continues
 
 	events  []Event
 	times   []time.Duration
@@ -99,7 +100,8 @@ func New(config Config) *Election {
 		begun:  never, resumed: never, gatewayAt: never, duplicateAt: never, lease: never, leaseLost: true,
 		beatAt: never, hurryUntil: never,
 		peers: map[ID]*peer{}, owned: map[netip.Addr]*ownership{}, draining: map[netip.Addr]draining{},
-		releases: map[netip.Addr]release{}, pending: map[string]time.Duration{}, api: apiState{askedAt: never},
+		releases: map[netip.Addr]release{}, pending: map[string]time.Duration{},
+		api:      apiState{askedAt: never, readAt: never, knownAt: never},
 		holdDown: holdDown{joinAt: never}, listing: listing{asOf: never},
 		doubts: doubts{reported: never, readAt: never},
 		// Any start works that differs from that of the previous run and leaves room for Unheard and Refused.
@@ -144,6 +146,7 @@ func (e *Election) Step(now time.Duration, in Input) Output {
 	e.request(&out)
 	out.Grant = e.grant()
 	out.Send = e.heartbeat()
+	e.ended = e.facts.Replaced
 	out.Events, e.events = e.events, nil
 	out.Done = e.done()
 	out.Restart = e.duplicateAt != never && !e.superseded() && !e.facts.Leaving
@@ -170,9 +173,13 @@ func (e *Election) advance(now time.Duration) {
 }
 
 func (e *Election) setFacts(f Facts) {
+	if e.facts.Standby && !f.Standby {
+		e.begin()
+	}
 	e.holdDown.observe(f.Link && f.Candidate, e.now, e.rules)
 	if !sameKeys(f.Wanted, e.facts.Wanted) {
 		e.listing.inVain = 0
+		e.listing.after = min(e.listing.after, e.listing.requested+e.rules.listAgain)
 	}
 	e.stale = e.stale || !maps.Equal(f.Outside, e.facts.Outside)
 	e.facts = f
@@ -184,16 +191,33 @@ func (e *Election) setFacts(f Facts) {
 	e.changed = true
 }
 
+// begin ends the standby: the earlier agent of this node has sent its last heartbeat. It may still be supported, and it
+// has promised what this one does not know, as if this one had started now.
+func (e *Election) begin() {
+	e.begun = e.now
+	e.nextBeat = e.now
+	e.marks = nil
+	e.api.readWanted = true
+	for _, o := range e.owned {
+		o.continued = true
+	}
+}
+
+// quiet reports whether another agent of this node, or of its name, speaks for it.
+func (e *Election) quiet() bool { return e.superseded() || e.facts.Standby || e.ended }
+
 func (e *Election) record(kind EventKind, address netip.Addr, node string) {
 	e.events = append(e.events, Event{Kind: kind, Address: address, Node: node})
 }
 
-// done reports whether the agent of a node that is leaving may end: no other node waits for it.
+// done reports whether an agent that ends may: no other node waits for it, or its lease has expired.
 func (e *Election) done() bool {
 	switch {
+	case e.facts.Replaced:
+		return e.ended && e.lease <= e.now && len(e.draining) == 0
 	case !e.facts.Leaving:
 		return false
-	case e.view == nil || !e.facts.Link:
+	case e.view == nil || !e.facts.Link || e.facts.Standby:
 		return true
 	}
 	member := len(e.owned) > 0 || e.view.has(e.Node)
@@ -213,6 +237,9 @@ func (e *Election) next() time.Duration {
 	at := e.nextBeat
 	if e.urgent {
 		at = min(at, e.beatAt+urgentGap)
+	}
+	if due := e.begun + e.rules.suspectTimeout; due > e.now {
+		at = min(at, due)
 	}
 	for id, p := range e.peers {
 		last := max(p.supportedAt, e.resumed)

@@ -137,7 +137,7 @@ func (e *Election) heartbeat() *Heartbeat {
 	e.beatAt = e.now
 	e.urgent = false
 	e.nextBeat = e.now + e.pause()
-	if !e.facts.Link || e.superseded() {
+	if !e.facts.Link || e.quiet() {
 		return nil
 	}
 	e.sequence++
@@ -148,7 +148,7 @@ func (e *Election) heartbeat() *Heartbeat {
 	e.sent[low%uint32(len(e.sent))] = sending{low, e.now}
 	h := &Heartbeat{Node: e.Node, Boot: e.Boot, Sequence: e.sequence, Seen: e.seen, Flags: e.flags(),
 		Interval: milliseconds(e.pace)}
-	if e.view == nil {
+	if e.view == nil || !e.caughtUp() {
 		return h
 	}
 	h.Number = e.view.Number
@@ -178,15 +178,14 @@ func (e *Election) flags() (f Flags) {
 	set(Witness, e.facts.Witness)
 	set(Leaving, e.facts.Leaving)
 	set(Held, e.now < e.holdDown.until)
-	set(Handing, len(e.draining) > 0)
+	set(Handing, len(e.draining) > 0 || e.mayPrecede())
 	set(Pacing, e.view != nil && e.view.Interval != milliseconds(e.configured()))
 	set(NoAPI, e.api.failures > 0)
 	set(Asking, e.facts.Link && !e.facts.Leaving && e.now >= e.holdDown.joinAt)
 	return f
 }
 
-// acks lists the nodes that this node supports, does not hear or refuses. It is empty before this node has read the
-// view, which holds the promises of its earlier run.
+// acks lists the nodes that this node supports, does not hear or refuses.
 func (e *Election) acks() []Ack {
 	all := make([]Ack, 0, len(e.peers)+1)
 	for id, p := range e.peers {
@@ -220,6 +219,9 @@ func (e *Election) wantedAndReleased() (wants, released []netip.Addr) {
 		}
 	}
 	for a := range e.releases {
+		if e.mayPrecede() {
+			break
+		}
 		if _, kept := e.draining[a]; !kept && (e.owned[a] == nil || !e.owned[a].answering) {
 			released = append(released, a)
 		}

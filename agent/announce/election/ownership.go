@@ -16,6 +16,8 @@ type ownership struct {
 	answering bool
 	// fenced reports whether a newer view than ours gives the address to another node.
 	fenced bool
+	// continued reports whether an earlier agent of this node had it.
+	continued bool
 }
 
 // draining is an address for which this node answers until its successor is ready.
@@ -143,7 +145,7 @@ func (e *Election) takeOver() {
 		e.stale = true
 		e.urgent = true
 		predecessor := ""
-		if n := len(o.predecessors); n > 0 {
+		if n := len(o.predecessors); n > 0 && !o.continued {
 			predecessor = o.predecessors[n-1]
 		}
 		e.record(BecameOwner, o.address, predecessor)
@@ -174,7 +176,7 @@ func (e *Election) grant() Grant {
 		}
 	}
 	switch {
-	case !e.facts.Link || e.superseded():
+	case !e.facts.Link || e.superseded() || e.facts.Standby:
 		return Grant{Until: never}
 	case e.lease <= e.now && len(e.draining) > 0:
 		return Grant{Addresses: slices.SortedFunc(maps.Keys(e.draining), netip.Addr.Compare), Until: until}

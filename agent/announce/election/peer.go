@@ -160,6 +160,9 @@ func (e *Election) startedUp() bool {
 	return !e.rules.startUpDelay || e.now-e.begun >= e.rules.suspectTimeout
 }
 
+// mayPrecede reports whether an earlier agent of this node may still answer.
+func (e *Election) mayPrecede() bool { return e.rules.startHandsOver && !e.startedUp() }
+
 // acknowledges reports whether this node supports a peer now.
 func (e *Election) acknowledges(p *peer) bool {
 	return p != nil && e.now-p.supportedAt < e.rules.suspectTimeout

@@ -47,6 +47,9 @@ type rules struct {
 	// sentTime: it counts from when the acknowledged heartbeat was sent, not from when it came back.
 	// startUpDelay: an agent that starts does not count for as long as its earlier run may be supported.
 	newerVoids, sentTime, startUpDelay bool
+	// startHandsOver: meanwhile it does not report that the node stopped answering. readFirst: it supports no node
+	// before it has read the view.
+	startHandsOver, readFirst bool
 	// proof: a new owner waits until its predecessor cannot answer. stableProof: that a majority has seen the new
 	// view proves it only after a lease. blockedProof: members that report not to hear it must have seen the new
 	// view. boundedDraining: an address that is handed over is answered for no longer than the lease of the old view.
@@ -90,6 +93,7 @@ func standardRules() rules {
 		newerVoids: true, proof: true, stableProof: true, blockedProof: true,
 		quorum: true, stableRemoval: true, establishedJoin: true,
 		ackerLease: true, twoPaces: true, stablePace: true,
+		startHandsOver: true, readFirst: true,
 		startUpDelay: true, boundedDraining: true, mutual: true, askGateway: true, yieldToLater: true, sentTime: true,
 	}
 }
@@ -117,19 +121,21 @@ func (e *Election) renew() {
 		e.leaseLost = false
 	} else if !e.leaseLost {
 		e.leaseLost = true
-		if len(e.owned) > 0 && len(e.answered) > 0 {
+		if len(e.owned) > 0 && len(e.answered) > 0 && !e.ended {
 			e.record(LeaseLost, netip.Addr{}, "")
 		}
 	}
 }
 
 func (e *Election) supportedUntil() time.Duration {
-	if e.view == nil || !e.view.has(e.Node) || !e.startedUp() || e.superseded() || !e.facts.Link {
+	if e.view == nil || !e.view.has(e.Node) || !e.startedUp() || e.superseded() || e.facts.Standby || !e.facts.Link {
 		return never
 	}
 	others := e.rules.majority(len(e.view.Members)) - 1
 	switch {
 	case others > 0:
+	case e.ended:
+		return e.lease
 	case e.rules.newerVoids && e.seen != e.view.Number:
 		return e.lease // its own acknowledgement counts no more than that of others would
 	default:

@@ -58,6 +58,11 @@ type Facts struct {
 	Link bool
 	// Candidate, Witness and Leaving are as in Flags.
 	Candidate, Witness, Leaving bool
+	// Standby reports whether an earlier agent of this node still runs. This one listens; it sends and answers nothing.
+	Standby bool
+	// Replaced reports whether this agent ends and one that stands by on this node continues: it sends one more
+	// heartbeat, hands over nothing, and is done when its lease has expired.
+	Replaced bool
 	// HasGateway reports whether there is a gateway to probe.
 	HasGateway bool
 	// Known reports whether Wanted is complete: all Services were listed.
@@ -96,7 +101,7 @@ type Output struct {
 	Grant Grant
 	// Events are what to record.
 	Events []Event
-	// Done reports whether the agent of a node that is leaving may end.
+	// Done reports whether an agent that is leaving or replaced may end.
 	Done bool
 	// Restart reports whether a node that was silent because of a later agent of its name, which is gone, may start
 	// again, as an Election with a later Boot: other nodes ignore earlier runs.

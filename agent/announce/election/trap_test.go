@@ -1,6 +1,7 @@
 package election
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -73,7 +74,8 @@ var traps = map[string]func(w *world){
 	// The owner gives its address away and does not hear that the new owner wants it.
 	"a lost request": func(w *world) { handOverUnnoticed(w, false) },
 	// The same, and the owner does not hear that it gave the address away.
-	"a lost request and view": func(w *world) { handOverUnnoticed(w, true) },
+	"a lost request and view":              func(w *world) { handOverUnnoticed(w, true) },
+	"an update of an agent that knew more": updateUnaware,
 	// The owner is replaced while it stands still, and continues a minute later with what was queued.
 	"a long pause": func(w *world) {
 		if w.stabilize() == nil {
@@ -140,6 +142,29 @@ func (w *world) repace(before, after time.Duration) *machine {
 		m.core.Interval = after
 	}
 	return w.holder(address(0))
+}
+
+// updateUnaware replaces an agent that has seen the removal of the owner by one that has not, and hears only the owner.
+func updateUnaware(w *world) {
+	if w.stabilize() == nil {
+		return
+	}
+	c := w.holder(address(0))
+	b := w.other(c)
+	a := w.other(b)
+	a.facts.Candidate = false
+	a.sendFacts()
+	next := w.update(a, time.Hour)
+	next.deaf = slices.Clone(a.deaf)
+	w.run(2 * time.Second)
+	next.noAPI = true
+	next.deaf[b.index] = true
+	c.noAPI = true
+	w.isolate(c, true)
+	w.until(func() bool { return b.answers(address(0)) })
+	c.deaf[a.index] = false
+	next.deaf[c.index] = false
+	w.replace(a, next)
 }
 
 func handOverUnnoticed(w *world, noAPI bool) {

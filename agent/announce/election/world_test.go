@@ -70,6 +70,7 @@ type machine struct {
 	rate     float64
 
 	alive, paused, noGateway, noAPI bool
+	gone                            bool                // another agent of the node has replaced it
 	waiting                         []Input             // inputs that came while the process stood still
 	tick                            uint64              // the event that is the newest tick
 	keys                            []int               // of which the first signs; none is one that all have
@@ -181,7 +182,7 @@ func (w *world) chance(p float64) bool { return p > 0 && w.random.Float64() < p 
 
 // start starts an agent.
 func (m *machine) start() {
-	if m.alive {
+	if m.alive || m.gone {
 		return
 	}
 	m.boot = m.w.order + 1
@@ -204,6 +205,7 @@ func (m *machine) start() {
 	m.core.standard = m.w.rules
 	m.core.rules = m.w.rules.withInterval(m.interval)
 	m.facts.Leaving = false
+	m.facts.Replaced = false
 	m.sendFacts()
 }
 
@@ -288,9 +290,12 @@ func (m *machine) step(in Input) {
 	case out.List:
 		m.w.list(m)
 	}
-	if out.Done && m.facts.Leaving {
+	if out.Done && (m.facts.Leaving || m.facts.Replaced) {
 		m.w.note("%s ends", m.name)
 		m.stop()
+		if m.facts.Replaced {
+			m.w.remove(m)
+		}
 		return
 	}
 	if out.Restart {
@@ -331,7 +336,7 @@ func (w *world) later(m *machine, d time.Duration, in Input) {
 // broadcast carries a heartbeat to the others.
 func (w *world) broadcast(from *machine, h *Heartbeat) {
 	for _, to := range w.nodes {
-		if to == from || !to.alive || to.deaf[from.index] || !to.verifies(from) || w.chance(w.loss) {
+		if to.index == from.index || !to.alive || to.deaf[from.index] || !to.verifies(from) || w.chance(w.loss) {
 			continue
 		}
 		if to.hearsRun(h) {
@@ -366,7 +371,8 @@ func (w *world) checkOverlap(m *machine) {
 		return
 	}
 	for _, other := range w.nodes {
-		if other == m || len(other.grant.Addresses) == 0 || !other.answers(other.grant.Addresses[0]) {
+		// Two agents of one machine answer with the same hardware address.
+		if other.index == m.index || len(other.grant.Addresses) == 0 || !other.answers(other.grant.Addresses[0]) {
 			continue
 		}
 		for _, a := range m.grant.Addresses {

@@ -47,7 +47,8 @@ type session struct {
 	table     *responder.Table
 	timeout   time.Duration
 	lastFacts election.Facts // given to the election
-	leaving   bool
+	// leaving is set when the addresses go to other nodes, replaced when another agent of this node continues.
+	leaving, replaced bool
 	// sendError is why the last heartbeat could not be sent.
 	sendError string
 
@@ -120,7 +121,7 @@ func (s *session) read(d store.Document, err error, asked bool) election.Read {
 	return in
 }
 
-// run steps the election until the network changes, it must start again, or all is handed over after outer ended.
+// run steps the election until the network changes, it must start again, or outer ended and the election is done.
 func (s *session) run(outer, ctx context.Context) error {
 	s.timeout = firstTimeout
 	facts := time.NewTicker(factsEvery)
@@ -130,7 +131,7 @@ func (s *session) run(outer, ctx context.Context) error {
 	ended := outer.Done()
 	deadline := (<-chan time.Time)(nil)
 	out := s.step(ctx, s.facts())
-	for !s.leaving || !out.Done {
+	for !s.ending() || !out.Done {
 		timer.Reset(max(0, out.Next-s.Clock()))
 		select {
 		case <-ctx.Done():
@@ -140,13 +141,11 @@ func (s *session) run(outer, ctx context.Context) error {
 				len(s.table.Addresses()))
 			return nil
 		case <-ended:
-			s.leaving = true
 			ended = nil
 			last := time.NewTimer(handOverTimeout)
 			defer last.Stop()
 			deadline = last.C
-			klog.FromContext(ctx).Info("Handing over addresses before stopping", "addresses", len(s.table.Addresses()))
-			out = s.step(ctx, s.facts())
+			out = s.end(ctx)
 		case in := <-s.inbox:
 			out = s.step(ctx, in)
 		case <-timer.C:
@@ -156,7 +155,7 @@ func (s *session) run(outer, ctx context.Context) error {
 		case <-s.wake:
 			out = s.checkFacts(ctx, out)
 		}
-		if !s.leaving && s.Network() != s.network {
+		if !s.ending() && s.Network() != s.network {
 			return errNetworkChanged
 		}
 		if out.Restart {
@@ -164,6 +163,24 @@ func (s *session) run(outer, ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func (s *session) ending() bool { return s.leaving || s.replaced }
+
+// end begins the end of the session. The other agent of this node, if there is one, continues after the last heartbeat.
+func (s *session) end(ctx context.Context) election.Output {
+	s.replaced = s.Waiting()
+	s.leaving = !s.replaced
+	what := "Handing over addresses before stopping"
+	if s.replaced {
+		what = "Stopping: another agent of this node continues with its addresses"
+	}
+	klog.FromContext(ctx).Info(what, "addresses", len(s.table.Addresses()))
+	out := s.step(ctx, s.facts())
+	if s.replaced {
+		s.Release()
+	}
+	return out
 }
 
 // checkFacts steps the election if the facts have changed.
@@ -179,6 +196,7 @@ func (s *session) checkFacts(ctx context.Context, before election.Output) electi
 func (s *session) facts() election.Facts {
 	f := s.Facts()
 	f.Leaving = s.leaving
+	f.Replaced = s.replaced
 	problem := ""
 	if err := s.Transport.Keys.Err(); err != nil {
 		f.Candidate = false

@@ -62,7 +62,7 @@ type Config struct {
 	Responder Responder
 	// Network returns the ID of the network on which the agents announce; empty when they do not or it is unknown.
 	Network func() string
-	// Facts returns the current facts about node and cluster; the Speaker sets Leaving and Gone.
+	// Facts returns the current facts about node and cluster; the Speaker sets Leaving, Replaced and Gone.
 	Facts func() election.Facts
 	// List returns the addresses of all Services, never from a cache.
 	List func(ctx context.Context) (map[netip.Addr]bool, error)
@@ -72,6 +72,10 @@ type Config struct {
 	Off func(ctx context.Context, node string) (bool, error)
 	// Record receives events; it must not block. It may be nil.
 	Record func(election.Event)
+	// Waiting reports whether another agent of this node is ready to continue when this one ends, and Release lets it.
+	// They may be nil.
+	Waiting func() bool
+	Release func()
 	// Clock returns the time of the election; see responder.Now.
 	Clock func() time.Duration
 	// Signals says that Network or Facts may have changed, as Changed does; nil for one that only the Speaker knows.
@@ -111,6 +115,9 @@ func New(c Config) *Speaker {
 	if c.Record == nil {
 		c.Record = func(election.Event) {}
 	}
+	if c.Waiting == nil {
+		c.Waiting = func() bool { return false }
+	}
 	if c.Transport.Counts == nil {
 		c.Transport.Counts = &heartbeat.Counts{}
 	}
@@ -133,7 +140,8 @@ func (s *Speaker) note(change func(*State)) {
 	change(&s.state)
 }
 
-// Run announces until ctx ends. Then it hands over its addresses, which takes a moment.
+// Run announces until ctx ends. Then another agent of this node continues, or it hands over its addresses, which takes
+// a moment.
 func (s *Speaker) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		network := s.Network()

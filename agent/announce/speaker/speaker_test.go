@@ -220,6 +220,39 @@ func TestSingleNode(t *testing.T) {
 	})
 }
 
+// TestReplaced: an agent beside which another one stands by ends without a hand-over: it sends one more heartbeat, lets
+// the other one continue at once, answers until its lease has expired, and writes nothing.
+func TestReplaced(t *testing.T) {
+	keys := keyFile(t)
+	synctest.Test(t, func(t *testing.T) {
+		var released atomic.Int32
+		s := start(t, keys, func(_ *harness, c *Config) {
+			c.Waiting = func() bool { return true }
+			c.Release = func() { released.Add(1) }
+		})
+		wait(15 * time.Second)
+		before, err := s.stores[network].Read(t.Context())
+		if err != nil || len(s.answering()) != 1 {
+			t.Fatalf("it answers for %s, %v", s.answering(), err)
+		}
+		s.end()
+		wait(time.Millisecond)
+		if released.Load() != 1 || len(s.answering()) != 1 {
+			t.Errorf("at its end it released its turn %d times and answers for %s", released.Load(), s.answering())
+		}
+		wait(time.Second)
+		if len(s.ended) != 1 || len(s.answering()) != 0 {
+			t.Errorf("a second later it has not ended (%d), and answers for %s", len(s.ended), s.answering())
+		}
+		if after, err := s.stores[network].Read(t.Context()); err != nil || after != before {
+			t.Errorf("%+v became %+v (%v)", before, after, err)
+		}
+		if slices.Contains(s.events, election.LostOwnership) || slices.Contains(s.events, election.LeaseLost) {
+			t.Errorf("it recorded %v", s.events)
+		}
+	})
+}
+
 // TestQuietAPI: while nothing happens, nothing is written.
 func TestQuietAPI(t *testing.T) {
 	keys := keyFile(t)

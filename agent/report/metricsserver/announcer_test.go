@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/standby"
 )
 
 // TestMetricsOfTheAnnouncer: who answers for which address and since when, and what else is reported while the agents
@@ -24,7 +25,7 @@ func TestMetricsOfTheAnnouncer(t *testing.T) {
 	m := NewMetrics("v1", "srv-a")
 	sources := Sources{Announcer: func() Announcer { return figures }}
 	written := func() string {
-		_, body := get(t, NewServer("", m, sources, NewHealth(time.Minute, time.Now())), "/metrics")
+		_, body := get(t, NewServer(standby.New(""), m, sources, NewHealth(time.Minute, time.Now())), "/metrics")
 		return body
 	}
 	if body := written(); strings.Contains(body, "announcer") || strings.Contains(body, "announced") {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -14,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/standby"
 )
 
 const (
@@ -71,12 +72,13 @@ func (h *Health) Ready() error {
 
 // Server serves metrics and health on one address.
 type Server struct {
-	address string
+	turn    *standby.Turn
 	handler http.Handler
 }
 
-// NewServer returns a server for address ("127.0.0.1:0" takes any free port; empty serves nothing). It starts nothing.
-func NewServer(address string, metrics *Metrics, sources Sources, health *Health) *Server {
+// NewServer returns a server for the address of turn ("127.0.0.1:0" takes any free port; empty serves nothing), which
+// it serves when it is the agent's turn. It starts nothing.
+func NewServer(turn *standby.Turn, metrics *Metrics, sources Sources, health *Health) *Server {
 	asked := prometheus.NewRegistry()
 	asked.MustRegister(sources)
 	mux := http.NewServeMux()
@@ -84,7 +86,8 @@ func NewServer(address string, metrics *Metrics, sources Sources, health *Health
 		prometheus.Gatherers{metrics.registry, asked}, promhttp.HandlerOpts{MaxRequestsInFlight: scrapeLimit}))
 	mux.Handle("GET /healthz", probe(func() error { return health.Alive(time.Now()) }))
 	mux.Handle("GET /readyz", probe(health.Ready))
-	return &Server{address: address, handler: mux}
+	mux.Handle("GET "+standby.Path, &turn.Post)
+	return &Server{turn: turn, handler: mux}
 }
 
 func probe(healthy func() error) http.Handler {
@@ -101,14 +104,14 @@ func probe(healthy func() error) http.Handler {
 
 // Run serves until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
-	if s.address == "" {
+	listener, err := s.turn.Listen(ctx)
+	if err != nil {
+		return fmt.Errorf("serve metrics on %s: %w; choose another address with --metrics-bind-address",
+			s.turn.Address, err)
+	}
+	if listener == nil {
 		<-ctx.Done()
 		return nil
-	}
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", s.address)
-	if err != nil {
-		return fmt.Errorf("serve metrics on %s: %w; choose another address with --metrics-bind-address", s.address, err)
 	}
 	klog.FromContext(ctx).Info("Serving metrics and health", "address", listener.Addr().String())
 	server := &http.Server{

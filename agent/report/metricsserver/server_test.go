@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/standby"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/vip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
@@ -31,7 +32,7 @@ func get(t *testing.T, s *Server, path string) (int, string) {
 func TestHealth(t *testing.T) {
 	start := time.Now().Add(-2 * time.Minute)
 	h := NewHealth(time.Minute, start)
-	s := NewServer("", NewMetrics("v1", "srv-a"), Sources{}, h)
+	s := NewServer(standby.New(""), NewMetrics("v1", "srv-a"), Sources{}, h)
 	if code, body := get(t, s, "/healthz"); code != http.StatusServiceUnavailable {
 		t.Errorf("/healthz is %d %q two minutes after the start without a sample", code, body)
 	}
@@ -51,7 +52,7 @@ func TestHealth(t *testing.T) {
 // expect compares the metrics of the agent's own with lines, comments left out.
 func expect(t *testing.T, m *Metrics, sources Sources, lines ...string) {
 	t.Helper()
-	_, body := get(t, NewServer("", m, sources, NewHealth(time.Minute, time.Now())), "/metrics")
+	_, body := get(t, NewServer(standby.New(""), m, sources, NewHealth(time.Minute, time.Now())), "/metrics")
 	var got []string
 	for line := range strings.Lines(body) {
 		if strings.HasPrefix(line, "phoenixnap_") {
@@ -172,7 +173,7 @@ func TestMetricsOfSources(t *testing.T) {
 		figures.Addresses = append(figures.Addresses, vip.AddressFigures{Address: address, Machines: 2},
 			vip.AddressFigures{Address: address, Machines: 2})
 	}
-	_, body := get(t, NewServer("", m, sources, NewHealth(time.Minute, time.Now())), "/metrics")
+	_, body := get(t, NewServer(standby.New(""), m, sources, NewHealth(time.Minute, time.Now())), "/metrics")
 	if n := strings.Count(body, "phoenixnap_agent_address_machines{"); n != addressLimit {
 		t.Errorf("%d addresses have series, want %d at most", n, addressLimit)
 	}
@@ -182,12 +183,12 @@ func TestServerEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(testlog.Context(t), 100*time.Millisecond)
 	defer cancel()
 	for _, address := range []string{"127.0.0.1:0", ""} {
-		if err := NewServer(address, NewMetrics("v1", "srv-a"), Sources{},
+		if err := NewServer(standby.New(address), NewMetrics("v1", "srv-a"), Sources{},
 			NewHealth(time.Minute, time.Now())).Run(ctx); err != nil {
 			t.Errorf("serving %q ended with %v, want nil", address, err)
 		}
 	}
-	if err := NewServer("192.0.2.1:1", NewMetrics("v1", "srv-a"), Sources{},
+	if err := NewServer(standby.New("192.0.2.1:1"), NewMetrics("v1", "srv-a"), Sources{},
 		NewHealth(time.Minute, time.Now())).Run(testlog.Context(t)); err == nil ||
 		!strings.Contains(err.Error(), "--metrics-bind-address") {
 		t.Errorf("an address that is not ours gave %v, want an error that names the flag", err)

@@ -54,10 +54,6 @@ func TestMetricsComponent(t *testing.T) {
 	deployment, daemonSet := composed(t, "kubeadm", "metrics")
 	for _, container := range []corev1.Container{deployment.Spec.Template.Spec.Containers[0],
 		daemonSet.Spec.Template.Spec.Containers[0]} {
-		if len(container.Ports) != 1 || container.Ports[0].Name != "metrics" ||
-			container.Ports[0].ContainerPort != container.LivenessProbe.HTTPGet.Port.IntVal {
-			t.Errorf("%s: ports %v, probe %v", container.Name, container.Ports, container.LivenessProbe.HTTPGet)
-		}
 		if container.LivenessProbe.HTTPGet.Host != "" || container.ReadinessProbe.HTTPGet.Host != "" {
 			t.Errorf("%s: a probe asks %s", container.Name, container.LivenessProbe.HTTPGet.Host)
 		}
@@ -65,9 +61,29 @@ func TestMetricsComponent(t *testing.T) {
 			t.Errorf("%s does not know its address", container.Name)
 		}
 	}
+	controller := deployment.Spec.Template.Spec.Containers[0]
+	if len(controller.Ports) != 1 || controller.Ports[0].Name != "metrics" ||
+		controller.Ports[0].ContainerPort != controller.LivenessProbe.HTTPGet.Port.IntVal {
+		t.Errorf("%s: ports %v, probe %v", controller.Name, controller.Ports, controller.LivenessProbe.HTTPGet)
+	}
 	if args := daemonSet.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args,
 		"--metrics-bind-address=$(HOST_IP):10298") || len(args) != 2 {
 		t.Errorf("the agent's arguments are %v", args)
+	}
+}
+
+// TestAgentsUpdateBesideEachOther: where the agents announce, the new agent of a node starts before the old one ends.
+// So no port may be declared, which only one pod of a node could have, and what the old agent answers must not make the
+// new one count as started.
+func TestAgentsUpdateBesideEachOther(t *testing.T) {
+	_, daemonSet := composed(t, "kubeadm-agent", "metrics")
+	update := daemonSet.Spec.UpdateStrategy.RollingUpdate
+	if update.MaxSurge.String() != "10%" || update.MaxUnavailable.String() != "0" {
+		t.Errorf("an update is %v", update)
+	}
+	container := daemonSet.Spec.Template.Spec.Containers[0]
+	if len(container.Ports) != 0 || container.StartupProbe == nil || container.StartupProbe.Exec == nil {
+		t.Errorf("ports %v, startup probe %v", container.Ports, container.StartupProbe)
 	}
 }
 

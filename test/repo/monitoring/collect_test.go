@@ -27,6 +27,10 @@ type podMonitor struct {
 			Authorization struct {
 				Credentials corev1.SecretKeySelector `json:"credentials"`
 			} `json:"authorization"`
+			Relabelings []struct {
+				TargetLabel string `json:"targetLabel"`
+				Replacement string `json:"replacement"`
+			} `json:"relabelings"`
 		} `json:"podMetricsEndpoints"`
 	} `json:"spec"`
 }
@@ -51,7 +55,7 @@ func podTemplate(t *testing.T, file string) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{}
 }
 
-// Each PodMonitor selects the pods of its program, by the port that components/metrics names.
+// Each PodMonitor selects the pods of its program, and the port that components/metrics names or opens.
 func TestPodMonitorsFindThePods(t *testing.T) {
 	ports := read(t, "deploy/components/metrics/kustomization.yaml")
 	templates := map[string]string{
@@ -79,6 +83,14 @@ func TestPodMonitorsFindThePods(t *testing.T) {
 			}
 		}
 		for _, endpoint := range m.Spec.PodMetricsEndpoints {
+			if endpoint.Port == "" && len(endpoint.Relabelings) == 1 {
+				opened := "=$(HOST_IP)" + strings.TrimPrefix(endpoint.Relabelings[0].Replacement, "$1")
+				if endpoint.Relabelings[0].TargetLabel != "__address__" || !strings.Contains(ports, opened) {
+					t.Errorf("%s asks %v, which components/metrics does not open", m.Metadata.Name,
+						endpoint.Relabelings)
+				}
+				continue
+			}
 			if !strings.Contains(ports, "name: "+endpoint.Port+", containerPort: ") {
 				t.Errorf("%s asks the port %q, which components/metrics does not name", m.Metadata.Name, endpoint.Port)
 			}

@@ -160,6 +160,7 @@ func TestAgentsAnnounce(t *testing.T) {
 		do   func(*harness, []netip.Addr)
 	}{
 		{"every address has one owner", (*harness).everyAddressHasOneOwner},
+		{"its agent is updated", (*harness).updated},
 		{"its agent is killed", (*harness).killed},
 		{"its agent is stopped and goes on", (*harness).stopped},
 		{"its VLAN interface is down", (*harness).linkDown},
@@ -204,6 +205,36 @@ func (h *harness) everyAddressHasOneOwner(addresses []netip.Addr) {
 			func() bool { return h.condition(s.Name).Status == corev1.ConditionTrue })
 	}
 }
+
+// updated: an agent that starts beside the holder's continues when that ends. No address moves, nothing is written.
+func (h *harness) updated(addresses []netip.Addr) {
+	holder := h.owner(addresses[0])
+	before := h.view()
+	earlier := h.agents[holder]
+	h.agent(holder, keyFlag)
+	last := ""
+	h.eventually("the later agent of "+holder+" stands by", func() bool {
+		before := last
+		last = standbyPattern.FindString(h.Sh(holder, "cat /proc/net/tcp"))
+		return last != "" && last == before // it is no short request
+	})
+	h.Must("end the earlier agent", h.Lab.Signal(h.T.Context(), earlier, syscall.SIGTERM))
+	if p, err := h.Lab.Await(h.T.Context(), earlier, soon); err != nil || !p.Exited || p.Code != 0 {
+		h.T.Errorf("the earlier agent of %s ended with %+v, %v", holder, p, err)
+	}
+	h.eventually("the later agent of "+holder+" answers",
+		func() bool { return slices.Equal(h.answerers(addresses[0]), []string{holder}) })
+	<-time.After(10 * time.Second) // three times what makes a member silent
+	if after := h.view(); after.Number != before.Number {
+		h.T.Errorf("the view %d became %d: %+v", before.Number, after.Number, after)
+	}
+	for _, a := range addresses {
+		h.owner(a)
+	}
+}
+
+// standbyPattern matches an open connection to the address of metrics and health in /proc/net/tcp.
+var standbyPattern = regexp.MustCompile(`0100007F:283A [0-9A-F]{8}:[0-9A-F]{4} 01 `)
 
 func (h *harness) killed(addresses []netip.Addr) {
 	holder := h.owner(addresses[0])

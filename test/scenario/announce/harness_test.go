@@ -53,7 +53,8 @@ func (h *harness) agent(server string, flags ...string) {
 func (h *harness) agentAs(server, node string, flags ...string) int {
 	h.T.Helper()
 	// An emulated machine that shares its processor may stand still for longer than three usual heartbeats take.
-	return h.StartAgent(server, node, append([]string{"--announcer-interval", "1s"}, flags...)...)
+	return h.StartAgent(server, node, append([]string{"--announcer-interval", "1s",
+		"--metrics-bind-address", "127.0.0.1:10298"}, flags...)...)
 }
 
 // serve creates a Service with a published address, as the controller leaves it.

@@ -1,0 +1,141 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"reflect"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/standby"
+)
+
+// onTurn is a part that changes the Node or the kernel: it waits until no earlier agent of this node does.
+type onTurn struct {
+	part
+	turn *standby.Turn
+}
+
+func (p onTurn) Run(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-p.turn.Begun():
+		return p.part.Run(ctx)
+	}
+}
+
+// beginning wakes the announcer when it is the agent's turn.
+type beginning struct{ *shared }
+
+func (b beginning) Run(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+	case <-b.turn.Begun():
+		b.wakes.announcer.Signal()
+	}
+	return nil
+}
+
+const (
+	// settleTime is how long what an agent knows must not have changed before it may continue in place of an earlier
+	// one: the first answers of kube-proxy and the confirming samples come within it. After settleMax changes that do
+	// not end, such as those of endpoints, do not matter.
+	settleTime = 3 * time.Second
+	settleMax  = 30 * time.Second
+)
+
+// settling follows whether facts have settled. It belongs to one goroutine.
+type settling struct {
+	facts        func() election.Facts
+	now          func() time.Time
+	last         election.Facts
+	first, since time.Time
+}
+
+// enough reports whether the facts have not changed for a while.
+func (s *settling) enough() bool {
+	now := s.now()
+	facts := s.facts()
+	if s.first.IsZero() {
+		s.first = now
+	}
+	if s.since.IsZero() || !reflect.DeepEqual(facts, s.last) {
+		s.since = now
+		s.last = facts
+	}
+	return now.Sub(s.since) >= settleTime || now.Sub(s.first) >= settleMax
+}
+
+// startedSocket is where the agent of a container reports that it has started: a name that only the processes of its
+// PID namespace use. A port cannot report it, because the agents of two pods share the network of the node.
+func startedSocket() (string, error) {
+	namespace, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return "", fmt.Errorf("find the PID namespace: %w", err)
+	}
+	return "@phoenixnap-agent-started/" + namespace, nil
+}
+
+// startedReporter reports when the agent has started.
+type startedReporter struct{ turn *standby.Turn }
+
+func (r startedReporter) Run(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-r.turn.Started():
+	}
+	name, err := startedSocket()
+	if err != nil {
+		return err
+	}
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "unix", name)
+	if err != nil {
+		// Outside of containers two agents have one namespace, and no kubelet asks.
+		klog.FromContext(ctx).V(2).Info("Cannot report the start", "reason", err.Error())
+		return nil
+	}
+	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
+	defer stop()
+	for {
+		conn, err := listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err == nil {
+			_ = conn.Close()
+		}
+	}
+}
+
+func newStartedCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "started",
+		Short: "Reports whether the agent of this container has started",
+		Long: "Reports whether the agent of this container has started: it runs, or it could continue at once in " +
+			"place of an earlier agent of the node.\nThis is for a startup probe. The exit code is 0 if it has started.",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			name, err := startedSocket()
+			if err != nil {
+				return err
+			}
+			var dialer net.Dialer
+			conn, err := dialer.DialContext(c.Context(), "unix", name)
+			if err != nil {
+				return errors.New("the agent of this container has not started")
+			}
+			return conn.Close()
+		},
+	}
+}

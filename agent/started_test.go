@@ -1,0 +1,63 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/standby"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
+)
+
+// TestStarted: the startup probe succeeds from when the agent has its turn.
+func TestStarted(t *testing.T) {
+	started := func() int { return run(t.Context(), []string{"started"}) }
+	if code := started(); code != diagnose.ExitFailed {
+		t.Errorf("exit code %d without an agent", code)
+	}
+	turn := standby.New("")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- startedReporter{turn}.Run(ctx) }()
+	if code := started(); code != diagnose.ExitFailed {
+		t.Errorf("exit code %d before its turn", code)
+	}
+	if _, err := turn.Listen(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); started() != diagnose.ExitOK; {
+		if time.Now().After(deadline) {
+			t.Fatal("it has not started after a minute")
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSettling: what an agent knows has settled when it did not change for a while, or when its changes do not end.
+func TestSettling(t *testing.T) {
+	now := time.Unix(0, 0)
+	facts := election.Facts{}
+	s := settling{facts: func() election.Facts { return facts }, now: func() time.Time { return now }}
+	after := func(d time.Duration, change bool) bool {
+		now = now.Add(d)
+		facts.Candidate = facts.Candidate != change
+		return s.enough()
+	}
+	if after(0, false) || after(settleTime-1, false) || after(1, true) || after(settleTime-1, false) {
+		t.Error("it settled too early")
+	}
+	if !after(1, false) {
+		t.Error("it has not settled")
+	}
+	for range 100 {
+		if after(time.Second, true) != (now.Sub(time.Unix(0, 0)) >= settleMax) {
+			t.Fatalf("settled after %s of changes: %t", now.Sub(time.Unix(0, 0)), s.enough())
+		}
+	}
+}
