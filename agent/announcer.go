@@ -43,8 +43,9 @@ const (
 
 // announceFlags say how the agent announces addresses where the controller has it do so.
 type announceFlags struct {
-	keyFile  string
-	interval time.Duration
+	keyFile   string
+	interval  time.Duration
+	rebalance time.Duration
 }
 
 // The bounds of --announcer-interval.
@@ -53,6 +54,9 @@ const (
 	maxInterval = 5 * time.Second
 )
 
+// minRebalance is the minimum of --announcer-rebalance, and its default.
+const minRebalance = time.Minute
+
 func (f *announceFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.keyFile, "announcer-key-file", "",
 		"file with the key of the agents' heartbeats, from the key \"key\" of Secret "+
@@ -60,12 +64,19 @@ func (f *announceFlags) add(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.interval, "announcer-interval", election.StandardInterval,
 		"time between two heartbeats, three of which make a node silent; another one applies as soon as all agents of "+
 			"the cluster have it")
+	flags.DurationVar(&f.rebalance, "announcer-rebalance", minRebalance,
+		"minimum time between two moves of an address that only make the numbers of addresses of the nodes more even; "+
+			"an address that moves loses its connections; 0 switches such moves off, and has to be given on all nodes")
 }
 
 func (f *announceFlags) check() error {
 	if f.interval < minInterval || f.interval > maxInterval || f.interval%time.Millisecond != 0 {
 		return usageError{fmt.Errorf("--announcer-interval %s: give whole milliseconds from %s to %s", f.interval,
 			minInterval, maxInterval)}
+	}
+	if f.rebalance != 0 && f.rebalance < minRebalance {
+		return usageError{fmt.Errorf("--announcer-rebalance %s: give %s or more, or 0 to move no address that way",
+			f.rebalance, minRebalance)}
 	}
 	return nil
 }
@@ -94,6 +105,7 @@ func newAnnouncer(s *shared, views store.ConfigMaps) (*announcer, []part) {
 			Interface: s.state.VLANInterface, Source: s.ownAddress,
 			Keys: heartbeat.NewKeyFile(s.flags.announce.keyFile), Interval: s.flags.announce.interval,
 		},
+		Rebalance: s.flags.announce.rebalance,
 		Responder: a.responder,
 		Network:   s.announcedNetwork,
 		Facts:     func() election.Facts { return s.facts(local.Ready, a.carrier) },
@@ -101,7 +113,9 @@ func newAnnouncer(s *shared, views store.ConfigMaps) (*announcer, []part) {
 		List: s.listAddresses, AskGateway: s.askGateway, Off: s.off, Record: a.record, Clock: responder.Now,
 		Signals: s.wakes.announcer,
 	})
-	settled := settling{facts: func() election.Facts { return s.facts(local.Ready, a.carrier) }, now: time.Now}
+	// It is asked by another goroutine than the speaker.
+	carrier := &packet.Carrier{}
+	settled := settling{facts: func() election.Facts { return s.facts(local.Ready, carrier) }, now: time.Now}
 	s.turn.Warm = func() bool { return a.complete() && settled.enough() }
 	return a, []part{local, a.speaker, part(beginning{s})}
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,6 +59,24 @@ func TestSettling(t *testing.T) {
 	for range 100 {
 		if after(time.Second, true) != (now.Sub(time.Unix(0, 0)) >= settleMax) {
 			t.Fatalf("settled after %s of changes: %t", now.Sub(time.Unix(0, 0)), s.enough())
+		}
+	}
+}
+
+// TestAnnounceFlags: values out of bounds are errors that name the flag and the bounds.
+func TestAnnounceFlags(t *testing.T) {
+	for flag, wrong := range map[string]announceFlags{
+		"--announcer-interval":  {interval: time.Millisecond},
+		"--announcer-rebalance": {interval: minInterval, rebalance: time.Second},
+	} {
+		if err := wrong.check(); err == nil || !strings.Contains(err.Error(), flag) {
+			t.Errorf("%+v: %v, want an error that names %s", wrong, err, flag)
+		}
+	}
+	for _, rebalance := range []time.Duration{0, minRebalance} {
+		right := announceFlags{interval: minInterval, rebalance: rebalance}
+		if err := right.check(); err != nil {
+			t.Error(err)
 		}
 	}
 }

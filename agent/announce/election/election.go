@@ -22,6 +22,9 @@ type Config struct {
 	// Interval is the time between two heartbeats; 0 means StandardInterval. All timeouts grow in proportion to it.
 	// The members of a view work by the interval of the view, which they change together when all have another one.
 	Interval time.Duration
+	// Rebalance is the minimum time between a move of an address and one that only makes the loads more even; zero for
+	// none of these.
+	Rebalance time.Duration
 }
 
 // StandardInterval is the usual time between two heartbeats.
@@ -70,6 +73,7 @@ type Election struct {
 
 	api      apiState
 	listing  listing
+	balance  balance
 	holdDown holdDown
 	pending  map[string]time.Duration
 
@@ -94,8 +98,10 @@ type sending struct {
 
 // New returns an Election that knows nothing yet.
 func New(config Config) *Election {
+	standard := standardRules()
+	standard.rebalance = config.Rebalance
 	e := &Election{
-		Config: config, id: IDOf(config.Node), standard: standardRules(), rules: standardRules().withInterval(config.Interval),
+		Config: config, id: IDOf(config.Node), standard: standard, rules: standard.withInterval(config.Interval),
 		random: rand.New(rand.NewPCG(config.Seed, config.Boot)),
 		begun:  never, resumed: never, gatewayAt: never, duplicateAt: never, lease: never, leaseLost: true,
 		beatAt: never, hurryUntil: never,

@@ -39,6 +39,7 @@ func (e *Election) adopt(v *View, version string) {
 	if e.view == nil {
 		e.api.freshAt = e.now
 	}
+	e.balance.observe(e.view, v, e.now)
 	e.view = v
 	e.version = version
 	e.setPace()

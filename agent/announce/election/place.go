@@ -77,15 +77,20 @@ func (e *Election) fits(other *peer, a netip.Addr) bool {
 	return !found || other.last.fits(i)
 }
 
-// choose returns the candidate with the fewest addresses that can take one, and counts it; empty for none.
-func (p *placer) choose(a netip.Addr) string {
-	var best *candidate
+// best returns the candidate with the fewest addresses that can take one; nil for none.
+func (p *placer) best(a netip.Addr) (best *candidate) {
 	subject := a.String()
 	for _, c := range p.candidates {
 		if p.election.fits(c.peer, a) && (best == nil || p.better(c, best, subject)) {
 			best = c
 		}
 	}
+	return best
+}
+
+// choose returns the best candidate for an address, and counts it; empty for none.
+func (p *placer) choose(a netip.Addr) string {
+	best := p.best(a)
 	if best == nil {
 		return ""
 	}

@@ -49,6 +49,9 @@ func (e *Election) changes() []change {
 		all = append(all, change{"join/" + m, e.rules.interval, e.rules.relaxed,
 			func() *proposal { return e.addition(m) }})
 	}
+	if len(all) == 0 && e.isCalm() {
+		all = append(all, change{"rebalance", 0, e.rules.relaxed, e.rebalance})
+	}
 	return all
 }
 

@@ -36,6 +36,9 @@ type rules struct {
 	rejoinDelay time.Duration
 	// joinerGrace is how long new addresses wait for nodes that are about to become members.
 	joinerGrace time.Duration
+	// rebalance is the minimum time between a move of an address and one that only makes the loads more even; zero for
+	// none of these. calm is how long nothing must have changed before.
+	rebalance, calm time.Duration
 	// maxMembers is the maximum number of members of a view.
 	maxMembers int
 	// maxStaleReads is how often a view older than one reported as seen is read before it gets a higher number.
@@ -85,6 +88,7 @@ func standardRules() rules {
 		behind:         time.Second,
 		rejoinDelay:    500 * time.Millisecond,
 		joinerGrace:    5 * time.Second,
+		calm:           30 * time.Second,
 		maxMembers:     120,
 		maxStaleReads:  2,
 		majority:       majority,

@@ -58,6 +58,8 @@ type Config struct {
 	NewStore    func(networkID string) Store
 	// Transport configures how heartbeats are sent, and how often; the Speaker sets Node, Boot and Receive.
 	Transport heartbeat.Config
+	// Rebalance is as in election.Config.
+	Rebalance time.Duration
 	// Responder answers on the wire.
 	Responder Responder
 	// Network returns the ID of the network on which the agents announce; empty when they do not or it is unknown.
@@ -181,7 +183,7 @@ func (s *Speaker) session(ctx context.Context, network string) error {
 	current.store = s.NewStore(network)
 	current.election = s.NewElection(election.Config{
 		Node: s.Node, Boot: boot, First: uint64(max(started.Unix(), 1)), Seed: boot, //nolint:gosec // positive
-		Interval: transport.Interval,
+		Interval: transport.Interval, Rebalance: s.Rebalance,
 	})
 	s.note(func(state *State) { state.Running = true })
 	defer s.stop()

@@ -53,7 +53,7 @@ func (h *harness) agent(server string, flags ...string) {
 func (h *harness) agentAs(server, node string, flags ...string) int {
 	h.T.Helper()
 	// An emulated machine that shares its processor may stand still for longer than three usual heartbeats take.
-	return h.StartAgent(server, node, append([]string{"--announcer-interval", "1s",
+	return h.StartAgent(server, node, append([]string{"--announcer-interval", "1s", "--announcer-rebalance", "0",
 		"--metrics-bind-address", "127.0.0.1:10298"}, flags...)...)
 }
 
