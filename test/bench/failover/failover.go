@@ -81,6 +81,11 @@ func (s *segment) serve(ctx context.Context, c *cluster) (stop func(), err error
 			return nil, err
 		}
 		stops = append(stops, ended)
+		if ended, err = serveTCP(ctx, node, i); err != nil {
+			stop()
+			return nil, err
+		}
+		stops = append(stops, ended)
 		if err := s.reach(ctx, node, c, &group); err != nil {
 			stop()
 			return nil, err
@@ -107,7 +112,7 @@ func (b *bench) all(ctx context.Context, c *cluster, o Options) error {
 	run := func(n candidate, times int) error {
 		f := &fleet{candidate: n, nodes: b.segment.nodes, dir: o.Dir}
 		for _, fa := range faults() {
-			if o.Fault != "" && fa.name != o.Fault || times == 0 {
+			if o.Fault != "" && fa.name != o.Fault || times == 0 || fa.stays && n.complete == nil {
 				continue
 			}
 			results, err := b.repeat(ctx, f, fa, times)

@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/space"
 )
@@ -32,29 +34,74 @@ type fleet struct {
 	nodes     []*space.Space
 	dir       string
 	programs  []*exec.Cmd
+	// replaced are programs beside which another one was started.
+	replaced []*exec.Cmd
 }
 
 // start starts the program on every node.
 func (f *fleet) start() error {
 	f.programs = make([]*exec.Cmd, len(f.nodes))
-	for i, node := range f.nodes {
-		log, err := os.OpenFile(filepath.Join(f.dir, f.candidate.name+"-"+node.Name+".log"),
-			os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	for i := range f.nodes {
+		cmd, err := f.run(i)
 		if err != nil {
 			return err
-		}
-		argv, env := f.candidate.command(i)
-		cmd := exec.Command(argv[0], argv[1:]...) //nolint:noctx // it is ended by a fault, or by stop
-		cmd.Env = append(node.Environment(), env...)
-		cmd.Stdout = log
-		cmd.Stderr = log
-		err = errors.Join(node.Start(cmd), log.Close())
-		if err != nil {
-			return fmt.Errorf("start %s on %s: %w", f.candidate.name, node.Name, err)
 		}
 		f.programs[i] = cmd
 	}
 	return nil
+}
+
+// run starts the program of a node.
+func (f *fleet) run(i int) (*exec.Cmd, error) {
+	node := f.nodes[i]
+	log, err := os.OpenFile(f.log(i), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	argv, env := f.candidate.command(i)
+	cmd := exec.Command(argv[0], argv[1:]...) //nolint:noctx // it is ended by a fault, or by stop
+	cmd.Env = append(node.Environment(), env...)
+	cmd.Stdout = log
+	cmd.Stderr = log
+	if err = errors.Join(node.Start(cmd), log.Close()); err != nil {
+		return nil, fmt.Errorf("start %s on %s: %w", f.candidate.name, node.Name, err)
+	}
+	return cmd, nil
+}
+
+func (f *fleet) log(i int) string {
+	return filepath.Join(f.dir, f.candidate.name+"-"+f.nodes[i].Name+".log")
+}
+
+// update starts another program beside that of a node, and ends the earlier one when the later is ready.
+func (f *fleet) update(i int) error {
+	before, err := f.ready(i)
+	if err != nil {
+		return err
+	}
+	next, err := f.run(i)
+	if err != nil {
+		return err
+	}
+	earlier := f.programs[i]
+	f.replaced = append(f.replaced, earlier)
+	f.programs[i] = next
+	for begun := time.Now(); time.Since(begun) < calmLimit; <-time.After(50 * time.Millisecond) {
+		now, err := f.ready(i)
+		if err != nil {
+			return err
+		}
+		if now > before {
+			return earlier.Process.Signal(syscall.SIGTERM)
+		}
+	}
+	return fmt.Errorf("no later agent on %s is ready within %s", f.nodes[i].Name, calmLimit)
+}
+
+// ready counts the agents of a node that were ready to continue in place of another one, by their log.
+func (f *fleet) ready(i int) (int, error) {
+	raw, err := os.ReadFile(f.log(i))
+	return strings.Count(string(raw), "Ready to continue"), err
 }
 
 // signal sends a signal to the program of a node.
@@ -67,13 +114,14 @@ func (f *fleet) signal(i int, signal syscall.Signal) error {
 
 // stop kills every program and removes what they have left.
 func (f *fleet) stop(ctx context.Context) error {
-	for _, p := range f.programs {
+	for _, p := range append(f.programs, f.replaced...) {
 		if p != nil {
 			_ = p.Process.Kill() // one that has ended already
 			_ = p.Wait()         // how it ended was decided here
 		}
 	}
 	f.programs = nil
+	f.replaced = nil
 	return f.candidate.clean(ctx)
 }
 
@@ -84,6 +132,8 @@ type fault struct {
 	make       func(s *segment, f *fleet, i int) error
 	// twoAnswer reports that the address may stay behind, so that two machines answer.
 	twoAnswer bool
+	// stays reports that the address must stay where it is.
+	stays bool
 	// wakes reports that the program continues after the takeover.
 	wakes bool
 }
@@ -105,5 +155,14 @@ func faults() []fault {
 			make: func(s *segment, _ *fleet, i int) error { return s.cut(i, true) }},
 		{name: "drained", what: "its announcer asked to end",
 			make: func(_ *segment, f *fleet, i int) error { return f.signal(i, syscall.SIGTERM) }},
+		{name: "agents_updated", what: "its announcer updated, and then those of the others", stays: true,
+			make: func(_ *segment, f *fleet, i int) error {
+				for n := range f.nodes {
+					if err := f.update((i + n) % len(f.nodes)); err != nil {
+						return err
+					}
+				}
+				return nil
+			}},
 	}
 }

@@ -22,6 +22,8 @@ const (
 	calm = time.Second
 	// calmLimit bounds the wait for calm after a start.
 	calmLimit = 90 * time.Second
+	// stayFor is how long an address is watched that must stay where it is.
+	stayFor = 5 * time.Second
 	// twoMost is how long it is watched whether two machines answer.
 	twoMost = 30 * time.Second
 	// wakeAfter is when a stopped announcer continues, counted from the takeover, and how long it is watched then.
@@ -33,6 +35,8 @@ type result struct {
 	outage    time.Duration
 	recovered bool
 	two       time.Duration
+	// broken is how many of the client's TCP connections broke.
+	broken int
 }
 
 // bench is everything that measures.
@@ -60,8 +64,9 @@ func (b *bench) repeat(ctx context.Context, f *fleet, fa fault, times int) ([]re
 func (r result) String() string {
 	text := fmt.Sprintf("%d ms without an answer", r.outage.Milliseconds())
 	if !r.recovered {
-		text = "no other node took over"
+		text = "the address does not answer where it should"
 	}
+	text += fmt.Sprintf(", %d of %d connections broke", r.broken, connectionCount)
 	if r.two > 0 {
 		text += fmt.Sprintf(", two machines answered for %.1f s", r.two.Seconds())
 	}
@@ -83,13 +88,24 @@ func (b *bench) once(ctx context.Context, f *fleet, fa fault) (r result, err err
 	if err != nil {
 		return r, err
 	}
+	open, err := connect(ctx, b.segment.client)
+	if err != nil {
+		return r, err
+	}
+	defer open.close()
 	at := time.Now()
 	if err := fa.make(b.segment, f, holder); err != nil {
 		return r, err
 	}
-	if r.recovered, err = b.recover(ctx, at, holder); err != nil {
+	if fa.stays {
+		r.recovered, err = b.remain(ctx, at, holder)
+	} else {
+		r.recovered, err = b.recover(ctx, at, holder)
+	}
+	if err != nil {
 		return r, err
 	}
+	r.broken = open.broken()
 	if r.recovered {
 		r.outage = outage(b.prober.since(at.Add(-calm)))
 	}
@@ -133,6 +149,15 @@ func (b *bench) recover(ctx context.Context, at time.Time, holder int) (bool, er
 	return false, nil
 }
 
+// remain reports whether the same node answers long after it could have lost the address.
+func (b *bench) remain(ctx context.Context, at time.Time, holder int) (bool, error) {
+	if err := command.Pause(ctx, stayFor); err != nil {
+		return false, err
+	}
+	requests := b.prober.since(at)
+	return steady(requests, calm, -1) && requests[len(requests)-1].node == holder, nil
+}
+
 // watchTwo watches whether two machines answer; what was stopped continues meanwhile.
 func (b *bench) watchTwo(ctx context.Context, f *fleet, fa fault, holder int, at time.Time) (time.Duration, error) {
 	if err := command.Pause(ctx, wakeAfter); err != nil {
@@ -158,7 +183,9 @@ func (b *bench) watchTwo(ctx context.Context, f *fleet, fa fault, holder int, at
 func figures(candidate, fault string, twoAnswer bool, results []result) (lines []string, median float64) {
 	var outages []float64
 	var two time.Duration
+	broken := 0
 	for _, r := range results {
+		broken = max(broken, r.broken)
 		if r.recovered {
 			outages = append(outages, float64(r.outage.Microseconds())/1000)
 		}
@@ -172,6 +199,7 @@ func figures(candidate, fault string, twoAnswer bool, results []result) (lines [
 		lines = append(lines, fmt.Sprintf("%s_median %.0f ms", name, median),
 			fmt.Sprintf("%s_max %.0f ms", name, outages[len(outages)-1]))
 	}
+	lines = append(lines, fmt.Sprintf("%s_connections_broken %d of %d", name, broken, connectionCount))
 	if twoAnswer {
 		lines = append(lines, fmt.Sprintf("%s_two_answered_max %.1f s", name, two.Seconds()))
 	}

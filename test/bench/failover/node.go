@@ -4,12 +4,15 @@ package failover
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"hash/fnv"
+	"net/http"
 	"net/netip"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -17,6 +20,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/heartbeat"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/speaker"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/standby"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/store"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/netstate"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
@@ -56,6 +60,7 @@ func RunNode(ctx context.Context, args []string) error {
 	seed := fnv.New64a()
 	_, _ = seed.Write([]byte(*name)) // never fails
 	public := func() string { return publicLink }
+	turn := standby.New(turnAddress)
 	var h *speaker.Speaker
 	h = speaker.New(speaker.Config{
 		Node:        *name,
@@ -72,8 +77,13 @@ func RunNode(ctx context.Context, args []string) error {
 					h.Changed()
 				})
 			}}),
-		Network:    func() string { return networkID },
-		Facts:      facts,
+		Network: func() string { return networkID },
+		Facts: func() election.Facts {
+			f := facts()
+			f.Standby = turn.Waits()
+			return f
+		},
+		Waiting: turn.Post.Waiting, Release: turn.Post.Release,
 		List: func(context.Context) (map[netip.Addr]bool, error) {
 			return map[netip.Addr]bool{virtual: true}, nil
 		},
@@ -81,7 +91,40 @@ func RunNode(ctx context.Context, args []string) error {
 		Off:        func(context.Context, string) (bool, error) { return false, nil },
 		Clock:      responder.Now,
 	})
-	return h.Run(ctx)
+	turn.Warm = func() bool { return h.State().View != nil }
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return serveTurn(ctx, turn) })
+	group.Go(func() error {
+		select {
+		case <-ctx.Done():
+		case <-turn.Begun():
+			h.Changed()
+		}
+		return nil
+	})
+	group.Go(func() error { return h.Run(ctx) })
+	return group.Wait()
+}
+
+// turnAddress is where only one announcer of a node can listen.
+const turnAddress = "127.0.0.1:10298"
+
+// serveTurn waits for the turn of this announcer, and lets a later one wait for its turn, as the agent does.
+func serveTurn(ctx context.Context, turn *standby.Turn) error {
+	listener, err := turn.Listen(ctx)
+	if err != nil || listener == nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET "+standby.Path, &turn.Post)
+	mux.HandleFunc("GET /readyz", func(http.ResponseWriter, *http.Request) {})
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Second}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
 }
 
 // facts are those of a node that can announce the one address.

@@ -148,9 +148,9 @@ func (s *segment) attach(i int) error {
 		return err
 	}
 	s.macs = append(s.macs, [6]byte(link.Attrs().HardwareAddr))
-	rules := fmt.Sprintf("table ip service {\n chain prerouting {\n  type nat hook prerouting priority dstnat\n  ip "+
-		"daddr %s udp dport %d dnat to %s:%d\n }\n}\n",
-		virtual, echoPort, nodeAddress(i), echoPort)
+	rules := fmt.Sprintf("table ip service {\n chain prerouting {\n  type nat hook prerouting priority dstnat\n"+
+		"  ip daddr %[1]s udp dport %[2]d dnat to %[3]s:%[2]d\n"+
+		"  ip daddr %[1]s tcp dport %[2]d dnat to %[3]s:%[2]d\n }\n}\n", virtual, echoPort, nodeAddress(i))
 	return load(node, rules)
 }
 
