@@ -25,6 +25,7 @@ func newWalk(seed uint64, r rules) *walk {
 	}
 	w = newWorld(seed, nodes, addresses, r)
 	w.clockBack = 0.15
+	w.formats = w.chance(0.25)
 	if w.chance(0.25) {
 		w.intervals = []time.Duration{0, 50 * time.Millisecond, 200 * time.Millisecond}
 	}

@@ -25,6 +25,8 @@ type Config struct {
 	// Rebalance is the minimum time between a move of an address and one that only makes the loads more even; zero for
 	// none of these.
 	Rebalance time.Duration
+	// Newest is the newest version of the format of heartbeats that this agent understands; zero for the first.
+	Newest uint8
 }
 
 // StandardInterval is the usual time between two heartbeats.

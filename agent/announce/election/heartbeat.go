@@ -39,6 +39,9 @@ const (
 	Asking
 	// Pacing: the node is configured with another interval than that of its view.
 	Pacing
+
+	// AllFlags are the bits that flags may use; a format keeps the others for itself.
+	AllFlags Flags = 1<<12 - 1
 )
 
 // Has reports whether all of some flags are set.
@@ -72,6 +75,8 @@ type Heartbeat struct {
 	Node string
 	// Boot distinguishes the runs of an agent: a later one has a greater number. Sequence counts its heartbeats.
 	Boot, Sequence uint64
+	// Format is the version of the format in which it is sent, Newest the newest one that its agent understands.
+	Format, Newest uint8
 	// Number is that of the view in use, zero for none; Seen is the highest number known to exist.
 	Number, Seen uint64
 	Flags        Flags
@@ -147,7 +152,7 @@ func (e *Election) heartbeat() *Heartbeat {
 	low := uint32(e.sequence) //nolint:gosec // only the lower bits matter
 	e.sent[low%uint32(len(e.sent))] = sending{low, e.now}
 	h := &Heartbeat{Node: e.Node, Boot: e.Boot, Sequence: e.sequence, Seen: e.seen, Flags: e.flags(),
-		Interval: milliseconds(e.pace)}
+		Interval: milliseconds(e.pace), Format: e.format(), Newest: e.newest()}
 	if e.view == nil || !e.caughtUp() {
 		return h
 	}

@@ -61,8 +61,8 @@ func (e *Election) beatInterval() time.Duration {
 	return e.rules.interval
 }
 
-// sharesInterval reports whether the interval of a node that sent a heartbeat is that of the view, or of the next one.
-// Where the view has none, because agents of an earlier release wrote it, each node works by its own.
+// sharesInterval reports whether a heartbeat counts. In a view without an interval, which agents of an earlier release
+// wrote, each node works by its own, and only nodes with ours count.
 func (e *Election) sharesInterval(h *Heartbeat) bool {
 	return e.view == nil || e.view.Interval != 0 || h.Interval == 0 || h.Interval == milliseconds(e.pace)
 }
@@ -76,8 +76,8 @@ func (e *Election) leaseBy(h *Heartbeat) time.Duration {
 }
 
 // repaced returns the view with another interval, when it is time for that; nil otherwise. It takes two changes: the
-// first begins to work by the shorter interval and to wait by the longer one, the second ends that, after no node can be
-// supported by an older view.
+// first begins to work by the shorter interval and to wait by the longer one, the second ends that, after no node can
+// be supported by an older view.
 func (e *Election) repaced() *View {
 	configured := milliseconds(e.configured())
 	next := e.view.next()

@@ -58,13 +58,8 @@ func TestIntervalUpdate(t *testing.T) {
 func (w *world) updateAll(t *testing.T, interval time.Duration) (silent time.Duration) {
 	t.Helper()
 	for _, m := range w.nodes {
-		m.facts.Leaving = true
-		m.sendFacts()
-		silent = max(silent, w.watch(5*time.Second))
-		m.interval = interval
-		m.stop()
-		m.start()
-		silent = max(silent, w.watch(30*time.Second))
+		m.interval = interval // read at the start
+		silent = max(silent, w.restartGracefully(m))
 		for _, other := range w.nodes {
 			if other.core.view == nil || other.core.view.Number != w.object.view.Number {
 				t.Errorf("%s works with another view", other.name)
@@ -74,7 +69,8 @@ func (w *world) updateAll(t *testing.T, interval time.Duration) (silent time.Dur
 	return max(silent, w.watch(30*time.Second))
 }
 
-// TestMixedIntervals: nodes that are configured differently for good work by the interval of the view, and write nothing.
+// TestMixedIntervals: nodes that are configured differently for good work by the interval of the view, and write
+// nothing.
 func TestMixedIntervals(t *testing.T) {
 	w := newWorld(1, 4, 4, standardRules())
 	w.keepLog = true

@@ -40,6 +40,8 @@ type world struct {
 
 	// intervals are those of which one is configured at each start of an agent; none for the standard.
 	intervals []time.Duration
+	// formats: at each start, an agent understands the first version of the format, or the second one as well.
+	formats bool
 
 	violation string
 	overlap   time.Duration // the longest time that two nodes answered
@@ -64,6 +66,8 @@ type machine struct {
 	core  *Election
 	facts Facts
 	boot  uint64
+	// newest is the newest version of the format that its agent understands; zero for the first.
+	newest uint8
 	// interval is the configured one; zero for the standard.
 	interval time.Duration
 	offset   time.Duration
@@ -191,11 +195,15 @@ func (m *machine) start() {
 	m.waiting = nil
 	m.grant = Grant{Until: never}
 	m.runs = map[string]run{}
+	if m.w.formats {
+		m.newest = uint8(1 + m.w.random.IntN(2))
+	}
 	if n := len(m.w.intervals); n > 0 {
 		m.interval = m.w.intervals[m.w.random.IntN(n)]
 	}
 	c := Config{Node: m.name, Boot: wallClock + m.boot, First: 1000 + uint64(m.w.now/time.Second),
-		Seed: m.w.random.Uint64(), Interval: m.interval}
+		Seed: m.w.random.Uint64(), Interval: m.interval,
+		Newest: m.newest}
 	if m.w.chance(m.w.clockBack) {
 		c.Boot = 1 + m.w.random.Uint64N(wallClock)
 		c.First = 1 + m.w.random.Uint64N(1<<31)
@@ -337,6 +345,9 @@ func (w *world) later(m *machine, d time.Duration, in Input) {
 func (w *world) broadcast(from *machine, h *Heartbeat) {
 	for _, to := range w.nodes {
 		if to.index == from.index || !to.alive || to.deaf[from.index] || !to.verifies(from) || w.chance(w.loss) {
+			continue
+		}
+		if h.Format > max(to.newest, firstFormat) {
 			continue
 		}
 		if to.hearsRun(h) {

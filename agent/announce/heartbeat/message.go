@@ -16,7 +16,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
 )
 
-// Version is the first version of the format. Heartbeats of other versions are counted and dropped.
+// Version is the newest version of the format that this package reads and writes; heartbeats of later ones are counted
+// and dropped. Each heartbeat says which version its sender understands, see newestShift.
 const Version = 1
 
 const (
@@ -30,6 +31,10 @@ const (
 	maxUnfit = 1024
 	// maxParts bounds the frames of one heartbeat.
 	maxParts = 16
+	// newestShift is where the newest version that the sender understands is in the flags, less one, so that it is zero
+	// in heartbeats of agents that know only the first.
+	newestShift = 12
+
 	// maxBoot and maxSequence bound the numbers of a run and of a heartbeat: microseconds since 1970, until the year
 	// 4253, and 200 heartbeats a second for 40,000 years.
 	maxBoot     = 1 << 56
@@ -73,7 +78,7 @@ func appendBody(b []byte, h *election.Heartbeat) []byte {
 	be := binary.BigEndian
 	b = be.AppendUint64(b, h.Number)
 	b = be.AppendUint64(b, h.Seen)
-	b = be.AppendUint16(b, uint16(h.Flags))
+	b = be.AppendUint16(b, uint16(h.Flags&election.AllFlags)|uint16(max(h.Newest, 1)-1)<<newestShift)
 	b = be.AppendUint16(b, uint16(len(h.Acks))) //nolint:gosec // bounded by check
 	for _, a := range h.Acks {
 		b = be.AppendUint32(b, uint32(a.Node))
@@ -95,7 +100,9 @@ func parseBody(body []byte, h *election.Heartbeat) bool {
 	r := reader{rest: body}
 	h.Number = r.uint64()
 	h.Seen = r.uint64()
-	h.Flags = election.Flags(r.uint16())
+	flags := r.uint16()
+	h.Flags = election.Flags(flags) & election.AllFlags
+	h.Newest = uint8(flags>>newestShift) + 1
 	for list := r.list(8, maxAcks); len(list) > 0; list = list[8:] {
 		h.Acks = append(h.Acks, election.Ack{
 			Node: election.ID(binary.BigEndian.Uint32(list)), Sequence: binary.BigEndian.Uint32(list[4:]),

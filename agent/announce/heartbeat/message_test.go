@@ -57,7 +57,7 @@ func randomHeartbeat(r *rand.Rand) *election.Heartbeat {
 	h := &election.Heartbeat{
 		Node: strings.Repeat("n", 1+r.IntN(maxName)), Boot: r.Uint64N(maxBoot), Sequence: 1 + r.Uint64N(1<<40),
 		Number: r.Uint64N(election.MaxNumber), Seen: r.Uint64N(election.MaxNumber),
-		Flags: election.Flags(r.Uint32()),
+		Flags: election.Flags(r.Uint32()) & election.AllFlags, Format: Version, Newest: uint8(1 + r.IntN(16)),
 		Wants: addresses(r, election.MaxListed), Released: addresses(r, election.MaxListed),
 		Unfit: make([]byte, r.IntN(100)),
 	}

@@ -262,7 +262,7 @@ func (r *receiver) take(frame []byte, now time.Time) (*election.Heartbeat, Drop)
 	if body == nil {
 		return nil, drop
 	}
-	h := &election.Heartbeat{Node: p.node, Boot: p.boot, Sequence: p.sequence, Interval: p.interval}
+	h := &election.Heartbeat{Node: p.node, Boot: p.boot, Sequence: p.sequence, Interval: p.interval, Format: Version}
 	switch {
 	case !parseBody(body, h):
 		return nil, Malformed
