@@ -13,7 +13,7 @@ const kubeletDelay = 100 * time.Second
 var rotation = [][]int{{1}, {1, 2}, {2, 1}, {2}}
 
 // rotate writes contents of the Secret one after the other, waits a time after each, and returns for how long an
-// address was silent. Each node reads each content at another time.
+// address was silent, until all nodes have the last one. Each node reads each content at another time.
 func (w *world) rotate(contents [][]int, pause time.Duration) (silent time.Duration) {
 	for _, keys := range contents {
 		for _, m := range w.nodes {
@@ -21,7 +21,7 @@ func (w *world) rotate(contents [][]int, pause time.Duration) (silent time.Durat
 		}
 		silent = max(silent, w.watch(pause))
 	}
-	return silent
+	return max(silent, w.watch(kubeletDelay))
 }
 
 // TestKeyRotation: a key is replaced, as the guide says, without a moment of silence, a changed member or a moved
