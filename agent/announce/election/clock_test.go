@@ -23,13 +23,14 @@ func TestClockSetBack(t *testing.T) {
 					w.clockBack = chance
 					took[i] = max(took[i], w.restart(w.nodes[:n]))
 					if w.violation != "" || took[i] > 30*time.Second || len(w.unanswered()) > 0 {
-						t.Fatalf("seed %d, set back %t: not whole after %s %s %v\n%s", seed, chance > 0, took[i], w.violation,
-							w.unanswered(), w.tail())
+						t.Fatalf("seed %d, set back %t: not whole after %s %s %v\n%s", seed, chance > 0, took[i],
+							w.violation, w.unanswered(), w.tail())
 					}
 				}
 			}
 			if took[1] > took[0]+time.Second {
-				t.Errorf("whole %s after a restart with the clock set back, %s without; want no difference", took[1], took[0])
+				t.Errorf("whole %s after a restart with the clock set back, %s without; want no difference", took[1],
+					took[0])
 			}
 			_, _ = fmt.Fprintf(t.Output(), "figure announcer_clock_set_back_whole_ms %d ms\n", took[1].Milliseconds())
 		})

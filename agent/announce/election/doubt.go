@@ -3,8 +3,8 @@ package election
 import "time"
 
 const (
-	// maxAhead is how far the number of a view can be ahead of those that are known. Views grow by one with every change,
-	// and one that is made from nothing starts at the seconds since 1970: any two clocks differ by less until 2106.
+	// maxAhead is how far the number of a view can be ahead of those that are known. It grows by one with every change,
+	// and a view that is made from nothing starts at the seconds since 1970: any two clocks differ by less until 2106.
 	maxAhead = 1 << 32
 	// maxFirst bounds the number of the first view that a node reads. It leaves room for all changes after it.
 	maxFirst = MaxNumber / 2

@@ -7,7 +7,8 @@ const firstFormat = 1
 func (e *Election) newest() uint8 { return max(e.Newest, firstFormat) }
 
 // format is the version in which to send heartbeats: the newest one that all members of the view, and all other nodes
-// that are heard, understand. A member that was never heard may understand no more than the first one.
+// that are heard, understand. A member that was never heard may understand no more than the first one, nor may a node
+// that has to prove that its heartbeats are new: it can do so only if it reads ours.
 func (e *Election) format() uint8 {
 	if e.view == nil {
 		return firstFormat
@@ -19,6 +20,9 @@ func (e *Election) format() uint8 {
 		}
 	}
 	for _, p := range e.peers {
+		if e.now-p.knockedAt < e.rules.behind {
+			return firstFormat
+		}
 		if e.heard(p) || e.view.has(p.name) {
 			format = min(format, max(p.last.Newest, firstFormat))
 		}

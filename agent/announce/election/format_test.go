@@ -61,6 +61,11 @@ func TestFormatOfUnheard(t *testing.T) {
 	if got := e.format(); got != 2 {
 		t.Errorf("speaks %d, want the newest that all understand", got)
 	}
+	e.handleKnock("node-c")
+	if got := e.format(); got != 1 {
+		t.Errorf("speaks %d to a node that has to prove that its heartbeats are new", got)
+	}
+	e.peers[IDOf("node-c")].knockedAt = never
 	hear(e, "node-x", 1, asIs)
 	if got := e.format(); got != 1 {
 		t.Errorf("speaks %d beside a node that does not understand it", got)

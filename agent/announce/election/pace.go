@@ -15,7 +15,7 @@ const (
 func isInterval(ms uint16) bool { return ms == 0 || ms >= minInterval && ms <= maxInterval }
 
 func milliseconds(d time.Duration) uint16 {
-	return uint16(min(max(d/time.Millisecond, minInterval), maxInterval)) //nolint:gosec // bounded
+	return uint16(min(max(d/time.Millisecond, minInterval), maxInterval))
 }
 
 // configured is the interval that this node is configured with.

@@ -33,9 +33,10 @@ func TestIntervalUpdate(t *testing.T) {
 					t.Fatalf("seed %d: not stable %s\n%s", seed, w.violation, w.tail())
 				}
 				silent = max(silent, w.updateAll(t, tc.after))
-				if v := w.object.view; w.violation != "" || v.Interval != milliseconds(tc.after) || v.Former != 0 || !w.isWhole() {
-					t.Fatalf("seed %d: view %d with intervals of %d and %d ms after the update %s\n%s", seed, v.Number, v.Interval,
-						v.Former, w.violation, w.tail())
+				v := w.object.view
+				if w.violation != "" || v.Interval != milliseconds(tc.after) || v.Former != 0 || !w.isWhole() {
+					t.Fatalf("seed %d: view %d with intervals of %d and %d ms after the update %s\n%s", seed, v.Number,
+						v.Interval, v.Former, w.violation, w.tail())
 				}
 				writes := w.writes
 				w.run(20 * time.Second)

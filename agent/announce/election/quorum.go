@@ -64,8 +64,8 @@ type rules struct {
 	// answers remove others. yieldToLater: an agent that hears a later one of its own name is silent.
 	mutual, askGateway, yieldToLater bool
 	// ackerLease: an acknowledgement is valid no longer than the interval of its sender allows. twoPaces: while the
-	// interval changes, nodes wait as long as the longer one demands. stablePace: until a majority has seen the change for
-	// as long.
+	// interval changes, nodes wait as long as the longer one demands. stablePace: until a majority has seen the change
+	// for as long.
 	ackerLease, twoPaces, stablePace bool
 }
 

@@ -27,8 +27,8 @@ type View struct {
 	Changed uint64 `json:"changed"`
 	Removed string `json:"removed,omitempty"`
 	Joined  string `json:"joined,omitempty"`
-	// Interval is the time between two heartbeats of the members, in milliseconds, since the view Paced; Former is the one
-	// before it, until no owner can work by it any more, then zero.
+	// Interval is the time between two heartbeats of the members, in milliseconds, since the view Paced; Former is the
+	// one before it, until no owner can work by it any more, then zero.
 	Interval uint16 `json:"interval,omitempty"`
 	Former   uint16 `json:"formerInterval,omitempty"`
 	Paced    uint64 `json:"paced,omitempty"`
@@ -66,8 +66,8 @@ func (v *View) validate() error {
 		return fmt.Errorf("the view has the number %d and members since %d: want numbers from 1 to %d, in that order",
 			v.Number, v.Changed, uint64(MaxNumber))
 	case v.Paced > v.Number || !isInterval(v.Interval) || !isInterval(v.Former):
-		return fmt.Errorf("the view has the number %d and intervals of %d and %d ms since %d: want %d to %d ms", v.Number,
-			v.Interval, v.Former, v.Paced, minInterval, maxInterval)
+		return fmt.Errorf("the view has the number %d and intervals of %d and %d ms since %d: want %d to %d ms",
+			v.Number, v.Interval, v.Former, v.Paced, minInterval, maxInterval)
 	case len(v.Members) > maxListedMembers:
 		return fmt.Errorf("the view has %d members: want at most %d", len(v.Members), maxListedMembers)
 	case len(v.Members) == 0 || !slices.IsSorted(v.Members) ||

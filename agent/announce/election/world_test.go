@@ -35,7 +35,7 @@ type world struct {
 	loss  float64
 	delay time.Duration
 
-	// clockBack is the probability that the wall clock of a machine was set back, or is far ahead, when its agent starts.
+	// clockBack is the probability that the wall clock of a machine was set back when its agent starts.
 	clockBack float64
 
 	// intervals are those of which one is configured at each start of an agent; none for the standard.
@@ -80,7 +80,7 @@ type machine struct {
 	keys                            []int               // of which the first signs; none is one that all have
 	deaf                            []bool              // frames of these are lost on the way to it
 	grant                           Grant               // in the time of its own clock
-	runs                            map[string]run      // of others, as heard: earlier ones must prove that they are new
+	runs                            map[string]run      // of others: an earlier one must prove that it is alive
 	outdated                        map[netip.Addr]bool // what it knows of the Services, while its list lags
 }
 

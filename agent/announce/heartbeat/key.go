@@ -123,9 +123,9 @@ func (k *KeyFile) report() {
 		reason = k.err.Error()
 	}
 	if reason != k.reported && reason != "" {
-		klog.Background().Info("The key file of the announcer cannot be used, continuing with the key that was read last. "+
-			"Restore the Secret before the agent restarts", "secret", metav1.NamespaceSystem+"/"+contract.AnnouncerSecret,
-			"reason", reason)
+		klog.Background().Info("The key file of the announcer cannot be used, continuing with the key that was read "+
+			"last. Restore the Secret before the agent restarts", "secret",
+			metav1.NamespaceSystem+"/"+contract.AnnouncerSecret, "reason", reason)
 	}
 	k.reported = reason
 }

@@ -1,6 +1,7 @@
 package heartbeat
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -24,7 +25,8 @@ func TestKeyStays(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(keyEvery)
-			if got, err := keys.newest(); got != step.want || (err == nil) != (step.want != "") || err != keys.Err() {
+			got, err := keys.newest()
+			if got != step.want || (err == nil) != (step.want != "") || !errors.Is(err, keys.Err()) {
 				t.Errorf("step %d: %t (%v)", i, got == step.want, err)
 			}
 		}

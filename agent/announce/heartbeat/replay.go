@@ -39,8 +39,8 @@ func (d Drop) String() string {
 }
 
 const (
-	// forgetAfter is after how long a silent node is forgotten. Until then an earlier run of its agent has to prove that
-	// its heartbeats are new.
+	// forgetAfter is after how long a silent node is forgotten. Until then an earlier run of its agent has to prove
+	// that its heartbeats are new.
 	forgetAfter = 5 * time.Minute
 	// maxRuns bounds the runs of a node that are known to have ended.
 	maxRuns = 8

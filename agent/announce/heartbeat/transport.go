@@ -290,8 +290,8 @@ func (r *receiver) report(ctx context.Context, now time.Time) {
 	}
 	r.reportedAt = now
 	h := r.implausible
-	klog.FromContext(ctx).Info("Dropped a signed heartbeat with a number that no agent sends. If it lasts, replace the "+
-		"agent of that Node, or the key if the Node is none of this cluster", "node", h.Node,
+	klog.FromContext(ctx).Info("Dropped a signed heartbeat with a number that no agent sends. If it lasts, replace "+
+		"the agent of that Node, or the key if the Node is none of this cluster", "node", h.Node,
 		"run", h.Boot, "maxRun", uint64(maxBoot), "sequence", h.Sequence, "maxSequence", uint64(maxSequence),
 		"view", h.Number, "seen", h.Seen, "maxView", uint64(election.MaxNumber))
 }

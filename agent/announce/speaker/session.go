@@ -379,11 +379,11 @@ func (s *session) record(ctx context.Context, e election.Event) {
 // refusal is what to log about a number that no view can have.
 func refusal(e election.Event) string {
 	if e.Node == "" {
-		return "The view in ConfigMap " + metav1.NamespaceSystem + "/" + contract.AnnouncerView + " has a number that " +
-			"is too far ahead, the agents write it again. Do not edit it"
+		return "The view in ConfigMap " + metav1.NamespaceSystem + "/" + contract.AnnouncerView + " has a number " +
+			"that is too far ahead, the agents write it again. Do not edit it"
 	}
-	return "Dropped a heartbeat with the number of a view that is too far ahead. If it lasts, restart the agent of that " +
-		"Node"
+	return "Dropped a heartbeat with the number of a view that is too far ahead. If it lasts, restart the agent of " +
+		"that Node"
 }
 
 const (

@@ -171,7 +171,7 @@ func (s *Speaker) session(ctx context.Context, network string) error {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	started := time.Now()
-	boot := uint64(max(started.UnixMicro(), 1)) //nolint:gosec // positive
+	boot := uint64(max(started.UnixMicro(), 1))
 	current := &session{Speaker: s, network: network, inbox: make(chan election.Input, inbox),
 		heard: map[string]time.Duration{}}
 	transport := s.Transport
@@ -182,7 +182,7 @@ func (s *Speaker) session(ctx context.Context, network string) error {
 	current.transport = heartbeat.New(transport)
 	current.store = s.NewStore(network)
 	current.election = s.NewElection(election.Config{
-		Node: s.Node, Boot: boot, First: uint64(max(started.Unix(), 1)), Seed: boot, //nolint:gosec // positive
+		Node: s.Node, Boot: boot, First: uint64(max(started.Unix(), 1)), Seed: boot,
 		Interval: transport.Interval, Rebalance: s.Rebalance, Newest: heartbeat.Version,
 	})
 	s.note(func(state *State) { state.Running = true })

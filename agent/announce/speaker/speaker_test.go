@@ -390,7 +390,8 @@ func TestBrokenWatch(t *testing.T) {
 				t.Fatalf("after %s it does not answer", time.Since(s.begun))
 			}
 		}
-		if after, err := s.stores[network].Read(t.Context()); err != nil || after != before || runs != 1 || watched < 3 {
+		after, err := s.stores[network].Read(t.Context())
+		if err != nil || after != before || runs != 1 || watched < 3 {
 			t.Errorf("%d runs, %d watches; %+v became %+v (%v)", runs, watched, before, after, err)
 		}
 	})

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// watchPause is the pause before a broken subscription to the kernel's events is renewed, doubled up to maxWatchPause
-	// for one that breaks again and again.
+	// watchPause is the pause before a broken subscription to the kernel's events is renewed, doubled up to
+	// maxWatchPause for one that breaks again and again.
 	watchPause    = time.Second
 	maxWatchPause = 30 * time.Second
 )

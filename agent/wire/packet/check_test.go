@@ -18,8 +18,8 @@ func (i interfaces) look(string) (Link, error) { return i.link, i.err }
 
 var (
 	link       = Link{Name: "bond0.100", Index: 7, MAC: [6]byte{2, 0, 0, 0, 0, 1}, Up: true}
-	unreadable = fmt.Errorf("find interface bond0.100: %w: no buffer space available", ErrUnreadable)
-	missing    = errors.New("find interface bond0.100: Link not found")
+	errUnknown = fmt.Errorf("find interface bond0.100: %w: no buffer space available", ErrUnreadable)
+	errMissing = errors.New("find interface bond0.100: Link not found")
 )
 
 // TestCarrier: an interface is up for as long as the kernel does not say otherwise.
@@ -32,16 +32,16 @@ func TestCarrier(t *testing.T) {
 		interfaces
 		want bool
 	}{
-		{"bond0.100", interfaces{err: unreadable}, false},
+		{"bond0.100", interfaces{err: errUnknown}, false},
 		{"bond0.100", interfaces{link: link}, true},
-		{"bond0.100", interfaces{err: unreadable}, true},
+		{"bond0.100", interfaces{err: errUnknown}, true},
 		{"bond0.100", interfaces{link: down}, false},
-		{"bond0.100", interfaces{err: unreadable}, false},
+		{"bond0.100", interfaces{err: errUnknown}, false},
 		{"bond0.100", interfaces{link: link}, true},
-		{"bond0.200", interfaces{err: unreadable}, false},
+		{"bond0.200", interfaces{err: errUnknown}, false},
 		{"bond0.100", interfaces{link: link}, true},
-		{"bond0.100", interfaces{err: missing}, false},
-		{"bond0.100", interfaces{err: unreadable}, false},
+		{"bond0.100", interfaces{err: errMissing}, false},
+		{"bond0.100", interfaces{err: errUnknown}, false},
 	} {
 		if got := carrier.Up(step.name, step.look); got != step.want {
 			t.Errorf("step %d, %s: up %t", i, step.name, got)
@@ -61,12 +61,12 @@ func TestCheck(t *testing.T) {
 		keep bool
 	}{
 		"as it was":        {"bond0.100", interfaces{link: link}, true},
-		"unreadable":       {"bond0.100", interfaces{err: unreadable}, true},
-		"missing":          {"bond0.100", interfaces{err: missing}, false},
+		"unreadable":       {"bond0.100", interfaces{err: errUnknown}, true},
+		"missing":          {"bond0.100", interfaces{err: errMissing}, false},
 		"created again":    {"bond0.100", interfaces{link: other}, false},
 		"another address":  {"bond0.100", interfaces{link: another}, false},
 		"another name":     {"bond0.200", interfaces{link: link}, false},
-		"unreadable, gone": {"", interfaces{err: unreadable}, false},
+		"unreadable, gone": {"", interfaces{err: errUnknown}, false},
 	} {
 		p := &Port{Link: link}
 		if _, err := p.Check(tc.name, tc.look); (err == nil || errors.Is(err, ErrUnreadable)) != tc.keep {

@@ -92,9 +92,10 @@ func (k *HeartbeatKey) replace(ctx context.Context) error {
 		return k.create(ctx, []byte(contract.FormatAnnouncerKey(key)))
 	case !k.missing:
 		k.missing = true
-		message := "Secret " + secretName + " was deleted while agents announce addresses. They continue with the key " +
-			"that they have, but an agent that restarts announces nothing. Restore the Secret from a backup. Without " +
-			"one, create it with a new key: addresses may be silent until all agents have read it, about a minute. See " + guide
+		message := "Secret " + secretName + " was deleted while agents announce addresses. They continue with the " +
+			"key that they have, but an agent that restarts announces nothing. Restore the Secret from a backup. " +
+			"Without one, create it with a new key: addresses may be silent until all agents have read it, about a " +
+			"minute. See " + guide
 		klog.FromContext(ctx).Info(message)
 		k.record(corev1.EventTypeWarning, EventKeyMissing, message)
 	}
@@ -114,7 +115,7 @@ func (k *HeartbeatKey) announcing(ctx context.Context) (bool, error) {
 		view := struct {
 			Owners map[string]any `json:"owners"`
 		}{}
-		if err := json.Unmarshal([]byte(raw), &view); err != nil || len(view.Owners) > 0 {
+		if json.Unmarshal([]byte(raw), &view) != nil || len(view.Owners) > 0 {
 			return true, nil
 		}
 	}
