@@ -276,9 +276,11 @@ func (e *Election) due(ch change) bool {
 	return false
 }
 
-// rank is how many other members come before this node in making a change.
+// rank is how many other members come before this node in making a change. Nodes that were not ready a short time ago
+// come last: they do not know whether they may take addresses themselves.
 func (e *Election) rank(subject string) int {
 	own := score(e.Node, subject)
+	held := e.now < e.holdDown.until
 	rank := 0
 	if e.view == nil {
 		return 0
@@ -288,7 +290,11 @@ func (e *Election) rank(subject string) int {
 		if !e.acknowledges(p) || p.last.Flags&(NoAPI|Leaving) != 0 || p.last.Number < e.view.Number {
 			continue
 		}
-		if score(p.name, subject) > own || e.api.failures > 0 {
+		before := score(p.name, subject) > own
+		if other := p.last.Flags.Has(Held); other != held {
+			before = held
+		}
+		if before || e.api.failures > 0 {
 			rank++
 		}
 	}

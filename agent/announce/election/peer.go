@@ -17,6 +17,8 @@ type peer struct {
 	// last is its newest heartbeat, received at; since is when the current run of heartbeats without a gap began.
 	last      *Heartbeat
 	at, since time.Duration
+	// begunAt is when its agent started after an earlier one that had handed over its addresses.
+	begunAt time.Duration
 	// supportedAt is when it was last heard and did not refuse us; it is acknowledged only then.
 	supportedAt time.Duration
 	supported   uint32 // the sequence number
@@ -58,7 +60,7 @@ func (e *Election) handleHeartbeat(h *Heartbeat) {
 		return // the IDs of two names are equal
 	case p == nil:
 		p = &peer{id: id, name: h.Node, since: e.now, supportedAt: never, ackedAt: never, behindSince: never,
-			knockedAt: never, leaseUntil: never}
+			knockedAt: never, leaseUntil: never, begunAt: never}
 		e.peers[id] = p
 	case h.Boot < p.last.Boot && e.heard(p),
 		h.Boot == p.last.Boot && h.Sequence <= p.last.Sequence && !e.isLater(p, h):
@@ -68,6 +70,9 @@ func (e *Election) handleHeartbeat(h *Heartbeat) {
 	}
 	if p.last == nil || p.last.Flags != h.Flags || p.last.Number != h.Number || !slices.Equal(p.last.Unfit, h.Unfit) {
 		e.changed = true
+	}
+	if p.last != nil && h.Boot > p.last.Boot && p.last.Flags.Has(Leaving) {
+		p.begunAt = e.now
 	}
 	p.last = h
 	p.at = e.now
@@ -190,6 +195,13 @@ func (e *Election) updateSilent() {
 
 // heard reports whether any heartbeat of a peer was received recently.
 func (e *Election) heard(p *peer) bool { return p != nil && e.now-p.at < e.rules.suspectTimeout }
+
+// held reports whether a peer should not get addresses soon after it was not ready. That its agent has just started is
+// no reason if the one before ended in an orderly way, as in a reboot: in a rolling one another node reboots next, and
+// all of its addresses would go to the nodes that have not been rebooted recently.
+func (e *Election) held(p *peer) bool {
+	return p.last.Flags.Has(Held) && e.now-p.begunAt >= e.rules.holdDown
+}
 
 // prunePeers removes peers that were not heard for long and are not members.
 func (e *Election) prunePeers() {

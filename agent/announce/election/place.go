@@ -42,8 +42,9 @@ func (e *Election) placer(next *View) *placer {
 	}
 	for _, m := range next.Members {
 		flags, other := e.memberFlags(m)
+		held := flags.Has(Held) && (other == nil || e.held(other))
 		if flags.Has(Candidate) {
-			p.candidates = append(p.candidates, &candidate{name: m, peer: other, held: flags.Has(Held), load: loads[m]})
+			p.candidates = append(p.candidates, &candidate{name: m, peer: other, held: held, load: loads[m]})
 		}
 	}
 	return p
