@@ -203,7 +203,9 @@ func (e *Election) setFacts(f Facts) {
 // has promised what this one does not know, as if this one had started now.
 func (e *Election) begin() {
 	e.begun = e.now
-	e.nextBeat = e.now
+	// The others acknowledge that heartbeat first: the earlier agent answers for longer then, nearly until this one does.
+	e.nextBeat = e.now + e.rules.interval
+	e.beatAt = e.nextBeat - urgentGap
 	e.marks = nil
 	e.api.readWanted = true
 	for _, o := range e.owned {
