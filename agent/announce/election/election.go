@@ -203,7 +203,7 @@ func (e *Election) setFacts(f Facts) {
 // has promised what this one does not know, as if this one had started now.
 func (e *Election) begin() {
 	e.begun = e.now
-	// The others acknowledge that heartbeat first: the earlier agent answers for longer then, nearly until this one does.
+	// The others acknowledge that heartbeat first: so the earlier agent answers for longer, nearly until this one does.
 	e.nextBeat = e.now + e.rules.interval
 	e.beatAt = e.nextBeat - urgentGap
 	e.marks = nil
