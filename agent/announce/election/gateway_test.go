@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestGatewayIsNotFlooded: a member that is silent and cannot be removed, because the gateway answers no node, makes the
-// nodes ask it at most five times a second in all.
+// TestGatewayIsNotFlooded: a member that is silent and cannot be removed, because the gateway answers no node, makes
+// the nodes ask it at most five times a second in all.
 func TestGatewayIsNotFlooded(t *testing.T) {
 	for _, nodes := range []int{3, 20} {
 		w := newWorld(1, nodes, 1, standardRules())

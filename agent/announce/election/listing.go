@@ -60,8 +60,8 @@ func (e *Election) list(out *Output) {
 	out.List = true
 }
 
-// unlisted reports whether the node's own list has an address that the view lacks (isNew) or lacks one that the view has
-// (isOld). Which of them is right, the API server knows.
+// unlisted reports whether the node's own list has an address that the view lacks (isNew) or lacks one that the view
+// has (isOld). Which of them is right, the API server knows.
 func (e *Election) unlisted() (isNew, isOld bool) {
 	if !e.facts.Known {
 		return false, false

@@ -124,7 +124,8 @@ func (s *Store) Write(ctx context.Context, d Document) (Document, error) {
 	}
 }
 
-// dataOf returns the content of a version of the object, empty for none; known is false when another one was seen since.
+// dataOf returns the content of a version of the object, empty for none; known is false when another one was seen
+// since.
 func (s *Store) dataOf(version string) (data map[string]string, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -102,7 +102,7 @@ func (k *HeartbeatKey) replace(ctx context.Context) error {
 	return nil
 }
 
-// announcing reports whether a view names addresses: then agents have a key. One that cannot be read counts, too.
+// announcing reports whether a view names addresses: then agents have a key.
 func (k *HeartbeatKey) announcing(ctx context.Context) (bool, error) {
 	object, err := k.ConfigMaps.Get(ctx, contract.AnnouncerView, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -111,15 +111,20 @@ func (k *HeartbeatKey) announcing(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read ConfigMap %s/%s: %w", metav1.NamespaceSystem, contract.AnnouncerView, err)
 	}
-	for _, raw := range object.Data {
-		view := struct {
-			Owners map[string]any `json:"owners"`
-		}{}
-		if json.Unmarshal([]byte(raw), &view) != nil || len(view.Owners) > 0 {
+	for _, view := range object.Data {
+		if namesAddresses(view) {
 			return true, nil
 		}
 	}
 	return false, nil
+}
+
+// namesAddresses reports whether a view names addresses, or cannot be read.
+func namesAddresses(raw string) bool {
+	view := struct {
+		Owners map[string]any `json:"owners"`
+	}{}
+	return json.Unmarshal([]byte(raw), &view) != nil || len(view.Owners) > 0
 }
 
 func (k *HeartbeatKey) create(ctx context.Context, content []byte) error {
