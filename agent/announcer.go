@@ -48,12 +48,6 @@ type announceFlags struct {
 	rebalance time.Duration
 }
 
-// The bounds of --announcer-interval.
-const (
-	minInterval = 50 * time.Millisecond
-	maxInterval = 5 * time.Second
-)
-
 // minRebalance is the minimum of --announcer-rebalance, and its default.
 const minRebalance = time.Minute
 
@@ -70,9 +64,9 @@ func (f *announceFlags) add(flags *pflag.FlagSet) {
 }
 
 func (f *announceFlags) check() error {
-	if f.interval < minInterval || f.interval > maxInterval || f.interval%time.Millisecond != 0 {
+	if f.interval < election.MinInterval || f.interval > election.MaxInterval || f.interval%time.Millisecond != 0 {
 		return usageError{fmt.Errorf("--announcer-interval %s: give whole milliseconds from %s to %s", f.interval,
-			minInterval, maxInterval)}
+			election.MinInterval, election.MaxInterval)}
 	}
 	if f.rebalance != 0 && f.rebalance < minRebalance {
 		return usageError{fmt.Errorf("--announcer-rebalance %s: give %s or more, or 0 to move no address that way",

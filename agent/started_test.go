@@ -67,14 +67,14 @@ func TestSettling(t *testing.T) {
 func TestAnnounceFlags(t *testing.T) {
 	for flag, wrong := range map[string]announceFlags{
 		"--announcer-interval":  {interval: time.Millisecond},
-		"--announcer-rebalance": {interval: minInterval, rebalance: time.Second},
+		"--announcer-rebalance": {interval: election.MinInterval, rebalance: time.Second},
 	} {
 		if err := wrong.check(); err == nil || !strings.Contains(err.Error(), flag) {
 			t.Errorf("%+v: %v, want an error that names %s", wrong, err, flag)
 		}
 	}
 	for _, rebalance := range []time.Duration{0, minRebalance} {
-		right := announceFlags{interval: minInterval, rebalance: rebalance}
+		right := announceFlags{interval: election.MinInterval, rebalance: rebalance}
 		if err := right.check(); err != nil {
 			t.Error(err)
 		}

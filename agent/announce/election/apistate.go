@@ -146,6 +146,7 @@ func (e *Election) number() uint64 {
 // same reports whether two views are equal.
 func same(a, b *View) bool {
 	return a.Number == b.Number && slices.Equal(a.Members, b.Members) &&
+		a.Interval == b.Interval && a.Former == b.Former && a.Paced == b.Paced &&
 		maps.EqualFunc(a.Owners, b.Owners, func(x, y Owner) bool { return x.Node == y.Node && x.Epoch == y.Epoch })
 }
 

@@ -143,3 +143,34 @@ func TestAbsurdObjectAtStart(t *testing.T) {
 		})
 	}
 }
+
+// TestAbsurdInterval: a person who writes another interval into the view makes no address silent, and it does not last.
+func TestAbsurdInterval(t *testing.T) {
+	for name, change := range map[string]func(v *View){
+		"the longest":               func(v *View) { v.Interval = maxInterval },
+		"the shortest":              func(v *View) { v.Interval = minInterval },
+		"too long":                  func(v *View) { v.Interval = math.MaxUint16 },
+		"a former one":              func(v *View) { v.Former = maxInterval },
+		"none":                      func(v *View) { v.Interval = 0 },
+		"the longest, a new view":   func(v *View) { v.Interval = maxInterval; v.Number++ },
+		"the shortest, a new view":  func(v *View) { v.Interval = minInterval; v.Number++ },
+		"a former one, a new view":  func(v *View) { v.Former = maxInterval; v.Number++ },
+		"a former one, never paced": func(v *View) { v.Former = maxInterval; v.Number++; v.Paced = v.Number },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(4) {
+				w := newWorld(seed, 3, 1, standardRules())
+				w.keepLog = true
+				if w.stabilize() == nil {
+					t.Fatalf("seed %d: not stable", seed)
+				}
+				w.edit(change)
+				silent := w.watch(2 * time.Minute)
+				w.expectSound(t, silent, 0)
+				if v := w.object.view; v == nil || v.Interval != 100 || v.Former != 0 {
+					t.Errorf("seed %d: the view is %+v", seed, v)
+				}
+			}
+		})
+	}
+}

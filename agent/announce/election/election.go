@@ -46,6 +46,8 @@ type Election struct {
 
 	// now is the time of this step, begun of the first, stepped of the previous one, resumed of one after a standstill.
 	now, begun, stepped, resumed time.Duration
+	// upSince is when the agent began that has run for long enough.
+	upSince time.Duration
 
 	facts     Facts
 	offIDs    map[ID]bool
@@ -106,7 +108,7 @@ func New(config Config) *Election {
 		Config: config, id: IDOf(config.Node), standard: standard, rules: standard.withInterval(config.Interval),
 		random: rand.New(rand.NewPCG(config.Seed, config.Boot)),
 		begun:  never, resumed: never, gatewayAt: never, duplicateAt: never, lease: never, leaseLost: true,
-		beatAt: never, hurryUntil: never,
+		beatAt: never, hurryUntil: never, upSince: never - 1,
 		peers: map[ID]*peer{}, owned: map[netip.Addr]*ownership{}, draining: map[netip.Addr]draining{},
 		releases: map[netip.Addr]release{}, pending: map[string]time.Duration{},
 		api:      apiState{askedAt: never, readAt: never, knownAt: never},

@@ -5,17 +5,21 @@ import (
 	"time"
 )
 
-// The bounds of the intervals of a view, in milliseconds.
+// The bounds of an interval. A shorter one costs more than it gains, and with a longer one a dead node is replaced
+// after more than a quarter of a minute.
 const (
-	minInterval = 10
-	maxInterval = 60_000
+	MinInterval = 50 * time.Millisecond
+	MaxInterval = 5 * time.Second
+
+	minInterval = uint16(MinInterval / time.Millisecond)
+	maxInterval = uint16(MaxInterval / time.Millisecond)
 )
 
 // isInterval reports whether a view may have an interval; zero is for none.
 func isInterval(ms uint16) bool { return ms == 0 || ms >= minInterval && ms <= maxInterval }
 
 func milliseconds(d time.Duration) uint16 {
-	return uint16(min(max(d/time.Millisecond, minInterval), maxInterval))
+	return uint16(min(max(d, MinInterval), MaxInterval) / time.Millisecond)
 }
 
 // configured is the interval that this node is configured with.

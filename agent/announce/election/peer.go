@@ -162,7 +162,10 @@ func (e *Election) superseded() bool { return e.now-e.duplicateAt < e.rules.susp
 
 // startedUp reports whether this agent has run for long enough that no node supports an earlier run of it.
 func (e *Election) startedUp() bool {
-	return !e.rules.startUpDelay || e.now-e.begun >= e.rules.suspectTimeout
+	if e.now-e.begun >= e.rules.suspectTimeout {
+		e.upSince = e.begun // a longer timeout later changes nothing about it
+	}
+	return !e.rules.startUpDelay || e.upSince == e.begun
 }
 
 // mayPrecede reports whether an earlier agent of this node may still answer.

@@ -1,6 +1,7 @@
 package election
 
 import (
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -74,8 +75,9 @@ var traps = map[string]func(w *world){
 	// The owner gives its address away and does not hear that the new owner wants it.
 	"a lost request": func(w *world) { handOverUnnoticed(w, false) },
 	// The same, and the owner does not hear that it gave the address away.
-	"a lost request and view":              func(w *world) { handOverUnnoticed(w, true) },
-	"an update of an agent that knew more": updateUnaware,
+	"a lost request and view":               func(w *world) { handOverUnnoticed(w, true) },
+	"an update of an agent that knew more":  updateUnaware,
+	"an update of an owner without network": updateCut,
 	// The owner is replaced while it stands still, and continues a minute later with what was queued.
 	"a long pause": func(w *world) {
 		if w.stabilize() == nil {
@@ -164,6 +166,24 @@ func updateUnaware(w *world) {
 	w.until(func() bool { return b.answers(address(0)) })
 	c.deaf[a.index] = false
 	next.deaf[c.index] = false
+	w.replace(a, next)
+}
+
+// updateCut replaces the owner of an address by an agent that must not answer for it, while the owner hears nothing any
+// more and answers until its lease expires.
+func updateCut(w *world) {
+	if w.stabilize() == nil {
+		return
+	}
+	a := w.holder(address(0))
+	next := w.update(a, time.Hour)
+	next.deaf = slices.Clone(a.deaf)
+	w.run(2 * time.Second)
+	for i := range a.deaf {
+		a.deaf[i] = true
+	}
+	a.noAPI = true
+	next.facts.Wanted = map[netip.Addr]bool{address(0): false}
 	w.replace(a, next)
 }
 

@@ -48,7 +48,7 @@ func TestParseViewRefuses(t *testing.T) {
 		`{"number":2,"members":["a"],"owners":{"203.0.113.3":{"epoch":-1}}}`:                   "read the view",
 		`{"number":2,"members":["a"],"owners":{"203.0.113.3":{"epoch":18446744073709551615}}}`: "203.0.113.3 since",
 		`{"number":2,"members":["a"],"interval":9}`:                                            "of 9 and 0 ms",
-		`{"number":2,"members":["a"],"interval":60001}`:                                        "intervals of 60001",
+		`{"number":2,"members":["a"],"interval":5001}`:                                         "intervals of 5001",
 		`{"number":2,"members":["a"],"interval":65536}`:                                        "read the view",
 		`{"number":2,"members":["a"],"interval":100,"formerInterval":1}`:                       "100 and 1 ms",
 		`{"number":2,"members":["a"],"interval":100,"paced":3}`:                                "since 3",
