@@ -237,9 +237,10 @@ func (w *world) leave(m *machine, d time.Duration) string {
 	return "leaving"
 }
 
-// updateOne replaces the agent of a node by another one, which starts beside it.
+// updateOne replaces the agent of a node by another one, which starts beside it. A DaemonSet never has more than two.
 func (w *world) updateOne(m *machine, d time.Duration) string {
-	if !m.alive || m.facts.Standby || m.facts.Replaced || m.facts.Leaving {
+	beside := slices.ContainsFunc(w.nodes, func(other *machine) bool { return other != m && other.index == m.index })
+	if !m.alive || m.facts.Leaving || beside {
 		return "nothing"
 	}
 	w.update(m, d)

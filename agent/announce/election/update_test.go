@@ -44,7 +44,6 @@ func (w *world) replace(m, next *machine) {
 	}
 	if !m.alive || m.paused {
 		m.stop()
-		w.remove(m)
 	}
 	next.facts.Standby = false
 	if next.alive {

@@ -217,11 +217,14 @@ func (m *machine) start() {
 	m.sendFacts()
 }
 
-// stop ends an agent at once.
+// stop ends an agent at once. One that is replaced never starts again.
 func (m *machine) stop() {
 	m.alive = false
 	m.core = nil
 	m.grant = Grant{Until: never}
+	if m.facts.Replaced {
+		m.w.remove(m)
+	}
 }
 
 // pause suspends the process; inputs for it wait.
@@ -301,9 +304,6 @@ func (m *machine) step(in Input) {
 	if out.Done && (m.facts.Leaving || m.facts.Replaced) {
 		m.w.note("%s ends", m.name)
 		m.stop()
-		if m.facts.Replaced {
-			m.w.remove(m)
-		}
 		return
 	}
 	if out.Restart {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -171,6 +172,29 @@ func TestConnectionsAskTheFence(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// The connection of a rejected write may be closed before http.Transport returns why.
+func TestTheFenceIsTheReason(t *testing.T) {
+	for name, tc := range map[string]struct {
+		most int32 // calls of the fence before it is closed
+		err  error
+		want string
+	}{
+		"closed meanwhile":  {most: 1, err: net.ErrClosed, want: "not leading: use of closed network connection"},
+		"said by the write": {most: 1, err: errNotLeading, want: "not leading"},
+		"still open":        {most: 2, err: net.ErrClosed, want: "use of closed network connection"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fence := gatekeeper{most: tc.most}
+			network := roundTrip(func(*http.Request) (*http.Response, error) { return nil, tc.err })
+			tr := &fencedTransport{fence: fence.mayChange, reads: network, changes: network}
+			err := change(t.Context(), t, tr, "http://pnap.example")
+			if err == nil || err.Error() != tc.want || !errors.Is(err, tc.err) || errors.Is(err, ErrUnsent) {
+				t.Errorf("%v, want %s", err, tc.want)
+			}
+		})
 	}
 }
 

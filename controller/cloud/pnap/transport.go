@@ -275,7 +275,15 @@ func (t *fencedTransport) RoundTrip(request *http.Request) (*http.Response, erro
 		closeBody(request)
 		return nil, &unsentError{error: err}
 	}
-	return t.changes.RoundTrip(request)
+	response, err := t.changes.RoundTrip(request)
+	if err == nil {
+		return response, nil
+	}
+	// What http.Transport returns after a rejected write may be only that the connection is closed.
+	if closed := t.fence(); closed != nil && !errors.Is(err, closed) {
+		err = fmt.Errorf("%w: %w", closed, err)
+	}
+	return nil, err
 }
 
 // fenceWrites makes the connections of a transport call the fence.
