@@ -123,6 +123,7 @@ func TestTheWholeController(t *testing.T) {
 	s.checkAnnounced("kept", kept)
 	s.checkClass()
 	s.checkControlPlane()
+	s.published(s.space, "turned")
 	if bought := s.bought(); bought != 5 {
 		t.Errorf("%d blocks were bought, want 5: for the pool, and of kept, classed, turned and the control plane "+
 			"one each", bought)

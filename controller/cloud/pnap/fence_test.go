@@ -183,7 +183,7 @@ func TestTheFenceIsTheReason(t *testing.T) {
 		want string
 	}{
 		"closed meanwhile":  {most: 1, err: net.ErrClosed, want: "not leading: use of closed network connection"},
-		"said by the write": {most: 1, err: errNotLeading, want: "not leading"},
+		"said by the write": {most: 1, err: &rejectedError{errNotLeading}, want: "not leading"},
 		"still open":        {most: 2, err: net.ErrClosed, want: "use of closed network connection"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -280,8 +280,10 @@ func (t *fencedTransport) RoundTrip(request *http.Request) (*http.Response, erro
 		return response, nil
 	}
 	// What http.Transport returns after a rejected write may be only that the connection is closed.
-	if closed := t.fence(); closed != nil && !errors.Is(err, closed) {
-		err = fmt.Errorf("%w: %w", closed, err)
+	if _, rejected := errors.AsType[*rejectedError](err); !rejected {
+		if closed := t.fence(); closed != nil {
+			err = fmt.Errorf("%w: %w", closed, err)
+		}
 	}
 	return nil, err
 }
@@ -311,7 +313,13 @@ type fencedConnection struct {
 // Write implements net.Conn.
 func (c *fencedConnection) Write(b []byte) (int, error) {
 	if err := c.fence(); err != nil {
-		return 0, err
+		return 0, &rejectedError{err}
 	}
 	return c.Conn.Write(b)
 }
+
+// rejectedError is why a connection rejected a write.
+type rejectedError struct{ error }
+
+// Unwrap is for errors.Is and errors.As.
+func (e *rejectedError) Unwrap() error { return e.error }
