@@ -293,7 +293,8 @@ func (a *announcer) figures() metricsserver.Announcer {
 	packets := a.responder.Counters()
 	figures := metricsserver.Announcer{
 		Running: state.Running, View: state.View, Addresses: a.answers(), Took: state.BecameOwner,
-		Gave: state.LostOwnership, APIFailures: state.APIFailures, Sent: beats.Sent(), Announced: packets.Announced,
+		Gave: state.LostOwnership, Repeated: state.Repeated, APIFailures: state.APIFailures,
+		Sent: beats.Sent(), Late: state.Late, Announced: packets.Announced,
 		Heard: map[string]uint64{"no_room": state.Lost}, Requests: map[string]uint64{},
 	}
 	for drop, n := range beats.Received() {

@@ -90,7 +90,6 @@ func (w *world) write(m *machine, write *Write) {
 			return func() Input { return Wrote{Err: errConflict} }
 		}
 		w.count(w.object.view, write.View)
-		w.writes++
 		w.store(object{true, w.object.version + 1, write.View})
 		version := fmt.Sprint(w.object.version)
 		w.note("%s wrote %s", m.name, describe(write.View))

@@ -37,14 +37,14 @@ type apiState struct {
 	written *proposal
 }
 
-// failures counts failures; earlier ones are forgotten after a long time without any.
+// failures counts failures, or other events; earlier ones are forgotten after some time without any.
 type failures struct {
 	count int
 	at    time.Duration
 }
 
-func (f *failures) add(now time.Duration, r rules) {
-	if now-f.at > 4*r.holdDownMax {
+func (f *failures) add(now, forgetAfter time.Duration) {
+	if now-f.at > forgetAfter {
 		f.count = 0
 	}
 	f.count++
@@ -65,7 +65,7 @@ type holdDown struct {
 func (h *holdDown) observe(ready bool, now time.Duration, r rules) {
 	switch {
 	case h.ready && !ready:
-		h.strikes.add(now, r)
+		h.strikes.add(now, 4*r.holdDownMax)
 	case !h.ready && ready && h.strikes.count > 0:
 		h.until = max(h.until, now+loop.Backoff(r.holdDown, r.holdDownMax, h.strikes.count-1))
 	}
@@ -77,7 +77,7 @@ func (e *Election) updateMembership() {
 	h := &e.holdDown
 	member := e.view.has(e.Node)
 	if h.member && !member && !e.facts.Leaving && !e.facts.Witness {
-		h.removals.add(e.now, e.rules)
+		h.removals.add(e.now, 4*e.rules.holdDownMax)
 		h.joinAt = e.now + loop.Backoff(e.rules.rejoinDelay, e.rules.holdDown, h.removals.count-1)
 		h.until = max(h.until, e.now+loop.Backoff(e.rules.holdDown, e.rules.holdDownMax, h.removals.count-1))
 	}

@@ -56,11 +56,13 @@ type Election struct {
 	// duplicateAt is when a later agent of the same name last sent a heartbeat.
 	duplicateAt time.Duration
 
-	// view is the newest known view and version that of its object; members and addresses are taken from it.
-	view      *View
-	version   string
-	members   []ID
-	addresses []netip.Addr
+	// view is the newest known view and version that of its object; members and addresses are taken from it. The
+	// addresses are the same since the view with the number addressesSince.
+	view           *View
+	version        string
+	members        []ID
+	addresses      []netip.Addr
+	addressesSince uint64
 	// seen is the highest number of a view that is known to exist.
 	seen   uint64
 	doubts doubts
@@ -78,6 +80,7 @@ type Election struct {
 	api      apiState
 	listing  listing
 	balance  balance
+	moves    map[netip.Addr]*failures
 	holdDown holdDown
 	pending  map[string]time.Duration
 
@@ -110,7 +113,7 @@ func New(config Config) *Election {
 		begun:  never, resumed: never, gatewayAt: never, duplicateAt: never, lease: never, leaseLost: true,
 		beatAt: never, hurryUntil: never, upSince: never - 1,
 		peers: map[ID]*peer{}, owned: map[netip.Addr]*ownership{}, draining: map[netip.Addr]draining{},
-		releases: map[netip.Addr]release{}, pending: map[string]time.Duration{},
+		releases: map[netip.Addr]release{}, pending: map[string]time.Duration{}, moves: map[netip.Addr]*failures{},
 		api:      apiState{askedAt: never, readAt: never, knownAt: never},
 		holdDown: holdDown{joinAt: never}, listing: listing{asOf: never},
 		doubts: doubts{reported: never, readAt: never},

@@ -139,11 +139,15 @@ func (e *Election) heartbeat() *Heartbeat {
 	if !due {
 		return nil
 	}
+	late := e.now-e.nextBeat >= e.rules.interval
 	e.beatAt = e.now
 	e.urgent = false
 	e.nextBeat = e.now + e.pause()
 	if !e.facts.Link || e.quiet() {
 		return nil
+	}
+	if late {
+		e.record(HeartbeatLate, netip.Addr{}, "")
 	}
 	e.sequence++
 	if uint32(e.sequence) <= Refused { //nolint:gosec // only the lower bits matter

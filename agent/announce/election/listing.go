@@ -21,9 +21,10 @@ type listing struct {
 	inVain int
 }
 
-// current reports whether the list is newer than a reason to look at it, and not too old.
+// isListed reports whether the list is newer than a reason to look at it and than the view, and not too old. Otherwise
+// two nodes could revert each other's changes, one of them by a list from before the change of the other.
 func (e *Election) isListed(since time.Duration) bool {
-	return e.listing.asOf >= since && e.now-e.listing.asOf < e.rules.listValid
+	return e.listing.asOf >= max(since, e.balance.changedAt) && e.now-e.listing.asOf < e.rules.listValid
 }
 
 // handleListed handles a list of the addresses that exist.

@@ -40,6 +40,7 @@ func (e *Election) adopt(v *View, version string) {
 		e.api.freshAt = e.now
 	}
 	e.balance.observe(e.view, v, e.now)
+	e.observeMoves(v)
 	e.view = v
 	e.version = version
 	e.setPace()
@@ -50,7 +51,10 @@ func (e *Election) adopt(v *View, version string) {
 	for _, m := range v.Members {
 		e.members = append(e.members, IDOf(m))
 	}
-	e.addresses = v.addresses()
+	if addresses := v.addresses(); !slices.Equal(addresses, e.addresses) {
+		e.addresses = addresses
+		e.addressesSince = v.Number
+	}
 	e.owned = map[netip.Addr]*ownership{}
 	for a, owner := range v.Owners {
 		if owner.Node != e.Node {

@@ -71,7 +71,7 @@ func (e *Election) fits(other *peer, a netip.Addr) bool {
 	if other == nil {
 		return !e.isUnfit(a)
 	}
-	if len(other.last.Unfit) == 0 || other.last.Number != e.view.Number {
+	if n := other.last.Number; len(other.last.Unfit) == 0 || n < e.addressesSince || n > e.view.Number {
 		return true
 	}
 	i, found := slices.BinarySearchFunc(e.addresses, a, netip.Addr.Compare)
@@ -141,10 +141,10 @@ func (e *Election) misplaced(a netip.Addr, owner Owner, unable map[string]bool) 
 		unable[owner.Node] = unfit
 	}
 	if unfit || owner.Node == e.Node {
-		return unfit || !e.fits(nil, a)
+		return unfit || !e.fits(nil, a) && !e.mustStay(a)
 	}
-	p := e.peers[id]
-	return e.acknowledges(p) && !e.fits(p, a)
+	p := e.peers[id] // which may serve an address of a newer view that it could not serve before
+	return e.acknowledges(p) && p.last.Number == e.view.Number && !e.fits(p, a) && !e.mustStay(a)
 }
 
 // placement gives owners to addresses that need one. If the API server was just asked, it also drops the addresses that

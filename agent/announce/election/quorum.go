@@ -39,6 +39,10 @@ type rules struct {
 	// rebalance is the minimum time between a move of an address and one that only makes the loads more even; zero for
 	// none of these. calm is how long nothing must have changed before.
 	rebalance, calm time.Duration
+	// freeMoves is how often an address may move from an owner that cannot serve it, without movesWithin between two
+	// moves, before it stays for a while: for stay, doubled up to stayMax.
+	freeMoves                  int
+	movesWithin, stay, stayMax time.Duration
 	// maxMembers is the maximum number of members of a view.
 	maxMembers int
 	// maxStaleReads is how often a view older than one reported as seen is read before it gets a higher number.
@@ -89,6 +93,10 @@ func standardRules() rules {
 		rejoinDelay:    500 * time.Millisecond,
 		joinerGrace:    5 * time.Second,
 		calm:           30 * time.Second,
+		freeMoves:      3,
+		movesWithin:    5 * time.Minute,
+		stay:           time.Second,
+		stayMax:        time.Minute,
 		maxMembers:     120,
 		maxStaleReads:  2,
 		majority:       majority,

@@ -145,11 +145,15 @@ const (
 	ViewRebuilt EventKind = "ViewRebuilt"
 	// DuplicateMember: a later agent uses the name of this Node; this one does not answer.
 	DuplicateMember EventKind = "DuplicateMember"
+	// MovesOften: this node got Address from Node, and it has moved Number times lately without a failed node.
+	MovesOften EventKind = "MovesOften"
+	// HeartbeatLate: this node sent a heartbeat an interval or more after it was due: the process did not run.
+	HeartbeatLate EventKind = "HeartbeatLate"
 	// NumberRefused: a heartbeat of Node or, without one, the object has a Number that no view can have.
 	NumberRefused EventKind = "NumberRefused"
 )
 
-// Event is something to record.
+// Event is something to record. Kind says what the other fields mean.
 type Event struct {
 	Kind    EventKind
 	Address netip.Addr

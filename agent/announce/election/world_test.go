@@ -46,6 +46,7 @@ type world struct {
 	violation string
 	overlap   time.Duration // the longest time that two nodes answered
 	writes    int
+	evened    int // writes that only made the loads more even
 	asked     int // probes of the gateway
 	moves     map[netip.Addr]int
 	faults    int
@@ -74,6 +75,7 @@ type machine struct {
 	rate     float64
 
 	alive, paused, noGateway, noAPI bool
+	sends                           bool                // it has sent a heartbeat since it was started
 	gone                            bool                // another agent of the node has replaced it
 	waiting                         []Input             // inputs that came while the process stood still
 	tick                            uint64              // the event that is the newest tick
@@ -195,6 +197,7 @@ func (m *machine) start() {
 	m.waiting = nil
 	m.grant = Grant{Until: never}
 	m.runs = map[string]run{}
+	m.sends = false
 	if m.w.formats {
 		m.newest = uint8(1 + m.w.random.IntN(2))
 	}
@@ -285,6 +288,10 @@ func (m *machine) step(in Input) {
 		}
 	}
 	if out.Send != nil {
+		if !m.sends { // see heartbeat.replayWindow
+			m.sends = true
+			m.runs = map[string]run{}
+		}
 		m.w.broadcast(m, out.Send)
 	}
 	if out.AskGateway {
@@ -415,16 +422,38 @@ func (w *world) reportOverlap(m, other *machine, a netip.Addr) {
 	}
 }
 
-// count counts addresses that change their owner.
+// count counts a write and the addresses that change their owner.
 func (w *world) count(before, after *View) {
+	w.writes++
 	if before == nil {
 		return
+	}
+	if evens(before, after) {
+		w.evened++
 	}
 	for a, o := range after.Owners {
 		if was := before.Owners[a]; was.Node != "" && was.Node != o.Node {
 			w.moves[a]++
 		}
 	}
+}
+
+// evens reports whether a view differs from the one before only by one address, which went to a node that had at least
+// two fewer.
+func evens(before, after *View) bool {
+	loads := map[string]int{}
+	for _, o := range before.Owners {
+		loads[o.Node]++
+	}
+	moved := 0
+	even := slices.Equal(before.Members, after.Members) && len(before.Owners) == len(after.Owners)
+	for a, o := range after.Owners {
+		if was := before.Owners[a].Node; was != o.Node {
+			moved++
+			even = even && was != "" && loads[was] >= loads[o.Node]+2
+		}
+	}
+	return even && moved == 1
 }
 
 func describe(v *View) string {

@@ -378,6 +378,22 @@ func TestClockSetBack(t *testing.T) {
 	c.expect(10, 6, 0, Taken) // it did not end: the later one counts
 }
 
+// TestStandbyForgets: an agent that has sent nothing yet could not have been acknowledged. When it begins, a node whose
+// clock was set back needs no proof from it.
+func TestStandbyForgets(t *testing.T) {
+	c := converse(t)
+	sent := c.sent
+	c.sent = 0
+	c.expect(10, 5, 0, Taken)
+	c.pass(time.Second)
+	c.sent = 0
+	c.expect(3, 1, 0, Replayed)
+	c.sent = sent
+	c.expect(3, 2, recent, Taken)
+	c.expect(3, 1, recent, Replayed)
+	c.expect(2, 1, recent, Replayed)
+}
+
 // TestProofNeedsAKnownNumber: what reports a heartbeat that was not sent, or not lately, proves nothing.
 func TestProofNeedsAKnownNumber(t *testing.T) {
 	c := converse(t)

@@ -73,6 +73,8 @@ func (i *interner) intern(raw []byte) string {
 // newer is that it reports a later heartbeat of ours as received than all others of its node.
 type replayWindow struct {
 	last map[string]*record
+	// sends is set when we have sent a heartbeat.
+	sends bool
 	// id is ours, sent the sequence number of our newest heartbeat; quiet is how long a run must not have been heard
 	// before an earlier one, which may be another machine with the same name, is accepted.
 	id    election.ID
@@ -95,6 +97,7 @@ type record struct {
 
 // admit takes a part, whose body may be reused, and returns the body of the heartbeat that it completes, or nil.
 func (r *replayWindow) admit(p part, now time.Time) (body []byte, drop Drop) {
+	r.start()
 	last := r.last[p.node]
 	switch {
 	case last == nil:
@@ -118,6 +121,15 @@ func (r *replayWindow) admit(p part, now time.Time) (body []byte, drop Drop) {
 	last.at = now
 	last.parts = nil
 	return body, Taken
+}
+
+// start forgets what was received before our first heartbeat. An agent that stood by until then has proved nothing: two
+// of them, both with the clock set back, would each wait for the other one's proof until they forget the earlier runs.
+func (r *replayWindow) start() {
+	if !r.sends && r.sent != nil && r.sent() > 0 {
+		r.sends = true
+		r.last = nil
+	}
 }
 
 // begin begins another run of the node.

@@ -16,6 +16,10 @@ import (
 const (
 	// EventTakenOver (Normal): with `agent://`, another node than before answers for the address; names both.
 	EventTakenOver = "AddressTakenOver"
+	// EventMovesOften (Warning): with `agent://`, the address has moved several times within minutes although no node
+	// failed: the nodes take turns at being unable to serve it, for lack of a local endpoint or of the block. It moves
+	// more and more rarely for this reason.
+	EventMovesOften = "AddressMovesOften"
 )
 
 // Reasons of the events on the Node of the agent, which may not write events about other Nodes.
@@ -97,6 +101,11 @@ func noticeOf(node string, e election.Event) (n Notice, ok bool) {
 			n = Notice{e.Address, corev1.EventTypeNormal, EventTakenOver,
 				fmt.Sprintf("Node %s answers for %s in place of Node %s", node, e.Address, e.Node)}
 		}
+	case election.MovesOften:
+		n = Notice{e.Address, corev1.EventTypeWarning, EventMovesOften,
+			fmt.Sprintf("%s has moved %d times within minutes, last from Node %s to Node %s, although no node failed: "+
+				"look for a Service with externalTrafficPolicy: Local whose endpoints become ready and unready, and at "+
+				"phoenixnap-agent diagnose on both", e.Address, e.Number, e.Node, node)}
 	case election.MemberFailed:
 		n = onNode(corev1.EventTypeWarning, EventUnheard,
 			"A majority of the nodes no longer receives heartbeats of the agent of Node %s on the public network: "+

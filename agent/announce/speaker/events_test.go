@@ -38,6 +38,10 @@ func TestNotices(t *testing.T) {
 			Notice{Type: corev1.EventTypeNormal, Reason: EventLeft}, []string{"Node b"}},
 		"no majority": {election.Event{Kind: election.LeaseLost},
 			Notice{Type: corev1.EventTypeWarning, Reason: EventUnsupported}, nil},
+		"moves often": {election.Event{Kind: election.MovesOften, Address: address, Node: "b", Number: 5},
+			Notice{Address: address, Type: corev1.EventTypeWarning, Reason: EventMovesOften},
+			[]string{"Node a,", "Node b ", address.String(), "5 times", "externalTrafficPolicy: Local"}},
+		"late": {election.Event{Kind: election.HeartbeatLate}, Notice{}, nil},
 		"two agents": {election.Event{Kind: election.DuplicateMember},
 			Notice{Type: corev1.EventTypeWarning, Reason: EventTwice}, nil},
 	} {

@@ -356,6 +356,10 @@ func (s *session) record(ctx context.Context, e election.Event) {
 			state.BecameOwner++
 		case election.LostOwnership:
 			state.LostOwnership++
+		case election.MovesOften:
+			state.Repeated++
+		case election.HeartbeatLate:
+			state.Late++
 		default:
 		}
 	})
@@ -366,6 +370,10 @@ func (s *session) record(ctx context.Context, e election.Event) {
 		log.Info("Stopped answering for an address", "address", e.Address, "successor", e.Node, "view", number)
 	case election.LeaseLost:
 		log.Info("Stopped answering: no majority of the nodes acknowledges this one", "view", number)
+	case election.MovesOften:
+		log.Info("An address moves often", "address", e.Address, "predecessor", e.Node, "moves", e.Number)
+	case election.HeartbeatLate:
+		log.V(2).Info("A heartbeat was sent late: the process did not run")
 	case election.NumberRefused:
 		log.Info(refusal(e), "node", e.Node, "number", e.Number, "view", number, "network", s.network)
 	case election.DuplicateMember:

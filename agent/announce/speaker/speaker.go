@@ -106,6 +106,9 @@ type State struct {
 	Until     time.Duration
 	// BecameOwner and LostOwnership count addresses that this node started and stopped answering for.
 	BecameOwner, LostOwnership uint64
+	// Repeated counts addresses that it started to answer for after they had moved often, Late its heartbeats that were
+	// sent an interval or more after they were due.
+	Repeated, Late uint64
 	// APIFailures counts requests for the view that failed.
 	APIFailures uint64
 	// Lost counts heartbeats that arrived faster than they could be handled.

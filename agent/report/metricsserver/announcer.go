@@ -20,9 +20,11 @@ type Announcer struct {
 	// Took and Gave count addresses that it started and stopped to answer for, APIFailures requests for the view that
 	// failed.
 	Took, Gave, APIFailures uint64
-	// Sent and Heard count frames of heartbeats, the latter by what became of them.
-	Sent  uint64
-	Heard map[string]uint64
+	// Repeated counts addresses that it started to answer for after they had moved often.
+	Repeated uint64
+	// Sent and Heard count frames of heartbeats, the latter by what became of them; Late those that were sent late.
+	Sent, Late uint64
+	Heard      map[string]uint64
 	// Requests count ARP requests by what became of them, Announced announcements.
 	Requests  map[string]uint64
 	Announced uint64
@@ -41,10 +43,14 @@ var (
 		"Since when this node owns each address that it answers for, in seconds since 1970.", []string{"address"}, nil)
 	movesDesc = prometheus.NewDesc("phoenixnap_agent_announcer_moves_total",
 		"Addresses that this node started (taken) and stopped (given) to answer for.", []string{"direction"}, nil)
+	repeatedDesc = prometheus.NewDesc("phoenixnap_agent_announcer_repeated_moves_total",
+		"Addresses that this node started to answer for after they had moved often although no node failed.", nil, nil)
 	viewFailuresDesc = prometheus.NewDesc("phoenixnap_agent_announcer_api_failures_total",
 		"Requests to the API server for the view that failed or were too late.", nil, nil)
 	beatsSentDesc = prometheus.NewDesc("phoenixnap_agent_heartbeats_sent_total",
 		"Heartbeat frames that were sent.", nil, nil)
+	beatsLateDesc = prometheus.NewDesc("phoenixnap_agent_heartbeats_late_total",
+		"Heartbeats that were sent an interval or more after they were due, because the process did not run.", nil, nil)
 	beatsHeardDesc = prometheus.NewDesc("phoenixnap_agent_heartbeats_received_total",
 		"Heartbeat frames that were received, by outcome: taken, or the reason why not.", []string{"outcome"}, nil)
 	requestsDesc = prometheus.NewDesc("phoenixnap_agent_arp_requests_total",
@@ -75,8 +81,10 @@ func (s Sources) collectAnnouncer(out chan<- prometheus.Metric) {
 	}
 	counter(out, movesDesc, float64(a.Took), "taken")
 	counter(out, movesDesc, float64(a.Gave), "given")
+	counter(out, repeatedDesc, float64(a.Repeated))
 	counter(out, viewFailuresDesc, float64(a.APIFailures))
 	counter(out, beatsSentDesc, float64(a.Sent))
+	counter(out, beatsLateDesc, float64(a.Late))
 	for outcome, n := range a.Heard {
 		counter(out, beatsHeardDesc, float64(n), outcome)
 	}

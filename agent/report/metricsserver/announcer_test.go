@@ -19,7 +19,7 @@ func TestMetricsOfTheAnnouncer(t *testing.T) {
 		View: &election.View{Number: 7, Members: []string{"srv-a", "srv-b", "srv-c"},
 			Owners: map[netip.Addr]election.Owner{known: {Since: time.UnixMilli(1700000000500)}}},
 		Addresses: []netip.Addr{known, fresh},
-		Took:      4, Gave: 2, APIFailures: 1, Sent: 90, Heard: map[string]uint64{"taken": 180},
+		Took:      4, Gave: 2, Repeated: 1, APIFailures: 1, Sent: 90, Late: 3, Heard: map[string]uint64{"taken": 180},
 		Requests: map[string]uint64{"answered": 8}, Announced: 5,
 	}
 	m := NewMetrics("v1", "srv-a")
@@ -43,7 +43,8 @@ func TestMetricsOfTheAnnouncer(t *testing.T) {
 		"phoenixnap_agent_announcer_api_failures_total 1", "phoenixnap_agent_heartbeats_sent_total 90",
 		`phoenixnap_agent_heartbeats_received_total{outcome="taken"} 180`,
 		`phoenixnap_agent_arp_requests_total{outcome="answered"} 8`,
-		"phoenixnap_agent_announcements_total 5",
+		"phoenixnap_agent_announcements_total 5", "phoenixnap_agent_announcer_repeated_moves_total 1",
+		"phoenixnap_agent_heartbeats_late_total 3",
 	} {
 		if !strings.Contains(body, want+"\n") {
 			t.Errorf("the metrics lack %s", want)
