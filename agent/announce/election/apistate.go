@@ -281,7 +281,7 @@ func (e *Election) due(ch change) bool {
 // come last: they do not know whether they may take addresses themselves.
 func (e *Election) rank(subject string) int {
 	own := score(e.Node, subject)
-	held := e.now < e.holdDown.until
+	held := e.isHeld()
 	rank := 0
 	if e.view == nil {
 		return 0

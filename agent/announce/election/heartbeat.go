@@ -27,7 +27,7 @@ const (
 	Candidate Flags = 1 << iota
 	// Witness: the node never takes addresses; it counts only where the number of candidates is even.
 	Witness
-	// Held: the node was not ready a short time ago; it takes an address only when no other node can.
+	// Held: the node was not ready a short time ago, or is cordoned; it takes an address only when no other node can.
 	Held
 	// Leaving: the node's agent is about to end.
 	Leaving
@@ -186,7 +186,7 @@ func (e *Election) flags() (f Flags) {
 	set(Candidate, e.facts.Candidate && !e.facts.Leaving)
 	set(Witness, e.facts.Witness)
 	set(Leaving, e.facts.Leaving)
-	set(Held, e.now < e.holdDown.until)
+	set(Held, e.isHeld())
 	set(Handing, len(e.draining) > 0 || e.mayPrecede())
 	set(Pacing, e.view != nil && e.view.Interval != milliseconds(e.configured()))
 	set(NoAPI, e.api.failures > 0)

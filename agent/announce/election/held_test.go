@@ -1,6 +1,9 @@
 package election
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // TestHeld: a node whose agent has just started takes only what no other can, unless the agent before had handed over
 // its addresses. After a while that is no excuse for not having been ready.
@@ -40,4 +43,62 @@ func TestHeldNodesDecideLast(t *testing.T) {
 			t.Errorf("%s: %d nodes come before one that is held, want both", subject, n)
 		}
 	}
+}
+
+// TestCordonedNodes: kubectl cordon and kubectl drain move no address. A cordoned node gets none while another node can
+// have it, neither a new one nor one of a node that failed, nor for even loads.
+func TestCordonedNodes(t *testing.T) {
+	r := standardRules()
+	r.rebalance = time.Second
+	r.calm = 500 * time.Millisecond
+	w := newWorld(1, 3, 6, r)
+	if w.stabilize() == nil {
+		t.Fatal("not stable")
+	}
+	w.run(30 * time.Second)
+	a, b, c := w.nodes[0], w.nodes[1], w.nodes[2]
+	has := func(m *machine, want int) {
+		t.Helper()
+		n := 0
+		for _, owner := range w.object.view.Owners {
+			if owner.Node == m.name {
+				n++
+			}
+		}
+		if silent := w.unanswered(); n != want || len(silent) > 0 {
+			t.Errorf("%s has %d addresses, want %d; silent are %v", m.name, n, want, silent)
+		}
+	}
+	cordon := func(m *machine, is bool) {
+		m.facts.Cordoned = is
+		m.sendFacts()
+		w.run(30 * time.Second)
+	}
+	before := w.movesNow()
+	cordon(a, true)
+	w.addresses = 12
+	for i := range w.addresses {
+		w.wanted[address(i)] = true
+	}
+	for _, m := range w.nodes {
+		m.sendFacts()
+	}
+	w.run(30 * time.Second)
+	has(a, 2)
+	if moved, _ := w.movedSince(before); moved > 0 {
+		t.Errorf("%d addresses moved", moved)
+	}
+	b.stop()
+	w.run(30 * time.Second)
+	has(a, 2)
+	has(c, 10)
+	cordon(c, true) // all that are left
+	c.facts.Candidate = false
+	c.sendFacts()
+	w.run(30 * time.Second)
+	has(a, 12)
+	c.facts.Candidate = true
+	cordon(c, false)
+	w.run(30 * time.Second)
+	has(c, 6)
 }

@@ -199,6 +199,9 @@ func (e *Election) updateSilent() {
 // heard reports whether any heartbeat of a peer was received recently.
 func (e *Election) heard(p *peer) bool { return p != nil && e.now-p.at < e.rules.suspectTimeout }
 
+// isHeld reports whether this node takes an address only when no other one can.
+func (e *Election) isHeld() bool { return e.now < e.holdDown.until || e.facts.Cordoned }
+
 // held reports whether a peer should not get addresses soon after it was not ready. That its agent has just started is
 // no reason if the one before ended in an orderly way, as in a reboot: in a rolling one another node reboots next, and
 // all of its addresses would go to the nodes that have not been rebooted recently.

@@ -58,6 +58,8 @@ type Facts struct {
 	Link bool
 	// Candidate, Witness and Leaving are as in Flags.
 	Candidate, Witness, Leaving bool
+	// Cordoned reports whether the node keeps its addresses and takes others only when no other node can.
+	Cordoned bool
 	// Standby reports whether an earlier agent of this node still runs. This one listens; it sends and answers nothing.
 	Standby bool
 	// Replaced reports whether this agent ends and one that stands by on this node continues: it sends one more

@@ -45,6 +45,7 @@ func (in Inputs) Facts() election.Facts {
 	wanted, outside := in.wanted()
 	return election.Facts{
 		Link: in.Link, Candidate: able && willing, Witness: able && !willing,
+		Cordoned:   in.Node != nil && in.Node.Spec.Unschedulable,
 		HasGateway: err == nil && len(in.View.Expected.Network.Blocks) > 0,
 		Known:      in.Listed && in.Sampled, Wanted: wanted, Outside: outside,
 	}

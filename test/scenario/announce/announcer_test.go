@@ -140,10 +140,15 @@ func (h *harness) ended(server string) lab.Process {
 
 func (h *harness) annotate(server string, annotations map[string]any) {
 	h.T.Helper()
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	h.patchNode(server, map[string]any{"metadata": map[string]any{"annotations": annotations}})
+}
+
+func (h *harness) patchNode(server string, change map[string]any) {
+	h.T.Helper()
+	patch, err := json.Marshal(change)
 	h.Must("patch", err)
 	_, err = h.Kube.CoreV1().Nodes().Patch(h.T.Context(), server, types.MergePatchType, patch, metav1.PatchOptions{})
-	h.Must("annotate Node "+server, err)
+	h.Must("patch Node "+server, err)
 }
 
 // TestAgentsAnnounce breaks one thing after the other. One set of servers serves all cases, each of which repairs what
@@ -168,6 +173,7 @@ func TestAgentsAnnounce(t *testing.T) {
 		{"it hears no one", (*harness).hearsNoOne},
 		{"the VLAN is split", (*harness).split},
 		{"it and another one do not hear each other", (*harness).pairCut},
+		{"it is cordoned", (*harness).cordoned},
 		{"it is asked to hand over", (*harness).handOver},
 		{"its agent is asked to end", (*harness).askedToEnd},
 		{"an agent elsewhere has its name", (*harness).twice},
@@ -268,6 +274,17 @@ func (h *harness) linkDown(addresses []netip.Addr) {
 	h.owner(addresses[0], holder)
 	h.Must("repair", h.Lab.Repair(h.T.Context(), holder))
 	h.members()
+}
+
+// cordoned: an owner that is cordoned, as kubectl drain does first, keeps its address.
+func (h *harness) cordoned(addresses []netip.Addr) {
+	holder := h.owner(addresses[0])
+	h.patchNode(holder, map[string]any{"spec": map[string]any{"unschedulable": true}})
+	<-time.After(5 * time.Second) // what an exclusion takes, many times over
+	if now := h.owner(addresses[0]); now != holder {
+		h.T.Errorf("%s went from %s to %s", addresses[0], holder, now)
+	}
+	h.patchNode(holder, map[string]any{"spec": map[string]any{"unschedulable": nil}})
 }
 
 func (h *harness) handOver(addresses []netip.Addr) {
