@@ -6,8 +6,10 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"net"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -235,14 +237,46 @@ func (s *shared) askGateway(ctx context.Context) bool {
 	var questions []arp.Question
 	for _, b := range view.Expected.Network.Blocks {
 		if len(questions) < maxGateways {
-			questions = append(questions, arp.Question{Target: b.Gateway, Source: s.ownAddress()})
+			questions = append(questions, arp.Question{Target: b.Gateway, Source: s.ownAddress(),
+				To: s.gateways.last(b.Gateway)})
 		}
 	}
 	prober := arp.NewProber()
 	prober.Rounds = gatewayRounds
 	prober.Interval = gatewayInterval
 	answers, err := prober.Ask(ctx, view.Report.Interface, questions)
+	for i, a := range answers {
+		s.gateways.learn(questions[i].Target, a)
+	}
 	return err == nil && slices.ContainsFunc(answers, func(a arp.Answer) bool { return a.Replied })
+}
+
+// neighbors are the hardware addresses at which others were last heard. The zero value is ready to use.
+type neighbors struct {
+	mu   sync.Mutex
+	macs map[netip.Addr]net.HardwareAddr
+}
+
+// last returns where an address was last heard, nil when it was not, or at several places.
+func (n *neighbors) last(a netip.Addr) net.HardwareAddr {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.macs[a]
+}
+
+func (n *neighbors) learn(a netip.Addr, answer arp.Answer) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.macs, a)
+	if !answer.Replied || len(answer.MACs) != 1 {
+		return
+	}
+	if mac, err := net.ParseMAC(answer.MACs[0]); err == nil {
+		if n.macs == nil {
+			n.macs = map[netip.Addr]net.HardwareAddr{}
+		}
+		n.macs[a] = mac
+	}
 }
 
 // off reports whether a Node is certainly off: it was deleted, or a taint marks it as off.

@@ -190,6 +190,7 @@ type shared struct {
 	node      *nodewatch.NodeWatcher
 	reader    *netstate.Reader
 	prober    *arp.Prober
+	gateways  neighbors
 }
 
 // newShared returns what follows a Node and the Services, and writes what is found to the Node. It starts nothing.

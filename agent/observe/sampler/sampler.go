@@ -176,7 +176,7 @@ func (w *wireMemory) recall(link string, asks []check.Question, now time.Time) (
 func ask(ctx context.Context, prober Prober, link string, questions []check.Question) []check.ARPAnswer {
 	converted := make([]arp.Question, len(questions))
 	for i, q := range questions {
-		converted[i] = arp.Question(q)
+		converted[i] = arp.Question{Target: q.Target, Source: q.Source}
 	}
 	heard, err := prober.Ask(ctx, link, converted)
 	answers := make([]check.ARPAnswer, len(questions))

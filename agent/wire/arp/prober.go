@@ -109,6 +109,9 @@ type Counters struct {
 // for a probe. It must never be an address that another machine may hold, because every listener would learn it.
 type Question struct {
 	Target, Source netip.Addr
+	// To is the hardware address that gets the first request, if Target was last heard there (RFC 1122, section
+	// 2.3.2.1, unicast poll); nil to ask all machines. Repeated requests ask all machines.
+	To net.HardwareAddr
 }
 
 // Answer is what was received about a target.
@@ -267,7 +270,11 @@ func (s *session) round(ctx context.Context, interval time.Duration) error {
 		if err != nil {
 			return err
 		}
-		if _, err := s.conn.WriteTo(payload, &packet.Addr{HardwareAddr: ethernet.Broadcast}); err != nil {
+		to := ethernet.Broadcast
+		if q.To != nil && len(s.exchanges[i].requests) == 0 {
+			to = q.To
+		}
+		if _, err := s.conn.WriteTo(payload, &packet.Addr{HardwareAddr: to}); err != nil {
 			return err
 		}
 		s.exchanges[i].requests = append(s.exchanges[i].requests, sent)

@@ -21,6 +21,7 @@ type wire struct {
 
 	mu       sync.Mutex
 	asked    []*arp.Packet
+	to       []string
 	inbox    chan []byte
 	deadline time.Time
 	changed  chan struct{}
@@ -43,7 +44,7 @@ func newWire(hosts ...host) *wire {
 	return &wire{hosts: hosts, inbox: make(chan []byte, 64), changed: make(chan struct{}, 1)}
 }
 
-func (w *wire) WriteTo(payload []byte, _ net.Addr) (int, error) {
+func (w *wire) WriteTo(payload []byte, to net.Addr) (int, error) {
 	if err := w.failWith; err != nil {
 		if w.fails--; w.fails == 0 {
 			w.failWith = nil
@@ -57,6 +58,7 @@ func (w *wire) WriteTo(payload []byte, _ net.Addr) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked = append(w.asked, p)
+	w.to = append(w.to, to.String())
 	for i := range w.hosts {
 		h := &w.hosts[i]
 		if h.address != p.TargetIP.String() {
@@ -135,6 +137,23 @@ const (
 
 func question(target string) Question {
 	return Question{Target: netip.MustParseAddr(target), Source: netip.MustParseAddr("192.0.2.2")}
+}
+
+// TestUnicastPoll: the first request goes to where the target was last heard, the next ones to all machines.
+func TestUnicastPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire(host{"192.0.2.1", macA, time.Millisecond, 2, false})
+		known := question("192.0.2.1")
+		known.To = net.HardwareAddr{2, 0, 0, 0, 0, 10}
+		answers, err := w.prober().Ask(t.Context(), "bond0.100", []Question{known})
+		if err != nil || len(answers) != 1 || !answers[0].Replied {
+			t.Errorf("%+v, %v", answers, err)
+		}
+		const all = "ff:ff:ff:ff:ff:ff"
+		if diff := cmp.Diff([]string{macA, all, all}, w.to); diff != "" {
+			t.Errorf("asked (-want +got):\n%s", diff)
+		}
+	})
 }
 
 func TestAsk(t *testing.T) {

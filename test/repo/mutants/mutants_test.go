@@ -265,6 +265,23 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// The mutations of the announcer are counted apart.
+func TestReportOfTheAnnouncer(t *testing.T) {
+	var out strings.Builder
+	r := report{out: &out, reasons: map[string]string{}}
+	r.add(Mutation{File: announcerFiles + "p.go"}, Survived, "p", time.Second)
+	r.add(Mutation{File: announcerFiles + "p.go"}, Killed, "p", time.Second)
+	r.add(Mutation{File: "p.go"}, Survived, "p", time.Second)
+	if err := r.end(); err == nil {
+		t.Error("survivors without a reason are no error")
+	}
+	for _, want := range []string{"announcer_mutants_tried 2 ", "announcer_mutants_survived 1 ", " mutants_tried 3 "} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in\n%s", want, out.String())
+		}
+	}
+}
+
 // TestTargets: packages have tests, and each name that selects one of them is that of a test.
 func TestTargets(t *testing.T) {
 	for _, target := range targets {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"strings"
 	"time"
 )
 
@@ -81,10 +82,20 @@ func reasons() (map[string]string, error) {
 }
 
 type report struct {
-	out             io.Writer
-	reasons         map[string]string
-	tried, survived int
-	wrong           bool
+	out     io.Writer
+	reasons map[string]string
+	// all counts the mutations, announcer those of how the agents announce addresses.
+	all, announcer tally
+	wrong          bool
+}
+
+type tally struct{ tried, survived int }
+
+func (t *tally) add(outcome Outcome) {
+	t.tried++
+	if outcome == Survived {
+		t.survived++
+	}
 }
 
 func (r *report) add(m Mutation, outcome Outcome, by string, took time.Duration) {
@@ -94,7 +105,6 @@ func (r *report) add(m Mutation, outcome Outcome, by string, took time.Duration)
 	case Invalid:
 		return
 	case Survived:
-		r.survived++
 		if r.wrong = r.wrong || !known; known {
 			r.print("  %s\n", reason)
 		} else {
@@ -105,11 +115,19 @@ func (r *report) add(m Mutation, outcome Outcome, by string, took time.Duration)
 			r.print("  DETECTED, although survivors.yaml has it\n")
 		}
 	}
-	r.tried++
+	r.all.add(outcome)
+	if strings.HasPrefix(m.File, announcerFiles) {
+		r.announcer.add(outcome)
+	}
 }
 
+// announcerFiles are where the agents agree on who announces an address.
+const announcerFiles = "agent/announce/"
+
 func (r *report) end() error {
-	r.print("figure mutants_tried %d mutations\nfigure mutants_survived %d mutations\n", r.tried, r.survived)
+	r.print("figure announcer_mutants_tried %d mutations\nfigure announcer_mutants_survived %d mutations\n",
+		r.announcer.tried, r.announcer.survived)
+	r.print("figure mutants_tried %d mutations\nfigure mutants_survived %d mutations\n", r.all.tried, r.all.survived)
 	if r.wrong {
 		return ErrUnexplained
 	}
