@@ -56,7 +56,9 @@ func TestCordonedNodes(t *testing.T) {
 		t.Fatal("not stable")
 	}
 	w.run(30 * time.Second)
-	a, b, c := w.nodes[0], w.nodes[1], w.nodes[2]
+	a := w.nodes[0]
+	b := w.nodes[1]
+	c := w.nodes[2]
 	has := func(m *machine, want int) {
 		t.Helper()
 		n := 0

@@ -67,8 +67,11 @@ func TestStopped(t *testing.T) {
 		change func(*Heartbeat)
 		want   bool
 	}{
-		"works by the view":   {asIs, true},
-		"works by a later":    {func(h *Heartbeat) { h.Number, h.Seen = 11, 11 }, true},
+		"works by the view": {asIs, true},
+		"works by a later": {func(h *Heartbeat) {
+			h.Number = 11
+			h.Seen = 11
+		}, true},
 		"works by an earlier": {func(h *Heartbeat) { h.Number = 9 }, false},
 		"hands over":          {func(h *Heartbeat) { h.Flags |= Handing }, false},
 		"released it, and has seen the view": {func(h *Heartbeat) {
@@ -76,7 +79,8 @@ func TestStopped(t *testing.T) {
 			h.Released = []netip.Addr{decided}
 		}, true},
 		"released it, before it saw the view": {func(h *Heartbeat) {
-			h.Number, h.Seen = 9, 9
+			h.Number = 9
+			h.Seen = 9
 			h.Released = []netip.Addr{decided}
 		}, false},
 		"released another": {func(h *Heartbeat) {
