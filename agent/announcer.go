@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"slices"
@@ -14,12 +15,12 @@ import (
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	cloudproviderapi "k8s.io/cloud-provider/api"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/examiner"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/heartbeat"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/localhealth"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/speaker"
@@ -87,7 +88,9 @@ type announcer struct {
 }
 
 // newAnnouncer returns the announcer and the parts that it runs.
-func newAnnouncer(s *shared, views store.ConfigMaps) (*announcer, []part) {
+func newAnnouncer(s *shared, client kubernetes.Interface) (*announcer, []part) {
+	views := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	examiner := &examiner.Examiner{Client: client, Claimed: s.claimed}
 	local := localhealth.New(s.wakes.localHealth, s.localPorts, s.nodeAddresses, s.wakes.announcer.Signal)
 	a := &announcer{shared: s, events: speaker.NewRecorder(s.name), carrier: &packet.Carrier{},
 		responder: responder.New(responder.Config{
@@ -106,7 +109,8 @@ func newAnnouncer(s *shared, views store.ConfigMaps) (*announcer, []part) {
 		Network:   s.announcedNetwork,
 		Facts:     func() election.Facts { return s.facts(local.Ready, a.carrier) },
 		Waiting:   s.turn.Post.Waiting, Release: s.turn.Post.Release,
-		List: s.listAddresses, AskGateway: s.askGateway, Off: s.off, Record: a.record, Clock: responder.Now,
+		List: s.listAddresses, AskGateway: s.askGateway, Examine: examiner.Examine, Record: a.record,
+		Clock:   responder.Now,
 		Signals: s.wakes.announcer,
 	})
 	// It is asked by another goroutine than the speaker.
@@ -279,18 +283,23 @@ func (n *neighbors) learn(a netip.Addr, answer arp.Answer) {
 	}
 }
 
-// off reports whether a Node is certainly off: it was deleted, or a taint marks it as off.
-func (s *shared) off(ctx context.Context, name string) (bool, error) {
-	node, err := s.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return true, nil
-	case err != nil:
-		return false, fmt.Errorf("read Node %s: %w", name, err)
+// maxProbed bounds how many addresses are probed at once: a silent member is examined again and again.
+const maxProbed = 64
+
+// claimed probes addresses (RFC 5227, section 2.1.1) and returns those that another machine claims. If there are many, it
+// takes some of them.
+func (s *shared) claimed(ctx context.Context, addresses []netip.Addr) (map[netip.Addr]bool, error) {
+	view, _ := s.state.View()
+	var questions []arp.Question
+	for _, i := range rand.Perm(len(addresses))[:min(len(addresses), maxProbed)] {
+		questions = append(questions, arp.Question{Target: addresses[i], Source: netip.IPv4Unspecified()})
 	}
-	return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
-		return taint.Key == corev1.TaintNodeOutOfService || taint.Key == cloudproviderapi.TaintNodeShutdown
-	}), nil
+	answers, err := arp.NewProber().Ask(ctx, view.Report.Interface, questions)
+	claimed := map[netip.Addr]bool{}
+	for i, a := range answers {
+		claimed[questions[i].Target] = len(a.MACs) > 0
+	}
+	return claimed, err
 }
 
 // answers are the addresses that this node answers for at the moment, sorted.

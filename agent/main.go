@@ -17,7 +17,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -177,13 +176,9 @@ func (f *nodeFlags) client() (kubernetes.Interface, error) {
 	})
 }
 
-// views returns a client that is only for the view of the announcers: its requests wait behind no others.
-func (f *nodeFlags) views() (store.ConfigMaps, error) {
-	client, err := f.connect(" announcer", store.ClientConfig)
-	if err != nil {
-		return nil, err
-	}
-	return client.CoreV1().ConfigMaps(metav1.NamespaceSystem), nil
+// announcingClient returns a client that is only for the announcer: its requests wait behind no others.
+func (f *nodeFlags) announcingClient() (kubernetes.Interface, error) {
+	return f.connect(" announcer", store.ClientConfig)
 }
 
 // connect returns a client as configured; part is appended to the name by which the API server knows it.

@@ -21,7 +21,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/standby"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/store"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/netstate"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/sampler"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/report/conditions"
@@ -86,7 +85,7 @@ func runAgent(ctx context.Context, f runFlags) error {
 	if err != nil {
 		return err
 	}
-	views, err := f.views()
+	announcing, err := f.announcingClient()
 	if err != nil {
 		return err
 	}
@@ -94,7 +93,7 @@ func runAgent(ctx context.Context, f runFlags) error {
 	events := record.NewBroadcaster(record.WithContext(ctx))
 	defer events.Shutdown()
 	recorder := events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "phoenixnap-agent", Host: name})
-	parts := newParts(newShared(name, f, managed, client, recorder), managed, views)
+	parts := newParts(newShared(name, f, managed, client, recorder), managed, announcing)
 
 	group, ctx := errgroup.WithContext(ctx)
 	for _, each := range parts {
@@ -217,14 +216,14 @@ func newShared(name string, f runFlags, managed managing, client kubernetes.Inte
 }
 
 // newParts returns all parts of the agent, each built of those before it. It starts nothing.
-func newParts(s *shared, managed managing, views store.ConfigMaps) []part {
+func newParts(s *shared, managed managing, client kubernetes.Interface) []part {
 	samples := sampler.New(sampler.Config{
 		Reader: s.reader, Prober: s.prober, Expected: s.state.Expected, Watch: s.reader.Watch,
 		Interval: s.flags.interval,
 		Record:   s.state.Sample, Signals: s.wakes.samples,
 	})
 	reconcilers, states := managed.reconcilers(s)
-	announcer, announcing := newAnnouncer(s, views)
+	announcer, announcing := newAnnouncer(s, client)
 	verifying, sources := newVerifier(s, announcer)
 	sources.Managed = states
 	renewer := &lease.Renewer{

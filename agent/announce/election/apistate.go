@@ -236,6 +236,7 @@ func (e *Election) decide(out *Output) {
 		return
 	}
 	e.askGateway(out)
+	e.examine(out)
 	if e.api.inFlight || e.api.readWanted || !e.facts.Link || !e.startedUp() || e.facts.Leaving {
 		return
 	}

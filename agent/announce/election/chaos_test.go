@@ -12,6 +12,9 @@ import (
 // recovers. Two answers for one address end it at any instant.
 type walk struct{ *world }
 
+// fault is a kind of fault: it injects one near a node, undoes it after some time, and returns what it is.
+type fault func(m *machine, d time.Duration) string
+
 func newWalk(seed uint64, r rules) *walk {
 	if seed%2 == 1 { // addresses move for even loads, sixty times as often as is usual
 		r.rebalance = time.Second
@@ -33,6 +36,12 @@ func newWalk(seed uint64, r rules) *walk {
 		m.facts.HasGateway = !w.chance(0.1)
 		m.facts.Witness = m.index > 0 && len(w.nodes) > 2 && w.chance(0.1)
 		m.facts.Candidate = !m.facts.Witness
+	}
+	w.kinds = []fault{
+		w.crash, w.crash, w.freeze, w.freeze, w.cutPair, w.cutPair, w.cutNode, w.split, w.split, w.lose, w.slow,
+		w.loseAPI, w.loseAPI, w.loseAPIForAll, w.slowAPI, w.unready,
+		w.leave, w.updateOne, w.updateOne, w.unfit, w.outside, w.outdate, w.outdate, w.dropService, w.dropService,
+		w.tamper, w.loseGateway, w.linkDown,
 	}
 	return &walk{w}
 }
@@ -69,15 +78,9 @@ func (w *world) faultDuration() time.Duration {
 
 // disturb injects one fault and often undoes it later.
 func (w *world) disturb() {
-	all := []func(m *machine, d time.Duration) string{
-		w.crash, w.crash, w.freeze, w.freeze, w.cutPair, w.cutPair, w.cutNode, w.split, w.split, w.lose, w.slow,
-		w.loseAPI, w.loseAPI, w.loseAPIForAll, w.slowAPI, w.unready,
-		w.leave, w.updateOne, w.updateOne, w.unfit, w.outside, w.outdate, w.outdate, w.dropService, w.dropService,
-		w.tamper, w.loseGateway, w.linkDown,
-	}
 	m := w.randomNode()
 	d := w.faultDuration()
-	what := all[w.random.IntN(len(all))](m, d)
+	what := w.kinds[w.random.IntN(len(w.kinds))](m, d)
 	w.note("fault: %s %s for %s", what, m.name, d)
 }
 

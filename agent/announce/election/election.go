@@ -50,7 +50,6 @@ type Election struct {
 	upSince time.Duration
 
 	facts     Facts
-	offIDs    map[ID]bool
 	gatewayAt time.Duration
 	peers     map[ID]*peer
 	// duplicateAt is when a later agent of the same name last sent a heartbeat.
@@ -77,12 +76,14 @@ type Election struct {
 	lease     time.Duration
 	leaseLost bool
 
-	api      apiState
-	listing  listing
-	balance  balance
-	moves    map[netip.Addr]*failures
-	holdDown holdDown
-	pending  map[string]time.Duration
+	api          apiState
+	lapse        lapse
+	listing      listing
+	examinations examinations
+	balance      balance
+	moves        map[netip.Addr]*failures
+	holdDown     holdDown
+	pending      map[string]time.Duration
 
 	sequence uint64
 	sent     [32]sending
@@ -116,7 +117,8 @@ func New(config Config) *Election {
 		releases: map[netip.Addr]release{}, pending: map[string]time.Duration{}, moves: map[netip.Addr]*failures{},
 		api:      apiState{askedAt: never, readAt: never, knownAt: never},
 		holdDown: holdDown{joinAt: never}, listing: listing{asOf: never},
-		doubts: doubts{reported: never, readAt: never},
+		doubts: doubts{reported: never, readAt: never}, lapse: lapse{at: never, reachedAt: never},
+		examinations: examinations{askedAt: never, members: map[ID]examination{}},
 		// Any start works that differs from that of the previous run and leaves room for Unheard and Refused.
 		sequence: config.Boot*0x9e3779b97f4a7c15>>33 | 2,
 	}
@@ -141,6 +143,8 @@ func (e *Election) Step(now time.Duration, in Input) Output {
 		e.handleWrote(in)
 	case Listed:
 		e.handleListed(in)
+	case Examined:
+		e.handleExamined(in)
 	case Gateway:
 		e.gatewayAt = now
 	case Facts:
@@ -196,10 +200,6 @@ func (e *Election) setFacts(f Facts) {
 	}
 	e.stale = e.stale || !maps.Equal(f.Outside, e.facts.Outside)
 	e.facts = f
-	e.offIDs = map[ID]bool{}
-	for name := range f.Gone {
-		e.offIDs[IDOf(name)] = true
-	}
 	e.urgent = true
 	e.changed = true
 }

@@ -40,6 +40,10 @@ const (
 	// Pacing: the node is configured with another interval than that of its view.
 	Pacing
 
+	// Lapsed: the node had no majority for long, and others may have changed the view meanwhile. What it acknowledges
+	// supports no node.
+	Lapsed
+
 	// AllFlags are the bits that flags may use; a format keeps the others for itself.
 	AllFlags Flags = 1<<12 - 1
 )
@@ -190,6 +194,7 @@ func (e *Election) flags() (f Flags) {
 	set(Handing, len(e.draining) > 0 || e.mayPrecede())
 	set(Pacing, e.view != nil && e.view.Interval != milliseconds(e.configured()))
 	set(NoAPI, e.api.failures > 0)
+	set(Lapsed, e.lapse.is)
 	set(Asking, e.facts.Link && !e.facts.Leaving && e.now >= e.holdDown.joinAt)
 	return f
 }

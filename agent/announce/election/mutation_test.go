@@ -36,6 +36,7 @@ var mutations = map[string]func(r *rules){
 	"a lease outlasts the patience of who supports it": func(r *rules) { r.ackerLease = false },
 	"a new interval holds at once":                     func(r *rules) { r.twoPaces = false },
 	"a new interval holds before it is seen":           func(r *rules) { r.stablePace = false },
+	"a majority that was suspended asks nobody":        func(r *rules) { r.readAfterLapse = false },
 	"two agents of one name answer":                    func(r *rules) { r.yieldToLater = false },
 }
 
@@ -66,6 +67,13 @@ func detect(r rules, walks int) string {
 			}
 		}
 	}
+	for name, trap := range nodeTraps {
+		for seed := range uint64(5) {
+			if wrong := trap(newWorld(seed, 3, 4, r)); wrong != "" {
+				return fmt.Sprintf("%s %d: %s", name, seed, wrong)
+			}
+		}
+	}
 	for seed := range uint64(walks) {
 		if seed%40 == 0 {
 			for name, s := range scenarios {
@@ -74,7 +82,7 @@ func detect(r rules, walks int) string {
 				}
 			}
 		}
-		if wrong := newWalk(seed, r).play(); wrong != "" {
+		if wrong := anyWalk(seed, r).play(); wrong != "" {
 			return fmt.Sprintf("walk %d: %s", seed, wrong)
 		}
 	}

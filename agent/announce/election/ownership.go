@@ -47,6 +47,7 @@ func (e *Election) adopt(v *View, version string) {
 	e.changed = true
 	e.urgent = true
 	e.seen = max(e.seen, v.Number)
+	e.lapse.at = e.now
 	e.members = e.members[:0:0]
 	for _, m := range v.Members {
 		e.members = append(e.members, IDOf(m))

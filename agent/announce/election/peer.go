@@ -120,7 +120,7 @@ func (e *Election) handleKnock(node string) {
 // countAck uses the acknowledgement in a node's newest heartbeat, if it counts.
 func (e *Election) countAck(p *peer) {
 	sequence, found := p.last.AckOf(e.id)
-	if !found || sequence <= Refused || e.view == nil {
+	if !found || sequence <= Refused || e.view == nil || p.last.Flags.Has(Lapsed) {
 		return
 	}
 	if e.rules.newerVoids && (e.seen != e.view.Number || p.last.Seen > e.view.Number) {

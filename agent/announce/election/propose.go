@@ -86,10 +86,10 @@ func (e *Election) catchingUp() []change {
 	}}}
 }
 
-// succession is for a node that is not a member: it takes over when all members are certainly off.
+// succession is for a node that is not a member: it takes over when somebody states that all members are off.
 func (e *Election) succession() []change {
 	for _, m := range e.view.Members {
-		if !e.facts.Gone[m] {
+		if !e.declaredOff(IDOf(m)) {
 			return nil
 		}
 	}
@@ -110,7 +110,7 @@ func (e *Election) succession() []change {
 func (e *Election) removable(m string) bool {
 	id := IDOf(m)
 	if !e.silent(id) && !e.off(id) || !e.connected() ||
-		e.rules.stableRemoval && e.stable() < e.view.Changed && !e.quorumLost(id) {
+		e.rules.stableRemoval && e.stable() < e.view.Changed && !e.quorumLost(id) && !e.majorityOff() {
 		return false
 	}
 	return !e.rules.quorum || e.quorum(id, e.members, 0, true) >= e.rules.blocking(len(e.members))
@@ -121,6 +121,35 @@ func (e *Election) removable(m string) bool {
 // a node that fails just after another one was removed would leave members that can never agree.
 func (e *Election) quorumLost(id ID) bool {
 	return e.view.Removed != "" && e.blocked(id, e.view.Changed)
+}
+
+// majorityOff reports whether so many members are off that the rest is no majority. Then nobody answers by the view; by
+// the one before nobody does, either, if too few of its members are left that do not know the change.
+func (e *Election) majorityOff() bool {
+	before := e.members
+	if e.view.Removed != "" {
+		before = append(slices.Clip(before), IDOf(e.view.Removed))
+	} else if e.view.Joined != "" {
+		joined := IDOf(e.view.Joined)
+		before = slices.DeleteFunc(slices.Clone(before), func(id ID) bool { return id == joined })
+	}
+	knows := func(id ID) bool {
+		p := e.peers[id]
+		return id == e.id && e.seen >= e.view.Changed || p != nil && p.seen >= e.view.Changed
+	}
+	return e.prevent(e.members, e.off) &&
+		e.prevent(before, func(id ID) bool { return e.off(id) || knows(id) })
+}
+
+// prevent reports whether those members of which something is true are so many that the rest is no majority.
+func (e *Election) prevent(members []ID, is func(ID) bool) bool {
+	n := 0
+	for _, id := range members {
+		if is(id) {
+			n++
+		}
+	}
+	return n >= e.rules.blocking(len(members))
 }
 
 // removal removes a member for a reason and gives its addresses to others.

@@ -43,6 +43,11 @@ type rules struct {
 	// moves, before it stays for a while: for stay, doubled up to stayMax.
 	freeMoves                  int
 	movesWithin, stay, stayMax time.Duration
+	// A member that was not heard for examineAfter is examined every examineEvery, after a while every examineEveryMax;
+	// what that shows counts for examinedFor. The member counts as off when its kubelet does not renew its Lease for as long as that is valid,
+	// nodeLease at least. lapse is how long a node must have had no majority before it asks whether others have taken
+	// it for off.
+	examineAfter, examineEvery, examineEveryMax, examinedFor, nodeLease, lapse time.Duration
 	// maxMembers is the maximum number of members of a view.
 	maxMembers int
 	// maxStaleReads is how often a view older than one reported as seen is read before it gets a higher number.
@@ -67,6 +72,9 @@ type rules struct {
 	// mutual: a member that does not receive our heartbeats is not supported. askGateway: only nodes that the gateway
 	// answers remove others. yieldToLater: an agent that hears a later one of its own name is silent.
 	mutual, askGateway, yieldToLater bool
+	// minority: a member whose kubelet renews its Lease no more counts as off. readAfterLapse: a node that had no majority
+	// for long supports no node before it has read the view, or heard all members.
+	minority, readAfterLapse bool
 	// ackerLease: an acknowledgement is valid no longer than the interval of its sender allows. twoPaces: while the
 	// interval changes, nodes wait as long as the longer one demands. stablePace: until a majority has seen the change
 	// for as long.
@@ -75,35 +83,42 @@ type rules struct {
 
 func standardRules() rules {
 	return rules{
-		interval:       StandardInterval,
-		suspectTimeout: 300 * time.Millisecond,
-		lease:          290 * time.Millisecond,
-		step:           100 * time.Millisecond,
-		relaxed:        500 * time.Millisecond,
-		asks:           8,
-		askShare:       250 * time.Millisecond,
-		drop:           500 * time.Millisecond,
-		listValid:      time.Second,
-		listAgain:      time.Second,
-		listAgainMax:   time.Minute,
-		holdDown:       10 * time.Second,
-		holdDownMax:    5 * time.Minute,
-		cold:           2 * time.Second,
-		behind:         time.Second,
-		rejoinDelay:    500 * time.Millisecond,
-		joinerGrace:    5 * time.Second,
-		calm:           30 * time.Second,
-		freeMoves:      3,
-		movesWithin:    5 * time.Minute,
-		stay:           time.Second,
-		stayMax:        time.Minute,
-		maxMembers:     120,
-		maxStaleReads:  2,
-		majority:       majority,
-		blocking:       blocking,
+		interval:        StandardInterval,
+		suspectTimeout:  300 * time.Millisecond,
+		lease:           290 * time.Millisecond,
+		step:            100 * time.Millisecond,
+		relaxed:         500 * time.Millisecond,
+		asks:            8,
+		askShare:        250 * time.Millisecond,
+		drop:            500 * time.Millisecond,
+		listValid:       time.Second,
+		listAgain:       time.Second,
+		listAgainMax:    time.Minute,
+		holdDown:        10 * time.Second,
+		holdDownMax:     5 * time.Minute,
+		cold:            2 * time.Second,
+		behind:          time.Second,
+		rejoinDelay:     500 * time.Millisecond,
+		joinerGrace:     5 * time.Second,
+		calm:            30 * time.Second,
+		freeMoves:       3,
+		movesWithin:     5 * time.Minute,
+		stay:            time.Second,
+		stayMax:         time.Minute,
+		examineAfter:    2 * time.Second,
+		examineEvery:    3 * time.Second,
+		examineEveryMax: 10 * time.Second,
+		examinedFor:     15 * time.Second,
+		nodeLease:       40 * time.Second,
+		lapse:           20 * time.Second,
+		maxMembers:      120,
+		maxStaleReads:   2,
+		majority:        majority,
+		blocking:        blocking,
 
 		newerVoids: true, proof: true, stableProof: true, blockedProof: true,
 		quorum: true, stableRemoval: true, establishedJoin: true,
+		minority: true, readAfterLapse: true,
 		ackerLease: true, twoPaces: true, stablePace: true,
 		startHandsOver: true, readFirst: true,
 		startUpDelay: true, boundedDraining: true, mutual: true, askGateway: true, yieldToLater: true, sentTime: true,
@@ -128,6 +143,7 @@ func (r rules) withInterval(interval time.Duration) rules {
 
 // renew computes until when a majority of the members supports this node.
 func (e *Election) renew() {
+	e.updateLapse()
 	e.lease = e.supportedUntil()
 	if e.lease > e.now {
 		e.leaseLost = false
@@ -140,7 +156,7 @@ func (e *Election) renew() {
 }
 
 func (e *Election) supportedUntil() time.Duration {
-	if e.view == nil || !e.view.has(e.Node) || !e.startedUp() || e.superseded() || e.facts.Standby || !e.facts.Link {
+	if e.view == nil || !e.view.has(e.Node) || !e.startedUp() || e.superseded() || e.facts.Standby || !e.facts.Link || e.lapse.is {
 		return never
 	}
 	others := e.rules.majority(len(e.view.Members)) - 1
@@ -280,6 +296,3 @@ func (e *Election) blocked(id ID, epoch uint64) bool {
 	}
 	return e.quorum(id, among, epoch, false) >= e.rules.blocking(len(among))
 }
-
-// off reports whether a node is certainly off.
-func (e *Election) off(id ID) bool { return e.offIDs[id] }

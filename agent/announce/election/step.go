@@ -8,7 +8,7 @@ import (
 // Times are durations since any moment, the same for all calls of one Election, on a clock that never jumps and that
 // continues while the machine sleeps (CLOCK_BOOTTIME).
 
-// Input is one of Tick, Heard, Knock, Read, Wrote, Listed, Gateway and Facts.
+// Input is one of Tick, Heard, Knock, Read, Wrote, Listed, Examined, Gateway and Facts.
 type Input interface{ input() }
 
 // Tick means that time has passed. It is due at Output.Next or a little later.
@@ -75,18 +75,17 @@ type Facts struct {
 	// Outside are wanted addresses in no block that this node knows. It never answers for them: they may be those of
 	// other machines.
 	Outside map[netip.Addr]bool
-	// Gone are Nodes that are certainly off: deleted, or with the taint out-of-service or shutdown.
-	Gone map[string]bool
 }
 
-func (Tick) input()    {}
-func (Heard) input()   {}
-func (Knock) input()   {}
-func (Read) input()    {}
-func (Wrote) input()   {}
-func (Listed) input()  {}
-func (Gateway) input() {}
-func (Facts) input()   {}
+func (Tick) input()     {}
+func (Heard) input()    {}
+func (Knock) input()    {}
+func (Read) input()     {}
+func (Wrote) input()    {}
+func (Listed) input()   {}
+func (Examined) input() {}
+func (Gateway) input()  {}
+func (Facts) input()    {}
 
 // Output is what to do after a step, and what holds now.
 type Output struct {
@@ -97,6 +96,9 @@ type Output struct {
 	Read  bool
 	Write *Write
 	List  bool
+	// Examine asks what else is known about these members, which are silent; the addresses are those that the view
+	// gives them. Nil for none. At most one such request is outstanding; it must be answered.
+	Examine map[string][]netip.Addr
 	// AskGateway asks for an ARP request for the gateway.
 	AskGateway bool
 	// Grant replaces the addresses for which the node answers.

@@ -12,7 +12,7 @@ import (
 // update starts an agent beside that of a machine, as an update of the DaemonSet does, and later ends the earlier one.
 func (w *world) update(m *machine, warm time.Duration) *machine {
 	next := &machine{w: w, index: m.index, name: m.name, offset: m.offset, rate: m.rate, facts: m.facts, deaf: m.deaf,
-		noGateway: m.noGateway, noAPI: m.noAPI, outdated: m.outdated}
+		noGateway: m.noGateway, noAPI: m.noAPI, noKubelet: m.noKubelet, outdated: m.outdated}
 	next.facts.Standby = true
 	next.start()
 	w.nodes = append(slices.Clip(w.nodes), next)

@@ -43,6 +43,11 @@ type world struct {
 	// formats: at each start, an agent understands the first version of the format, or the second one as well.
 	formats bool
 
+	// kinds are the faults of a walk.
+	kinds []fault
+	// renewals counts those of the Leases of the Nodes; zero until keepLeases.
+	renewals map[string]int
+
 	violation string
 	overlap   time.Duration // the longest time that two nodes answered
 	writes    int
@@ -75,6 +80,8 @@ type machine struct {
 	rate     float64
 
 	alive, paused, noGateway, noAPI bool
+	suspended                       bool                // nothing waits for it while it stands still
+	noKubelet                       bool                // its kubelet does not renew the Lease of the Node
 	sends                           bool                // it has sent a heartbeat since it was started
 	gone                            bool                // another agent of the node has replaced it
 	waiting                         []Input             // inputs that came while the process stood still
@@ -194,6 +201,7 @@ func (m *machine) start() {
 	m.boot = m.w.order + 1
 	m.alive = true
 	m.paused = false
+	m.suspended = false
 	m.waiting = nil
 	m.grant = Grant{Until: never}
 	m.runs = map[string]run{}
@@ -238,6 +246,7 @@ func (m *machine) resume() {
 		return
 	}
 	m.paused = false
+	m.suspended = false
 	m.w.checkOverlap(m)
 	waiting := m.waiting
 	m.waiting = nil
@@ -273,7 +282,7 @@ func (m *machine) step(in Input) {
 		return
 	}
 	if m.paused {
-		if _, tick := in.(Tick); !tick {
+		if _, tick := in.(Tick); !tick && !(m.suspended && isSent(in)) {
 			m.waiting = append(m.waiting, in)
 		}
 		return
@@ -307,6 +316,9 @@ func (m *machine) step(in Input) {
 		m.w.write(m, out.Write)
 	case out.List:
 		m.w.list(m)
+	}
+	if out.Examine != nil {
+		m.w.examine(m, out.Examine)
 	}
 	if out.Done && (m.facts.Leaving || m.facts.Replaced) {
 		m.w.note("%s ends", m.name)

@@ -4,7 +4,7 @@ package speaker
 
 import (
 	"context"
-	"maps"
+	"net/netip"
 	"reflect"
 	"slices"
 	"sync"
@@ -28,6 +28,8 @@ const (
 	maxTimeout   = 3200 * time.Millisecond
 	// gatewayTimeout bounds a probe of the gateway.
 	gatewayTimeout = time.Second
+	// examineTimeout bounds the examination of silent members.
+	examineTimeout = 5 * time.Second
 	// factsEvery is how often facts are compared when no change is signalled.
 	factsEvery = time.Second
 )
@@ -52,18 +54,13 @@ type session struct {
 	// sendError is why the last heartbeat could not be sent.
 	sendError string
 
-	mu    sync.Mutex // guards the following fields
-	heard map[string]time.Duration
-	off   map[string]bool
-	// invalid is the version of the object whose view was last reported as invalid.
+	mu sync.Mutex
+	// invalid is the version of the object whose view was last reported as invalid. It is guarded by mu.
 	invalid string
 }
 
 // receive handles a heartbeat. One that finds no room is lost, as on the wire.
 func (s *session) receive(b *election.Heartbeat) {
-	s.mu.Lock()
-	s.heard[b.Node] = s.Clock()
-	s.mu.Unlock()
 	select {
 	case s.inbox <- election.Heard{Heartbeat: b}:
 	default:
@@ -202,9 +199,6 @@ func (s *session) facts() election.Facts {
 		f.Candidate = false
 		problem = err.Error()
 	}
-	s.mu.Lock()
-	f.Gone = s.off
-	s.mu.Unlock()
 	s.note(func(state *State) { state.Problem = problem })
 	return f
 }
@@ -237,6 +231,9 @@ func (s *session) step(ctx context.Context, in election.Input) election.Output {
 	}
 	if out.AskGateway {
 		s.askGateway(ctx)
+	}
+	if out.Examine != nil {
+		s.examine(ctx, out.Examine)
 	}
 	for _, e := range out.Events {
 		s.record(ctx, e)
@@ -343,6 +340,14 @@ func (s *session) askGateway(ctx context.Context) {
 	})
 }
 
+func (s *session) examine(ctx context.Context, members map[string][]netip.Addr) {
+	s.requests.Go(func() {
+		bounded, cancel := context.WithTimeout(ctx, examineTimeout)
+		defer cancel()
+		s.enqueue(ctx, s.Examine(bounded, members))
+	})
+}
+
 // record logs and counts an event, and reports it to the configured recorder.
 func (s *session) record(ctx context.Context, e election.Event) {
 	log := klog.FromContext(ctx)
@@ -392,62 +397,4 @@ func refusal(e election.Event) string {
 	}
 	return "Dropped a heartbeat with the number of a view that is too far ahead. If it lasts, restart the agent of " +
 		"that Node"
-}
-
-const (
-	// offEvery is how often silent members are checked, offAfter how long a member must be silent before.
-	offEvery = 10 * time.Second
-	offAfter = 10 * time.Second
-)
-
-// watchOff checks periodically whether members that were silent for long are certainly off.
-func (s *session) watchOff(ctx context.Context) error {
-	ticker := time.NewTicker(offEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-		off := map[string]bool{}
-		for _, member := range s.silent() {
-			isOff, err := s.Off(ctx, member)
-			if err != nil {
-				klog.FromContext(ctx).V(2).Info("Unknown whether a silent Node is off", "node", member, "reason",
-					err.Error())
-				continue
-			}
-			if isOff {
-				off[member] = true
-			}
-		}
-		s.mu.Lock()
-		changed := !maps.Equal(off, s.off)
-		s.off = off
-		s.mu.Unlock()
-		if changed {
-			s.Changed()
-		}
-	}
-}
-
-// silent returns the members that were not heard for long.
-func (s *session) silent() (members []string) {
-	state := s.State()
-	now := s.Clock()
-	if state.View == nil {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, member := range state.View.Members {
-		last, found := s.heard[member]
-		if !found {
-			s.heard[member] = now
-		} else if member != s.Node && now-last >= offAfter {
-			members = append(members, member)
-		}
-	}
-	return members
 }

@@ -64,14 +64,14 @@ type Config struct {
 	Responder Responder
 	// Network returns the ID of the network on which the agents announce; empty when they do not or it is unknown.
 	Network func() string
-	// Facts returns the current facts about node and cluster; the Speaker sets Leaving, Replaced and Gone.
+	// Facts returns the current facts about node and cluster; the Speaker sets Leaving and Replaced.
 	Facts func() election.Facts
 	// List returns the addresses of all Services, never from a cache.
 	List func(ctx context.Context) (map[netip.Addr]bool, error)
 	// AskGateway probes the gateways of the public network and reports whether one answered.
 	AskGateway func(ctx context.Context) bool
-	// Off reports whether a Node is certainly off. An error means that this is unknown.
-	Off func(ctx context.Context, node string) (bool, error)
+	// Examine returns what is known about silent members with these addresses other than by heartbeats.
+	Examine func(ctx context.Context, members map[string][]netip.Addr) election.Examined
 	// Record receives events; it must not block. It may be nil.
 	Record func(election.Event)
 	// Waiting reports whether another agent of this node is ready to continue when this one ends, and Release lets it.
@@ -175,8 +175,7 @@ func (s *Speaker) session(ctx context.Context, network string) error {
 	defer cancel()
 	started := time.Now()
 	boot := uint64(max(started.UnixMicro(), 1))
-	current := &session{Speaker: s, network: network, inbox: make(chan election.Input, inbox),
-		heard: map[string]time.Duration{}}
+	current := &session{Speaker: s, network: network, inbox: make(chan election.Input, inbox)}
 	transport := s.Transport
 	transport.Node = s.Node
 	transport.Boot = boot
@@ -196,7 +195,6 @@ func (s *Speaker) session(ctx context.Context, network string) error {
 	group.Go(func() error { return current.transport.Run(groupCtx) })
 	group.Go(func() error { return s.Responder.Run(groupCtx) })
 	group.Go(func() error { return current.store.Watch(groupCtx, current.handleWatch) })
-	group.Go(func() error { return current.watchOff(groupCtx) })
 	group.Go(func() error {
 		defer cancel()
 		return current.run(ctx, groupCtx)

@@ -161,7 +161,7 @@ func start(t *testing.T, keys string, change ...func(*harness, *Config)) *harnes
 			return maps.Clone(s.facts.Wanted), nil
 		},
 		AskGateway: func(context.Context) bool { return true },
-		Off:        func(context.Context, string) (bool, error) { return false, nil },
+		Examine:    func(context.Context, map[string][]netip.Addr) election.Examined { return nil },
 		Record: func(e election.Event) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -454,6 +454,39 @@ func TestUnresponsiveAPI(t *testing.T) {
 		}
 		if failures := s.State().APIFailures; failures != uint64(asked) {
 			t.Errorf("%d failures are counted, want %d", failures, asked)
+		}
+	})
+}
+
+// TestDeadMajority: of three members two are silent, and what is known of them is that their kubelets renew no Lease. The
+// third one asks until they count as off, and takes over.
+func TestDeadMajority(t *testing.T) {
+	keys := keyFile(t)
+	synctest.Test(t, func(t *testing.T) {
+		view := &election.View{Number: 7, Members: []string{"node-a", "node-b", "node-c"}, Changed: 5, Joined: "node-c",
+			Owners: map[netip.Addr]election.Owner{address: {Node: "node-b", Epoch: 6}}}
+		encoded, err := view.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var asked atomic.Int64
+		s := start(t, keys, func(s *harness, c *Config) {
+			s.stores[network] = &memoryStore{version: 1, view: encoded}
+			c.Examine = func(_ context.Context, members map[string][]netip.Addr) election.Examined {
+				asked.Add(1)
+				if len(members) != 2 || !slices.Equal(members["node-b"], []netip.Addr{address}) {
+					t.Errorf("it asks about %v, want node-b with its address and node-c", members)
+				}
+				return election.Examined{"node-b": {Renewal: "1"}, "node-c": {Renewal: "1"}}
+			}
+		})
+		wait(40 * time.Second)
+		if got := s.answering(); len(got) > 0 {
+			t.Errorf("after 40 s it answers for %s, want nothing: the Leases may have been renewed just before", got)
+		}
+		wait(20 * time.Second)
+		if !s.answers(address) || asked.Load() < 5 {
+			t.Errorf("it does not answer after a minute in which it asked %d times", asked.Load())
 		}
 	})
 }

@@ -88,7 +88,7 @@ func RunNode(ctx context.Context, args []string) error {
 			return map[netip.Addr]bool{virtual: true}, nil
 		},
 		AskGateway: func(ctx context.Context) bool { return askGateway(ctx, own) },
-		Off:        func(context.Context, string) (bool, error) { return false, nil },
+		Examine:    func(context.Context, map[string][]netip.Addr) election.Examined { return nil },
 		Clock:      responder.Now,
 	})
 	turn.Warm = func() bool { return h.State().View != nil }

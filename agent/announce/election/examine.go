@@ -1,0 +1,130 @@
+package election
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
+)
+
+// Evidence is what is known about a silent member other than by heartbeats.
+type Evidence struct {
+	// Off reports whether somebody has stated that the server is off: the Node was deleted, or has a taint that says so.
+	Off bool
+	// Renewal is when the kubelet says that it last renewed the Lease of the Node, in any form that differs from renewal
+	// to renewal; empty when that is unknown. Duration is for how long it says that this is valid.
+	Renewal  string
+	Duration time.Duration
+	// Claimed reports whether a machine claims one of the member's addresses on the public network (ARP).
+	Claimed bool
+}
+
+// Examined answers Output.Examine. Members about which nothing could be learned are missing.
+type Examined map[string]Evidence
+
+// examinations are what is known about silent members, of which a majority may be dead.
+type examinations struct {
+	// inFlight is set while an answer is outstanding, to the request at askedAt.
+	inFlight bool
+	askedAt  time.Duration
+	// asked counts the requests since there have been such members.
+	asked   int
+	members map[ID]examination
+}
+
+// examination is what is known about a silent member.
+type examination struct {
+	off      bool
+	renewal  string
+	duration time.Duration
+	// since is when this renewal was first known, and since when no machine has claimed an address of the member. asOf
+	// is when the newest evidence was requested.
+	since, asOf time.Duration
+}
+
+// examine requests evidence about members that have been silent for long. It is collected by the nodes whose turn to
+// remove them is near, so that the requests to the API server do not grow with the number of nodes.
+func (e *Election) examine(out *Output) {
+	if e.view == nil || e.examinations.inFlight {
+		return
+	}
+	silent := map[string][]netip.Addr{}
+	for _, m := range e.view.Members {
+		if e.unheardFor(IDOf(m)) >= e.rules.examineAfter && m != e.Node && e.rank("remove/"+m) < examiners {
+			silent[m] = nil
+		}
+	}
+	if len(silent) == 0 {
+		e.examinations.asked = 0
+		return
+	}
+	pause := loop.Backoff(e.rules.examineEvery, e.rules.examineEveryMax, e.examinations.asked-manyExaminations)
+	if due := e.examinations.askedAt + pause; e.now < due {
+		e.wake(due)
+		return
+	}
+	for a, owner := range e.view.Owners {
+		if _, is := silent[owner.Node]; is {
+			silent[owner.Node] = append(silent[owner.Node], a)
+		}
+	}
+	e.examinations.inFlight = true
+	e.examinations.askedAt = e.now
+	e.examinations.asked++
+	out.Examine = silent
+}
+
+const (
+	// examiners is how many nodes examine a silent member.
+	examiners = 3
+	// manyExaminations is after how many of them the pauses grow: the Leases of dead Nodes have expired by then.
+	manyExaminations = 20
+)
+
+// handleExamined handles evidence.
+func (e *Election) handleExamined(members Examined) {
+	e.examinations.inFlight = false
+	e.changed = true
+	for name, evidence := range members {
+		x, known := e.examinations.members[IDOf(name)]
+		if !known || evidence.Renewal == "" || evidence.Renewal != x.renewal || evidence.Claimed {
+			x.since = e.now
+		}
+		x.off = evidence.Off
+		x.renewal = evidence.Renewal
+		x.duration = max(evidence.Duration, e.rules.nodeLease)
+		x.asOf = e.examinations.askedAt
+		e.examinations.members[IDOf(name)] = x
+	}
+}
+
+// unheardFor is for how long no heartbeat of a node has been received, not even one that was dropped. While the process
+// stood still, there may have been some.
+func (e *Election) unheardFor(id ID) time.Duration {
+	last := max(e.begun, e.resumed)
+	if p := e.peers[id]; p != nil {
+		last = max(last, p.at, p.knockedAt)
+	}
+	return e.now - last
+}
+
+// isExamined reports whether there is new evidence about a node, and it has been silent for long.
+func (e *Election) isExamined(id ID) (x examination, ok bool) {
+	x, ok = e.examinations.members[id]
+	return x, ok && e.now-x.asOf < e.rules.examinedFor && e.unheardFor(id) >= e.rules.examineAfter
+}
+
+// off reports whether a node is off. Either somebody states so, or everything says so for as long as the Lease of a Node
+// is valid: its kubelet does not renew that, no machine claims its addresses, and nobody is heard. That the gateway and
+// the API server answer is required for every change of the members.
+func (e *Election) off(id ID) bool {
+	x, ok := e.isExamined(id)
+	expired := x.renewal != "" && x.asOf-x.since >= x.duration && e.unheardFor(id) >= x.duration
+	return ok && (x.off || e.rules.minority && expired && e.connected())
+}
+
+// declaredOff reports whether somebody states that a node is off.
+func (e *Election) declaredOff(id ID) bool {
+	x, ok := e.isExamined(id)
+	return ok && x.off
+}
