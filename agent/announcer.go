@@ -286,8 +286,8 @@ func (n *neighbors) learn(a netip.Addr, answer arp.Answer) {
 // maxProbed bounds how many addresses are probed at once: a silent member is examined again and again.
 const maxProbed = 64
 
-// claimed probes addresses (RFC 5227, section 2.1.1) and returns those that another machine claims. If there are many, it
-// takes some of them.
+// claimed probes addresses (RFC 5227, section 2.1.1) and returns those that another machine claims. If there are many,
+// it takes some of them.
 func (s *shared) claimed(ctx context.Context, addresses []netip.Addr) (map[netip.Addr]bool, error) {
 	view, _ := s.state.View()
 	var questions []arp.Question

@@ -5,7 +5,7 @@
 //
 // The owners of all addresses of a public network are in one API object, the [View]. It is changed only by
 // compare-and-swap, and only when something happens. The nodes of a view, its members, send each other a [Heartbeat]
-// ten times a second on the public network. Four rules ensure that at most one node answers for an address:
+// ten times a second on the public network. Five rules ensure that at most one node answers for an address:
 //
 //  1. Lease. An owner answers only while a majority of the members (itself included) acknowledges heartbeats that are
 //     not older than the lease. The lease is shorter than the suspect timeout, after which a member counts as silent.
@@ -20,4 +20,8 @@
 //     so that majorities of successive views always have a member in common. A member that fails before it has seen the
 //     removal of another one is removed, too, when so many members of either view, who have seen the newer one, do not
 //     receive its heartbeats that it finds a majority of neither.
+//  5. Minority. A member counts as off when nothing is heard of it, its kubelet does not renew the Lease of its
+//     Node, no machine claims its addresses, and the API server and the gateway answer. If so many are off that neither
+//     this view nor the one before has a majority, the rest removes them. A node that had no majority for long asks for
+//     the view before it supports any node again, or hears that all members still know it.
 package election

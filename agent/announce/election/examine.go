@@ -9,7 +9,7 @@ import (
 
 // Evidence is what is known about a silent member other than by heartbeats.
 type Evidence struct {
-	// Off reports whether somebody has stated that the server is off: the Node was deleted, or has a taint that says so.
+	// Off reports whether someone has stated that the server is off: the Node was deleted, or has a taint that says so.
 	Off bool
 	// Renewal is when the kubelet says that it last renewed the Lease of the Node, in any form that differs from renewal
 	// to renewal; empty when that is unknown. Duration is for how long it says that this is valid.
@@ -114,8 +114,8 @@ func (e *Election) isExamined(id ID) (x examination, ok bool) {
 	return x, ok && e.now-x.asOf < e.rules.examinedFor && e.unheardFor(id) >= e.rules.examineAfter
 }
 
-// off reports whether a node is off. Either somebody states so, or everything says so for as long as the Lease of a Node
-// is valid: its kubelet does not renew that, no machine claims its addresses, and nobody is heard. That the gateway and
+// off reports whether a node is off. Either someone states so, or everything says so for as long as the Lease of a Node
+// is valid: its kubelet does not renew that, no machine claims its addresses, and it is not heard. That the gateway and
 // the API server answer is required for every change of the members.
 func (e *Election) off(id ID) bool {
 	x, ok := e.isExamined(id)
@@ -123,7 +123,7 @@ func (e *Election) off(id ID) bool {
 	return ok && (x.off || e.rules.minority && expired && e.connected())
 }
 
-// declaredOff reports whether somebody states that a node is off.
+// declaredOff reports whether someone states that a node is off.
 func (e *Election) declaredOff(id ID) bool {
 	x, ok := e.isExamined(id)
 	return ok && x.off

@@ -48,8 +48,8 @@ func (e *Election) hearsMajority() bool {
 	return n >= e.rules.majority(len(e.members))
 }
 
-// allAnswer reports whether all other members know this view or a newer one, and have received what this node sent after
-// a time. Then no node has changed the view without them. It works without the API server.
+// allAnswer reports whether all other members know this view or a newer one, and have received what this node sent
+// after a time. Then no node has changed the view without them. It works without the API server.
 func (e *Election) allAnswer(after time.Duration) bool {
 	return len(e.members) > 1 && !slices.ContainsFunc(e.members, func(id ID) bool {
 		p := e.peers[id]

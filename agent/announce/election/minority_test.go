@@ -113,9 +113,9 @@ func TestNodeTraps(t *testing.T) {
 	}
 }
 
-// suspendMajority suspends a majority for longer than the Leases of its kubelets are valid, and the rest takes over. When
-// the suspended nodes continue, at the same moment, they are a majority by a view that is no longer the newest, and for
-// a while the rest may be unable to tell them so.
+// suspendMajority suspends a majority for longer than the Leases of its kubelets are valid, and the rest takes over.
+// When the suspended nodes continue, at the same moment, they are a majority by a view that is no longer the newest,
+// and for a while they do not hear the rest.
 func (w *world) suspendMajority(cut bool) string {
 	if !w.together() {
 		return "not stable"
@@ -199,9 +199,9 @@ func TestAllCutWithoutAPI(t *testing.T) {
 	}
 }
 
-// TestNobodyIsOff: a node that is not heard, but whose kubelet renews its Lease, or one of whose addresses is claimed,
+// TestNoNodeIsOff: a node that is not heard, but whose kubelet renews its Lease, or one of whose addresses is claimed,
 // does not count as off; nor does anything show that while the gateway does not answer.
-func TestNobodyIsOff(t *testing.T) {
+func TestNoNodeIsOff(t *testing.T) {
 	for name, spoil := range map[string]func(w *world){
 		"the kubelets renew their Leases": func(w *world) { w.nodes[1].noKubelet = false; w.nodes[2].noKubelet = false },
 		"the gateway does not answer":     func(w *world) { w.nodes[0].noGateway = true },
@@ -250,12 +250,13 @@ func newMajorityWalk(seed uint64, r rules) *walk {
 	w = newWorld(seed, 2+w.random.IntN(6), 1+w.random.IntN(4), r)
 	w.clockBack = 0.15
 	w.keepLeases()
-	w.kinds = []fault{w.powerOffSome, w.powerOffSome, w.powerOffSome, w.crash, w.leave, w.updateOne, w.unready, w.dropService}
+	w.kinds = []fault{w.powerOffSome, w.powerOffSome, w.powerOffSome, w.crash, w.leave, w.updateOne, w.unready,
+		w.dropService}
 	if w.chance(0.5) {
 		w.kinds = append(w.kinds, w.freeze, w.cutPair, w.cutNode, w.split, w.split, w.lose, w.slow, w.loseGateway)
 	} else {
-		w.kinds = append(w.kinds, w.suspendSome, w.suspendSome, w.suspendSome, w.isolateOne, w.isolateOne, w.killKubelet,
-			w.killKubelet, w.loseAPI, w.loseAPIForAll, w.slowAPI)
+		w.kinds = append(w.kinds, w.suspendSome, w.suspendSome, w.suspendSome, w.isolateOne, w.isolateOne,
+			w.killKubelet, w.killKubelet, w.loseAPI, w.loseAPIForAll, w.slowAPI)
 	}
 	return &walk{w}
 }

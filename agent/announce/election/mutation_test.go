@@ -36,7 +36,7 @@ var mutations = map[string]func(r *rules){
 	"a lease outlasts the patience of who supports it": func(r *rules) { r.ackerLease = false },
 	"a new interval holds at once":                     func(r *rules) { r.twoPaces = false },
 	"a new interval holds before it is seen":           func(r *rules) { r.stablePace = false },
-	"a majority that was suspended asks nobody":        func(r *rules) { r.readAfterLapse = false },
+	"a majority that was suspended does not ask":       func(r *rules) { r.readAfterLapse = false },
 	"two agents of one name answer":                    func(r *rules) { r.yieldToLater = false },
 }
 

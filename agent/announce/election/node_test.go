@@ -43,8 +43,8 @@ func (m *machine) powerOn() {
 	m.start()
 }
 
-// suspend stops everything on a machine, as a debugger or faulty firmware does, until revive. What is sent to it is lost,
-// and its watch has to be opened again.
+// suspend stops everything on a machine, as a debugger or faulty firmware does, until revive. What is sent to it is
+// lost, and its watch has to be opened again.
 func (m *machine) suspend() {
 	m.setKubelet(false)
 	m.onServer(func(m *machine) {

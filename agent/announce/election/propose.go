@@ -20,7 +20,7 @@ func (e *Election) changes() []change {
 	for _, m := range e.view.Members {
 		if m != e.Node && e.removable(m) {
 			all = append(all, change{"remove/" + m, 0, e.rules.step,
-				func() *proposal { return e.removal(m, MemberFailed) }})
+				func() *proposal { return e.removal(m, e.failure(m)) }})
 		}
 	}
 	if len(all) > 0 {
@@ -86,7 +86,7 @@ func (e *Election) catchingUp() []change {
 	}}}
 }
 
-// succession is for a node that is not a member: it takes over when somebody states that all members are off.
+// succession is for a node that is not a member: it takes over when someone states that all members are off.
 func (e *Election) succession() []change {
 	for _, m := range e.view.Members {
 		if !e.declaredOff(IDOf(m)) {
@@ -123,8 +123,16 @@ func (e *Election) quorumLost(id ID) bool {
 	return e.view.Removed != "" && e.blocked(id, e.view.Changed)
 }
 
-// majorityOff reports whether so many members are off that the rest is no majority. Then nobody answers by the view; by
-// the one before nobody does, either, if too few of its members are left that do not know the change.
+// failure is why to remove a member that is removable.
+func (e *Election) failure(m string) EventKind {
+	if e.off(IDOf(m)) {
+		return MemberOff
+	}
+	return MemberFailed
+}
+
+// majorityOff reports whether so many members are off that the rest is no majority. Then no node answers by the view;
+// by the one before none does, either, if too few of its members are left that do not know the change.
 func (e *Election) majorityOff() bool {
 	before := e.members
 	if e.view.Removed != "" {

@@ -44,9 +44,9 @@ type rules struct {
 	freeMoves                  int
 	movesWithin, stay, stayMax time.Duration
 	// A member that was not heard for examineAfter is examined every examineEvery, after a while every examineEveryMax;
-	// what that shows counts for examinedFor. The member counts as off when its kubelet does not renew its Lease for as long as that is valid,
-	// nodeLease at least. lapse is how long a node must have had no majority before it asks whether others have taken
-	// it for off.
+	// what that shows counts for examinedFor. The member counts as off when its kubelet does not renew its Lease for as
+	// long as that is valid, nodeLease at least. lapse is how long a node must have had no majority before it asks
+	// whether others have taken it for off.
 	examineAfter, examineEvery, examineEveryMax, examinedFor, nodeLease, lapse time.Duration
 	// maxMembers is the maximum number of members of a view.
 	maxMembers int
@@ -72,8 +72,8 @@ type rules struct {
 	// mutual: a member that does not receive our heartbeats is not supported. askGateway: only nodes that the gateway
 	// answers remove others. yieldToLater: an agent that hears a later one of its own name is silent.
 	mutual, askGateway, yieldToLater bool
-	// minority: a member whose kubelet renews its Lease no more counts as off. readAfterLapse: a node that had no majority
-	// for long supports no node before it has read the view, or heard all members.
+	// minority: a member whose kubelet renews its Lease no more counts as off. readAfterLapse: a node that had no
+	// majority for long supports no node before it has read the view, or heard all members.
 	minority, readAfterLapse bool
 	// ackerLease: an acknowledgement is valid no longer than the interval of its sender allows. twoPaces: while the
 	// interval changes, nodes wait as long as the longer one demands. stablePace: until a majority has seen the change
@@ -156,7 +156,8 @@ func (e *Election) renew() {
 }
 
 func (e *Election) supportedUntil() time.Duration {
-	if e.view == nil || !e.view.has(e.Node) || !e.startedUp() || e.superseded() || e.facts.Standby || !e.facts.Link || e.lapse.is {
+	silent := e.superseded() || e.facts.Standby || !e.facts.Link
+	if e.view == nil || !e.view.has(e.Node) || !e.startedUp() || silent || e.lapse.is {
 		return never
 	}
 	others := e.rules.majority(len(e.view.Members)) - 1

@@ -145,6 +145,9 @@ const (
 	MemberFailed EventKind = "MemberFailed"
 	MemberLeft   EventKind = "MemberLeft"
 	MemberJoined EventKind = "MemberJoined"
+	// MemberOff: this node removed Node from the members although no majority says that it is silent, because it counts
+	// as off.
+	MemberOff EventKind = "MemberOff"
 	// ViewRebuilt: this node wrote a view where there was none, or no readable one.
 	ViewRebuilt EventKind = "ViewRebuilt"
 	// DuplicateMember: a later agent uses the name of this Node; this one does not answer.

@@ -282,7 +282,7 @@ func (m *machine) step(in Input) {
 		return
 	}
 	if m.paused {
-		if _, tick := in.(Tick); !tick && !(m.suspended && isSent(in)) {
+		if _, tick := in.(Tick); !tick && (!m.suspended || !isSent(in)) {
 			m.waiting = append(m.waiting, in)
 		}
 		return

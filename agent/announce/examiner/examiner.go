@@ -39,7 +39,8 @@ type Examiner struct {
 func (x *Examiner) Examine(ctx context.Context, members map[string][]netip.Addr) election.Examined {
 	claimed, err := x.Claimed(ctx, slices.Concat(slices.Collect(maps.Values(members))...))
 	if err != nil {
-		klog.FromContext(ctx).V(2).Info("Unknown whether the addresses of silent Nodes are claimed", "reason", err.Error())
+		klog.FromContext(ctx).V(2).Info("Unknown whether the addresses of silent Nodes are claimed",
+			"reason", err.Error())
 		return nil
 	}
 	examined := election.Examined{}

@@ -131,7 +131,8 @@ func TestUnknown(t *testing.T) {
 	refuse := func(resource, name string) func(*fake.Clientset) {
 		return func(c *fake.Clientset) {
 			c.PrependReactor("get", resource, func(a ktesting.Action) (bool, runtime.Object, error) {
-				return a.(ktesting.GetAction).GetName() == name, nil, errors.New("refused")
+				get, ok := a.(ktesting.GetAction)
+				return ok && get.GetName() == name, nil, errors.New("refused")
 			})
 		}
 	}

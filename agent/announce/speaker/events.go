@@ -27,6 +27,10 @@ const (
 	// EventUnheard (Warning): with `agent://`, a majority of the nodes no longer receives heartbeats of another node,
 	// which is named; this node removed it and gave its addresses to others.
 	EventUnheard = "AnnouncerUnheard"
+	// EventOff (Warning): with `agent://`, this node removed another one, which is named, although too few nodes are left
+	// for a majority: it was declared off, or its kubelet does not renew the Lease of the Node any more, no machine
+	// claims its addresses, and no node hears it. Its addresses go to other nodes.
+	EventOff = "AnnouncerOff"
 	// EventJoined (Normal): with `agent://`, this node added another one, which is named: it takes part in announcing
 	// addresses.
 	EventJoined = "AnnouncerJoined"
@@ -110,6 +114,11 @@ func noticeOf(node string, e election.Event) (n Notice, ok bool) {
 		n = onNode(corev1.EventTypeWarning, EventUnheard,
 			"A majority of the nodes no longer receives heartbeats of the agent of Node %s on the public network: "+
 				"its addresses go to other nodes", e.Node)
+	case election.MemberOff:
+		n = onNode(corev1.EventTypeWarning, EventOff,
+			"Node %s counts as off, so its addresses go to other nodes: it was declared off, or its kubelet has not renewed "+
+				"its Lease for long, no machine claims its addresses, and no node hears it. If it still runs, "+
+				"two machines may answer for an address: look at it", e.Node)
 	case election.MemberJoined:
 		n = onNode(corev1.EventTypeNormal, EventJoined, "Node %s takes part in announcing addresses", e.Node)
 	case election.MemberLeft:

@@ -32,6 +32,8 @@ func TestNotices(t *testing.T) {
 		"rebuilt": {election.Event{Kind: election.ViewRebuilt}, Notice{}, nil},
 		"another one is silent": {election.Event{Kind: election.MemberFailed, Node: "b"},
 			Notice{Type: corev1.EventTypeWarning, Reason: EventUnheard}, []string{"Node b"}},
+		"another one is off": {election.Event{Kind: election.MemberOff, Node: "b"},
+			Notice{Type: corev1.EventTypeWarning, Reason: EventOff}, []string{"Node b"}},
 		"another one comes": {election.Event{Kind: election.MemberJoined, Node: "b"},
 			Notice{Type: corev1.EventTypeNormal, Reason: EventJoined}, []string{"Node b"}},
 		"another one leaves": {election.Event{Kind: election.MemberLeft, Node: "b"},

@@ -383,7 +383,7 @@ func (s *session) record(ctx context.Context, e election.Event) {
 		log.Info(refusal(e), "node", e.Node, "number", e.Number, "view", number, "network", s.network)
 	case election.DuplicateMember:
 		log.Info("Answering for no address: a later agent uses the name of this Node")
-	case election.MemberFailed, election.MemberLeft, election.MemberJoined, election.ViewRebuilt:
+	case election.MemberFailed, election.MemberOff, election.MemberLeft, election.MemberJoined, election.ViewRebuilt:
 		log.Info("The view of the announcers changed", "event", e.Kind, "node", e.Node, "view", number)
 	}
 	s.Record(e)

@@ -458,8 +458,8 @@ func TestUnresponsiveAPI(t *testing.T) {
 	})
 }
 
-// TestDeadMajority: of three members two are silent, and what is known of them is that their kubelets renew no Lease. The
-// third one asks until they count as off, and takes over.
+// TestDeadMajority: of three members two are silent, and what is known of them is that their kubelets renew no Lease.
+// The third one asks until they count as off, and takes over.
 func TestDeadMajority(t *testing.T) {
 	keys := keyFile(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -29,6 +29,8 @@ type cluster struct {
 	kube  kubernetes.Interface
 	dir   string
 	nodes int
+	// kubelets keep the Leases of the Nodes.
+	kubelets *kubelets
 }
 
 // serviceManifest is the Service whose address is announced.
@@ -51,7 +53,9 @@ func newCluster(ctx context.Context, dir string, nodes int) (*cluster, error) {
 		_ = plane.Stop() // the first error says more
 		return nil, err
 	}
-	return &cluster{plane: plane, kube: plane.Kube(), dir: dir, nodes: nodes}, nil
+	kube := plane.Kube()
+	return &cluster{plane: plane, kube: kube, dir: dir, nodes: nodes,
+		kubelets: &kubelets{kube: kube, nodes: nodes, off: map[int]bool{}}}, nil
 }
 
 // kubeconfig writes the kubeconfig of a program on a node.

@@ -50,6 +50,12 @@ func Measure(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer stop()
+	if err := c.kubelets.register(ctx); err != nil {
+		return err
+	}
+	renewing, end := context.WithCancel(ctx)
+	defer end()
+	go c.kubelets.run(renewing)
 	b := &bench{segment: s, out: o.Log}
 	if b.prober, err = newProber(ctx, s.client); err != nil {
 		return err
@@ -110,16 +116,16 @@ func (s *segment) reach(ctx context.Context, node *space.Space, c *cluster, grou
 func (b *bench) all(ctx context.Context, c *cluster, o Options) error {
 	medians := map[string]float64{}
 	run := func(n candidate, times int) error {
-		f := &fleet{candidate: n, nodes: b.segment.nodes, dir: o.Dir}
+		f := &fleet{candidate: n, nodes: b.segment.nodes, dir: o.Dir, kubelets: c.kubelets}
 		for _, fa := range faults() {
 			if o.Fault != "" && fa.name != o.Fault || times == 0 || fa.stays && n.complete == nil {
 				continue
 			}
-			results, err := b.repeat(ctx, f, fa, times)
+			results, err := b.repeat(ctx, f, fa, fa.times(times))
 			if err != nil {
 				return err
 			}
-			lines, median := figures(n.name, fa.name, fa.twoAnswer, results)
+			lines, median := figures(n.name, fa, results)
 			for _, line := range lines {
 				fmt.Fprintln(o.Out, line)
 			}

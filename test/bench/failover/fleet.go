@@ -34,8 +34,10 @@ type fleet struct {
 	nodes     []*space.Space
 	dir       string
 	programs  []*exec.Cmd
-	// replaced are programs beside which another one was started.
+	// replaced are programs beside which another one was started, groups what limits programs.
 	replaced []*exec.Cmd
+	groups   []group
+	kubelets *kubelets
 }
 
 // start starts the program on every node.
@@ -98,10 +100,26 @@ func (f *fleet) update(i int) error {
 	return fmt.Errorf("no later agent on %s is ready within %s", f.nodes[i].Name, calmLimit)
 }
 
-// ready counts the agents of a node that were ready to continue in place of another one, by their log.
-func (f *fleet) ready(i int) (int, error) {
+// ready counts the agents of a node that were ready to continue in place of another one.
+func (f *fleet) ready(i int) (int, error) { return f.logged(i, "Ready to continue") }
+
+// takeovers counts how often a node began to answer for the address.
+func (f *fleet) takeovers() (n int, err error) {
+	for i := range f.nodes {
+		// Not those that continue what an earlier agent of the node did.
+		more, err := f.logged(i, `predecessor="node-`)
+		if err != nil {
+			return 0, err
+		}
+		n += more
+	}
+	return n, nil
+}
+
+// logged counts a text in the log of a node.
+func (f *fleet) logged(i int, text string) (int, error) {
 	raw, err := os.ReadFile(f.log(i))
-	return strings.Count(string(raw), "Ready to continue"), err
+	return strings.Count(string(raw), text), err
 }
 
 // signal sends a signal to the program of a node.
@@ -122,7 +140,15 @@ func (f *fleet) stop(ctx context.Context) error {
 	}
 	f.programs = nil
 	f.replaced = nil
-	return f.candidate.clean(ctx)
+	var err error
+	for _, g := range f.groups {
+		err = errors.Join(err, g.remove())
+	}
+	f.groups = nil
+	for i := range f.nodes {
+		f.kubelets.set(i, true)
+	}
+	return errors.Join(err, f.candidate.clean(ctx))
 }
 
 // fault is what happens to the node that announces the address.
@@ -136,6 +162,49 @@ type fault struct {
 	stays bool
 	// wakes reports that the program continues after the takeover.
 	wakes bool
+	// slow reports that it is made less often, because it takes a minute.
+	slow bool
+	// once reports that it is made once, because it lasts for minutes.
+	once bool
+}
+
+// times is how often a fault is made where others are made a number of times.
+func (f fault) times(n int) int {
+	switch {
+	case f.once:
+		return min(n, 1)
+	case f.slow:
+		return (n + 3) / 4
+	default:
+		return n
+	}
+}
+
+// powerOff ends a node: its processes stop, its port and its kubelet with them.
+func powerOff(s *segment, f *fleet, i int) error {
+	f.kubelets.set(i, false)
+	return errors.Join(s.cut(i, true), f.signal(i, syscall.SIGSTOP))
+}
+
+// powerOffAll ends all nodes; one of them, which is another than the owner of the address, starts again.
+func powerOffAll(s *segment, f *fleet, owner int) error {
+	for i := range f.nodes {
+		if err := powerOff(s, f, i); err != nil {
+			return err
+		}
+	}
+	back := (owner + 1) % len(f.nodes)
+	if err := f.signal(back, syscall.SIGKILL); err != nil {
+		return err
+	}
+	f.replaced = append(f.replaced, f.programs[back])
+	f.kubelets.set(back, true)
+	next, err := f.run(back)
+	if err != nil {
+		return err
+	}
+	f.programs[back] = next
+	return s.cut(back, false)
 }
 
 // faults are all of them.
@@ -155,6 +224,12 @@ func faults() []fault {
 			make: func(s *segment, _ *fleet, i int) error { return s.cut(i, true) }},
 		{name: "drained", what: "its announcer asked to end",
 			make: func(_ *segment, f *fleet, i int) error { return f.signal(i, syscall.SIGTERM) }},
+		{name: "two_of_three", what: "it and the next one without power at once", slow: true,
+			make: func(s *segment, f *fleet, i int) error {
+				return errors.Join(powerOff(s, f, i), powerOff(s, f, (i+1)%len(f.nodes)))
+			}},
+		{name: "all_power_lost", what: "all without power, and one of the others back", slow: true, make: powerOffAll},
+		{name: "busy", what: "all busy for ten minutes", stays: true, once: true, make: busy},
 		{name: "agents_updated", what: "its announcer updated, and then those of the others", stays: true,
 			make: func(_ *segment, f *fleet, i int) error {
 				for n := range f.nodes {

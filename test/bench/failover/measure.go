@@ -37,6 +37,10 @@ type result struct {
 	two       time.Duration
 	// broken is how many of the client's TCP connections broke.
 	broken int
+	// takeovers counts how often the address went to another node although it had to stay, silent is the longest time
+	// for which a machine that asks for it (ARP) got no answer.
+	takeovers int
+	silent    time.Duration
 }
 
 // bench is everything that measures.
@@ -93,6 +97,10 @@ func (b *bench) once(ctx context.Context, f *fleet, fa fault) (r result, err err
 		return r, err
 	}
 	defer open.close()
+	taken, err := f.takeovers()
+	if err != nil {
+		return r, err
+	}
 	at := time.Now()
 	if err := fa.make(b.segment, f, holder); err != nil {
 		return r, err
@@ -106,6 +114,12 @@ func (b *bench) once(ctx context.Context, f *fleet, fa fault) (r result, err err
 		return r, err
 	}
 	r.broken = open.broken()
+	r.silent = b.witness.silent(at)
+	after, err := f.takeovers()
+	if err != nil {
+		return r, err
+	}
+	r.takeovers = after - taken
 	if r.recovered {
 		r.outage = outage(b.prober.since(at.Add(-calm)))
 	}
@@ -180,18 +194,22 @@ func (b *bench) watchTwo(ctx context.Context, f *fleet, fa fault, holder int, at
 }
 
 // figures are the lines of one candidate and one fault.
-func figures(candidate, fault string, twoAnswer bool, results []result) (lines []string, median float64) {
+func figures(candidate string, fa fault, results []result) (lines []string, median float64) {
 	var outages []float64
 	var two time.Duration
 	broken := 0
+	takeovers := 0
+	var silent time.Duration
 	for _, r := range results {
 		broken = max(broken, r.broken)
+		takeovers += r.takeovers
+		silent = max(silent, r.silent)
 		if r.recovered {
 			outages = append(outages, float64(r.outage.Microseconds())/1000)
 		}
 		two = max(two, r.two)
 	}
-	name := "figure failover_" + candidate + "_" + fault
+	name := "figure failover_" + candidate + "_" + fa.name
 	lines = append(lines, fmt.Sprintf("%s_recovered %d of %d", name, len(outages), len(results)))
 	if len(outages) > 0 {
 		slices.Sort(outages)
@@ -199,8 +217,12 @@ func figures(candidate, fault string, twoAnswer bool, results []result) (lines [
 		lines = append(lines, fmt.Sprintf("%s_median %.0f ms", name, median),
 			fmt.Sprintf("%s_max %.0f ms", name, outages[len(outages)-1]))
 	}
+	if fa.stays {
+		lines = append(lines, fmt.Sprintf("%s_needless_takeovers %d takeovers", name, takeovers),
+			fmt.Sprintf("%s_silent_max %d ms", name, silent.Milliseconds()))
+	}
 	lines = append(lines, fmt.Sprintf("%s_connections_broken %d of %d", name, broken, connectionCount))
-	if twoAnswer {
+	if fa.twoAnswer {
 		lines = append(lines, fmt.Sprintf("%s_two_answered_max %.1f s", name, two.Seconds()))
 	}
 	return lines, median

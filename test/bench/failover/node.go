@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/examiner"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/heartbeat"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/speaker"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/standby"
@@ -88,7 +89,7 @@ func RunNode(ctx context.Context, args []string) error {
 			return map[netip.Addr]bool{virtual: true}, nil
 		},
 		AskGateway: func(ctx context.Context) bool { return askGateway(ctx, own) },
-		Examine:    func(context.Context, map[string][]netip.Addr) election.Examined { return nil },
+		Examine:    (&examiner.Examiner{Client: client, Claimed: claimed}).Examine,
 		Clock:      responder.Now,
 	})
 	turn.Warm = func() bool { return h.State().View != nil }
@@ -134,6 +135,20 @@ func facts() election.Facts {
 		Link: err == nil && link.Up, Candidate: true, HasGateway: true, Known: true,
 		Wanted: map[netip.Addr]bool{virtual: true},
 	}
+}
+
+// claimed probes addresses.
+func claimed(ctx context.Context, addresses []netip.Addr) (map[netip.Addr]bool, error) {
+	var questions []arp.Question
+	for _, a := range addresses {
+		questions = append(questions, arp.Question{Target: a, Source: netip.IPv4Unspecified()})
+	}
+	answers, err := arp.NewProber().Ask(ctx, publicLink, questions)
+	claimed := map[netip.Addr]bool{}
+	for i, a := range answers {
+		claimed[addresses[i]] = len(a.MACs) > 0
+	}
+	return claimed, err
 }
 
 func askGateway(ctx context.Context, own netip.Addr) bool {

@@ -147,6 +147,22 @@ func (w *witness) twoAnswered(since time.Time) time.Duration {
 	return total
 }
 
+// silent is the longest time without an answer since a time, less the time between two questions.
+func (w *witness) silent(since time.Time) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var longest time.Duration
+	last := since
+	for _, q := range w.asked {
+		if q.at.Before(since) || len(q.macs) == 0 {
+			continue
+		}
+		longest = max(longest, q.at.Sub(last)-askEvery)
+		last = q.at
+	}
+	return max(longest, 0)
+}
+
 // sole is the only machine that has answered since a time, every time but a few; ok is false when there is none.
 func (w *witness) sole(since time.Time) (mac [6]byte, ok bool) {
 	w.mu.Lock()

@@ -37,6 +37,7 @@ func run(ctx context.Context, args []string) (err error) {
 	flags.IntVar(&o.Agent, "agent", 20, "how often each fault is made with the agents' announcer")
 	flags.IntVar(&o.KubeVIP, "kube-vip", 5, "how often each fault is made with kube-vip, with each of its timers")
 	flags.StringVar(&o.Fault, "fault", "", "the only fault to be made: node_dead, killed, stopped, vlan_cut, drained "+
+		"two_of_three, all_power_lost, busy "+
 		"or agents_updated")
 	flags.IntVar(&o.Nodes, "nodes", 3, "number of nodes")
 	logs := flags.String("logs", "", "directory that keeps the logs; empty keeps none")
