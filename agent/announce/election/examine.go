@@ -11,8 +11,8 @@ import (
 type Evidence struct {
 	// Off reports whether someone has stated that the server is off: the Node was deleted, or has a taint that says so.
 	Off bool
-	// Renewal is when the kubelet says that it last renewed the Lease of the Node, in any form that differs from renewal
-	// to renewal; empty when that is unknown. Duration is for how long it says that this is valid.
+	// Renewal is when the kubelet says that it last renewed the Lease of the Node, in any form that differs from one
+	// renewal to the next; empty when that is unknown. Duration is for how long it says that this is valid.
 	Renewal  string
 	Duration time.Duration
 	// Claimed reports whether a machine claims one of the member's addresses on the public network (ARP).
