@@ -120,7 +120,7 @@ func (e *Election) isExamined(id ID) (x examination, ok bool) {
 func (e *Election) off(id ID) bool {
 	x, ok := e.isExamined(id)
 	expired := x.renewal != "" && x.asOf-x.since >= x.duration && e.unheardFor(id) >= x.duration
-	return ok && (x.off || e.rules.minority && expired && e.connected())
+	return ok && (x.off || e.rules.minority && expired)
 }
 
 // declaredOff reports whether someone states that a node is off.

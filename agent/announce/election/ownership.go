@@ -78,6 +78,7 @@ func (e *Election) adopt(v *View, version string) {
 			e.draining[a] = d
 		}
 	}
+	maps.DeleteFunc(e.peers, func(id ID, p *peer) bool { return e.isClash(id, p.name) })
 	for _, p := range e.peers {
 		e.updateBehind(p)
 	}
@@ -90,7 +91,7 @@ func (e *Election) drain(o *ownership, owner Owner, lease time.Duration) {
 	if now := e.owned[o.address]; !o.answering || now != nil && now.answering {
 		return
 	}
-	if owner.Node == "" || owner.Node == e.Node || o.fenced || lease <= e.now {
+	if owner.Node == "" || owner.Node == e.Node || lease <= e.now {
 		e.record(LostOwnership, o.address, owner.Node)
 		return
 	}

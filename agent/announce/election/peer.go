@@ -56,7 +56,7 @@ func (e *Election) handleHeartbeat(h *Heartbeat) {
 	}
 	p := e.peers[id]
 	switch {
-	case id == e.id, p != nil && p.name != h.Node:
+	case id == e.id, p != nil && p.name != h.Node, e.isClash(id, h.Node):
 		return // the IDs of two names are equal
 	case p == nil:
 		p = &peer{id: id, name: h.Node, since: e.now, supportedAt: never, ackedAt: never, behindSince: never,
@@ -97,6 +97,11 @@ func (e *Election) handleHeartbeat(h *Heartbeat) {
 	e.yieldTo(h)
 }
 
+// isClash reports whether the ID of a node is that of a member with another name.
+func (e *Election) isClash(id ID, name string) bool {
+	return e.view != nil && slices.Contains(e.members, id) && !e.view.has(name)
+}
+
 // isLater reports whether a heartbeat was sent after all others received of its node, whatever its number is: it
 // reports a later one of ours. So a heartbeat with a number that is far ahead drops none of those that follow.
 func (e *Election) isLater(p *peer, h *Heartbeat) bool {
@@ -123,7 +128,7 @@ func (e *Election) countAck(p *peer) {
 	if !found || sequence <= Refused || e.view == nil || p.last.Flags.Has(Lapsed) {
 		return
 	}
-	if e.rules.newerVoids && (e.seen != e.view.Number || p.last.Seen > e.view.Number) {
+	if e.rules.newerVoids && e.seen != e.view.Number {
 		return
 	}
 	sent := e.sent[sequence%uint32(len(e.sent))]

@@ -221,7 +221,7 @@ func (e *Election) joiningMember() string {
 	best := ""
 	for id, p := range e.peers {
 		if e.view.has(p.name) || !e.acknowledges(p) || p.last.Flags.Has(Leaving) || p.last.Number == 0 ||
-			id == e.id || slices.Contains(e.members, id) { // or another name with the ID of a member
+			id == e.id {
 			continue
 		}
 		if p.last.Flags.Has(Witness) && (e.witnesses() > 0 || len(e.members)%2 == 1 || len(e.view.Members) < 2) {
