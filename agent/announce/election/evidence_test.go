@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// examined is node-a after it was told something about node-b at each of some times.
+// examined is node-a after it learned something about node-b at each of some times.
 func examined(t *testing.T, at []time.Duration, evidence func(i int) Evidence) *Election {
 	t.Helper()
 	e := member(t)
