@@ -88,7 +88,6 @@ var traps = map[string]func(w *world){
 		w.run(time.Minute)
 		a.resume()
 	},
-	// A second machine runs an agent by the name of the owner; each is heard by another member.
 	// All nodes but the owner know that the interval is shorter now. They remove the owner, which does not.
 	"an owner that works by the longer interval": func(w *world) {
 		a := w.repace(500*time.Millisecond, 50*time.Millisecond)
@@ -117,6 +116,24 @@ var traps = map[string]func(w *world){
 		w.isolate(a, true)
 		a.noAPI = true
 	},
+	// An owner gives its address away, and hears nothing any more. The next owner gives it away at once, before it is
+	// known whether the first one has stopped.
+	"an address that moves on at once": func(w *world) {
+		if w.stabilize() == nil {
+			return
+		}
+		first := w.holder(address(0))
+		first.noAPI = true
+		w.giveAway(first)
+		w.deafen(first, true)
+		w.until(func() bool { return w.object.view.Owners[address(0)].Node != first.name })
+		for _, m := range w.nodes {
+			if m.name == w.object.view.Owners[address(0)].Node {
+				w.giveAway(m)
+			}
+		}
+	},
+	// A second machine runs an agent by the name of the owner; each is heard by another member.
 	"a second machine of one name": func(w *world) {
 		spare := w.takeSpare()
 		if w.stabilize() == nil {
@@ -131,6 +148,13 @@ var traps = map[string]func(w *world){
 		c.deaf[spare.index] = true
 		spare.start()
 	},
+}
+
+// giveAway has a node become unable to serve any address, and report so.
+func (w *world) giveAway(m *machine) {
+	m.facts.Candidate = false
+	m.sendFacts()
+	w.run(10 * time.Millisecond)
 }
 
 // repace makes a stable world with an interval, configures all nodes with another one, and returns the owner.

@@ -103,17 +103,27 @@ func (f *fleet) update(i int) error {
 // ready counts the agents of a node that were ready to continue in place of another one.
 func (f *fleet) ready(i int) (int, error) { return f.logged(i, "Ready to continue") }
 
-// takeovers counts how often a node began to answer for the address.
-func (f *fleet) takeovers() (n int, err error) {
+// moves are what the programs have logged.
+type moves struct {
+	// takeovers counts how often a node began to answer for the address of another one, lapses how often its owner
+	// stopped because no majority acknowledged it.
+	takeovers, lapses int
+}
+
+func (f *fleet) moves() (m moves, err error) {
 	for i := range f.nodes {
-		// Not those that continue what an earlier agent of the node did.
-		more, err := f.logged(i, `predecessor="node-`)
+		taken, err := f.logged(i, `predecessor="node-`)
 		if err != nil {
-			return 0, err
+			return m, err
 		}
-		n += more
+		lapsed, err := f.logged(i, "Stopped answering: no majority")
+		if err != nil {
+			return m, err
+		}
+		m.takeovers += taken
+		m.lapses += lapsed
 	}
-	return n, nil
+	return m, nil
 }
 
 // logged counts a text in the log of a node.

@@ -37,10 +37,9 @@ type result struct {
 	two       time.Duration
 	// broken is how many of the client's TCP connections broke.
 	broken int
-	// takeovers counts how often the address went to another node although it had to stay, silent is the longest time
-	// for which a machine that asks for it (ARP) got no answer.
-	takeovers int
-	silent    time.Duration
+	moves
+	// silent is the longest time for which a machine that asks for the address (ARP) got no answer.
+	silent time.Duration
 }
 
 // bench is everything that measures.
@@ -97,7 +96,7 @@ func (b *bench) once(ctx context.Context, f *fleet, fa fault) (r result, err err
 		return r, err
 	}
 	defer open.close()
-	taken, err := f.takeovers()
+	before, err := f.moves()
 	if err != nil {
 		return r, err
 	}
@@ -115,11 +114,11 @@ func (b *bench) once(ctx context.Context, f *fleet, fa fault) (r result, err err
 	}
 	r.broken = open.broken()
 	r.silent = b.witness.silent(at)
-	after, err := f.takeovers()
+	after, err := f.moves()
 	if err != nil {
 		return r, err
 	}
-	r.takeovers = after - taken
+	r.moves = moves{after.takeovers - before.takeovers, after.lapses - before.lapses}
 	if r.recovered {
 		r.outage = outage(b.prober.since(at.Add(-calm)))
 	}
@@ -199,10 +198,12 @@ func figures(candidate string, fa fault, results []result) (lines []string, medi
 	var two time.Duration
 	broken := 0
 	takeovers := 0
+	lapses := 0
 	var silent time.Duration
 	for _, r := range results {
 		broken = max(broken, r.broken)
 		takeovers += r.takeovers
+		lapses += r.lapses
 		silent = max(silent, r.silent)
 		if r.recovered {
 			outages = append(outages, float64(r.outage.Microseconds())/1000)
@@ -219,6 +220,7 @@ func figures(candidate string, fa fault, results []result) (lines []string, medi
 	}
 	if fa.stays {
 		lines = append(lines, fmt.Sprintf("%s_needless_takeovers %d takeovers", name, takeovers),
+			fmt.Sprintf("%s_leases_lost %d leases", name, lapses),
 			fmt.Sprintf("%s_silent_max %d ms", name, silent.Milliseconds()))
 	}
 	lines = append(lines, fmt.Sprintf("%s_connections_broken %d of %d", name, broken, connectionCount))

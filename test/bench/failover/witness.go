@@ -36,6 +36,8 @@ type witness struct {
 
 	mu    sync.Mutex
 	asked []question
+	// answered is when answers came.
+	answered []time.Time
 }
 
 // question is what was heard until the next question.
@@ -129,6 +131,7 @@ func (w *witness) take(frame []byte) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.answered = append(w.answered, time.Now())
 	if len(w.asked) > 0 {
 		w.asked[len(w.asked)-1].macs[[6]byte(p.SenderHardwareAddr)] = true
 	}
@@ -153,14 +156,13 @@ func (w *witness) silent(since time.Time) time.Duration {
 	defer w.mu.Unlock()
 	var longest time.Duration
 	last := since
-	for _, q := range w.asked {
-		if q.at.Before(since) || len(q.macs) == 0 {
-			continue
+	for _, at := range w.answered {
+		if at.After(since) {
+			longest = max(longest, at.Sub(last)-askEvery)
+			last = at
 		}
-		longest = max(longest, q.at.Sub(last)-askEvery)
-		last = q.at
 	}
-	return max(longest, 0)
+	return max(longest, time.Since(last)-askEvery)
 }
 
 // sole is the only machine that has answered since a time, every time but a few; ok is false when there is none.
