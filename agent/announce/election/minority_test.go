@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
 )
 
 // minorities are faults that leave fewer than a majority of the members.
@@ -26,12 +28,12 @@ var minorities = map[string]struct {
 	}},
 	"all of three, and one back": {3, func(w *world) {
 		w.powerOffAll(w.nodes)
-		w.run(5 * time.Minute)
+		w.run(2 * time.Minute)
 		w.nodes[0].powerOn()
 	}},
 	"all of five, and two back": {5, func(w *world) {
 		w.powerOffAll(w.nodes)
-		w.run(5 * time.Minute)
+		w.run(2 * time.Minute)
 		w.nodes[0].powerOn()
 		w.nodes[4].powerOn()
 	}},
@@ -64,7 +66,7 @@ func TestMinority(t *testing.T) {
 	longest := time.Duration(0)
 	for name, tc := range minorities {
 		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(20) {
+			for seed := range uint64(seeds.Count(t, 4)) {
 				w := newWorld(seed, tc.nodes, 4, standardRules())
 				w.keepLog = true
 				if !w.together() {
@@ -102,7 +104,7 @@ func (w *world) silentFor(limit time.Duration) time.Duration {
 func TestNodeTraps(t *testing.T) {
 	for name, trap := range nodeTraps {
 		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(40) {
+			for seed := range uint64(seeds.Count(t, 8)) {
 				w := newWorld(seed, 3, 4, standardRules())
 				w.keepLog = true
 				if wrong := trap(w); wrong != "" {
@@ -155,7 +157,7 @@ var splits = map[string]struct {
 func TestSplits(t *testing.T) {
 	for name, tc := range splits {
 		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(10) {
+			for seed := range uint64(seeds.Count(t, 3)) {
 				w := newWorld(seed, 3, 4, standardRules())
 				w.keepLog = true
 				if !w.together() {
@@ -178,7 +180,7 @@ func TestSplits(t *testing.T) {
 // TestAllCutWithoutAPI: the VLAN fails for long while no node reaches the API server. When it is whole again, all nodes
 // hear each other, so they need not ask whether the view has changed.
 func TestAllCutWithoutAPI(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(seeds.Count(t, 5)) {
 		w := newWorld(seed, 3, 4, standardRules())
 		w.keepLog = true
 		if !w.together() {
