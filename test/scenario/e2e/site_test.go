@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/cluster"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
@@ -40,26 +39,20 @@ const (
 type site struct {
 	*testing.T
 	*cluster.Cluster
-	// announcer announces the addresses; overlay is what users install for it.
-	announcer, overlay string
-	root               string
-	kubectl            string
-	images             *archives
-	began              time.Time
+	root    string
+	kubectl string
+	images  *archives
+	began   time.Time
 }
 
 // newSite starts everything that a user has before the installation, and returns when the kubelets have registered
 // their Nodes.
-func newSite(t *testing.T, announcer string) *site {
+func newSite(t *testing.T) *site {
 	t.Helper()
 	root, err := tools.ModuleRoot()
 	check(t, err)
 	dir := t.TempDir()
-	s := &site{T: t, announcer: announcer, overlay: "deploy/overlays/kubeadm", root: root}
-	if announcer == contract.AnnouncerAgent {
-		s.overlay += "-agent"
-	}
-	s.images = buildImages(t, dir, shippedTag(t, filepath.Join(root, s.overlay)))
+	s := &site{T: t, root: root, images: buildImages(t, dir, shippedTag(t, root))}
 	s.kubectl, err = tools.Binary(t.Context(), "kubectl")
 	check(t, err)
 	files, err := nodeTree(t.Context(), tree)
@@ -70,7 +63,7 @@ func newSite(t *testing.T, announcer string) *site {
 	files[program], err = tools.Product(t.Context(), "./test/scenario/e2e/cmd/node")
 	check(t, err)
 	s.Cluster, err = cluster.New(cluster.Options{Dir: dir, Kubelets: true, Scale: scale, MemoryMiB: memoryMiB,
-		Files: files, Announcer: announcer})
+		Files: files})
 	check(t, err)
 	t.Cleanup(s.end)
 	s.began = time.Now()
@@ -192,9 +185,9 @@ func (s *site) eventually(limit time.Duration, what string, look func() (ok bool
 }
 
 // shippedTag is the version that the manifests name.
-func shippedTag(t *testing.T, overlay string) string {
+func shippedTag(t *testing.T, root string) string {
 	t.Helper()
-	manifests, err := controlplane.Read(t.Context(), overlay)
+	manifests, err := controlplane.Read(t.Context(), filepath.Join(root, "deploy/overlays/kubeadm"))
 	check(t, err)
 	var tags []string
 	for _, m := range manifests {
