@@ -316,7 +316,11 @@ func (e *Election) askGateway(out *Output) {
 	}
 	pause := e.rules.interval / 2
 	if e.api.asks >= e.rules.asks {
-		pause = loop.Backoff(pause, max(pause, time.Duration(len(e.members))*e.rules.askShare), e.api.asks-e.rules.asks)
+		longest := max(pause, time.Duration(len(e.members))*e.rules.askShare)
+		if slices.ContainsFunc(e.members, e.off) {
+			longest = min(longest, 2*e.rules.suspectTimeout) // it waits for nothing else
+		}
+		pause = loop.Backoff(pause, longest, e.api.asks-e.rules.asks)
 	}
 	if due := max(e.gatewayAt, e.api.askedAt) + pause; e.now < due {
 		e.wake(due)

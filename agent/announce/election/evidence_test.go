@@ -1,6 +1,7 @@
 package election
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -82,6 +83,48 @@ func TestExaminers(t *testing.T) {
 	}
 	if last := asked[len(asked)-1] - asked[len(asked)-2]; last != e.rules.examineEveryMax {
 		t.Errorf("in the end it asks every %s, want %s", last, e.rules.examineEveryMax)
+	}
+}
+
+// TestExaminationsAreBounded: of many silent members a node examines some at a time, each as often as the others, and
+// none while the gateway does not answer.
+func TestExaminationsAreBounded(t *testing.T) {
+	for _, connected := range []bool{true, false} {
+		e := member(t)
+		next := *e.view
+		next.Number = 11
+		next.Members = []string{"node-a"}
+		for i := range 60 {
+			next.Members = append(next.Members, fmt.Sprintf("node-b%02d", i))
+		}
+		e.adopt(&next, "2")
+		e.facts.HasGateway = true
+		times := map[string]int{}
+		for e.now < 15*time.Second {
+			if connected {
+				e.Step(e.now, Gateway{})
+			}
+			out := e.Step(e.now+100*time.Millisecond, Tick{})
+			if len(out.Examine) > maxExamined {
+				t.Fatalf("%d members are examined at once", len(out.Examine))
+			}
+			if out.Examine == nil {
+				continue
+			}
+			answer := Examined{}
+			for name := range out.Examine {
+				times[name]++
+				answer[name] = Evidence{Renewal: "1"}
+			}
+			e.Step(e.now, answer)
+		}
+		most := 0
+		for _, n := range times {
+			most = max(most, n)
+		}
+		if all := len(times) == 60; all != connected || most > 2 {
+			t.Errorf("connected %t: %d of 60 members were examined, up to %d times", connected, len(times), most)
+		}
 	}
 }
 
@@ -254,22 +297,21 @@ func TestLateEvidence(t *testing.T) {
 
 // TestFewExaminers: however many nodes there are, few of them examine a silent member.
 func TestFewExaminers(t *testing.T) {
-	w := newWorld(1, 7, 4, standardRules())
+	w := newWorld(1, 9, 4, standardRules())
 	if !w.together() {
 		t.Fatal("not stable")
 	}
-	for _, m := range w.nodes {
-		m.noGateway = true // so that it is not removed
+	for _, m := range w.nodes[4:] {
+		m.stop() // the kubelets live, so that no agent is removed
 	}
-	w.nodes[0].stop()
 	w.run(30 * time.Second) // until no node is held because it has just started
 	for _, m := range w.nodes {
-		m.examines = 0
+		m.examined = nil
 	}
 	w.run(30 * time.Second)
 	n := 0
 	for _, m := range w.nodes {
-		if m.examines > 0 {
+		if m.examined[w.nodes[8].name] > 0 {
 			n++
 		}
 	}
@@ -313,6 +355,21 @@ func TestSupportedNodesDoNotLapse(t *testing.T) {
 			if since := m.core.now - m.core.lapse.at; m.core.lapse.is || since > time.Second {
 				t.Fatalf("%s has been without a majority for %s", m.name, since)
 			}
+		}
+	}
+}
+
+// TestManyTurns: where many members are silent, evidence about one of them counts until its next turn.
+func TestManyTurns(t *testing.T) {
+	for silent, want := range map[int]bool{2: false, 20: true} {
+		e := member(t)
+		for e.now < time.Minute {
+			e.Step(e.now+100*time.Millisecond, Tick{})
+		}
+		e.examinations.silent = silent
+		e.examinations.members[IDOf("node-b")] = examination{off: true, asOf: e.now - 20*time.Second}
+		if got := e.off(IDOf("node-b")); got != want {
+			t.Errorf("%d members are silent: evidence of 20 s ago counts %t, want %t", silent, got, want)
 		}
 	}
 }

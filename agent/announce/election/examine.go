@@ -1,7 +1,9 @@
 package election
 
 import (
+	"cmp"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
@@ -27,8 +29,9 @@ type examinations struct {
 	// inFlight is set while an answer is outstanding, to the request at askedAt.
 	inFlight bool
 	askedAt  time.Duration
-	// asked counts the requests since there have been such members.
+	// asked counts the requests since there have been such members, silent those members.
 	asked   int
+	silent  int
 	members map[ID]examination
 }
 
@@ -43,18 +46,14 @@ type examination struct {
 }
 
 // examine requests evidence about members that have been silent for long. It is collected by the nodes whose turn to
-// remove them is near, so that the requests to the API server do not grow with the number of nodes.
+// remove them is near, about some members at a time, and only while the gateway answers: a node that is cut off, or one
+// of hundreds in a broken network, must not flood the API server.
 func (e *Election) examine(out *Output) {
 	if e.view == nil || e.examinations.inFlight {
 		return
 	}
-	silent := map[string][]netip.Addr{}
-	for _, m := range e.view.Members {
-		if e.unheardFor(IDOf(m)) >= e.rules.examineAfter && m != e.Node && e.rank("remove/"+m) < examiners {
-			silent[m] = nil
-		}
-	}
-	if len(silent) == 0 {
+	silent := e.unheard()
+	if e.examinations.silent = len(silent); len(silent) == 0 {
 		e.examinations.asked = 0
 		return
 	}
@@ -63,20 +62,42 @@ func (e *Election) examine(out *Output) {
 		e.wake(due)
 		return
 	}
+	if e.facts.HasGateway && e.gatewayAt <= e.examinations.askedAt {
+		return
+	}
+	members := map[string][]netip.Addr{}
+	for _, m := range silent[:min(len(silent), maxExamined)] {
+		members[m] = nil
+	}
 	for a, owner := range e.view.Owners {
-		if _, is := silent[owner.Node]; is {
-			silent[owner.Node] = append(silent[owner.Node], a)
+		if _, is := members[owner.Node]; is {
+			members[owner.Node] = append(members[owner.Node], a)
 		}
 	}
 	e.examinations.inFlight = true
 	e.examinations.askedAt = e.now
 	e.examinations.asked++
-	out.Examine = silent
+	out.Examine = members
+}
+
+// unheard returns the members that this node should examine, those first whose evidence is the oldest.
+func (e *Election) unheard() []string {
+	var silent []string
+	for _, m := range e.view.Members {
+		if e.unheardFor(IDOf(m)) >= e.rules.examineAfter && m != e.Node && e.rank("remove/"+m) < examiners {
+			silent = append(silent, m)
+		}
+	}
+	slices.SortStableFunc(silent, func(a, b string) int {
+		return cmp.Compare(e.examinations.members[IDOf(a)].asOf, e.examinations.members[IDOf(b)].asOf)
+	})
+	return silent
 }
 
 const (
-	// examiners is how many nodes examine a silent member.
-	examiners = 3
+	// examiners is how many nodes examine a silent member, maxExamined how many members a node examines at a time.
+	examiners   = 3
+	maxExamined = 16
 	// manyExaminations is after how many of them the pauses grow: the Leases of dead Nodes have expired by then.
 	manyExaminations = 20
 )
@@ -108,10 +129,12 @@ func (e *Election) unheardFor(id ID) time.Duration {
 	return e.now - last
 }
 
-// isExamined reports whether there is new evidence about a node, and it has been silent for long.
+// isExamined reports whether there is new evidence about a node, and it has been silent for long. Where there are many
+// such nodes, each has its turn more rarely.
 func (e *Election) isExamined(id ID) (x examination, ok bool) {
 	x, ok = e.examinations.members[id]
-	return x, ok && e.now-x.asOf < e.rules.examinedFor && e.unheardFor(id) >= e.rules.examineAfter
+	valid := time.Duration(1+e.examinations.silent/maxExamined) * e.rules.examinedFor
+	return x, ok && e.now-x.asOf < valid && e.unheardFor(id) >= e.rules.examineAfter
 }
 
 // off reports whether a node is off. Either someone states so, or everything says so for as long as the Lease of a Node

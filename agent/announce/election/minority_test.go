@@ -17,6 +17,7 @@ var minorities = map[string]struct {
 	"two of three at once":         {3, func(w *world) { w.powerOffAll(w.nodes[1:]) }},
 	"three of five at once":        {5, func(w *world) { w.powerOffAll(w.nodes[2:]) }},
 	"all but one of seven at once": {7, func(w *world) { w.powerOffAll(w.nodes[1:]) }},
+	"most of 26 at once":           {26, func(w *world) { w.powerOffAll(w.nodes[5:]) }},
 	"two of three at once, and one of them only lost its agent": {3, func(w *world) {
 		w.powerOffAll(w.nodes[1:])
 		w.nodes[1].noKubelet = false
@@ -66,7 +67,7 @@ func TestMinority(t *testing.T) {
 	longest := time.Duration(0)
 	for name, tc := range minorities {
 		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(seeds.Count(t, 4)) {
+			for seed := range uint64(seeds.Count(t, max(1, 4-tc.nodes/5))) {
 				w := newWorld(seed, tc.nodes, 4, standardRules())
 				w.keepLog = true
 				if !w.together() {

@@ -88,7 +88,7 @@ type machine struct {
 	tick                            uint64              // the event that is the newest tick
 	keys                            []int               // of which the first signs; none is one that all have
 	deaf                            []bool              // frames of these are lost on the way to it
-	examines                        int                 // how often it has asked about members
+	examined                        map[string]int      // how often it has asked about each member
 	grant                           Grant               // in the time of its own clock
 	runs                            map[string]run      // of others: an earlier one must prove that it is alive
 	outdated                        map[netip.Addr]bool // what it knows of the Services, while its list lags
@@ -319,7 +319,12 @@ func (m *machine) step(in Input) {
 		m.w.list(m)
 	}
 	if out.Examine != nil {
-		m.examines++
+		if m.examined == nil {
+			m.examined = map[string]int{}
+		}
+		for name := range out.Examine {
+			m.examined[name]++
+		}
 		m.w.examine(m, out.Examine)
 	}
 	if out.Done && (m.facts.Leaving || m.facts.Replaced) {
