@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/image"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/scenario/e2e/node"
@@ -115,7 +116,11 @@ func check(t *testing.T, err error) {
 	}
 }
 
-func figure(t *testing.T, name string, value float64, unit string) {
-	t.Helper()
-	t.Logf("figure e2e_%s %s %s", name, fmt.Sprintf("%.2f", value), unit)
+// figure prints a figure; those with the agents' announcer have a name of their own.
+func (s *site) figure(name string, value float64, unit string) {
+	s.Helper()
+	if s.announcer == contract.AnnouncerAgent {
+		name = "agent_" + name
+	}
+	s.Logf("figure e2e_%s %s %s", name, fmt.Sprintf("%.2f", value), unit)
 }

@@ -28,10 +28,16 @@ func prefix(address [4]byte, bits int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4(address), bits)
 }
 
-// TestInstall is the life of an installation: the guides install, upgrade and uninstall, step by step, with a client
-// beyond the gateway that asks all the time.
+// TestInstall is the life of an installation with each announcer: the guides install, upgrade and uninstall, step by
+// step, with a client beyond the gateway that asks all the time.
 func TestInstall(t *testing.T) {
-	s := newSite(t)
+	for _, announcer := range []string{contract.AnnouncerKubeVIP, contract.AnnouncerAgent} {
+		t.Run(announcer, func(t *testing.T) { newSite(t, announcer).live() })
+	}
+}
+
+func (s *site) live() {
+	s.Helper()
 	s.registered()
 	s.tainted()
 	s.install()
@@ -74,7 +80,7 @@ func (s *site) install() {
 	s.Helper()
 	began := time.Now()
 	s.run("kubectl apply -f " + s.secret())
-	s.run("kubectl apply -k deploy/overlays/kubeadm")
+	s.run("kubectl apply -k " + s.overlay)
 	initialised := s.eventually(limit, "Nodes initialised", func() (bool, string) {
 		for _, n := range s.nodes() {
 			if isTainted(n) || n.Spec.ProviderID == "" {
@@ -84,7 +90,7 @@ func (s *site) install() {
 		}
 		return true, ""
 	})
-	figure(s.T, "nodes_initialised_after", initialised.Sub(began).Seconds(), "s")
+	s.figure("nodes_initialised_after", initialised.Sub(began).Seconds(), "s")
 	s.rolledOut()
 	s.checkServers()
 	ready := s.eventually(limit, "Nodes ready for the public network", func() (bool, string) {
@@ -96,9 +102,11 @@ func (s *site) install() {
 		}
 		return true, ""
 	})
-	figure(s.T, "nodes_ready_after", ready.Sub(began).Seconds(), "s")
-	s.run("kubectl apply -f deploy/kube-vip/kube-vip.yaml")
-	s.run("kubectl -n kube-system rollout status daemonset/kube-vip --timeout=10m")
+	s.figure("nodes_ready_after", ready.Sub(began).Seconds(), "s")
+	if s.announcer == contract.AnnouncerKubeVIP {
+		s.run("kubectl apply -f deploy/kube-vip/kube-vip.yaml")
+		s.run("kubectl -n kube-system rollout status daemonset/kube-vip --timeout=10m")
+	}
 	s.Log(s.run("kubectl get nodes -L topology.kubernetes.io/region," + contract.NodeVLANReady))
 }
 
@@ -196,7 +204,7 @@ func (s *site) serve() (netip.Addr, int) {
 		address, err = netip.ParseAddr(service.Status.LoadBalancer.Ingress[0].IP)
 		return err == nil, fmt.Sprint(err)
 	})
-	figure(s.T, "service_published_after", published.Sub(began).Seconds(), "s")
+	s.figure("service_published_after", published.Sub(began).Seconds(), "s")
 	probe, err := s.Lab.StartProbe(s.Context(), lab.Probe{URL: "http://" + address.String() + "/",
 		Interval: 100 * time.Millisecond, Timeout: patience})
 	check(s.T, err)
@@ -209,7 +217,7 @@ func (s *site) serve() (netip.Addr, int) {
 		last := attempts[len(attempts)-1]
 		return slices.ContainsFunc(attempts, func(a lab.Attempt) bool { return a.OK }), last.Error + "\n" + s.pods()
 	})
-	figure(s.T, "service_answered_after", answered.Sub(began).Seconds(), "s")
+	s.figure("service_answered_after", answered.Sub(began).Seconds(), "s")
 	return address, probe
 }
 

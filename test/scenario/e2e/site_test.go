@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/cluster"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
@@ -39,20 +40,26 @@ const (
 type site struct {
 	*testing.T
 	*cluster.Cluster
-	root    string
-	kubectl string
-	images  *archives
-	began   time.Time
+	// announcer announces the addresses; overlay is what users install for it.
+	announcer, overlay string
+	root               string
+	kubectl            string
+	images             *archives
+	began              time.Time
 }
 
 // newSite starts everything that a user has before the installation, and returns when the kubelets have registered
 // their Nodes.
-func newSite(t *testing.T) *site {
+func newSite(t *testing.T, announcer string) *site {
 	t.Helper()
 	root, err := tools.ModuleRoot()
 	check(t, err)
 	dir := t.TempDir()
-	s := &site{T: t, root: root, images: buildImages(t, dir, shippedTag(t, root))}
+	s := &site{T: t, announcer: announcer, overlay: "deploy/overlays/kubeadm", root: root}
+	if announcer == contract.AnnouncerAgent {
+		s.overlay += "-agent"
+	}
+	s.images = buildImages(t, dir, shippedTag(t, filepath.Join(root, s.overlay)))
 	s.kubectl, err = tools.Binary(t.Context(), "kubectl")
 	check(t, err)
 	files, err := nodeTree(t.Context(), tree)
@@ -63,7 +70,7 @@ func newSite(t *testing.T) *site {
 	files[program], err = tools.Product(t.Context(), "./test/scenario/e2e/cmd/node")
 	check(t, err)
 	s.Cluster, err = cluster.New(cluster.Options{Dir: dir, Kubelets: true, Scale: scale, MemoryMiB: memoryMiB,
-		Files: files})
+		Files: files, Announcer: announcer})
 	check(t, err)
 	t.Cleanup(s.end)
 	s.began = time.Now()
@@ -185,9 +192,9 @@ func (s *site) eventually(limit time.Duration, what string, look func() (ok bool
 }
 
 // shippedTag is the version that the manifests name.
-func shippedTag(t *testing.T, root string) string {
+func shippedTag(t *testing.T, overlay string) string {
 	t.Helper()
-	manifests, err := controlplane.Read(t.Context(), filepath.Join(root, "deploy/overlays/kubeadm"))
+	manifests, err := controlplane.Read(t.Context(), overlay)
 	check(t, err)
 	var tags []string
 	for _, m := range manifests {

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/cluster"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/image"
 )
@@ -24,12 +25,14 @@ func (s *site) uninstall(probe int) {
 	if len(state.Blocks) != 1 || state.Blocks[0].ID != cluster.NodeBlockID {
 		s.Errorf("after its Service is gone the account holds %+v", state.Blocks)
 	}
-	figure(s.T, "service_deleted_after", time.Since(began).Seconds(), "s")
-	figure(s.T, "blocks_left_in_account", float64(len(state.Blocks)-1), "blocks")
+	s.figure("service_deleted_after", time.Since(began).Seconds(), "s")
+	s.figure("blocks_left_in_account", float64(len(state.Blocks)-1), "blocks")
 	_, err = s.Lab.StopProbe(s.Context(), probe)
 	check(s.T, err)
-	s.run("kubectl delete -f deploy/kube-vip/kube-vip.yaml")
-	s.run("kubectl delete -k deploy/overlays/kubeadm")
+	if s.announcer == contract.AnnouncerKubeVIP {
+		s.run("kubectl delete -f deploy/kube-vip/kube-vip.yaml")
+	}
+	s.run("kubectl delete -k " + s.overlay)
 	s.eventually(limit, "no pod of ours is left", func() (bool, string) {
 		pods, err := s.Kube.CoreV1().Pods(metav1.NamespaceSystem).List(s.Context(), metav1.ListOptions{})
 		check(s.T, err)
@@ -75,7 +78,7 @@ func (s *site) leftovers() {
 	})
 	slices.Sort(marks)
 	s.Logf("left, and blocking nothing:\n\t%s", strings.Join(marks, "\n\t"))
-	figure(s.T, "marks_left", float64(len(marks)), "marks")
+	s.figure("marks_left", float64(len(marks)), "marks")
 }
 
 // undisturbed looks for what went wrong without anybody noticing.
@@ -93,5 +96,5 @@ func (s *site) undisturbed() {
 		check(s.T, image.RecordTested(digest))
 		s.Logf("tested %s/%s@%s", registry, name, digest)
 	}
-	figure(s.T, "install_to_uninstall_took", time.Since(s.began).Seconds(), "s")
+	s.figure("install_to_uninstall_took", time.Since(s.began).Seconds(), "s")
 }

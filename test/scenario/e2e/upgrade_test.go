@@ -35,7 +35,7 @@ func (s *site) upgrade(address netip.Addr, probe int) {
 	began := time.Now()
 	s.run("kubectl apply -k " + s.newer())
 	s.rolledOut()
-	figure(s.T, "upgrade_took", time.Since(began).Seconds(), "s")
+	s.figure("upgrade_took", time.Since(began).Seconds(), "s")
 	s.checkVersion()
 	s.settled(began, probe)
 	s.announced(began, address)
@@ -71,9 +71,9 @@ func (s *site) settled(since time.Time, probe int) {
 			s.Logf("lost %.1f s after the upgrade began: %s", a.At.Sub(since).Seconds(), a.Error)
 		}
 	}
-	figure(s.T, "upgrade_requests", float64(asked), "requests")
-	figure(s.T, "upgrade_lost_requests", float64(lost), "requests")
-	figure(s.T, "upgrade_longest_request", longest.Seconds(), "s")
+	s.figure("upgrade_requests", float64(asked), "requests")
+	s.figure("upgrade_lost_requests", float64(lost), "requests")
+	s.figure("upgrade_longest_request", longest.Seconds(), "s")
 	if asked == 0 || lost > 0 {
 		s.Errorf("%d of %d requests were lost while controller and agents were replaced", lost, asked)
 	}
@@ -100,7 +100,7 @@ func (s *site) announced(since time.Time, address netip.Addr) {
 func (s *site) newer() string {
 	s.Helper()
 	dir := s.TempDir()
-	base, err := filepath.Rel(dir, filepath.Join(s.root, "deploy/overlays/kubeadm"))
+	base, err := filepath.Rel(dir, filepath.Join(s.root, s.overlay))
 	check(s.T, err)
 	type object = map[string]any
 	var images []object

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // startLimit is what containerd may take to answer on a busy emulated machine.
@@ -145,12 +147,31 @@ func (s Spec) run(ctx context.Context, out io.Writer, args ...string) error {
 	return nil
 }
 
+// EnterCommand is the first argument with which the program runs the others as a program of the node.
+const EnterCommand = "enter"
+
+// Enter becomes a program of the node, whose root file system becomes that of the process's mount namespace. A chroot is
+// not enough: a program that is started in a container later, as a probe is, finds its root by the namespace.
+func Enter(args []string) error {
+	for _, parent := range []string{"/", filepath.Dir(Root)} {
+		// What is below Root stays shared with the other programs of the node; its parent must not be.
+		if err := unix.Mount("", parent, "", unix.MS_PRIVATE, ""); err != nil && !errors.Is(err, unix.EINVAL) {
+			return fmt.Errorf("make %s private: %w", parent, err)
+		}
+	}
+	if err := errors.Join(unix.Chdir(Root), unix.Mount(".", "/", "", unix.MS_MOVE, ""), unix.Chroot("."),
+		unix.Chdir("/")); err != nil {
+		return fmt.Errorf("change the root file system: %w", err)
+	}
+	return fmt.Errorf("run %s: %w", args[0], unix.Exec(args[0], args, os.Environ()))
+}
+
 // command prepares a program of the node.
 func (s Spec) command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", append([]string{EnterCommand}, args...)...)
 	cmd.Dir = "/"
 	// Under emulation time is dear and memory cheap, so garbage may lie for longer.
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "TMPDIR=/tmp", "GOGC=400"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: Root}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
 	return cmd
 }

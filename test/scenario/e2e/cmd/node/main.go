@@ -15,6 +15,10 @@ import (
 )
 
 func main() {
+	if len(os.Args) > 2 && os.Args[1] == node.EnterCommand {
+		fmt.Fprintln(os.Stderr, node.Enter(os.Args[2:])) // it returns only when it fails
+		os.Exit(1)
+	}
 	command.Main(func(ctx context.Context) error { return run(ctx, os.Args[1:]) })
 }
 
