@@ -150,8 +150,8 @@ func (s Spec) run(ctx context.Context, out io.Writer, args ...string) error {
 // EnterCommand is the first argument with which the program runs the others as a program of the node.
 const EnterCommand = "enter"
 
-// Enter becomes a program of the node, whose root file system becomes that of the process's mount namespace. A chroot is
-// not enough: a program that is started in a container later, as a probe is, finds its root by the namespace.
+// Enter becomes a program of the node, whose root file system becomes that of the process's mount namespace. A chroot
+// is not enough: a program that is started in a container later, as a probe is, finds its root by the namespace.
 func Enter(args []string) error {
 	for _, parent := range []string{"/", filepath.Dir(Root)} {
 		// What is below Root stays shared with the other programs of the node; its parent must not be.
