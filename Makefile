@@ -87,7 +87,7 @@ bench: prepare ## Measure the cost of controller and agent, one figure a line; t
 	go run ./test/bench/agent/cmd/localservices
 
 .PHONY: bench-failover
-bench-failover: prepare ## Measure the outage when the announcing node fails, with the agents' announcer and with kube-vip; takes about forty minutes
+bench-failover: prepare ## Measure the outage when the announcing node fails, with the agents' announcer and with kube-vip; takes more than an hour
 	go run ./test/bench/failover/cmd/failover
 
 .PHONY: bench-scale

@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
-	"net"
 	"net/netip"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -242,7 +240,7 @@ func (s *shared) askGateway(ctx context.Context) bool {
 	for _, b := range view.Expected.Network.Blocks {
 		if len(questions) < maxGateways {
 			questions = append(questions, arp.Question{Target: b.Gateway, Source: s.ownAddress(),
-				To: s.gateways.last(b.Gateway)})
+				To: s.gateways.Last(b.Gateway)})
 		}
 	}
 	prober := arp.NewProber()
@@ -250,56 +248,20 @@ func (s *shared) askGateway(ctx context.Context) bool {
 	prober.Interval = gatewayInterval
 	answers, err := prober.Ask(ctx, view.Report.Interface, questions)
 	for i, a := range answers {
-		s.gateways.learn(questions[i].Target, a)
+		s.gateways.Learn(questions[i].Target, a)
 	}
 	return err == nil && slices.ContainsFunc(answers, func(a arp.Answer) bool { return a.Replied })
-}
-
-// neighbors are the hardware addresses at which others were last heard. The zero value is ready to use.
-type neighbors struct {
-	mu   sync.Mutex
-	macs map[netip.Addr]net.HardwareAddr
-}
-
-// last returns where an address was last heard, nil when it was not, or at several places.
-func (n *neighbors) last(a netip.Addr) net.HardwareAddr {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.macs[a]
-}
-
-func (n *neighbors) learn(a netip.Addr, answer arp.Answer) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.macs, a)
-	if !answer.Replied || len(answer.MACs) != 1 {
-		return
-	}
-	if mac, err := net.ParseMAC(answer.MACs[0]); err == nil {
-		if n.macs == nil {
-			n.macs = map[netip.Addr]net.HardwareAddr{}
-		}
-		n.macs[a] = mac
-	}
 }
 
 // maxProbed bounds how many addresses are probed at once: a silent member is examined again and again.
 const maxProbed = 64
 
-// claimed probes addresses (RFC 5227, section 2.1.1) and returns those that another machine claims. If there are many,
-// it takes some of them.
+// claimed returns the addresses that another machine claims. If there are many, it probes some of them.
 func (s *shared) claimed(ctx context.Context, addresses []netip.Addr) (map[netip.Addr]bool, error) {
 	view, _ := s.state.View()
-	var questions []arp.Question
-	for _, i := range rand.Perm(len(addresses))[:min(len(addresses), maxProbed)] {
-		questions = append(questions, arp.Question{Target: addresses[i], Source: netip.IPv4Unspecified()})
-	}
-	answers, err := arp.NewProber().Ask(ctx, view.Report.Interface, questions)
-	claimed := map[netip.Addr]bool{}
-	for i, a := range answers {
-		claimed[questions[i].Target] = len(a.MACs) > 0
-	}
-	return claimed, err
+	some := slices.Clone(addresses)
+	rand.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
+	return arp.NewProber().Claimed(ctx, view.Report.Interface, some[:min(len(some), maxProbed)])
 }
 
 // answers are the addresses that this node answers for at the moment, sorted.

@@ -3,34 +3,28 @@
 package main
 
 import (
+	"context"
 	"net/netip"
 	"testing"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/examiner"
 )
 
-// TestNeighbors: a gateway is asked directly only while exactly one machine replied for it the last time.
-func TestNeighbors(t *testing.T) {
-	const a, b = "02:00:00:00:00:0a", "02:00:00:00:00:0b"
-	gateway := netip.MustParseAddr("203.0.113.1")
-	var n neighbors
-	for i, step := range []struct {
-		answer arp.Answer
-		want   string
-	}{
-		{arp.Answer{MACs: []string{a}, Replied: true}, a},
-		{arp.Answer{MACs: []string{b}, Replied: true}, b},
-		{arp.Answer{}, ""},
-		{arp.Answer{MACs: []string{a}}, ""}, // announced, and no reply
-		{arp.Answer{MACs: []string{a}, Replied: true}, a},
-		{arp.Answer{MACs: []string{a, b}, Replied: true}, ""},
-	} {
-		n.learn(gateway, step.answer)
-		if got := n.last(gateway).String(); got != step.want {
-			t.Errorf("step %d: %q, want %q", i, got, step.want)
-		}
-		if other := n.last(gateway.Next()); other != nil {
-			t.Errorf("step %d: another address is at %s", i, other)
-		}
+// TestExaminerRights: the shipped ServiceAccount may read what says whether another Node is off.
+func TestExaminerRights(t *testing.T) {
+	c := newCluster(t)
+	_, err := c.admin.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(t.Context(),
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: c.nodeName}}, metav1.CreateOptions{})
+	must(t, err)
+	x := &examiner.Examiner{Client: c.agent, Claimed: func(context.Context, []netip.Addr) (map[netip.Addr]bool, error) {
+		return nil, nil
+	}}
+	got := x.Examine(t.Context(), map[string][]netip.Addr{c.nodeName: nil, "deleted": nil})
+	if got[c.nodeName].Off || got[c.nodeName].Renewal == "" || !got["deleted"].Off {
+		t.Errorf("%+v, want the Lease of %s, and that the other Node was deleted", got, c.nodeName)
 	}
 }

@@ -189,7 +189,7 @@ type shared struct {
 	node      *nodewatch.NodeWatcher
 	reader    *netstate.Reader
 	prober    *arp.Prober
-	gateways  neighbors
+	gateways  arp.Neighbors
 }
 
 // newShared returns what follows a Node and the Services, and writes what is found to the Node. It starts nothing.

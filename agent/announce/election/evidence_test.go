@@ -201,6 +201,13 @@ func TestMajorityOff(t *testing.T) {
 			e.examinations.members[IDOf(name)] = examination{off: true, asOf: e.now}
 		}
 	}
+	remove := func(e *Election) {
+		e.view.Members = []string{"node-a", "node-b"}
+		e.members = []ID{e.id, IDOf("node-b")}
+		e.view.Joined = ""
+		e.view.Removed = "node-c"
+		e.seen = 0
+	}
 	join := func(e *Election) {
 		e.view.Members = append(e.view.Members, "node-d")
 		e.view.Joined = "node-d"
@@ -223,19 +230,11 @@ func TestMajorityOff(t *testing.T) {
 			off(e, "node-c", "node-d")
 		}, true},
 		"one that was removed last may support another": {func(e *Election) {
-			e.view.Members = []string{"node-a", "node-b"}
-			e.members = []ID{e.id, IDOf("node-b")}
-			e.view.Joined = ""
-			e.view.Removed = "node-c"
-			e.seen = 0
+			remove(e)
 			off(e, "node-b")
 		}, false},
 		"the one that was removed last is off, too": {func(e *Election) {
-			e.view.Members = []string{"node-a", "node-b"}
-			e.members = []ID{e.id, IDOf("node-b")}
-			e.view.Joined = ""
-			e.view.Removed = "node-c"
-			e.seen = 0
+			remove(e)
 			off(e, "node-b", "node-c")
 		}, true},
 	} {

@@ -143,7 +143,7 @@ func (e *Election) isExamined(id ID) (x examination, ok bool) {
 func (e *Election) off(id ID) bool {
 	x, ok := e.isExamined(id)
 	expired := x.renewal != "" && x.asOf-x.since >= x.duration && e.unheardFor(id) >= x.duration
-	return ok && (x.off || e.rules.minority && expired)
+	return ok && (x.off || expired)
 }
 
 // declaredOff reports whether someone states that a node is off.

@@ -62,17 +62,24 @@ func (w *world) together() bool {
 	return false
 }
 
+// gathered returns a world in which all nodes are members, and all addresses are answered for.
+func gathered(t *testing.T, seed uint64, nodes int) *world {
+	t.Helper()
+	w := newWorld(seed, nodes, 4, standardRules())
+	w.keepLog = true
+	if !w.together() {
+		t.Fatalf("seed %d: not stable\n%s", seed, w.tail())
+	}
+	return w
+}
+
 // TestMinority: after a majority has lost its power, the rest answers for all addresses within a minute.
 func TestMinority(t *testing.T) {
 	longest := time.Duration(0)
 	for name, tc := range minorities {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(seeds.Count(t, max(1, 4-tc.nodes/5))) {
-				w := newWorld(seed, tc.nodes, 4, standardRules())
-				w.keepLog = true
-				if !w.together() {
-					t.Fatalf("seed %d: not stable\n%s", seed, w.tail())
-				}
+				w := gathered(t, seed, tc.nodes)
 				tc.fault(w)
 				took := w.silentFor(5 * time.Minute)
 				longest = max(longest, took)
@@ -159,11 +166,7 @@ func TestSplits(t *testing.T) {
 	for name, tc := range splits {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(seeds.Count(t, 3)) {
-				w := newWorld(seed, 3, 4, standardRules())
-				w.keepLog = true
-				if !w.together() {
-					t.Fatalf("seed %d: not stable\n%s", seed, w.tail())
-				}
+				w := gathered(t, seed, 3)
 				w.isolate(w.nodes[0], tc.vlan)
 				for _, m := range w.nodes[1:] {
 					m.noAPI = tc.api
@@ -182,11 +185,7 @@ func TestSplits(t *testing.T) {
 // hear each other, so they need not ask whether the view has changed.
 func TestAllCutWithoutAPI(t *testing.T) {
 	for seed := range uint64(seeds.Count(t, 5)) {
-		w := newWorld(seed, 3, 4, standardRules())
-		w.keepLog = true
-		if !w.together() {
-			t.Fatalf("seed %d: not stable\n%s", seed, w.tail())
-		}
+		w := gathered(t, seed, 3)
 		w.apiDown = true
 		for _, m := range w.nodes {
 			w.isolate(m, true)
@@ -202,6 +201,50 @@ func TestAllCutWithoutAPI(t *testing.T) {
 	}
 }
 
+// TestDeclaredOff: when someone declares dead nodes off, the rest does not wait for their Leases.
+func TestDeclaredOff(t *testing.T) {
+	for seed := range uint64(seeds.Count(t, 5)) {
+		w := gathered(t, seed, 3)
+		w.declareOff(w.nodes[1:])
+		if took := w.silentFor(time.Minute); took > 10*time.Second || w.violation != "" {
+			t.Errorf("seed %d: silent for %s %s\n%s", seed, took, w.violation, w.tail())
+			return
+		}
+	}
+}
+
+// TestSuccessor: a node that was never a member takes over from the only one when someone declares that off, not
+// before.
+func TestSuccessor(t *testing.T) {
+	for seed := range uint64(seeds.Count(t, 5)) {
+		w := newWorld(seed, 2, 4, standardRules())
+		w.keepLog = true
+		w.keepLeases()
+		only := w.nodes[0]
+		only.start()
+		w.run(10 * time.Second)
+		only.powerOff()
+		w.nodes[1].start()
+		w.run(2 * time.Minute)
+		if len(w.unanswered()) == 0 {
+			t.Fatalf("seed %d: it took over from a node that may stand still\n%s", seed, w.tail())
+		}
+		w.declareOff(w.nodes[:1])
+		if took := w.silentFor(time.Minute); took > 15*time.Second || w.violation != "" {
+			t.Errorf("seed %d: silent for %s %s\n%s", seed, took, w.violation, w.tail())
+			return
+		}
+	}
+}
+
+// declareOff ends nodes, and has someone declare that.
+func (w *world) declareOff(some []*machine) {
+	w.powerOffAll(some)
+	for _, m := range some {
+		w.declared[m.name] = true
+	}
+}
+
 // TestNoNodeIsOff: a node that is not heard, but whose kubelet renews its Lease, or one of whose addresses is claimed,
 // does not count as off; nor does anything show that while the gateway does not answer.
 func TestNoNodeIsOff(t *testing.T) {
@@ -211,11 +254,7 @@ func TestNoNodeIsOff(t *testing.T) {
 		"the API server does not answer":  func(w *world) { w.apiDown = true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(1, 3, 4, standardRules())
-			w.keepLog = true
-			if !w.together() {
-				t.Fatalf("not stable\n%s", w.tail())
-			}
+			w := gathered(t, 1, 3)
 			w.powerOffAll(w.nodes[1:])
 			spoil(w)
 			w.run(5 * time.Minute)
@@ -274,11 +313,13 @@ func (w *world) some() []*machine {
 }
 
 func (w *world) powerOffSome(_ *machine, d time.Duration) string {
+	declares := w.chance(0.3)
 	for _, m := range w.some() {
 		w.after(w.between(0, 300*time.Millisecond), func() {
 			if !w.healed {
 				w.note("%s has no power", m.name)
 				m.powerOff()
+				w.declared[m.name] = declares
 			}
 		})
 		if w.chance(0.4) {

@@ -82,10 +82,12 @@ func (w *world) examine(m *machine, members map[string][]netip.Addr) {
 	w.request(m, Examined{}, func() func() Input {
 		answer := Examined{}
 		for name := range members {
-			answer[name] = Evidence{Claimed: claimed[name]}
+			evidence := Evidence{Off: w.declared[name], Claimed: claimed[name]}
 			if n := w.renewals[name]; n > 0 {
-				answer[name] = Evidence{Renewal: fmt.Sprint(n), Duration: w.rules.nodeLease, Claimed: claimed[name]}
+				evidence.Renewal = fmt.Sprint(n)
+				evidence.Duration = w.rules.nodeLease
 			}
+			answer[name] = evidence
 		}
 		return func() Input { return answer }
 	})

@@ -214,8 +214,11 @@ func (e *Election) held(p *peer) bool {
 	return p.last.Flags.Has(Held) && e.now-p.begunAt >= e.rules.holdDown
 }
 
-// prunePeers removes peers that were not heard for long and are not members.
+// prunePeers removes peers that were not heard for long and are not members, and old evidence.
 func (e *Election) prunePeers() {
+	maps.DeleteFunc(e.examinations.members, func(_ ID, x examination) bool {
+		return e.now-x.asOf > e.rules.holdDownMax
+	})
 	maps.DeleteFunc(e.peers, func(_ ID, p *peer) bool {
 		return e.now-p.at > e.rules.holdDownMax && (e.view == nil || !e.view.has(p.name))
 	})

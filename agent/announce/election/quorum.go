@@ -72,9 +72,9 @@ type rules struct {
 	// mutual: a member that does not receive our heartbeats is not supported. askGateway: only nodes that the gateway
 	// answers remove others. yieldToLater: an agent that hears a later one of its own name is silent.
 	mutual, askGateway, yieldToLater bool
-	// minority: a member whose kubelet renews its Lease no more counts as off. readAfterLapse: a node that had no
-	// majority for long supports no node before it has read the view, or heard all members.
-	minority, readAfterLapse bool
+	// readAfterLapse: a node that had no majority for long supports no node before it has read the view, or heard all
+	// members.
+	readAfterLapse bool
 	// ackerLease: an acknowledgement is valid no longer than the interval of its sender allows. twoPaces: while the
 	// interval changes, nodes wait as long as the longer one demands. stablePace: until a majority has seen the change
 	// for as long.
@@ -118,8 +118,7 @@ func standardRules() rules {
 
 		newerVoids: true, proof: true, stableProof: true, blockedProof: true,
 		quorum: true, stableRemoval: true, establishedJoin: true,
-		minority: true, readAfterLapse: true,
-		ackerLease: true, twoPaces: true, stablePace: true,
+		readAfterLapse: true, ackerLease: true, twoPaces: true, stablePace: true,
 		startHandsOver: true, readFirst: true,
 		startUpDelay: true, boundedDraining: true, mutual: true, askGateway: true, yieldToLater: true, sentTime: true,
 	}

@@ -45,6 +45,8 @@ type world struct {
 
 	// kinds are the faults of a walk.
 	kinds []fault
+	// declared are the Nodes that someone has declared off.
+	declared map[string]bool
 	// renewals counts those of the Leases of the Nodes; zero until keepLeases.
 	renewals map[string]int
 
@@ -147,7 +149,7 @@ func (e *events) pop() scheduled {
 func newWorld(seed uint64, nodes, addresses int, r rules) *world {
 	w := &world{random: rand.New(rand.NewPCG(seed, 1)), rules: r, delay: time.Millisecond,
 		apiDelay:  10 * time.Millisecond,
-		addresses: addresses, wanted: map[netip.Addr]bool{}, moves: map[netip.Addr]int{}}
+		addresses: addresses, wanted: map[netip.Addr]bool{}, moves: map[netip.Addr]int{}, declared: map[string]bool{}}
 	for i := range nodes {
 		w.nodes = append(w.nodes, &machine{w: w, index: i, name: fmt.Sprintf("node-%c", 'a'+i),
 			deaf:   make([]bool, nodes),
@@ -199,6 +201,7 @@ func (m *machine) start() {
 	if m.alive || m.gone {
 		return
 	}
+	delete(m.w.declared, m.name) // before a server is switched on
 	m.boot = m.w.order + 1
 	m.alive = true
 	m.paused = false

@@ -205,6 +205,24 @@ func (p *Prober) Ask(ctx context.Context, interfaceName string, questions []Ques
 	return s.answers, nil
 }
 
+// Claimed probes addresses (RFC 5227, section 2.1.1) and returns those that another machine claims. What is probed once
+// may be missed on a lossy wire.
+func (p *Prober) Claimed(ctx context.Context, interfaceName string, addresses []netip.Addr) (map[netip.Addr]bool,
+	error) {
+	questions := make([]Question, len(addresses))
+	for i, a := range addresses {
+		questions[i] = Question{Target: a, Source: netip.IPv4Unspecified()}
+	}
+	answers, err := p.Ask(ctx, interfaceName, questions)
+	claimed := map[netip.Addr]bool{}
+	for i, a := range answers {
+		if len(a.MACs) > 0 {
+			claimed[addresses[i]] = true
+		}
+	}
+	return claimed, err
+}
+
 // session is one set of questions on an open socket.
 type session struct {
 	conn      net.PacketConn

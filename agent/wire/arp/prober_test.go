@@ -156,6 +156,23 @@ func TestUnicastPoll(t *testing.T) {
 	})
 }
 
+// TestClaimed: an address is claimed when another machine answers the probe, and only then.
+func TestClaimed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire(host{"192.0.2.1", macA, time.Millisecond, 0, false})
+		held := netip.MustParseAddr("192.0.2.1")
+		got, err := w.prober().Claimed(t.Context(), "bond0.100", []netip.Addr{held, held.Next()})
+		if err != nil || len(got) != 1 || !got[held] {
+			t.Errorf("claimed %v, %v; want only %s", got, err, held)
+		}
+		for _, p := range w.asked {
+			if !p.SenderIP.IsUnspecified() {
+				t.Errorf("asked as %s, want probes", p.SenderIP)
+			}
+		}
+	})
+}
+
 func TestAsk(t *testing.T) {
 	ms := time.Millisecond
 	probe := Question{Target: netip.MustParseAddr("192.0.2.2"), Source: netip.IPv4Unspecified()}

@@ -3,6 +3,7 @@
 package failover
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -75,41 +76,8 @@ func (g group) remove() error {
 	return err
 }
 
-// hogs are processes that want all processors.
-type hogs struct {
-	group    group
-	programs []*exec.Cmd
-}
-
-// startHogs starts them with a share of what agents leave.
-func startHogs(agents int) (l *hogs, err error) {
-	l = &hogs{}
-	if l.group, err = newGroup("load", runtime.NumCPU()*1000-agents*agentRequest); err != nil {
-		return nil, err
-	}
-	for range runtime.NumCPU() * loadPerCore {
-		cmd := exec.Command("/bin/sh", "-c", "while :; do :; done") //nolint:noctx // it is ended by stop
-		if err := cmd.Start(); err != nil {
-			return nil, errors.Join(err, l.stop())
-		}
-		l.programs = append(l.programs, cmd)
-		if err := l.group.add(cmd.Process.Pid); err != nil {
-			return nil, errors.Join(err, l.stop())
-		}
-	}
-	return l, nil
-}
-
-func (l *hogs) stop() error {
-	for _, p := range l.programs {
-		_ = p.Process.Kill() // one that has ended already
-		_ = p.Wait()         // how it ended was decided here
-	}
-	return l.group.remove()
-}
-
 // busy has processes want all processors for a while, in which each agent has the share that the manifests request.
-func busy(_ *segment, f *fleet, _ int) (err error) {
+func busy(ctx context.Context, _ *segment, f *fleet, _ int) error {
 	for i, p := range f.programs {
 		g, err := newGroup(nodeName(i), agentRequest)
 		if err != nil {
@@ -120,10 +88,34 @@ func busy(_ *segment, f *fleet, _ int) (err error) {
 			return err
 		}
 	}
-	l, err := startHogs(len(f.programs))
+	rest, err := newGroup("load", runtime.NumCPU()*1000-len(f.programs)*agentRequest)
 	if err != nil {
 		return err
 	}
-	<-time.After(busyFor)
-	return l.stop()
+	return errors.Join(rest.burn(ctx, busyFor), rest.remove())
+}
+
+// burn has processes of the group want all processors for a time.
+func (g group) burn(ctx context.Context, lasts time.Duration) error {
+	bounded, end := context.WithTimeout(ctx, lasts)
+	defer end()
+	var programs []*exec.Cmd
+	var err error
+	for range runtime.NumCPU() * loadPerCore {
+		cmd := exec.CommandContext(bounded, "/bin/sh", "-c", "while :; do :; done")
+		if err = cmd.Start(); err != nil {
+			break
+		}
+		programs = append(programs, cmd)
+		if err = g.add(cmd.Process.Pid); err != nil {
+			break
+		}
+	}
+	if err != nil {
+		end()
+	}
+	for _, p := range programs {
+		_ = p.Wait() // it is killed at the end
+	}
+	return errors.Join(err, ctx.Err())
 }

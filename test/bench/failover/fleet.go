@@ -165,7 +165,7 @@ func (f *fleet) stop(ctx context.Context) error {
 type fault struct {
 	// name is the name in figures, what describes it in words.
 	name, what string
-	make       func(s *segment, f *fleet, i int) error
+	make       func(ctx context.Context, s *segment, f *fleet, i int) error
 	// twoAnswer reports that the address may stay behind, so that two machines answer.
 	twoAnswer bool
 	// stays reports that the address must stay where it is.
@@ -197,7 +197,7 @@ func powerOff(s *segment, f *fleet, i int) error {
 }
 
 // powerOffAll ends all nodes; one of them, which is another than the owner of the address, starts again.
-func powerOffAll(s *segment, f *fleet, owner int) error {
+func powerOffAll(_ context.Context, s *segment, f *fleet, owner int) error {
 	for i := range f.nodes {
 		if err := powerOff(s, f, i); err != nil {
 			return err
@@ -221,27 +221,27 @@ func powerOffAll(s *segment, f *fleet, owner int) error {
 func faults() []fault {
 	return []fault{
 		{name: "node_dead", what: "all its processes stopped and its port cut at once",
-			make: func(s *segment, f *fleet, i int) error {
+			make: func(_ context.Context, s *segment, f *fleet, i int) error {
 				return errors.Join(s.cut(i, true), f.signal(i, syscall.SIGSTOP))
 			}},
 		{name: "killed", what: "its announcer killed", twoAnswer: true,
-			make: func(_ *segment, f *fleet, i int) error { return f.signal(i, syscall.SIGKILL) }},
+			make: func(_ context.Context, _ *segment, f *fleet, i int) error { return f.signal(i, syscall.SIGKILL) }},
 		{name: "stopped", what: "its announcer stopped, and going on later", twoAnswer: true, wakes: true,
-			make: func(_ *segment, f *fleet, i int) error {
+			make: func(_ context.Context, _ *segment, f *fleet, i int) error {
 				return f.signal(i, syscall.SIGSTOP)
 			}},
 		{name: "vlan_cut", what: "its port cut, the API server still reached",
-			make: func(s *segment, _ *fleet, i int) error { return s.cut(i, true) }},
+			make: func(_ context.Context, s *segment, _ *fleet, i int) error { return s.cut(i, true) }},
 		{name: "drained", what: "its announcer asked to end",
-			make: func(_ *segment, f *fleet, i int) error { return f.signal(i, syscall.SIGTERM) }},
+			make: func(_ context.Context, _ *segment, f *fleet, i int) error { return f.signal(i, syscall.SIGTERM) }},
 		{name: "two_of_three", what: "it and the next one without power at once", slow: true,
-			make: func(s *segment, f *fleet, i int) error {
+			make: func(_ context.Context, s *segment, f *fleet, i int) error {
 				return errors.Join(powerOff(s, f, i), powerOff(s, f, (i+1)%len(f.nodes)))
 			}},
 		{name: "all_power_lost", what: "all without power, and one of the others back", slow: true, make: powerOffAll},
 		{name: "busy", what: "all busy for ten minutes", stays: true, once: true, make: busy},
 		{name: "agents_updated", what: "its announcer updated, and then those of the others", stays: true,
-			make: func(_ *segment, f *fleet, i int) error {
+			make: func(_ context.Context, _ *segment, f *fleet, i int) error {
 				for n := range f.nodes {
 					if err := f.update((i + n) % len(f.nodes)); err != nil {
 						return err

@@ -13,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
 )
 
 const (
@@ -60,14 +62,7 @@ func (k *kubelets) register(ctx context.Context) error {
 
 // run renews the Leases until ctx ends. A renewal that fails is made up for by the next one.
 func (k *kubelets) run(ctx context.Context) {
-	ticker := time.NewTicker(renewEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	for loop.Sleep(ctx, renewEvery) {
 		for i := range k.nodes {
 			if !k.isOff(i) {
 				_ = k.renew(ctx, i)

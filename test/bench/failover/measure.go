@@ -101,7 +101,7 @@ func (b *bench) once(ctx context.Context, f *fleet, fa fault) (r result, err err
 		return r, err
 	}
 	at := time.Now()
-	if err := fa.make(b.segment, f, holder); err != nil {
+	if err := fa.make(ctx, b.segment, f, holder); err != nil {
 		return r, err
 	}
 	if fa.stays {

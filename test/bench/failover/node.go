@@ -137,18 +137,8 @@ func facts() election.Facts {
 	}
 }
 
-// claimed probes addresses.
 func claimed(ctx context.Context, addresses []netip.Addr) (map[netip.Addr]bool, error) {
-	var questions []arp.Question
-	for _, a := range addresses {
-		questions = append(questions, arp.Question{Target: a, Source: netip.IPv4Unspecified()})
-	}
-	answers, err := arp.NewProber().Ask(ctx, publicLink, questions)
-	claimed := map[netip.Addr]bool{}
-	for i, a := range answers {
-		claimed[addresses[i]] = len(a.MACs) > 0
-	}
-	return claimed, err
+	return arp.NewProber().Claimed(ctx, publicLink, addresses)
 }
 
 func askGateway(ctx context.Context, own netip.Addr) bool {
