@@ -217,6 +217,14 @@ func powerOffAll(_ context.Context, s *segment, f *fleet, owner int) error {
 	return s.cut(back, false)
 }
 
+// FaultNames are the names of all faults, as figures have them.
+func FaultNames() (names []string) {
+	for _, f := range faults() {
+		names = append(names, f.name)
+	}
+	return names
+}
+
 // faults are all of them.
 func faults() []fault {
 	return []fault{

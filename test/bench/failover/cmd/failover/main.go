@@ -16,6 +16,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/bench/failover"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
@@ -36,13 +38,15 @@ func run(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("failover", flag.ContinueOnError)
 	flags.IntVar(&o.Agent, "agent", 20, "how often each fault is made with the agents' announcer")
 	flags.IntVar(&o.KubeVIP, "kube-vip", 5, "how often each fault is made with kube-vip, with each of its timers")
-	flags.StringVar(&o.Fault, "fault", "", "the only fault to be made: node_dead, killed, stopped, vlan_cut, drained "+
-		"two_of_three, all_power_lost, busy "+
-		"or agents_updated")
+	names := failover.FaultNames()
+	flags.StringVar(&o.Fault, "fault", "", "the only fault to be made: "+strings.Join(names, ", "))
 	flags.IntVar(&o.Nodes, "nodes", 3, "number of nodes")
 	logs := flags.String("logs", "", "directory that keeps the logs; empty keeps none")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if o.Fault != "" && !slices.Contains(names, o.Fault) {
+		return fmt.Errorf("--fault %s: give one of %s", o.Fault, strings.Join(names, ", "))
 	}
 	var remove func() error
 	if o.Dir, remove, err = command.LogDir(*logs); err != nil {
