@@ -1,4 +1,4 @@
-module github.com/phoenixnap/k8s-cloud-provider-bmc
+module github.com/phoenixnap/k8s-cloud-provider-bmc/v2
 
 go 1.26.0
 

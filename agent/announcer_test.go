@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/examiner"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/examiner"
 )
 
 // TestExaminerRights: the shipped ServiceAccount may read what says whether another Node is off.

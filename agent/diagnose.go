@@ -19,13 +19,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose/examine"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/netstate"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/diagnose"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/diagnose/examine"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/observe/netstate"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/arp"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
 
 // defaultWatch is the interval of --watch without a value.

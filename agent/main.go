@@ -24,9 +24,9 @@ import (
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/store"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
-	_ "github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/version" // the version of go build
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/store"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/diagnose"
+	_ "github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/version" // the version of go build
 )
 
 // exitCode is an error that is no more than the code to exit with: what there was to say has been said.

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/standby"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/election"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/standby"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/diagnose"
 )
 
 // TestStarted: the startup probe succeeds from when the agent has its turn.

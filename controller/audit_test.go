@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/controlplane"
 )
 
 const (

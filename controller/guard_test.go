@@ -10,7 +10,7 @@ import (
 	appconfig "k8s.io/cloud-provider/app/config"
 	"k8s.io/controller-manager/pkg/clientbuilder"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/leader"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/leader"
 )
 
 // Every client that the framework may build after us passes the leadership, with credentials of each

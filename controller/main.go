@@ -27,10 +27,10 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/version"  // metric of the version
 	"k8s.io/component-base/version/verflag"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/config"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/leader"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	_ "github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/version" // the version of go build
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/config"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/leader"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	_ "github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/version" // the version of go build
 )
 
 const (

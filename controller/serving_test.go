@@ -11,7 +11,7 @@ import (
 	apihealthz "k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/controller-manager/pkg/healthz"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 )
 
 // TestHealthShowsTheAPI: whatever the phoenixNAP API does, the health of the process as a whole does not depend on it,

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/vip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/vip"
 )
 
 const (

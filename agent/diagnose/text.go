@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
 
 // label is the width of the names of fields.

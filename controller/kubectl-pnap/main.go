@@ -24,9 +24,9 @@ import (
 	"k8s.io/component-base/version"
 	"sigs.k8s.io/yaml"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/kubectl-pnap/overview"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
-	_ "github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/version" // the version of go build
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/kubectl-pnap/overview"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
+	_ "github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/version" // the version of go build
 )
 
 // Exit codes, which are those of phoenixnap-agent diagnose.

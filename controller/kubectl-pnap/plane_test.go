@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/exec"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/controlplane"
 )
 
 var (

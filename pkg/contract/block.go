@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
 
 // Tags on an IP block. Tag names and values may contain letters, digits, "-" and "_", at most 100 characters

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
 
 // OwnedServiceAnnotations are the annotations of a Service that only the controller writes and that it removes when it

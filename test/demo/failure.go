@@ -15,11 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/returnpath"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/vlan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/cluster"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/configure/returnpath"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/configure/vlan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/cluster"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
 )
 
 // steady is how many answers in a row end an outage: a single one may be luck while things still move.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
 )
 
 // Evidence is what is known about a silent member other than by heartbeats.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
 )
 
 // listing is what the API server says about which addresses exist. A node compares its own list with the view, and

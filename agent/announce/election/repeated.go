@@ -4,7 +4,7 @@ import (
 	"maps"
 	"net/netip"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
 )
 
 // observeMoves counts the moves of addresses between nodes that stay members: from one that cannot serve an address, or

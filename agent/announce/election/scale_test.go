@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/seeds"
 )
 
 // TestScale counts the writes to the API server with many nodes and 500 addresses: 20 nodes in every run, 100 in a

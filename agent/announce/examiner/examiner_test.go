@@ -18,8 +18,8 @@ import (
 	ktesting "k8s.io/client-go/testing"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kubefake"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/election"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
 )
 
 var first, second = netip.MustParseAddr("203.0.113.3"), netip.MustParseAddr("203.0.113.4")

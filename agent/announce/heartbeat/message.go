@@ -13,7 +13,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/election"
 )
 
 // Version is the newest version of the format that this package reads and writes; heartbeats of later ones are counted

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/election"
 )
 
 // Drop is the reason why a received frame was dropped.

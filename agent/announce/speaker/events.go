@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/election"
 )
 
 // Reasons of the events on Services.

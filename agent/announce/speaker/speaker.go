@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/klog/v2"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/heartbeat"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/store"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/responder"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/election"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/heartbeat"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/store"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/responder"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
 )
 
 const (

@@ -17,13 +17,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/heartbeat"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/store"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/packet"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/responder"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/election"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/heartbeat"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/store"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/packet"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/responder"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
 )
 
 const network, otherNetwork = "60473c2509268bc77fd06d29", "60473c2509268bc77fd06d30"

@@ -20,7 +20,7 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
 )
 
 // Path is where a later agent waits, readyPath where every agent reports whether it is ready.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/ownership"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/configure/ownership"
 )
 
 // model is a kernel in memory: it rejects what the kernel rejects.

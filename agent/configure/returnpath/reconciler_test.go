@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
 )
 
 // memory is a kernel in memory that counts reads and can be made to fail.

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/ownership"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/configure/ownership"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
 )
 
 // model is a kernel in memory that rejects what a real one rejects. Aliases are kept encoded, as a real one does.

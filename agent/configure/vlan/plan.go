@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/ownership"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/configure/ownership"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 const (

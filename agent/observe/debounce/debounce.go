@@ -4,7 +4,7 @@ package debounce
 import (
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
 )
 
 // Value is a value of type T that belongs to a class with a name, such as good or bad. Samples of the current class

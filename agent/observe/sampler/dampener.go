@@ -4,8 +4,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/debounce"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/observe/debounce"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
 )
 
 const (

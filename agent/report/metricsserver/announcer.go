@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/election"
 )
 
 // Announcer is how the agent announces addresses itself.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/standby"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/election"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/standby"
 )
 
 // TestMetricsOfTheAnnouncer: who answers for which address and since when, and what else is reported while the agents

@@ -9,9 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/vip"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/vip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/arp"
 )
 
 // addressLimit is how many addresses have series of their own at most, so that a node of a cluster with many Services

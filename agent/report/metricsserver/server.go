@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/klog/v2"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/standby"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/standby"
 )
 
 const (

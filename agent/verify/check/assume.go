@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // Assume completes an expectation for a machine whose API server cannot be read by what its kernel shows: the VLAN

@@ -3,7 +3,7 @@ package vip
 import (
 	"slices"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
 )
 
 // The checks of this group. They continue the catalogue of package check.

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/arp"
 )
 
 const (

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/packet"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/packet"
 )
 
 const (

@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/netstate"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/packet"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/observe/netstate"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/packet"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/packet"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/packet"
 )
 
 func TestNow(t *testing.T) {

@@ -12,10 +12,10 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
 
 // Failures publishes in ConfigMap phoenixnap-ip-blocks why the account cannot be read, and since when, for people

@@ -16,7 +16,7 @@ import (
 	"github.com/phoenixnap/go-sdk-bmc/tagapi/v3"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 )
 
 // BlockRequest is an IP block to buy.

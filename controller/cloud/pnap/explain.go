@@ -4,7 +4,7 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/text"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
 
 // Scopes are the API scopes that the credentials need, in words.

@@ -4,7 +4,7 @@ package provider
 import (
 	cloudprovider "k8s.io/cloud-provider"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // Cloud implements cloudprovider.Interface with the parts that main has created.

@@ -21,7 +21,7 @@ import (
 	ktesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
 )
 
 func slice(name string, family discoveryv1.AddressType, ports []discoveryv1.EndpointPort,

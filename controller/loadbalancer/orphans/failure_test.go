@@ -8,9 +8,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/orphans"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/orphans"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
 // failure returns what is published about the account; nil when nothing is.

@@ -18,11 +18,11 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
 )
 
 const (

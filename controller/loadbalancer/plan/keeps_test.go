@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	servicehelper "k8s.io/cloud-provider/service/helpers"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // bearer is the Service shop/web with a UID and a type.

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/seeds"
 )
 
 func holder(name string) plan.Holder {

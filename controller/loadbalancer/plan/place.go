@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // PoolBlock is one block that addresses may be given of, with its ledger.

@@ -3,7 +3,7 @@ package plan_test
 import (
 	"testing"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 )
 
 // Only the loss of the published address stops a holder: what it had in another block that is gone does not matter.

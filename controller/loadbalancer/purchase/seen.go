@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // seenLife is how long a record is remembered that is not read any more.

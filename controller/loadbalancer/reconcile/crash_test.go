@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 )
 
 // crash is what the process dies of.

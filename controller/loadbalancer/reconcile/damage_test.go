@@ -13,11 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ktesting "k8s.io/client-go/testing"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
 // editConfigMap changes a ConfigMap in kube-system as a person does.

@@ -10,9 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/reconcile"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
 // The tests of this file catch bugs that other cloud providers had; docs/explanation/known-bugs.md names them.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
 )
 
 // A Service is set up and taken away at each level of the log: decisions and operations at 2, objects at 3, calls at 5.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
 // TestAddressOfAServerIsNotTakenByADedicatedBlock: a server that was given the address in the portal answers for it,

@@ -9,8 +9,8 @@ import (
 
 	"k8s.io/cloud-provider/api"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/reconcile"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
 )
 
 // oneResting fills the first block of the pool, gives one of its addresses back and lets that rest for a while: nothing

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
 // Limits of what waiting may cost.

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
 )
 
 var servicesResource = corev1.SchemeGroupVersion.WithResource("services")

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 )
 
 const (

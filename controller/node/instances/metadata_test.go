@@ -16,12 +16,12 @@ import (
 	cloudnode "k8s.io/cloud-provider/controllers/node"
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kubefake"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/simtest"
 )
 
 //proves:known-bugs/missing-zone

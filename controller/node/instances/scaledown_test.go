@@ -22,13 +22,13 @@ import (
 	"k8s.io/cloud-provider/controllers/nodelifecycle"
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/account"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kubefake"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/testlog"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/seeds"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
 )
 
 const (

@@ -10,11 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/allocation"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // source is the block from which the servers that join in one pass get addresses, or why there is none.

@@ -9,11 +9,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/purchase"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/node/instances"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/instances"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/simtest"
 )
 
 // lags are possible delays of the list of blocks.

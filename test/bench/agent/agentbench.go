@@ -11,7 +11,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/bench/controller"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/bench/controller"
 )
 
 // Limits of an idle agent.

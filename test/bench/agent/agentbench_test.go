@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/bench/controller"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/bench/controller"
 )
 
 // TestIdleAgent is the small version of the measurement: memory hardly depends on how many Nodes, Services and pods

@@ -14,9 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/localhealth"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/bench/controller"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/localhealth"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/bench/controller"
 )
 
 // maxLocal is what the probes of 500 Services with externalTrafficPolicy Local may cost, in percent of a core.

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
 
 // realNetwork is the network lab with the server that is measured and two that stand for the rest.

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/bench/controller"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/bench/controller"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/command"
 )
 
 // usage is what a process used.

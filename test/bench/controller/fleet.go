@@ -7,8 +7,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/command"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
 // Limits that the figures must keep.

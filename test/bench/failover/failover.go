@@ -11,9 +11,9 @@ import (
 	"io"
 	"sync"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/forward"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/space"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab/forward"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab/space"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
 
 // Options define what to measure.

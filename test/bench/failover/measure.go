@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/command"
 )
 
 const (

@@ -17,16 +17,16 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/examiner"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/heartbeat"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/speaker"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/standby"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/store"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/netstate"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/packet"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/responder"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/election"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/examiner"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/heartbeat"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/speaker"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/standby"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/store"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/observe/netstate"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/arp"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/packet"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/responder"
 )
 
 // networkID is that of the public network.

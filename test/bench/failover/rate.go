@@ -14,11 +14,11 @@ import (
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/packet"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/responder"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/bench/controller"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/space"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/packet"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/responder"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/bench/controller"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab/space"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
 
 const (

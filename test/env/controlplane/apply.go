@@ -26,8 +26,8 @@ import (
 	"k8s.io/client-go/restmapper"
 	"sigs.k8s.io/yaml"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools/subprocess"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools/subprocess"
 )
 
 // fieldManager owns the fields that Apply sets, as with kubectl apply --server-side.

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel/machine"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools/subprocess"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kernel/machine"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools/subprocess"
 )
 
 // binary is where the test binary stands in the machine.

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel/guest"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kernel/guest"
 )
 
 // Variable is the environment variable that selects where tests run: "machine" for the virtual machine

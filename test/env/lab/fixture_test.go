@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/dataplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/dataplane"
 )
 
 // Every test has a VLAN and a block of its own in one lab, which takes a while to start.

@@ -18,12 +18,12 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel/guest"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel/machine"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/wire"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools/subprocess"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kernel"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kernel/guest"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kernel/machine"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab/wire"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools/subprocess"
 )
 
 // DaemonVariable is an environment variable that names the daemon's binary, so that it is not built.

@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools/subprocess"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools/subprocess"
 )
 
 // Binary returns the path of a program of Names. It is built on first use and kept under a name that changes

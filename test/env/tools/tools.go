@@ -14,7 +14,7 @@ import (
 )
 
 // modulePath is the module of this project; its go.mod marks the root of the source tree.
-const modulePath = "github.com/phoenixnap/k8s-cloud-provider-bmc"
+const modulePath = "github.com/phoenixnap/k8s-cloud-provider-bmc/v2"
 
 // CacheVariable is the environment variable that names another cache directory than
 // <user cache directory>/phoenixnap-cloud-provider.

@@ -11,8 +11,8 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
 
 // File is the name that users apply, below the directory of its overlay.

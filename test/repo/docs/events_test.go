@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/docs/reference"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/repo/docs/reference"
 )
 
 // TestEveryEventOfTheControllerHasATest: a documented reason of an event that no test of its package names is a promise

@@ -14,7 +14,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/config"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/config"
 )
 
 // TestExamplesOfTheSecretAreAccepted gives every secret that a page shows to the controller's own reader: the file

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
 
 // TestTheKubeadmConfigurationIsTaken gives what the guide shows to kubeadm: it is valid, and gives the kubelet the flag

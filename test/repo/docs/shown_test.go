@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
 
 // TestTheDiagnosisShownIsOne: the page shows lines of what diagnose writes in the tests of its package, in their order.

@@ -6,7 +6,7 @@ import (
 	"path"
 	"slices"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/words"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/repo/words"
 )
 
 // Count is the line of a figure that is a whole number, as other commands of this repository print it, too.

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
 
 // Image is a container image of this project.

@@ -21,7 +21,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
 
 // newBuilder is a builder that gives its space back.
@@ -266,7 +266,7 @@ func checkContext(t *testing.T, root, ignore string) {
 	}
 	needed := map[string]bool{"Makefile": true, "go.mod": true, "go.sum": true}
 	for name := range strings.FieldsSeq(string(out)) {
-		if below, ours := strings.CutPrefix(name, "github.com/phoenixnap/k8s-cloud-provider-bmc/"); ours {
+		if below, ours := strings.CutPrefix(name, "github.com/phoenixnap/k8s-cloud-provider-bmc/v2/"); ours {
 			top, _, _ := strings.Cut(below, "/")
 			needed[top] = true
 		}

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-const module = "github.com/phoenixnap/k8s-cloud-provider-bmc"
+const module = "github.com/phoenixnap/k8s-cloud-provider-bmc/v2"
 
 // pkg is what `go list -json` prints for a package.
 type pkg struct {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/controlplane"
 )
 
 // The Prometheus operator, whose definitions of PodMonitor and PrometheusRule ship inside its Go module, and the sum of

@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-const module = "github.com/phoenixnap/k8s-cloud-provider-bmc"
+const module = "github.com/phoenixnap/k8s-cloud-provider-bmc/v2"
 
 // Problem is a package of the project that does not compile, with the first of its errors.
 type Problem struct {

@@ -11,8 +11,8 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/deploy"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/image"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/repo/deploy"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/repo/image"
 )
 
 // Changelog is the page, below the root, that has a section for each version.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/image"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/repo/image"
 )
 
 const changelog = `# Changelog

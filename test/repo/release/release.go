@@ -20,8 +20,8 @@ import (
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/deploy"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/image"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/repo/deploy"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/repo/image"
 )
 
 // Release is a directory with all that is published.

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	servicehelper "k8s.io/cloud-provider/service/helpers"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 const foreignAddress, otherAddress = "192.0.2.10", "192.0.2.11"

@@ -13,9 +13,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	policies "github.com/phoenixnap/k8s-cloud-provider-bmc/controller/loadbalancer/announcer"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
+	policies "github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/controlplane"
 )
 
 // cp is the control plane of all tests of this package.

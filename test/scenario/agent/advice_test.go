@@ -15,11 +15,11 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/diagnose/examine"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/limits"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/diagnose"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/diagnose/examine"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/limits"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/seeds"
 )
 
 // maxRounds is how often a user diagnoses again before giving up.

@@ -12,11 +12,11 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/netstate"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/vip"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/limits"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/observe/netstate"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/vip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/arp"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/limits"
 )
 
 // TestAnnouncement asks a real wire who holds the address of a Service. The gateway's namespace stands for another

@@ -23,12 +23,12 @@ import (
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/election"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/announce/heartbeat"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/packet"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/responder"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/limits"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/election"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/heartbeat"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/packet"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/responder"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/limits"
 )
 
 // portVIF is the gateway's interface.

@@ -13,10 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/vishvananda/netlink"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/netstate"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/limits"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/observe/netstate"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/limits"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/seeds"
 )
 
 // change can be made and taken back.

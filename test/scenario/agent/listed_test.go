@@ -15,10 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/returnpath"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel/listing"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/limits"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/configure/returnpath"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kernel/listing"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/limits"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/seeds"
 )
 
 // listed is everything that the node's network consists of: addresses, routes of all tables, rules, nftables, and the

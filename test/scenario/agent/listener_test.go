@@ -13,8 +13,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/limits"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/arp"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/limits"
 )
 
 // TestListener: a real socket hears the requests of others and the replies of this machine's kernel, and still hears

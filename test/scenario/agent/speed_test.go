@@ -13,11 +13,11 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/netstate"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/sampler"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/limits"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/observe/netstate"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/observe/sampler"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/arp"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/limits"
 )
 
 // inside runs the parts of a monitor in the namespace of a node, whatever thread they are called on.

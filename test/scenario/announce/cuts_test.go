@@ -12,9 +12,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/labtest"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/labtest"
 )
 
 // way is that of frames from one server to another.

@@ -10,10 +10,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/image"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/scenario/e2e/node"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/repo/image"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/scenario/e2e/node"
 )
 
 // Names of images. Those of the project are what the manifests say.

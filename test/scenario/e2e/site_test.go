@@ -17,12 +17,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/cluster"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/scenario/e2e/node"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/cluster"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/scenario/e2e/node"
 )
 
 const (

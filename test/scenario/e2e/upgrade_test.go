@@ -12,10 +12,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/image"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/scenario/e2e/node"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/repo/image"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/scenario/e2e/node"
 )
 
 // upgrade follows docs/guides/upgrade.md, with the manifests of a newer version.

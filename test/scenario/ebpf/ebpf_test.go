@@ -22,13 +22,13 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/configure/returnpath"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/netstate"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/observe/sampler"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/wire/arp"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/configure/returnpath"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/observe/netstate"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/observe/sampler"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/arp"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kernel"
 )
 
 func TestMain(m *testing.M) { os.Exit(kernel.Main(m)) }

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/cluster"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/cluster"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
 
 // Options of a run.

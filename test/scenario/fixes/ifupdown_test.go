@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
 )
 
 // interfaces is what the installer of Debian writes, with a bond; the last line is that of the installer or of cloud

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
 )
 
 // offline is nmcli without NetworkManager: connections are files, the real nmcli edits them, and nothing is set up. One

@@ -12,11 +12,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/labtest"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/scenario/agentlab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/labtest"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/scenario/agentlab"
 )
 
 const (

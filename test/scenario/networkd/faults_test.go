@@ -2,7 +2,7 @@
 
 package networkd
 
-import "github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
+import "github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
 
 // fault is something that goes wrong in the kernel of a server, and the finding that it has.
 type fault struct {

@@ -17,9 +17,9 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/docs/reference"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/seeds"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/repo/docs/reference"
 )
 
 // Files of a user, below /etc/systemd/network: of the bond, of the VLAN interface, and of one in which all is wrong.

@@ -15,9 +15,9 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/docs/reference"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/scenario/fixes"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/repo/docs/reference"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/scenario/fixes"
 )
 
 // busConfiguration is a system bus that lets everyone do everything.

@@ -5,7 +5,7 @@ package returnpath
 import (
 	"strings"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel/listing"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kernel/listing"
 )
 
 // listed is everything that the holder's network consists of.

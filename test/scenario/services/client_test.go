@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
 )
 
 const (

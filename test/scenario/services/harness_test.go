@@ -16,10 +16,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/cluster"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/cluster"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
 // The account besides what every cluster of the lab has: a block that its owner brings, and another cluster with a

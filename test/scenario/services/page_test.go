@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
 )
 
 const page = "../../../docs/reference/service-kinds.md"

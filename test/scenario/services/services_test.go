@@ -7,7 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/cluster"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/cluster"
 )
 
 // kind is one kind of Service, or one thing that happens to Services.

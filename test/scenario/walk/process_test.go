@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/controller/leader"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/leader"
 )
 
 // errDead is what a process learns that is not there any more.

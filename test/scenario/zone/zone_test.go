@@ -19,11 +19,11 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 	"k8s.io/utils/ptr"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/controlplane"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/simtest"
 )
 
 const (

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/seeds"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/seeds"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/simtest"
 )
 
 // TestBlockStates walks a block through every state, and asks in each for everything.

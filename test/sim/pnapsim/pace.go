@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/pkg/loop"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
 )
 
 // memory is what the judge remembers of a client's requests.

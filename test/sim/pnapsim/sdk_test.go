@@ -14,8 +14,8 @@ import (
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/simtest"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/simtest"
 )
 
 // sdk is the real SDK against a simulation.

@@ -11,11 +11,11 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/demo"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/cluster"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/demo"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/cluster"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/command"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kernel"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
 
 func main() {

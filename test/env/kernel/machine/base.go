@@ -13,7 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
 
 // metaPackage is the Debian package that depends on the newest kernel for virtual machines.

@@ -19,8 +19,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel/guest"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools/subprocess"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kernel/guest"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools/subprocess"
 )
 
 // emulatorProgram is QEMU for the only architecture that the kernel package is taken for.

@@ -14,7 +14,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel/guest"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kernel/guest"
 )
 
 // Config defines what to run and with what.

@@ -14,7 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel/guest"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kernel/guest"
 )
 
 // smallFile is the size up to which a file travels in the initramfs, where it takes memory twice while the

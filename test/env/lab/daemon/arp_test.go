@@ -12,7 +12,7 @@ import (
 	"github.com/mdlayher/arp"
 	"github.com/mdlayher/ethernet"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/wire"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab/wire"
 )
 
 var (

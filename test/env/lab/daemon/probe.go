@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/wire"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab/wire"
 )
 
 // dialFunc connects from where the probe is to run.

@@ -17,8 +17,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/space"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/wire"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab/space"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab/wire"
 )
 
 // supervisor starts long-lived programs and watches them end.

@@ -16,10 +16,10 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel/guest"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kernel"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kernel/guest"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kernel"
 )
 
 func TestMain(m *testing.M) { os.Exit(kernel.Main(m)) }

@@ -9,9 +9,9 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/space"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/wire"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/sim/pnapsim/dataplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab/space"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab/wire"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/dataplane"
 )
 
 // Apply makes switch and gateway follow the data plane: what is gone there is closed here before anything is opened.

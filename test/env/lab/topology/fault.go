@@ -9,8 +9,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/space"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/wire"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab/space"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab/wire"
 )
 
 // Break breaks every VLAN interface that the user has configured on a server.

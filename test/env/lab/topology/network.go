@@ -12,8 +12,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/space"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/lab/wire"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab/space"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab/wire"
 )
 
 // Network is the whole of it. Its methods may be called at the same time.

@@ -21,7 +21,7 @@ import (
 	"github.com/mdlayher/ethernet"
 	"github.com/mdlayher/packet"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/command"
 )
 
 func main() {

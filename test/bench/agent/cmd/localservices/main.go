@@ -18,9 +18,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/bench/agent"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/bench/controller"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/bench/agent"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/bench/controller"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/command"
 )
 
 func main() { command.Main(run) }

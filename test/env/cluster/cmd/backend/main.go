@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/command"
 )
 
 func main() { command.Main(run) }

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/kernel/guest"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kernel/guest"
 )
 
 // orphanAllowance is how long output is still read when the command has ended and a process that it left behind

@@ -6,9 +6,9 @@ import (
 	"context"
 	"flag"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/deploy"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/command"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/repo/deploy"
 )
 
 func main() {

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/development"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/figures"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/words"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/command"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/repo/development"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/repo/figures"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/repo/words"
 )
 
 func main() {

@@ -9,8 +9,8 @@ import (
 	"os"
 	"regexp"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/mutants"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/command"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/repo/mutants"
 )
 
 func main() {

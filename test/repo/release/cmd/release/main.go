@@ -11,10 +11,10 @@ import (
 	"os"
 	"strings"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/image"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/repo/release"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/command"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/repo/image"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/repo/release"
 )
 
 func main() {

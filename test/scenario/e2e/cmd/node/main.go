@@ -10,8 +10,8 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/command"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/scenario/e2e/node"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/command"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/scenario/e2e/node"
 )
 
 func main() {

@@ -5,7 +5,7 @@ package main
 import (
 	"testing"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/test/scenario/faults"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/scenario/faults"
 )
 
 func TestChoose(t *testing.T) {
