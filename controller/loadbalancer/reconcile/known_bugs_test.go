@@ -15,7 +15,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
-// The tests of this file catch bugs that other cloud providers had; docs/explanation/known-bugs.md names them.
+// The tests of this file catch bugs that other cloud providers had; docs/reference/known-bugs.md names them.
 
 // TestANodeWithoutAServerKeepsNoServiceWaiting: one Node that is not initialised, or whose server is gone,
 // must not fail the update of every Service.

@@ -11,7 +11,7 @@ import (
 )
 
 // bugsPage speaks of other projects.
-const bugsPage = "docs/explanation/known-bugs.md"
+const bugsPage = "docs/reference/known-bugs.md"
 
 // A row of these pages ends in a comment with its key, and whatever proves it says so in a directive: above a test, or
 // above the entry of a table of subtests. So no page names a test.

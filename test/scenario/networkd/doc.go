@@ -1,3 +1,26 @@
 // Package networkd holds the tests of a managing agent beside a real systemd-networkd, of printed fixes with the real
 // tools that configure a network, and of the commands that findings print.
+//
+// Faults are made one after the other, in one order where the tool configures the VLAN interface and in the reverse
+// order where a person made it by hand; PNAP_SEED_FACTOR=2 runs both orders on both. After each step the bond has its
+// ports, MTU, address and route. With netplan the server has the installer's file: a bond of two ports, an address, a
+// default route and a private network, from which the real "netplan generate" writes the files of systemd-networkd.
+// With ifupdown, Debian's ifup and ifdown and the scripts of the package ifenslave make the bond; in the end the
+// whole network is set down and up again, and no finding comes back. Findings whose fixes use the same files, or one
+// command of ip and a reload, are represented by one of them. Left out is the mode of the bond, which needs a restart
+// of the machine or of its network.
+//
+// What is not real:
+//
+//   - systemctl is not run: the test restarts systemd-networkd itself where a fix says so. Beside it run a system bus
+//     and networkctl.
+//   - The command line of netplan is a script. For "netplan apply" it does what netplan 0.106 does for
+//     systemd-networkd: it runs the real generator, "networkctl reload", and "networkctl reconfigure" with every link
+//     that systemd-networkd configures. It does not run udev or the services of other backends. "netplan set" removes
+//     a key that no file has.
+//   - The ports are matched by their names, not by their hardware addresses, and the bond does without LACP: a veth
+//     has no permanent hardware address, and there is no switch.
+//   - The packages vlan and bridge-utils are missing: ifupdown makes VLAN interfaces by itself. ifupdown2, which
+//     Proxmox VE has, is not run.
+//   - NetworkManager does not run: "nmcli --offline" edits connections.
 package networkd

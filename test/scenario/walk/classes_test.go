@@ -20,22 +20,38 @@ import (
 
 // The classes of disturbances that come from outside: each must occur in a run of TestWalk.
 const (
-	classListLag       = "list_lag"
-	classServerLag     = "server_list_lag"
-	classMismatch      = "list_and_id_differ"
-	classLedgersLost   = "ledgers_lost"
-	classRecordTime    = "purchase_record_time"
-	classRestore       = "etcd_restore"
+	// Lists are up to 30 minutes late: that of the blocks lacks new ones and keeps deleted ones, that of the servers
+	// shows old states too. Look-ups by ID are current.
+	classListLag   = "list_lag"
+	classServerLag = "server_list_lag"
+	// A list omits an object that its ID returns, or the ID of a listed object returns 404.
+	classMismatch = "list_and_id_differ"
+	// All ConfigMaps of the controller are deleted, and the defaults change.
+	classLedgersLost = "ledgers_lost"
+	// A Service has the record of a purchase in the past or the future, up to 100 years.
+	classRecordTime = "purchase_record_time"
+	// The cluster is restored from a backup that is up to 10 minutes old.
+	classRestore = "etcd_restore"
+	// Another cluster with its own controller uses the same public network.
 	classSecondCluster = "second_cluster"
-	classWrongAccount  = "wrong_account"
+	// The Secret has the credentials of another account, or revoked ones, for up to 10 minutes.
+	classWrongAccount = "wrong_account"
+	// The leader stops for 1 s to 10 minutes at any request, and resumes beside its successor.
 	classStoppedLeader = "stopped_leader"
-	classClockSkew     = "clock_skew"
+	// The clock of a process is wrong by up to 6 hours.
+	classClockSkew = "clock_skew"
+	// A ConfigMap of the controller is deleted, damaged or loses its labels.
 	classConfigMapEdit = "configmap_edit"
-	classWhileDown     = "change_while_down"
-	classDefaults      = "changed_defaults"
-	classLatePurchase  = "late_purchase"
-	classAbsurd        = "absurd_input"
-	classPortalBlock   = "portal_block"
+	// Services are deleted, recreated or change their type while no controller runs, also without their finalizer.
+	classWhileDown = "change_while_down"
+	// The controller restarts with another default allocation or block size.
+	classDefaults = "changed_defaults"
+	// A purchase is executed up to 5 minutes after its request, whose answer is lost.
+	classLatePurchase = "late_purchase"
+	// 200 kB of annotations on a Service, or 25 Services at once.
+	classAbsurd = "absurd_input"
+	// The portal's user adds blocks to the network and removes them.
+	classPortalBlock = "portal_block"
 )
 
 // The times of the leader election, as the manifests set them.
