@@ -141,7 +141,7 @@ lint: go ## Run the linters, also over the workflows, and check that go.mod is t
 	go mod tidy -diff
 
 .PHONY: figures
-figures: go ## Measure the repository: lines, packages, lengths of functions, documentation, words, files that a new check touches
+figures: go ## Measure the repository: lines, packages, lengths of functions and of the guides, documentation, words, files that a new check touches
 	@go run ./test/repo/figures/cmd/figures
 
 .PHONY: docs

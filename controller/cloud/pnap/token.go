@@ -36,6 +36,7 @@ type tokenSource struct {
 	refusal    error
 	backoff    *backoff
 	previous   string // the previous token; an error in progress may still contain it
+	asked      string // the secret of the last exchange, which an error may contain, too
 }
 
 func newTokenSource(config Config) *tokenSource {
@@ -89,7 +90,7 @@ func (s *tokenSource) fetch(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("get credentials: %w", err)
 	}
 	s.mu.Lock()
-	s.secret = secret
+	s.asked = secret // not s.secret: the token belongs to other credentials until the exchange succeeds
 	s.mu.Unlock()
 	if err := s.justFailed(id, secret); err != nil {
 		return "", err
@@ -201,7 +202,7 @@ func (s *tokenSource) invalidate(token string) {
 func (s *tokenSource) redact(text string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, secret := range []string{s.secret, s.token, s.previous} {
+	for _, secret := range []string{s.asked, s.secret, s.token, s.previous} {
 		if secret != "" {
 			text = strings.ReplaceAll(text, secret, redacted)
 		}

@@ -179,6 +179,31 @@ func TestTokenFailuresAreNoAnswersOfTheAPI(t *testing.T) {
 	}
 }
 
+// A secret that phoenixNAP refuses is reported for as long as it is configured: the token of the earlier secret, which is
+// valid for minutes, must not hide it from who has just replaced the secret.
+//
+//proves:known-bugs/changed-credentials
+func TestARefusedSecretStaysRefused(t *testing.T) {
+	s := newService(t, empty)
+	secret := testSecret
+	client := clientOf(t, s, func(c *Config) {
+		c.Credentials = func() (string, string, error) { return testID, secret, nil }
+	})
+	if _, err := client.Servers(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	secret = "misspelt"
+	for range 3 {
+		if _, err := client.Servers(t.Context()); !IsUnauthenticated(err) {
+			t.Errorf("with a refused secret: %v", err)
+		}
+	}
+	secret = testSecret
+	if _, err := client.Servers(t.Context()); err != nil {
+		t.Errorf("with the first secret again: %v", err)
+	}
+}
+
 // Whatever the failure, an error must not contain the secret or a token.
 //
 //proves:known-bugs/secrets-in-events

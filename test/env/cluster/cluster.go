@@ -66,6 +66,8 @@ type Options struct {
 	// starts, and the servers get Files and only kube-proxy, and reach the account's API as the controller's pod has
 	// to.
 	Kubelets bool
+	// ControllerFlags are added to the command line of the controller.
+	ControllerFlags []string
 	// AgentFlags are added to the command line of every agent.
 	AgentFlags []string
 	// Auto begins with servers as phoenixNAP delivers them, outside of the public network and without its VLAN: the
@@ -167,8 +169,9 @@ func (c *Cluster) AdminKubeconfig() string { return filepath.Join(c.options.Dir,
 
 // StartController starts the shipped controller as the ServiceAccount of its manifest.
 func (c *Cluster) StartController(ctx context.Context) (err error) {
-	c.controller, err = c.ControlPlane.StartController(ctx, c.options.Dir, c.cloudConfig(c.Sim.URL),
-		"--leader-elect=false", "--authentication-skip-lookup=true")
+	flags := append([]string{"--leader-elect=false", "--authentication-skip-lookup=true"},
+		c.options.ControllerFlags...)
+	c.controller, err = c.ControlPlane.StartController(ctx, c.options.Dir, c.cloudConfig(c.Sim.URL), flags...)
 	return err
 }
 

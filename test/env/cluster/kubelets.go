@@ -121,6 +121,8 @@ type kubelet struct {
 	name   string
 	ip     netip.Addr
 	since  metav1.Time
+	// version is that of Kubernetes.
+	version string
 }
 
 // register creates the Node, tainted as uninitialized.
@@ -136,7 +138,12 @@ func (k *kubelet) register(ctx context.Context) error {
 			Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule,
 		}}},
 	}
-	_, err := k.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+	version, err := k.client.Discovery().ServerVersion()
+	if err != nil {
+		return fmt.Errorf("version of node %s: %w", k.name, err)
+	}
+	k.version = version.GitVersion
+	_, err = k.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("register node %s: %w", k.name, err)
 	}
@@ -149,7 +156,8 @@ func (k *kubelet) report(ctx context.Context) error {
 	if k.since.IsZero() {
 		k.since = now
 	}
-	status := applycorev1.Node(k.name).WithStatus(applycorev1.NodeStatus().WithConditions(
+	system := applycorev1.NodeSystemInfo().WithKubeletVersion(k.version)
+	status := applycorev1.Node(k.name).WithStatus(applycorev1.NodeStatus().WithNodeInfo(system).WithConditions(
 		applycorev1.NodeCondition().WithType(corev1.NodeReady).WithStatus(corev1.ConditionTrue).
 			WithReason("KubeletReady").WithMessage("the lab's stand-in for a kubelet is running").WithLastHeartbeatTime(
 			now).WithLastTransitionTime(k.since)))

@@ -34,9 +34,8 @@ func (c *Cluster) CreateService(ctx context.Context) error {
 				TargetPort: intstr.FromInt32(BackendPort)}},
 		},
 	}
-	if _, err := c.Kube.DiscoveryV1().EndpointSlices(Namespace).Create(ctx, c.endpoints(),
-		metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("create the endpoints of Service %s/%s: %w", Namespace, Service, err)
+	if err := c.CreateEndpoints(ctx, service.Spec.Ports[0].Name); err != nil {
+		return err
 	}
 	if _, err := c.Kube.CoreV1().Services(Namespace).Create(ctx, service, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create Service %s/%s: %w", Namespace, Service, err)
@@ -44,14 +43,23 @@ func (c *Cluster) CreateService(ctx context.Context) error {
 	return nil
 }
 
+// CreateEndpoints lists the servers' backends behind the named port of the Service.
+func (c *Cluster) CreateEndpoints(ctx context.Context, port string) error {
+	if _, err := c.Kube.DiscoveryV1().EndpointSlices(Namespace).Create(ctx, c.endpoints(port),
+		metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create the endpoints of Service %s/%s: %w", Namespace, Service, err)
+	}
+	return nil
+}
+
 // endpoints are the backends as the endpoint slice controller would list them.
-func (c *Cluster) endpoints() *discoveryv1.EndpointSlice {
+func (c *Cluster) endpoints(port string) *discoveryv1.EndpointSlice {
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: Service, Namespace: Namespace, Labels: map[string]string{discoveryv1.LabelServiceName: Service},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports: []discoveryv1.EndpointPort{{Name: ptr.To("http"), Port: ptr.To(int32(BackendPort)),
+		Ports: []discoveryv1.EndpointPort{{Name: ptr.To(port), Port: ptr.To(int32(BackendPort)),
 			Protocol: ptr.To(corev1.ProtocolTCP)}},
 	}
 	for _, s := range c.Servers {

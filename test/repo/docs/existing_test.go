@@ -300,6 +300,26 @@ func TestOnlyTheNodes(t *testing.T) {
 		"default other metallb.example/lb <none>")
 }
 
+// TestRotatedCredentials: the check of the guide shows that phoenixNAP refuses the credentials, and that the controller
+// reads the account with others in the same file, without a restart.
+func TestRotatedCredentials(t *testing.T) {
+	t.Parallel()
+	const check = "kubectl -n kube-system get configmap phoenixnap-ip-blocks"
+	c := newRunning(t, "docs/guides/operate.md", func(*pnapsim.AccountSeed, string) {}, runningCluster)
+	valid, err := os.ReadFile(c.secret)
+	must(t, err)
+	c.controller("--max-ip-blocks=1")
+	c.eventually("the account is reported", func() bool {
+		return c.kubectl("-n", "kube-system", "get", "configmap", contract.BlockReportName, "--ignore-not-found") != ""
+	})
+	must(t, os.WriteFile(c.secret, bytes.Replace(valid, []byte(simtest.ClientSecret), []byte("revoked"), 1), 0o600))
+	c.eventually("the refusal is published", func() bool {
+		return strings.Contains(c.run(check), contract.FailureCredentials)
+	})
+	must(t, os.WriteFile(c.secret, valid, 0o600))
+	c.eventually("the account is read again", func() bool { return c.run(check) == "" })
+}
+
 // asItself is the cluster as the ServiceAccount of the controller reaches it.
 func (c running) asItself() running {
 	c.Helper()

@@ -45,6 +45,7 @@ items:
 - {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: "system:cloud-controller-manager"}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "system:cloud-controller-manager"}}
 - {apiVersion: v1, kind: Secret, metadata: {name: phoenixnap-announcer, namespace: kube-system}}
 - {apiVersion: v1, kind: ConfigMap, metadata: {name: phoenixnap-announcer, namespace: kube-system}}
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: phoenixnap-ip-blocks, namespace: kube-system}}
 - {apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: phoenixnap-cloud-controller-manager, namespace: kube-system}, spec: {holderIdentity: server-1}}
 `
 

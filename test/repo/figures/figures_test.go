@@ -72,6 +72,28 @@ var F int
 	}
 }
 
+// TestPagesStayShort: who looks for an answer does not read a book. A page that needs more room takes it from a sentence
+// that says again what it, or a page that it links to, says already; tables of details belong into docs/reference.
+func TestPagesStayShort(t *testing.T) {
+	for _, p := range pages {
+		words, err := wordsIn(root, p.folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if words == 0 || words > p.max {
+			t.Errorf("%s has %d words, want at most %d", p.folder, words, p.max)
+		}
+	}
+}
+
+func TestPageWords(t *testing.T) {
+	const page = "# Two words\n\n| a | [b c](x.md#no-words-here) |\n|---|---|\n\n1. then\n\n   ```sh\n   no words\n   ```\n" +
+		"\n```\nnone\n```\n— `x`\n"
+	if got, want := pageWords(page), 8; got != want { // Two words a b c 1. then x
+		t.Errorf("%d words, want %d", got, want)
+	}
+}
+
 func TestColumns(t *testing.T) {
 	for line, want := range map[string]int{"": 0, "\tx": 5, "→": 1} {
 		if got := columns(line); got != want {
