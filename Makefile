@@ -12,7 +12,7 @@ SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 DIST ?= dist/bin
 COMPONENT := k8s.io/component-base/version
 LDFLAGS := -s -w -buildid= -X $(COMPONENT).gitVersion=$(VERSION) -X $(COMPONENT).gitCommit=$(COMMIT)
-# Linter and test runner, pinned in a module of their own.
+# Linters, govulncheck and test runner, pinned in a module of their own.
 DEV := go tool -modfile=test/env/tools/dev/go.mod
 TEST := $(DEV) gotestsum --format pkgname --
 TESTFLAGS ?= -race -shuffle=on -timeout 25m -p 2
@@ -137,6 +137,10 @@ lint: go ## Run the linters, also over the workflows, and check that go.mod is t
 	$(DEV) golangci-lint run ./...
 	$(DEV) actionlint -shellcheck= -pyflakes=
 	go mod tidy -diff
+
+.PHONY: vulncheck
+vulncheck: go ## Search the programs for known vulnerabilities that they can reach, where the database can be reached
+	@go run ./test/repo/build/cmd/vulncheck $(ARGS)
 
 .PHONY: figures
 figures: go ## Measure the repository: lines, packages, lengths of functions, documentation, words, files that a new check touches
