@@ -12,7 +12,7 @@ SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 DIST ?= dist/bin
 COMPONENT := k8s.io/component-base/version
 LDFLAGS := -s -w -buildid= -X $(COMPONENT).gitVersion=$(VERSION) -X $(COMPONENT).gitCommit=$(COMMIT)
-# Linter and test runner, pinned in a module of their own.
+# Linters, govulncheck and test runner, pinned in a module of their own.
 DEV := go tool -modfile=test/env/tools/dev/go.mod
 TEST := $(DEV) gotestsum --format pkgname --
 TESTFLAGS ?= -race -shuffle=on -timeout 25m -p 2
@@ -67,17 +67,15 @@ test-long: prepare ## Run all tests, random walks with fifty times as many seeds
 	PNAP_SEED_FACTOR=500 go test ./agent/announce/election -run 'TestModel$$|TestOneFault|TestScale' -count=1 -timeout 120m -v | grep -v '^ *\(=== \|--- PASS\)'
 
 .PHONY: test-minors
-test-minors: prepare ## Run the controller's tests against kube-apiservers of three Kubernetes minors, the older ones built first
+test-minors: prepare ## Run what make test-api runs against kube-apiservers of three Kubernetes minors, the older ones built first
 	@for minor in $(MINORS); do $(MAKE) --no-print-directory test-minor MINOR=$$minor; done
 
-# The packages whose tests start a control plane.
-MINORS ?= 1.36 1.35 1.34
-ON_CONTROL_PLANE = $(shell go list -f '{{range .TestImports}}{{println . $$.ImportPath}}{{end}}{{range .XTestImports}}{{println . $$.ImportPath}}{{end}}' ./controller/... ./test/env/controlplane | awk '$$1 ~ /\/test\/env\/controlplane$$/ {print $$2}') ./test/env/controlplane
+MINORS ?= 1.37 1.36 1.35
 .PHONY: test-minor
 test-minor: go
 	@echo "Kubernetes $(MINOR): $$(PNAP_KUBERNETES_MINOR=$(MINOR) go run ./test/env/tools/cmd/tools kube-apiserver)"
 	@results=$$(mktemp) && trap "rm -f $$results" EXIT && \
-	PNAP_KUBERNETES_MINOR=$(MINOR) $(DEV) gotestsum --format pkgname --jsonfile $$results -- $(TESTFLAGS) -count=1 $(ON_CONTROL_PLANE) && \
+	PNAP_KUBERNETES_MINOR=$(MINOR) $(DEV) gotestsum --format pkgname --jsonfile $$results -- $(TESTFLAGS) -count=1 $(API) && \
 	echo "figure tests_on_kubernetes_$(subst .,_,$(MINOR)) $$(grep -c '"Action":"pass".*"Test":' $$results) tests"
 
 .PHONY: bench
@@ -139,6 +137,10 @@ lint: go ## Run the linters, also over the workflows, and check that go.mod is t
 	$(DEV) golangci-lint run ./...
 	$(DEV) actionlint -shellcheck= -pyflakes=
 	go mod tidy -diff
+
+.PHONY: vulncheck
+vulncheck: go ## Search the programs for known vulnerabilities that they can reach, where the database can be reached
+	@go run ./test/repo/build/cmd/vulncheck $(ARGS)
 
 .PHONY: figures
 figures: go ## Measure the repository: lines, packages, lengths of functions and of the guides, documentation, words, files that a new check touches

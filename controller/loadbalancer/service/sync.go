@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -270,5 +269,6 @@ func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsCo
 
 // isBeingDeleted reports whether the API server rejected a new finalizer because the Service is being deleted.
 func isBeingDeleted(err error) bool {
-	return apierrors.IsInvalid(err) && strings.Contains(err.Error(), "object is being deleted")
+	cause, found := apierrors.StatusCause(err, metav1.CauseTypeForbidden)
+	return found && apierrors.IsInvalid(err) && cause.Field == "metadata.finalizers"
 }

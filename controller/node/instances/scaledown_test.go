@@ -145,7 +145,7 @@ func monitor(t *testing.T, count int) *monitored {
 		}
 	}
 	run(t, m.kube, m.api, func(nodes coreinformers.NodeInformer, cloud framework) (loop, error) {
-		watching, err := nodelifecycle.NewCloudNodeLifecycleController(nodes, m.kube, cloud, monitorPeriod)
+		watching, err := nodelifecycle.NewCloudNodeLifecycleController(nodes, m.kube, cloud, monitorPeriod, 1)
 		return func(ctx context.Context) {
 			watching.Run(ctx, controllersmetrics.NewControllerManagerMetrics("scaledown"))
 		}, err

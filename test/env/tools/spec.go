@@ -76,8 +76,8 @@ var specs = map[string]spec{
 	"etcd": {dir: kubernetesDir, module: "go.etcd.io/etcd/server/v3", pkg: "go.etcd.io/etcd/server/v3", minutes: 1,
 		asset: mustBeAsset},
 	apiServer:                 kubernetes(kubernetesDir, apiServer, 3, mustBeAsset),
+	apiServer + "-v1.36":      kubernetes(kubernetesDir+"/v1.36", apiServer, 3, notAsset),
 	apiServer + "-v1.35":      kubernetes(kubernetesDir+"/v1.35", apiServer, 3, notAsset),
-	apiServer + "-v1.34":      kubernetes(kubernetesDir+"/v1.34", apiServer, 3, notAsset),
 	"kubectl":                 kubernetes(kubernetesDir, "kubectl", 1, mustBeAsset),
 	"kube-proxy":              kubernetes(kubernetesDir, "kube-proxy", 1, mayBeAsset),
 	"kubelet":                 kubernetes(nodeDir, "kubelet", 1, mayBeAsset),
@@ -110,7 +110,7 @@ func Names() []string {
 
 // Minors lists the minors of Kubernetes whose kube-apiserver can be had, the newest first. Tests run against the
 // newest unless MinorVariable names another.
-func Minors() []string { return []string{"1.36", "1.35", "1.34"} }
+func Minors() []string { return []string{"1.37", "1.36", "1.35"} }
 
 // ofMinor is the name under which the program of a minor is built; without a minor it is the newest.
 func ofMinor(name, minor string) (string, error) {
@@ -128,7 +128,7 @@ func ofMinor(name, minor string) (string, error) {
 }
 
 // ldflags are the linker's flags. Kubernetes reports its version at /version; without it that is v0.0.0-master. The
-// module v0.313.5 of Prometheus is its release 3.13.5.
+// module v0.315.1 of Prometheus is its release 3.15.1.
 func (s spec) ldflags(version string) string {
 	number := strings.TrimPrefix(version, "v")
 	switch s.module {

@@ -54,7 +54,11 @@ func TestRecipes(t *testing.T) {
 		t.Fatal(err)
 	}
 	keys := map[string]string{}
-	for _, name := range append(Names(), "kube-apiserver-v1.35", "kube-apiserver-v1.34") {
+	names := Names()
+	for _, minor := range Minors()[1:] {
+		names = append(names, apiServer+"-v"+minor)
+	}
+	for _, name := range names {
 		r, err := recipeFor(root, name, "go1")
 		if err != nil {
 			t.Fatal(err)
@@ -105,13 +109,13 @@ func TestOfMinor(t *testing.T) {
 		t.Errorf("without a minor: %s, %v", got, err)
 	}
 	_, err = ofMinor("etcd", "1.20")
-	checkError(t, err, "choose among 1.36, 1.35, 1.34")
+	checkError(t, err, "choose among "+strings.Join(Minors(), ", "))
 }
 
 func TestStampKubernetes(t *testing.T) {
 	const p = "k8s.io/component-base/version"
-	want := "-s -w -X " + p + ".gitVersion=v1.36.3 -X " + p + ".gitMajor=1 -X " + p + ".gitMinor=36"
-	if got := specs[apiServer].ldflags("v1.36.3"); got != want {
+	want := "-s -w -X " + p + ".gitVersion=v1.37.2 -X " + p + ".gitMajor=1 -X " + p + ".gitMinor=37"
+	if got := specs[apiServer].ldflags("v1.37.2"); got != want {
 		t.Errorf("ldflags() = %q, want %q", got, want)
 	}
 }

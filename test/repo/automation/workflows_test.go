@@ -170,7 +170,7 @@ func TestWorkflowsCallTargets(t *testing.T) {
 		}
 	}
 	for name, want := range map[string][]string{
-		"pull-request": {"lint", "unit", "test-api"},
+		"pull-request": {"lint", "vulncheck", "unit", "test-api"},
 		"nightly":      {"test", "test-minors", "e2e", "services", "release"},
 		"release":      {"release-notes", "e2e", "release"},
 	} {

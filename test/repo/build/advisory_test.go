@@ -5,6 +5,9 @@ import (
 	"debug/buildinfo"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +15,8 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/idna"
 	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
 
 // advisories of the Go vulnerability database (https://pkg.go.dev/vuln/<id>) that once reached a program of ours, and
@@ -41,6 +46,26 @@ func checkAdvisories(t *testing.T, program string) {
 					advisory.id, advisory.fixed)
 			}
 		}
+	}
+}
+
+// TestToolchainIsNewerThanAdvisories: GO-2026-6617 is in the standard library of Go 1.26.8. go.mod names a newer
+// toolchain, which the go command takes unless GOTOOLCHAIN=local forbids it.
+func TestToolchainIsNewerThanAdvisories(t *testing.T) {
+	root, err := tools.ModuleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	goMod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	toolchain := regexp.MustCompile(`(?m)^toolchain go(\S+)$`).FindSubmatch(goMod)
+	if toolchain == nil {
+		t.Fatal("go.mod names no toolchain")
+	}
+	if have := version.MustParseGeneric(string(toolchain[1])); !have.GreaterThan(version.MustParseGeneric("1.26.8")) {
+		t.Errorf("go.mod names the toolchain %s, whose standard library has GO-2026-6617", have)
 	}
 }
 

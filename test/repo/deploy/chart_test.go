@@ -139,7 +139,7 @@ func TestChartRefusesWrongValues(t *testing.T) {
 		}
 	}
 	if out, err := runHelm(t.Context(), "template", "pnap", chart(t), "--namespace", "default", "--kube-version",
-		"1.36.0"); err == nil || !strings.Contains(out, "install it with --namespace kube-system") {
+		NewestKubernetes()); err == nil || !strings.Contains(out, "install it with --namespace kube-system") {
 		t.Errorf("in another namespace: %v\n%s", err, out)
 	}
 }

@@ -175,8 +175,12 @@ func ChartValues(overlay string) ([]string, error) {
 func RenderChart(ctx context.Context, root string, flags ...string) (string, error) {
 	chart := filepath.Join(root, filepath.FromSlash(Chart))
 	return runHelm(ctx, append([]string{"template", "pnap", chart, "--namespace", "kube-system", "--kube-version",
-		"1.36.0"}, flags...)...)
+		NewestKubernetes()}, flags...)...)
 }
+
+// NewestKubernetes is the version of the cluster for which charts are rendered: helm's own may be older than the chart
+// allows.
+func NewestKubernetes() string { return tools.Minors()[0] + ".0" }
 
 // runHelm runs helm with a home of its own, and returns all that it prints.
 func runHelm(ctx context.Context, args ...string) (string, error) {

@@ -236,7 +236,7 @@ func helm(t *testing.T, args []string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rendering := append([]string{"template", "--kube-version", "1.36.0"}, args[min(2, len(args)):]...)
+	rendering := append([]string{"template", "--kube-version", tools.Minors()[0] + ".0"}, args[min(2, len(args)):]...)
 	if args[0] != "upgrade" || !slices.Contains(args, "--install") {
 		rendering = append(slices.Clone(args), "--help") // it reads command and flags
 	}

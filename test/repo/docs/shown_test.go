@@ -83,7 +83,7 @@ func TestTheNodesShownAreWhatKubectlPrints(t *testing.T) {
 	b := &bench{programs: map[string]string{"kubectl": kubectlOf(t)},
 		kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
 	must(t, controlplane.WriteKubeconfig(b.kubeconfig, plane.Config(), ""))
-	const status = `{"status":{"conditions":[{"type":"Ready","status":"True"}],"nodeInfo":{"kubeletVersion":"v1.36.3"}}}`
+	const status = `{"status":{"conditions":[{"type":"Ready","status":"True"}],"nodeInfo":{"kubeletVersion":"v1.37.2"}}}`
 	for i, console := range shown {
 		must(t, plane.Apply(t.Context(), controlplane.Manifest{Name: page, Data: []byte(shownNodes[i])}))
 		for _, node := range []string{"server-1", "server-2"}[:i+1] {

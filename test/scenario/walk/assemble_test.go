@@ -137,7 +137,7 @@ func (p parts) ofNodes() ([]loop, error) {
 	if err != nil {
 		return nil, fmt.Errorf("controller that initialises Nodes: %w", err)
 	}
-	watching, err := nodelifecycle.NewCloudNodeLifecycleController(informer, p.kube, provider, 5*time.Second)
+	watching, err := nodelifecycle.NewCloudNodeLifecycleController(informer, p.kube, provider, 5*time.Second, 1)
 	if err != nil {
 		return nil, fmt.Errorf("controller that deletes Nodes: %w", err)
 	}

@@ -1,4 +1,4 @@
-// Pins the linters and the test runner. It is a module of its own because their dependencies must not
+// Pins the linters, govulncheck and the test runner. It is a module of its own because their dependencies must not
 // decide the versions of the product.
 module github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools/dev
 
@@ -7,6 +7,7 @@ go 1.26.0
 tool (
 	github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	github.com/rhysd/actionlint/cmd/actionlint
+	golang.org/x/vuln/cmd/govulncheck
 	gotest.tools/gotestsum
 )
 
@@ -221,9 +222,11 @@ require (
 	golang.org/x/mod v0.42.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
+	golang.org/x/telemetry v0.0.0-20261010193011-f71dc92da45e // indirect
 	golang.org/x/term v0.46.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
 	golang.org/x/tools v0.52.0 // indirect
+	golang.org/x/vuln v1.9.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 	gopkg.in/ini.v1 v1.67.0 // indirect
 	gopkg.in/yaml.v2 v2.4.0 // indirect

@@ -1,4 +1,4 @@
-// Builds the kube-apiserver of Kubernetes 1.35, against which make test-minors runs the controller's tests.
+// Builds the kube-apiserver of Kubernetes 1.35, against which make test-minors runs what needs an API server.
 module github.com/phoenixnap/k8s-cloud-provider-bmc/test/env/tools/kubernetes/v1.35
 
 go 1.26.0
