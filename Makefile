@@ -27,7 +27,7 @@ TAG ?=
 PLATFORMS ?= linux/amd64,linux/arm64
 ENGINE ?=
 BASE_IMAGE ?=
-PACKED := $(filter %-linux-amd64 %-linux-arm64,$(filter-out $(DIST)/pnapsim-% $(DIST)/kubectl-pnap-%,$(BINARIES))) $(DIST)/ca-certificates.crt
+PACKED := $(filter %-linux-amd64 %-linux-arm64,$(filter-out $(DIST)/pnapsim-% $(DIST)/kubectl-pnap-%,$(BINARIES))) $(DIST)/ca-certificates.crt $(DIST)/third-party-licenses.txt
 package_phoenixnap-cloud-controller-manager := ./controller
 package_phoenixnap-agent := ./agent
 package_kubectl-pnap := ./controller/kubectl-pnap
@@ -163,6 +163,10 @@ $(DIST)/%: go FORCE
 	CGO_ENABLED=0 GOOS=$(lastword $(subst -, ,$(name))) GOARCH=$(lastword $(platform)) go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' \
 		-o $@ $(package_$(patsubst %-$(lastword $(subst -, ,$(name))),%,$(name)))
 
+# The licenses of what the programs are made of; images, archives and releases contain them.
+$(DIST)/third-party-licenses.txt: go FORCE
+	mkdir -p $(@D) && go run ./test/repo/licenses/cmd/licenses >$@
+
 # The certificate authorities that the controller's image trusts are those of the machine that builds it.
 $(DIST)/ca-certificates.crt: $(firstword $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem))
 	@test -n "$<" || { echo "This machine has no bundle of certificate authorities: install the package ca-certificates" >&2; exit 1; }
@@ -181,9 +185,16 @@ services: prepare ## Serve every kind of Service through kube-vip and through th
 e2e: prepare ## Install, use, upgrade and remove everything on a cluster with real kubelets, as the guides say
 	go test -tags e2e ./test/scenario/e2e -run TestInstall -count=1 -timeout 40m -v
 
+RELEASE := go run ./test/repo/release/cmd/release
 .PHONY: release
-release: build $(DIST)/ca-certificates.crt ## Put a release together in dist/release and print what it would publish (PUBLISH=1 publishes what make e2e has tested, on GitHub too; REGISTRY)
-	go run ./test/repo/release/cmd/release -programs $(DIST) $(if $(REGISTRY),-registry "$(REGISTRY)") $(if $(PUBLISH),-publish)
+release: build $(DIST)/ca-certificates.crt ## Put a release together in dist/release and print what make publish would run (REGISTRY, BASE_IMAGE; E2E=1 runs make e2e on it)
+	$(RELEASE) -programs $(DIST) $(if $(REGISTRY),-registry "$(REGISTRY)")
+	$(if $(E2E),PNAP_RELEASE="$(CURDIR)/dist/release" $(MAKE) --no-print-directory e2e)
+	$(if $(E2E),$(RELEASE) -tested)
+
+.PHONY: publish
+publish: go ## Publish and sign the release in dist/release, on GitHub too, if make release E2E=1 has tested exactly that one
+	$(RELEASE) -publish
 
 .PHONY: release-notes
 release-notes: go ## Print what CHANGELOG.md says about VERSION; it is what the release on GitHub says

@@ -135,7 +135,7 @@ func gatewayFaults() map[string]fault {
 		"gateway of a block silent":  {editARP(second, silence), GatewayAnswers, Warn, "GatewaySilent"},
 		"gateway not asked":          {editARP(gateway, notAsked), GatewayAnswers, Unknown, "GatewayNotAsked"},
 		"gateway answered twice":     {editARP(gateway, twice), GatewayUnique, Warn, "GatewayAnsweredTwice"},
-		"gateway's address is here":  {addAddress(6, "203.0.113.1/32"), GatewayUnique, Fail, "GatewayHeldHere"},
+		"address of gateway is here": {addAddress(6, "203.0.113.1/32"), GatewayUnique, Fail, "GatewayHeldHere"},
 		"gateway pinned":             {pin("02:00:00:00:00:77"), GatewayUnique, Fail, "GatewayPinned"},
 		"gateway slow":               {editARP(gateway, slow), GatewayLatency, Warn, "GatewaySlow"},
 		"gateway of the block is lo": {addAddress(1, "203.0.113.1/32"), GatewayUnique, Fail, "GatewayHeldHere"},

@@ -23,7 +23,7 @@ type workflow struct {
 }
 
 type job struct {
-	Uses           string
+	Uses, Needs    string
 	With           map[string]any
 	Permissions    map[string]string
 	TimeoutMinutes any `json:"timeout-minutes"`
@@ -172,7 +172,7 @@ func TestWorkflowsCallTargets(t *testing.T) {
 	for name, want := range map[string][]string{
 		"pull-request": {"lint", "vulncheck", "unit", "test-api"},
 		"nightly":      {"test", "test-minors", "e2e", "services", "release"},
-		"release":      {"release-notes", "e2e", "release"},
+		"release":      {"release-notes", "release", "publish"},
 	} {
 		if got := all[".github/workflows/"+name+".yml"].calls(); !slices.Equal(got, want) {
 			t.Errorf("%s runs make %q, want %q", name, got, want)
@@ -181,7 +181,7 @@ func TestWorkflowsCallTargets(t *testing.T) {
 }
 
 // besidesMake are the other programs that steps may call: they prepare the container.
-var besidesMake = []string{"mkdir", "git config", "apt-get", "skopeo login", "tee"}
+var besidesMake = []string{"mkdir", "git config", "cosign login", "tee"}
 
 // TestStepsPrepareOrMake: a step that does more than call make cannot be run elsewhere.
 func TestStepsPrepareOrMake(t *testing.T) {
@@ -202,6 +202,10 @@ func TestStepsPrepareOrMake(t *testing.T) {
 	}
 }
 
+// publishing are the permissions of the job that publishes: to create the release, to sign as the workflow, and to record
+// the provenance.
+var publishing = []string{"contents", "id-token", "attestations"}
+
 // TestJobsAreLimited: a job ends, and may change nothing except where it publishes.
 func TestJobsAreLimited(t *testing.T) {
 	for name, w := range automated(t) {
@@ -210,7 +214,7 @@ func TestJobsAreLimited(t *testing.T) {
 				t.Errorf("%s: job %s has no time limit", name, i)
 			}
 			for scope, access := range j.Permissions {
-				if access != "read" && (name != release || scope != "contents") {
+				if access != "read" && (name != release || i != "publish" || !slices.Contains(publishing, scope)) {
 					t.Errorf("%s: job %s has the permission %s: %s", name, i, scope, access)
 				}
 			}
@@ -233,13 +237,31 @@ func secrets(text string) int {
 	return strings.Count(text, "secrets.") + strings.Count(text, "github.token")
 }
 
+// TestReleaseIsWhatWasTested: the job that publishes builds and tests nothing, and waits for the one that has tested
+// exactly what it gets.
+func TestReleaseIsWhatWasTested(t *testing.T) {
+	jobs := automated(t)[release].Jobs
+	if jobs["publish"].Needs != "build" {
+		t.Errorf("the job that publishes waits for %q", jobs["publish"].Needs)
+	}
+	for name, want := range map[string][]string{"build": {"release-notes", "release"}, "publish": {"publish"}} {
+		only := workflow{Jobs: map[string]job{name: jobs[name]}}
+		if got := only.calls(); !slices.Equal(got, want) {
+			t.Errorf("job %s runs make %q, want %q", name, got, want)
+		}
+	}
+	if !strings.Contains(read(t, release), "make release E2E=1") {
+		t.Error("the release is not tested end to end")
+	}
+}
+
 // TestSecretsReachTheirStep: what runs code of tests must not see what may publish.
 func TestSecretsReachTheirStep(t *testing.T) {
 	for name, w := range automated(t) {
 		inSteps := 0
 		for _, s := range w.steps() {
 			seen := secrets(strings.Join(slices.Collect(maps.Values(s.Env)), " "))
-			if seen > 0 && (name != release || strings.Contains(s.Run, "make e2e")) {
+			if seen > 0 && (name != release || strings.Contains(s.Run, "make release")) {
 				t.Errorf("%s: the step %q sees a secret", name, s.Run)
 			}
 			inSteps += seen

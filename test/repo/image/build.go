@@ -3,6 +3,7 @@ package image
 import (
 	"archive/tar"
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,12 +16,14 @@ import (
 	"slices"
 	"strings"
 
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools/subprocess"
 )
 
-// BaseVariable is the environment variable that names the base image of what tests and releases build. Without it that
-// is Scratch, which needs no registry.
+// BaseVariable is the environment variable that names the base image of what tests and releases build. Without it tests
+// take Scratch, which needs no registry, and releases what the Dockerfiles name.
 const BaseVariable = "BASE_IMAGE"
 
 // Scratch is the empty base image.
@@ -32,7 +35,7 @@ type Builder struct {
 	Root, Dir string
 	// Stamp is the version that the programs report.
 	Stamp Stamp
-	// Base is the base image; empty means Scratch.
+	// Base is the base image; empty means the Dockerfile's own.
 	Base string
 	// Log receives what the programs that are called say.
 	Log io.Writer
@@ -48,7 +51,7 @@ func NewBuilder(ctx context.Context, dir string, log io.Writer) (*Builder, error
 	if err != nil {
 		return nil, err
 	}
-	b := &Builder{Root: root, Dir: dir, Base: os.Getenv(BaseVariable), Log: log}
+	b := &Builder{Root: root, Dir: dir, Base: cmp.Or(os.Getenv(BaseVariable), Scratch), Log: log}
 	var out strings.Builder
 	if err := b.run(ctx, &out, []string{"make", "-s", "-C", root, "version"}); err != nil {
 		return nil, err
@@ -66,13 +69,9 @@ func (b *Builder) Engine() Engine {
 
 // Request is what has to be built for an image.
 func (b *Builder) Request(i Image, reference string, platforms []Platform) Request {
-	base := b.Base
-	if base == "" {
-		base = Scratch
-	}
 	return Request{
 		Image: i, Stamp: b.Stamp, Reference: reference, Platforms: platforms,
-		Root: b.Root, Context: b.binaries(), Prebuilt: true, BaseImage: base,
+		Root: b.Root, Context: b.binaries(), Prebuilt: true, BaseImage: b.Base,
 	}
 }
 
@@ -99,7 +98,7 @@ func (b *Builder) Pack(ctx context.Context, r Request, path string) error {
 	if err := Do(ctx, steps, b.Log); err != nil {
 		return fmt.Errorf("build the image %s: %w", r.Image.Name, err)
 	}
-	if err := pack(layout, path); err != nil {
+	if err := PackLayout(layout, path); err != nil {
 		return fmt.Errorf("pack the image %s: %w", r.Image.Name, err)
 	}
 	return nil
@@ -163,9 +162,9 @@ func run(ctx context.Context, out, log io.Writer, line []string) error {
 	return nil
 }
 
-// pack writes an OCI layout as an archive: the files in the order of their names and without a time, so that equal
+// PackLayout writes an OCI layout as an archive: the files in the order of their names and without a time, so that equal
 // layouts make equal archives.
-func pack(layout, to string) error {
+func PackLayout(layout, to string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
 	}
@@ -204,26 +203,33 @@ func packFile(archive *tar.Writer, path, name string) error {
 // Digest is what a registry calls the image of an OCI archive once it is pushed: the digest of the index of all
 // platforms (OCI image specification, image-layout.md).
 func Digest(archive string) (string, error) {
+	_, digest, err := Describe(archive)
+	return digest, err
+}
+
+// Describe returns the reference that an OCI archive carries, and its Digest.
+func Describe(archive string) (reference, digest string, err error) {
 	f, err := os.Open(archive)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	defer f.Close()
 	for r := tar.NewReader(f); ; {
 		h, err := r.Next()
 		if err != nil {
-			return "", fmt.Errorf("OCI archive %s: index.json: %w", archive, err)
+			return "", "", fmt.Errorf("OCI archive %s: index.json: %w", archive, err)
 		}
 		if filepath.Base(h.Name) != "index.json" {
 			continue
 		}
-		var index struct{ Manifests []struct{ Digest string } }
+		var index ocispec.Index
 		if err := json.NewDecoder(r).Decode(&index); err != nil {
-			return "", fmt.Errorf("OCI archive %s: index.json: %w", archive, err)
+			return "", "", fmt.Errorf("OCI archive %s: index.json: %w", archive, err)
 		}
 		if len(index.Manifests) != 1 {
-			return "", fmt.Errorf("OCI archive %s: it holds %d images, want one", archive, len(index.Manifests))
+			return "", "", fmt.Errorf("OCI archive %s: it holds %d images, want one", archive, len(index.Manifests))
 		}
-		return index.Manifests[0].Digest, nil
+		only := index.Manifests[0]
+		return only.Annotations[ocispec.AnnotationRefName], only.Digest.String(), nil
 	}
 }

@@ -112,7 +112,7 @@ func checkConfig(t *testing.T, i Image, stamp Stamp, c Config) {
 // checkFiles expects the program, and the certificate authorities of the one that calls the phoenixNAP API.
 func checkFiles(t *testing.T, a *Archive, i Image, v Variant) {
 	t.Helper()
-	want := map[string]string{i.Program: "-rwxr-xr-x"}
+	want := map[string]string{i.Program: "-rwxr-xr-x", "third-party-licenses.txt": "-rw-r--r--"}
 	if i.Name == Controller {
 		want["etc/ssl/certs/ca-certificates.crt"] = "-rw-r--r--"
 	}
@@ -208,7 +208,7 @@ func TestPack(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := pack(layout, path); err != nil {
+		if err := PackLayout(layout, path); err != nil {
 			t.Fatal(err)
 		}
 		var err error
@@ -234,11 +234,16 @@ func TestDockerfiles(t *testing.T) {
 		}
 		return string(content)
 	}
+	// One base image for both, which is that of releases, too.
+	base := regexp.MustCompile(`(?m)^ARG BASE_IMAGE=\S+@sha256:[0-9a-f]{64}$`).FindString(read(Images()[0].Dockerfile))
+	if base == "" {
+		t.Errorf("%s names no base image by digest", Images()[0].Dockerfile)
+	}
 	minor := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(read("go.mod"))[1]
 	for _, i := range Images() {
 		text := read(i.Dockerfile)
 		for _, want := range []string{
-			"ARG GO_IMAGE=docker.io/library/golang:" + minor + "@sha256:", "ARG BASE_IMAGE=gcr.io/distroless/static:",
+			"ARG GO_IMAGE=docker.io/library/golang:" + minor + "@sha256:", base, "RUN --mount=type=cache,target=/go/pkg/mod ",
 			"FROM --platform=$BUILDPLATFORM ${GO_IMAGE} AS build", "ENTRYPOINT [\"/" + i.Program + "\"]",
 		} {
 			if !strings.Contains(text, want) {
@@ -264,7 +269,8 @@ func checkContext(t *testing.T, root, ignore string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	needed := map[string]bool{"Makefile": true, "go.mod": true, "go.sum": true}
+	// The licenses are collected by the one package of test that a build needs.
+	needed := map[string]bool{"Makefile": true, "go.mod": true, "go.sum": true, "test/repo/licenses": true}
 	for name := range strings.FieldsSeq(string(out)) {
 		if below, ours := strings.CutPrefix(name, "github.com/phoenixnap/k8s-cloud-provider-bmc/v2/"); ours {
 			top, _, _ := strings.Cut(below, "/")

@@ -18,9 +18,6 @@ import (
 // Changelog is the page, below the root, that has a section for each version.
 const Changelog = "CHANGELOG.md"
 
-// repository is where relative links of the page lead.
-const repository = "https://github.com/phoenixnap/k8s-cloud-provider-bmc/blob/"
-
 var (
 	// section is the heading of a version: ## [2.0.0] - 2027-01-31.
 	section  = regexp.MustCompile(`(?m)^## \[([^\]]+)\].*\n`)
@@ -43,7 +40,7 @@ func Notes(changelog, version string) (string, error) {
 		if text == "" {
 			break
 		}
-		return relative.ReplaceAllString(text, "]("+repository+version+"/$1)") + "\n", nil
+		return relative.ReplaceAllString(text, "]("+site+"/blob/"+version+"/$1)") + "\n", nil
 	}
 	return "", fmt.Errorf("%s says nothing about %s: give what is under Unreleased the heading ## [%s] - <date>",
 		Changelog, version, wanted)
@@ -54,34 +51,38 @@ func (r Release) page() string { return r.Dir + "-github" }
 
 func (r Release) notes() string { return r.Dir + "-notes.md" }
 
-// Announce lays out what a GitHub release shows, and returns the command line that creates it. It is an error if the
-// changelog says nothing about the version; the files are laid out then, too.
-func (r Release) Announce() (image.Step, error) {
+// Announce lays out what a GitHub release shows, and returns the command lines that sign its checksums and create it. It
+// is an error if the changelog says nothing about the version; the files are laid out then, too.
+func (r Release) Announce(version string) ([]image.Step, error) {
 	files, err := r.flatten()
 	if err != nil {
-		return image.Step{}, fmt.Errorf("files of the GitHub release: %w", err)
+		return nil, fmt.Errorf("files of the GitHub release: %w", err)
 	}
 	changelog, err := os.ReadFile(filepath.Join(r.Root, Changelog))
 	if err != nil {
-		return image.Step{}, fmt.Errorf("notes of the release: %w", err)
+		return nil, fmt.Errorf("notes of the release: %w", err)
 	}
-	notes, err := Notes(string(changelog), r.Stamp.Version)
+	notes, err := Notes(string(changelog), version)
 	if err != nil {
-		return image.Step{}, err
+		return nil, err
 	}
 	if err := os.WriteFile(r.notes(), []byte(notes), 0o644); err != nil {
-		return image.Step{}, fmt.Errorf("notes of the release: %w", err)
+		return nil, fmt.Errorf("notes of the release: %w", err)
 	}
-	args := []string{"gh", "release", "create", r.Stamp.Version, "--verify-tag", "--title", r.Stamp.Version,
-		"--notes-file", r.notes()}
-	if strings.Contains(r.Stamp.Version, "-") {
+	args := []string{"gh", "release", "create", version, "--verify-tag", "--title", version, "--notes-file", r.notes()}
+	if strings.Contains(version, "-") {
 		args = append(args, "--prerelease")
 	}
-	return image.Step{Args: append(args, files...)}, nil
+	sums := files[len(files)-1]
+	signature := sums + ".sigstore.json"
+	return []image.Step{
+		{Args: []string{"cosign", "sign-blob", "--yes", "--new-bundle-format", "--bundle", signature, sums}},
+		{Args: append(append(args, files...), signature)},
+	}, nil
 }
 
 // flatten links the files of the release into one directory, because those of a GitHub release have no folders, and
-// writes their checksums there.
+// writes their checksums there, into the last file.
 func (r Release) flatten() ([]string, error) {
 	if err := errors.Join(os.RemoveAll(r.page()), os.MkdirAll(r.page(), 0o755)); err != nil {
 		return nil, err

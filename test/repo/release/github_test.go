@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/repo/image"
 )
 
 const changelog = `# Changelog
@@ -47,7 +45,7 @@ func TestNotesAreTheSectionOfTheVersion(t *testing.T) {
 // TestGitHubRelease lays out the files of a release, and of one with two files of a name.
 func TestGitHubRelease(t *testing.T) {
 	dir := t.TempDir()
-	r := Release{Root: dir, Dir: filepath.Join(dir, "release"), Stamp: image.Stamp{Version: "v2.1.0-rc.1"}}
+	r := Release{Root: dir, Dir: filepath.Join(dir, "release")}
 	write := func(name string) {
 		must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
 		must(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o644))
@@ -58,25 +56,31 @@ func TestGitHubRelease(t *testing.T) {
 	}
 	must(t, r.sum())
 	must(t, os.WriteFile(filepath.Join(dir, Changelog), []byte(changelog), 0o644))
-	step, err := r.Announce()
+	steps, err := r.Announce("v2.1.0-rc.1")
 	must(t, err)
+	sums := filepath.Join(r.page(), "SHA256SUMS")
+	if got := strings.Join(steps[0].Args, " "); got != "cosign sign-blob --yes --new-bundle-format --bundle "+sums+
+		".sigstore.json "+sums {
+		t.Errorf("what is signed: %s", got)
+	}
+	step := steps[1]
 	var files []string
 	for _, arg := range step.Args[slices.Index(step.Args, "--prerelease")+1:] {
 		files = append(files, filepath.Base(arg))
 	}
 	want := []string{"kubectl-pnap-linux-amd64", "phoenixnap-agent.tar", "k3s.yaml", "kubeadm.yaml", "secret.yaml",
-		"SHA256SUMS"}
+		"SHA256SUMS", "SHA256SUMS.sigstore.json"}
 	if line := strings.Join(step.Args[:8], " "); !slices.Equal(files, want) || line !=
 		"gh release create v2.1.0-rc.1 --verify-tag --title v2.1.0-rc.1 --notes-file" {
 		t.Errorf("the command is %s with files %q, want %q", line, files, want)
 	}
 	checkSums(t, r.page())
 	write("release/sbom/secret.yaml")
-	if _, err := r.Announce(); err == nil {
+	if _, err := r.Announce("v2.1.0-rc.1"); err == nil {
 		t.Error("two files of one name are published")
 	}
-	r.Stamp.Version = "v2.0.0"
-	if _, err := r.Announce(); err == nil {
+	must(t, os.Remove(filepath.Join(r.Dir, "sbom", "secret.yaml")))
+	if _, err := r.Announce("v2.0.0"); err == nil {
 		t.Error("a release without notes is published")
 	}
 }

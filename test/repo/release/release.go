@@ -1,4 +1,5 @@
-// Package release puts together what a release publishes: programs, images, manifests, lists of their parts, checksums.
+// Package release puts together what a release publishes: programs, plugin, images, manifests, chart, lists of their parts
+// with licenses, and checksums. It publishes what has passed the end-to-end test.
 package release
 
 import (
@@ -22,6 +23,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/repo/deploy"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/repo/image"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/repo/licenses"
 )
 
 // Release is a directory with all that is published.
@@ -35,7 +37,7 @@ type Release struct {
 	Stamp    image.Stamp
 }
 
-// Published is an image of a release.
+// Published is an image of a release, or its chart.
 type Published struct {
 	Image image.Image
 	// Archive is its file below the directory, Reference the name that it gets, Digest what a registry calls it then.
@@ -49,17 +51,33 @@ const (
 	manifests = "manifests"
 	parts     = "sbom"
 	checksums = "SHA256SUMS"
+	plugin    = "plugin"
+	chart     = "chart"
+	// thirdParty has the licenses of what the programs are made of.
+	thirdParty = "third-party-licenses.txt"
 )
+
+// site is where the project is.
+const site = "https://github.com/phoenixnap/k8s-cloud-provider-bmc"
+
+// Version is the version that the reference names.
+func (p Published) Version() string { return p.Reference[strings.LastIndex(p.Reference, ":")+1:] }
+
+// made is the time of the sources, which is the time of everything that is made of them.
+func (r Release) made() (time.Time, error) {
+	seconds, err := strconv.ParseInt(r.Stamp.Epoch, 10, 64)
+	return time.Unix(seconds, 0).UTC(), err
+}
 
 // shipped are the programs that are published, by the beginning of their names; the rest is for tests.
 var shipped = []string{image.Controller + "-", image.Agent + "-", "kubectl-pnap-"}
 
-// Assemble clears and fills the directory and returns the images.
+// Assemble clears and fills the directory and returns the images, then the chart.
 func (r Release) Assemble(ctx context.Context, builder *image.Builder) ([]Published, error) {
-	if err := errors.Join(os.RemoveAll(r.Dir), os.MkdirAll(r.Dir, 0o755)); err != nil {
+	if err := errors.Join(os.RemoveAll(r.Dir), os.RemoveAll(r.Tested()), os.MkdirAll(r.Dir, 0o755)); err != nil {
 		return nil, fmt.Errorf("begin the release: %w", err)
 	}
-	if err := r.addPrograms(); err != nil {
+	if err := r.addPrograms(ctx); err != nil {
 		return nil, fmt.Errorf("programs of the release: %w", err)
 	}
 	published, err := r.addImages(ctx, builder)
@@ -69,12 +87,16 @@ func (r Release) Assemble(ctx context.Context, builder *image.Builder) ([]Publis
 	if err := r.addManifests(published); err != nil {
 		return nil, fmt.Errorf("manifests of the release: %w", err)
 	}
-	return published, r.sum()
+	chart, err := r.addChart(ctx, published)
+	if err != nil {
+		return nil, fmt.Errorf("chart of the release: %w", err)
+	}
+	return append(published, chart), r.sum()
 }
 
-// addPrograms copies the programs, and lists what each is made of.
-func (r Release) addPrograms() error {
-	seconds, err := strconv.ParseInt(r.Stamp.Epoch, 10, 64)
+// addPrograms copies the programs, and lists what each is made of and under which licenses.
+func (r Release) addPrograms(ctx context.Context) error {
+	contained, err := licenses.Parts(ctx, r.Root)
 	if err != nil {
 		return err
 	}
@@ -88,21 +110,34 @@ func (r Release) addPrograms() error {
 			continue
 		}
 		added++
-		source := filepath.Join(r.Programs, e.Name())
-		if err := copyFile(source, filepath.Join(r.Dir, programs, e.Name()), 0o755); err != nil {
-			return err
-		}
-		list := filepath.Join(r.Dir, parts, e.Name()+".cdx.json")
-		if err := writeFile(list, 0o644, func(w io.Writer) error {
-			return partsOf(source, r.Stamp.Version, time.Unix(seconds, 0), w)
-		}); err != nil {
+		if err := r.addProgram(e.Name(), contained); err != nil {
 			return err
 		}
 	}
 	if added == 0 {
 		return fmt.Errorf("%s holds none: run make build", r.Programs)
 	}
-	return nil
+	if err := writeFile(filepath.Join(r.Dir, thirdParty), 0o644, func(w io.Writer) error {
+		return licenses.Write(w, contained)
+	}); err != nil {
+		return err
+	}
+	return r.addPlugin(contained)
+}
+
+// addProgram copies a program and writes its bill of materials.
+func (r Release) addProgram(name string, contained []licenses.Part) error {
+	source := filepath.Join(r.Programs, name)
+	if err := copyFile(source, filepath.Join(r.Dir, programs, name), 0o755); err != nil {
+		return err
+	}
+	made, err := r.made()
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(r.Dir, parts, name+".cdx.json"), 0o644, func(w io.Writer) error {
+		return partsOf(source, r.Stamp.Version, made, contained, w)
+	})
 }
 
 // besides are the manifests that users need beside an overlay: file of the release → path below the root.
@@ -186,25 +221,34 @@ func (r Release) addImages(ctx context.Context, builder *image.Builder) ([]Publi
 	return all, nil
 }
 
-// sum writes the checksums of all files, in the form that sha256sum --check reads.
+// sum writes the checksums of all files.
 func (r Release) sum() error {
-	return writeFile(filepath.Join(r.Dir, checksums), 0o644, func(w io.Writer) error {
-		return filepath.WalkDir(r.Dir, func(path string, e fs.DirEntry, err error) error {
-			if err != nil || e.IsDir() || e.Name() == checksums {
-				return err
-			}
-			name, err := filepath.Rel(r.Dir, path)
-			if err != nil {
-				return err
-			}
-			content, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(w, "%x  %s\n", sha256.Sum256(content), filepath.ToSlash(name))
+	sums, err := r.sums()
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(r.Dir, checksums), []byte(sums), 0o644)
+}
+
+// sums are the checksums of all files, in the form that sha256sum --check reads.
+func (r Release) sums() (string, error) {
+	var sums strings.Builder
+	err := filepath.WalkDir(r.Dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || e.Name() == checksums {
 			return err
-		})
+		}
+		name, err := filepath.Rel(r.Dir, path)
+		if err != nil {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(content), filepath.ToSlash(name))
+		return nil
 	})
+	return sums.String(), err
 }
 
 func copyFile(from, to string, mode fs.FileMode) error {
@@ -229,79 +273,58 @@ func writeFile(path string, mode fs.FileMode, write func(io.Writer) error) error
 	return errors.Join(write(out), out.Close())
 }
 
-// Report prints each image with its digest and whether that was tested end to end. The error names images that were
-// not.
-func Report(published []Published, tested func(digest string) (bool, error), out io.Writer) error {
-	var untested []error
-	for _, p := range published {
-		ok, err := tested(p.Digest)
-		if err != nil {
-			return err
-		}
-		word := "tested"
-		if !ok {
-			word = "NOT TESTED"
-			untested = append(untested,
-				fmt.Errorf("%s (%s) has not passed the end-to-end test on this machine: run make e2e on the same "+
-					"sources", p.Reference, p.Digest))
-		}
-		fmt.Fprintf(out, "%s@%s %s\n", p.Reference, p.Digest, word)
-	}
-	return errors.Join(untested...)
-}
-
-// Publish are the command lines that bring the images to their registry. The digests are kept: what is pulled is, byte
-// by byte, what was tested.
-func (r Release) Publish(published []Published) []image.Step {
-	var steps []image.Step
-	for _, p := range published {
-		steps = append(steps, image.Step{Args: []string{
-			"skopeo", "copy", "--all", "--preserve-digests", "oci-archive:" + filepath.Join(r.Dir, p.Archive),
-			"docker://" + p.Reference,
-		}})
-	}
-	return steps
-}
-
 // partsOf writes what a Go program is made of, as it says itself (go version -m), as a bill of materials in CycloneDX.
 // The time is the sources', so that equal programs have equal bills.
-func partsOf(program, version string, made time.Time, to io.Writer) error {
+func partsOf(program, version string, made time.Time, contained []licenses.Part, to io.Writer) error {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
 		return fmt.Errorf("parts of %s: %w", program, err)
 	}
-	encoder := cdx.NewBOMEncoder(to, cdx.BOMFileFormatJSON).SetPretty(true)
-	if err := encoder.Encode(bill(info, version, made)); err != nil {
+	list, err := bill(info, version, made, contained)
+	if err != nil {
+		return fmt.Errorf("parts of %s: %w", program, err)
+	}
+	if err := cdx.NewBOMEncoder(to, cdx.BOMFileFormatJSON).SetPretty(true).Encode(list); err != nil {
 		return fmt.Errorf("parts of %s: %w", program, err)
 	}
 	return nil
 }
 
 // bill lists the modules of a program and the Go toolchain, whose library is a part like any other.
-func bill(info *buildinfo.BuildInfo, version string, made time.Time) *cdx.BOM {
-	parts := []cdx.Component{component("stdlib", info.GoVersion)}
+func bill(info *buildinfo.BuildInfo, version string, made time.Time, contained []licenses.Part) (*cdx.BOM, error) {
+	var parts []cdx.Component
+	var references []string
+	add := func(path, version string) error {
+		at := slices.IndexFunc(contained, func(p licenses.Part) bool { return p.Path == path && p.Version == version })
+		if at < 0 {
+			return fmt.Errorf("%s@%s has no known license", path, version)
+		}
+		part := component(path, version, contained[at].License)
+		part.ExternalReferences = &[]cdx.ExternalReference{{Type: cdx.ERTypeDistribution, URL: contained[at].Source}}
+		parts = append(parts, part)
+		references = append(references, part.BOMRef)
+		return nil
+	}
+	err := add(licenses.Standard, info.GoVersion)
 	for _, module := range info.Deps {
 		for module.Replace != nil {
 			module = module.Replace
 		}
-		parts = append(parts, component(module.Path, module.Version))
+		err = errors.Join(err, add(module.Path, module.Version))
 	}
-	references := make([]string, 0, len(parts))
-	for _, p := range parts {
-		references = append(references, p.BOMRef)
-	}
-	subject := component(info.Main.Path, version)
+	subject := component(info.Main.Path, version, "Apache-2.0")
 	subject.Type = cdx.ComponentTypeApplication
 	subject.Name = info.Path
 	bom := cdx.NewBOM()
 	bom.Metadata = &cdx.Metadata{Timestamp: made.UTC().Format(time.RFC3339), Component: &subject}
 	bom.Components = &parts
 	bom.Dependencies = &[]cdx.Dependency{{Ref: subject.BOMRef, Dependencies: &references}}
-	return bom
+	return bom, err
 }
 
 // component names a module by its package URL (https://github.com/package-url/purl-spec, type golang).
-func component(module, version string) cdx.Component {
+func component(module, version, license string) cdx.Component {
 	url := "pkg:golang/" + module + "@" + version
-	return cdx.Component{Type: cdx.ComponentTypeLibrary, BOMRef: url, Name: module, Version: version, PackageURL: url}
+	return cdx.Component{Type: cdx.ComponentTypeLibrary, BOMRef: url, Name: module, Version: version, PackageURL: url,
+		Licenses: &cdx.Licenses{{Expression: license}}}
 }

@@ -1,12 +1,10 @@
 package release
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"debug/buildinfo"
 	"encoding/hex"
 	"encoding/json"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -21,6 +19,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/repo/deploy"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/repo/image"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/repo/licenses"
 )
 
 func must(t *testing.T, err error) {
@@ -37,16 +36,22 @@ func TestFiles(t *testing.T) {
 	built, err := tools.Product(t.Context(), "./test/env/cluster/cmd/backend")
 	must(t, err)
 	dir := t.TempDir()
-	for _, name := range []string{"phoenixnap-agent-linux-amd64", "pnapsim-linux-amd64", "ca-certificates.crt"} {
+	for _, name := range []string{"phoenixnap-agent-linux-amd64", "pnapsim-linux-amd64", "ca-certificates.crt",
+		"kubectl-pnap-darwin-arm64", "kubectl-pnap-windows-amd64"} {
 		must(t, copyFile(built, filepath.Join(dir, "bin", name), 0o755))
 	}
 	r := Release{Root: root, Dir: filepath.Join(dir, "release"), Programs: filepath.Join(dir, "bin"),
-		Stamp: image.Stamp{Version: "v1.2.3", Commit: "abc", Epoch: "1700000000"}}
-	must(t, r.addPrograms())
+		Registry: "registry.example.com/team", Stamp: image.Stamp{Version: "v1.2.3", Commit: "abc", Epoch: "1700000000"}}
+	must(t, r.addPrograms(t.Context()))
 	must(t, r.addManifests(published()))
+	chart, err := r.addChart(t.Context(), published())
+	must(t, err)
 	must(t, r.sum())
+	checkPlugin(t, r)
+	checkChart(t, r, chart)
 	for _, want := range []string{"bin/phoenixnap-agent-linux-amd64", "sbom/phoenixnap-agent-linux-amd64.cdx.json",
-		"manifests/kubeadm/deployment.yaml", "manifests/secret.yaml", "manifests/kube-vip.yaml"} {
+		"manifests/kubeadm/deployment.yaml", "manifests/secret.yaml", "manifests/kube-vip.yaml",
+		"third-party-licenses.txt"} {
 		if _, err := os.Stat(filepath.Join(r.Dir, want)); err != nil {
 			t.Error(err)
 		}
@@ -60,7 +65,7 @@ func TestFiles(t *testing.T) {
 	must(t, err)
 	checkSums(t, r.page())
 	r.Programs = t.TempDir()
-	if err := r.addPrograms(); err == nil || !strings.Contains(err.Error(), "run make build") {
+	if err := r.addPrograms(t.Context()); err == nil || !strings.Contains(err.Error(), "run make build") {
 		t.Errorf("without programs: %v", err)
 	}
 }
@@ -154,7 +159,16 @@ func TestBill(t *testing.T) {
 			{Path: "example.com/b", Version: "v1.0.0",
 				Replace: &debug.Module{Path: "example.com/fork", Version: "v2.0.0"}},
 		}}
-	raw, err := json.Marshal(bill(info, "v1.2.3", time.Unix(0, 0)))
+	known := []licenses.Part{{Path: "stdlib", Version: "go1.26.8", License: "BSD-3-Clause"},
+		{Path: "example.com/a", Version: "v1.0.0", License: "MPL-2.0", Source: "https://example.com/a.zip"}}
+	if _, err := bill(info, "v1.2.3", time.Unix(0, 0), known); err == nil ||
+		!strings.Contains(err.Error(), "example.com/fork@v2.0.0 has no known license") {
+		t.Errorf("a part without a license: %v", err)
+	}
+	list, err := bill(info, "v1.2.3", time.Unix(0, 0), append(known, licenses.Part{Path: "example.com/fork",
+		Version: "v2.0.0", License: "MIT AND BSD-3-Clause"}))
+	must(t, err)
+	raw, err := json.Marshal(list)
 	must(t, err)
 	var got struct {
 		BOMFormat, SpecVersion string
@@ -162,7 +176,11 @@ func TestBill(t *testing.T) {
 			Timestamp string
 			Component struct{ Name, Version, PURL string }
 		}
-		Components   []struct{ PURL string }
+		Components []struct {
+			PURL               string
+			Licenses           []struct{ Expression string }
+			ExternalReferences []struct{ URL string }
+		}
 		Dependencies []struct{ DependsOn []string }
 	}
 	must(t, json.Unmarshal(raw, &got))
@@ -180,36 +198,11 @@ func TestBill(t *testing.T) {
 	if diff := cmp.Diff(want, parts); diff != "" {
 		t.Errorf("parts (-want +got):\n%s", diff)
 	}
+	if part := got.Components[1]; part.Licenses[0].Expression != "MPL-2.0" ||
+		part.ExternalReferences[0].URL != "https://example.com/a.zip" {
+		t.Errorf("license and source: %+v", part)
+	}
 	if diff := cmp.Diff(want, got.Dependencies[0].DependsOn); diff != "" {
 		t.Errorf("dependencies (-want +got):\n%s", diff)
-	}
-}
-
-func TestNothingUntestedIsPublished(t *testing.T) {
-	t.Setenv(tools.CacheVariable, t.TempDir())
-	digests := []string{"sha256:" + strings.Repeat("a", 64), "sha256:" + strings.Repeat("b", 64)}
-	published := []Published{{Reference: "r/a:v1", Digest: digests[0], Archive: "images/a.tar"},
-		{Reference: "r/b:v1", Digest: digests[1], Archive: "images/b.tar"}}
-	must(t, image.RecordTested(digests[0]))
-	var out bytes.Buffer
-	err := Report(published, image.Tested, &out)
-	if err == nil || !strings.Contains(err.Error(), "r/b:v1") || strings.Contains(err.Error(), "r/a:v1") {
-		t.Errorf("Report() = %v, want an error that names only r/b:v1", err)
-	}
-	if want := "r/a:v1@" + digests[0] + " tested\nr/b:v1@" + digests[1] + " NOT TESTED\n"; out.String() != want {
-		t.Errorf("Report() printed %q, want %q", out.String(), want)
-	}
-	must(t, image.RecordTested(digests[1]))
-	must(t, Report(published, image.Tested, io.Discard))
-	for _, bad := range []string{"", "sha256:ab", "md5:" + strings.Repeat("a", 64),
-		"sha256:" + strings.Repeat("/", 64)} {
-		if image.RecordTested(bad) == nil {
-			t.Errorf("a digest %q can be noted", bad)
-		}
-	}
-	steps := Release{Dir: "d"}.Publish(published)
-	if got := strings.Join(steps[1].Args,
-		" "); got != "skopeo copy --all --preserve-digests oci-archive:d/images/b.tar docker://r/b:v1" {
-		t.Errorf("Publish() = %s", got)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -27,28 +28,50 @@ const (
 	newerTag = "v9.9.9"
 )
 
+// releaseVariable is the environment variable that names a directory in which make release has put a release together.
+// The test installs its images and manifests then, and builds none of them itself.
+const releaseVariable = "PNAP_RELEASE"
+
 // archives are the images of the cluster as files of this machine, by the name of the file.
 type archives struct {
 	dir string
+	// release is the directory with the release that is tested; empty if the images are built here.
+	release string
 	// first are there before the kubelet starts; newer comes with the upgrade.
 	first, newer []string
-	// digests are what a registry would call the images of the project, by their names.
-	digests map[string]string
+	// shipped are the images of the project that are installed first: name → reference and digest.
+	shipped map[string]shipped
 }
 
-// buildImages builds the images of the project with the tags that the manifests name, those of a newer version, and
-// those that a cluster takes from elsewhere.
+// shipped is an image of the project: its reference, and what a registry would call it.
+type shipped struct{ reference, digest string }
+
+// byDigest is the reference by which the manifests of a release name the image, without its tag as containerd has it.
+func (s shipped) byDigest() string {
+	return s.reference[:strings.LastIndex(s.reference, ":")] + "@" + s.digest
+}
+
+// buildImages builds the images of the project with the tags that the manifests name, or takes those of a release, and
+// builds those of a newer version and those that a cluster takes from elsewhere.
 func buildImages(t *testing.T, dir, shippedTag string) *archives {
 	t.Helper()
 	builder, err := image.NewBuilder(t.Context(), filepath.Join(dir, "build"), io.Discard)
 	check(t, err)
 	t.Cleanup(func() { check(t, builder.Remove(context.WithoutCancel(t.Context()))) })
-	all := &archives{dir: filepath.Join(dir, "images"), digests: map[string]string{}}
+	all := &archives{dir: filepath.Join(dir, "images"), release: os.Getenv(releaseVariable),
+		shipped: map[string]shipped{}}
 	for _, i := range image.Images() {
+		all.shipped[i.Name] = shipped{}
 		all.first = append(all.first, i.Name+".tar")
-		// as a release does
-		all.digests[i.Name] = build(t, builder, i, hub+registry+"/"+i.Name+":"+shippedTag,
-			filepath.Join(all.dir, i.Name+".tar"), image.Platforms()...)
+		archive := all.path(i.Name + ".tar")
+		if all.release == "" {
+			// as a release does
+			check(t, builder.Archive(t.Context(), i, hub+registry+"/"+i.Name+":"+shippedTag, archive,
+				image.Platforms()...))
+		}
+		reference, digest, err := image.Describe(archive)
+		check(t, err)
+		all.shipped[i.Name] = shipped{reference, digest}
 	}
 	for reference, program := range map[string]func() (string, error){
 		node.PauseImage: func() (string, error) { return tools.Product(t.Context(), "./test/scenario/e2e/cmd/pause") },
@@ -62,19 +85,10 @@ func buildImages(t *testing.T, dir, shippedTag string) *archives {
 	builder.Stamp.Version = newerTag
 	for _, i := range image.Images() {
 		all.newer = append(all.newer, i.Name+"-newer.tar")
-		build(t, builder, i, hub+registry+"/"+i.Name+":"+newerTag, filepath.Join(all.dir, i.Name+"-newer.tar"),
-			image.Platforms()[0])
+		check(t, builder.Archive(t.Context(), i, hub+registry+"/"+i.Name+":"+newerTag,
+			filepath.Join(all.dir, i.Name+"-newer.tar"), image.Platforms()[0]))
 	}
 	return all
-}
-
-// build builds an image and returns its digest.
-func build(t *testing.T, b *image.Builder, i image.Image, reference, path string, platforms ...image.Platform) string {
-	t.Helper()
-	check(t, b.Archive(t.Context(), i, reference, path, platforms...))
-	digest, err := image.Digest(path)
-	check(t, err)
-	return digest
 }
 
 // pack puts one program into an image of its own and returns the name of the archive.
@@ -95,9 +109,28 @@ func (a *archives) pack(t *testing.T, b *image.Builder, reference, program strin
 func (a *archives) files(tree string) map[string]string {
 	files := map[string]string{}
 	for _, name := range append(append([]string{}, a.first...), a.newer...) {
-		files[tree+node.Images+"/"+name] = filepath.Join(a.dir, name)
+		files[tree+node.Images+"/"+name] = a.path(name)
 	}
 	return files
+}
+
+// path is where an archive is on this machine: with the release, if it is a part of one.
+func (a *archives) path(name string) string {
+	if _, ours := a.shipped[strings.TrimSuffix(name, ".tar")]; ours && a.release != "" {
+		return filepath.Join(a.release, "images", name)
+	}
+	return filepath.Join(a.dir, name)
+}
+
+// names are the names that the manifests of a release give to its images, by those that the archives carry.
+func (a *archives) names() map[string]string {
+	names := map[string]string{}
+	if a.release != "" {
+		for _, s := range a.shipped {
+			names[s.byDigest()] = s.reference
+		}
+	}
+	return names
 }
 
 // onNode are archives as containerd finds them.

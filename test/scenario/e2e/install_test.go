@@ -80,7 +80,12 @@ func (s *site) install() {
 	s.Helper()
 	began := time.Now()
 	s.run("kubectl apply -f " + s.secret())
-	s.run("kubectl apply -k " + s.overlay)
+	if s.images.release == "" {
+		s.run("kubectl apply -k " + s.overlay)
+	} else {
+		s.run("kubectl apply -f " + filepath.Join(s.images.release, "manifests", filepath.Base(s.overlay),
+			"deployment.yaml"))
+	}
 	initialised := s.eventually(limit, "Nodes initialised", func() (bool, string) {
 		for _, n := range s.nodes() {
 			if isTainted(n) || n.Spec.ProviderID == "" {
@@ -92,6 +97,7 @@ func (s *site) install() {
 	})
 	s.figure("nodes_initialised_after", initialised.Sub(began).Seconds(), "s")
 	s.rolledOut()
+	s.checkImages()
 	s.checkServers()
 	ready := s.eventually(limit, "Nodes ready for the public network", func() (bool, string) {
 		for _, n := range s.nodes() {

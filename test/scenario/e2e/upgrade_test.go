@@ -7,12 +7,15 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/cluster"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/repo/image"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/scenario/e2e/node"
@@ -118,21 +121,61 @@ func (s *site) newer() string {
 func (s *site) checkVersion() {
 	s.Helper()
 	for _, i := range image.Images() {
-		pods, err := s.Kube.CoreV1().Pods(metav1.NamespaceSystem).List(s.Context(),
-			metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + i.Name})
-		check(s.T, err)
-		running := 0
-		for _, p := range pods.Items {
-			if p.DeletionTimestamp != nil {
-				continue
-			}
-			running++
+		for _, p := range s.podsOf(i) {
 			if got := p.Status.ContainerStatuses[0].Image; !strings.HasSuffix(got, i.Name+":"+newerTag) {
 				s.Errorf("pod %s runs %s", p.Name, got)
 			}
 		}
-		if running != len(s.Servers) {
-			s.Errorf("%d pods of %s, want %d", running, i.Name, len(s.Servers))
+	}
+}
+
+// podsOf are the pods that are not being deleted, one for each server.
+func (s *site) podsOf(i image.Image) []corev1.Pod {
+	s.Helper()
+	pods, err := s.Kube.CoreV1().Pods(metav1.NamespaceSystem).List(s.Context(),
+		metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + i.Name})
+	check(s.T, err)
+	running := slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
+	if len(running) != len(s.Servers) {
+		s.Errorf("%d pods of %s, want %d", len(running), i.Name, len(s.Servers))
+	}
+	return running
+}
+
+// checkImages expects every node to hold the images under the digests of the archives that it was given. Of a release
+// the pods name these digests, so nothing else can run.
+func (s *site) checkImages() {
+	s.Helper()
+	for _, i := range image.Images() {
+		want := s.images.shipped[i.Name]
+		for _, server := range s.Servers {
+			if got := s.digestOn(server, want.reference); got != want.digest {
+				s.Errorf("%s on %s is %q, want %s", want.reference, server.Name, got, want.digest)
+			}
+		}
+		if s.images.release == "" {
+			continue
+		}
+		for _, p := range s.podsOf(i) {
+			if got := p.Spec.Containers[0].Image; got != want.reference+"@"+want.digest {
+				s.Errorf("pod %s names the image %s, want %s@%s", p.Name, got, want.reference, want.digest)
+			}
 		}
 	}
+}
+
+// digestOn is the digest by which containerd on a server knows an image; empty if it does not.
+func (s *site) digestOn(server cluster.Server, reference string) string {
+	s.Helper()
+	out, err := s.Lab.ExecProgram(s.Context(), lab.Program{Host: server.Name, Timeout: limit,
+		Args: []string{"chroot", node.Root, "/usr/bin/ctr", "--address=/run/containerd/containerd.sock",
+			"--namespace=k8s.io", "images", "list"}})
+	check(s.T, err)
+	// REF TYPE DIGEST SIZE PLATFORMS LABELS
+	for line := range strings.Lines(string(out.Stdout)) {
+		if fields := strings.Fields(line); len(fields) > 2 && fields[0] == reference {
+			return fields[2]
+		}
+	}
+	return ""
 }

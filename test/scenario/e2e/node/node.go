@@ -24,6 +24,8 @@ type Spec struct {
 	Kubeconfig string
 	// Images are OCI archives, files of the lab, that containerd is given before the kubelet starts.
 	Images []string
+	// Names are more names of those images: name → the one that the archive carries.
+	Names map[string]string
 	// Tree are the directories that make up the root file system, the first outweighs the next.
 	Tree []string
 }

@@ -54,6 +54,11 @@ func (s Spec) Run(ctx context.Context, out io.Writer) error {
 			return err
 		}
 	}
+	for name, known := range s.Names {
+		if err := s.run(ctx, out, "/usr/bin/ctr", "--namespace=k8s.io", "images", "tag", known, name); err != nil {
+			return fmt.Errorf("name %s %s: %w", known, name, err)
+		}
+	}
 	say("images imported")
 	if err := start("kubelet", s.kubeletCommand()...); err != nil {
 		return err

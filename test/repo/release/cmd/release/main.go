@@ -1,5 +1,5 @@
-// Command release puts a release together in a directory and prints what it would publish. With -publish it does,
-// unless an image has not passed the end-to-end test.
+// Command release puts a release together in a directory and prints what it would publish. With -tested it notes that
+// the release in the directory has passed the end-to-end test, with -publish it publishes that one.
 package main
 
 import (
@@ -22,12 +22,28 @@ func main() {
 	flag.StringVar(&r.Dir, "dir", "dist/release", "directory of the release; it is replaced")
 	flag.StringVar(&r.Programs, "programs", "dist/bin", "directory of the programs that make build made")
 	flag.StringVar(&r.Registry, "registry", "docker.io/phoenixnap", "registry and organisation of the images")
-	publish := flag.Bool("publish", false, "publish the images, and a release on GitHub")
+	tested := flag.Bool("tested", false, "note that the release has passed the end-to-end test")
+	publish := flag.Bool("publish", false, "publish the images and the chart, and a release on GitHub")
 	flag.Parse()
-	command.Main(func(ctx context.Context) error { return run(ctx, r, *publish, os.Stdout) })
+	command.Main(func(ctx context.Context) error {
+		root, err := tools.ModuleRoot()
+		if err != nil {
+			return err
+		}
+		r.Root = root
+		switch {
+		case *tested:
+			return r.RecordTested()
+		case *publish:
+			return publishTested(ctx, r)
+		default:
+			return assemble(ctx, r, os.Stdout)
+		}
+	})
 }
 
-func run(ctx context.Context, r release.Release, publish bool, out io.Writer) (err error) {
+// assemble builds with the base image that the Dockerfiles name, unless the environment names another.
+func assemble(ctx context.Context, r release.Release, out io.Writer) (err error) {
 	dir, err := os.MkdirTemp("", "pnap-release-")
 	if err != nil {
 		return err
@@ -37,41 +53,46 @@ func run(ctx context.Context, r release.Release, publish bool, out io.Writer) (e
 		return errors.Join(err, os.RemoveAll(dir))
 	}
 	defer func() { err = errors.Join(err, builder.Remove(context.WithoutCancel(ctx))) }()
-	if r.Root, err = tools.ModuleRoot(); err != nil {
-		return err
-	}
+	builder.Base = os.Getenv(image.BaseVariable)
 	r.Stamp = builder.Stamp
 	published, err := r.Assemble(ctx, builder)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w (%s=%s needs no registry)", err, image.BaseVariable, image.Scratch)
 	}
-	fmt.Fprintf(out, "%s is in %s; its images are\n", r.Stamp.Version, r.Dir)
-	untested := release.Report(published, image.Tested, out)
-	steps := r.Publish(published)
-	announce, unannounced := r.Announce()
-	if unannounced == nil {
-		steps = append(steps, announce)
+	fmt.Fprintf(out, "%s is in %s; its images and its chart are\n", r.Stamp.Version, r.Dir)
+	release.Report(published, out)
+	steps, err := steps(r)
+	if err != nil {
+		fmt.Fprintln(out, err)
 	}
-	if publish {
-		return publishTested(ctx, errors.Join(untested, unannounced), steps)
-	}
-	if unannounced != nil {
-		fmt.Fprintln(out, unannounced)
-	}
-	fmt.Fprintln(out, "PUBLISH=1 would run")
+	fmt.Fprintln(out, "make publish would run")
 	for _, s := range steps {
 		fmt.Fprintln(out, " ", strings.Join(s.Args, " "))
 	}
 	return nil
 }
 
-// publishTested runs the steps unless something has not been tested or is not in the changelog.
-func publishTested(ctx context.Context, missing error, steps []image.Step) error {
-	if missing != nil {
-		return errors.Join(missing, errors.New("nothing was published"))
+// steps are the command lines that publish what is in the directory.
+func steps(r release.Release) ([]image.Step, error) {
+	published, err := r.Contents()
+	if err != nil {
+		return nil, err
+	}
+	announce, err := r.Announce(published[0].Version())
+	return append(r.Publish(published), announce...), err
+}
+
+// publishTested publishes the release in the directory, unless it has not been tested or is not in the changelog.
+func publishTested(ctx context.Context, r release.Release) error {
+	steps, err := steps(r)
+	if err = errors.Join(r.CheckTested(), err); err != nil {
+		return errors.Join(err, errors.New("nothing was published"))
 	}
 	if err := tools.Packages(ctx, "skopeo", "gh"); err != nil {
 		return err
+	}
+	if _, err := tools.Program("cosign"); err != nil {
+		return fmt.Errorf("signatures need cosign (https://docs.sigstore.dev): %w", err)
 	}
 	return image.Do(ctx, steps, os.Stderr)
 }
