@@ -164,6 +164,8 @@ func ChartValues(overlay string) ([]string, error) {
 		return append(set, "--set", "manageVLAN=true"), nil
 	case "agent":
 		return append(set, "--set", "announcer=agent"), nil
+	case "agent-manage-vlan":
+		return append(set, "--set", "announcer=agent,manageVLAN=true"), nil
 	case "nodes":
 		return append(set, "--set", "announcer=none,agent.enabled=false"), nil
 	default:
