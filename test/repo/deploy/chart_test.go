@@ -27,7 +27,7 @@ func documents(t *testing.T, text string) []*unstructured.Unstructured {
 	var all []*unstructured.Unstructured
 	for document := range strings.SplitSeq("\n"+text, "\n---\n") {
 		object := map[string]any{}
-		must(t, yaml.Unmarshal([]byte(document), &object))
+		must(t, yaml.Unmarshal([]byte(document+"\n"), &object))
 		if len(object) > 0 {
 			all = append(all, &unstructured.Unstructured{Object: object})
 		}
@@ -69,6 +69,7 @@ func TestChartIsWhatTheOverlaysAre(t *testing.T) {
 func TestChartValuesAreWhatComponentsMake(t *testing.T) {
 	for component, value := range map[string]string{
 		"metrics": "agent.metrics=node", "deny-external-ips": "policies.denyExternalIPs=true",
+		"single": "controller.replicas=1",
 	} {
 		for _, overlay := range overlays(t) {
 			values, err := ChartValues(overlay)
@@ -133,6 +134,20 @@ func TestChartRefusesWrongValues(t *testing.T) {
 		"cloudConfigSecret=": "cloudConfigSecret", "controller.image.tag=a b": "tag",
 		"announcer=agent,agent.enabled=false": "agent.enabled", "manageVLAN=true,agent.enabled=false": "agent.enabled",
 		"policies.publishers={metallb}": "publishers", "policies.publishers[0].name=controller": "namespace",
+		"controller.image.digest=v2.0.0":             "/controller/image/digest",
+		"controller.port=80":                         "/controller/port",
+		"agent.tolerations[0].oprator=Exists":        "oprator",
+		"kubeVIP.enabled=true":                       "set it to the VLAN interface of the nodes, such as bond0.56",
+		"kubeVIP.enabled=true,announcer=agent":       "kubeVIP.enabled=true needs announcer=kube-vip",
+		"kubeVIP.interface=eth 0":                    "/kubeVIP/interface",
+		"monitoring.podMonitor.enabled=true":         "monitoring.podMonitor.enabled=true needs agent.metrics=node",
+		"cloudConfig.clientID=a":                     "cloudConfig.clientSecret is missing: set it",
+		"cloudConfig.clientId=a":                     "clientId",
+		"controller.env[0].name=HOST_IP":             "remove it from controller.env",
+		"agent.env[0].name=PNAP_AGENT_NODE_NAME":     "remove it from agent.env",
+		"agent.env[0].name=A,agent.env[1].name=A":    "agent.env sets A twice: keep one of them",
+		`agent.podLabels.app\.kubernetes\.io/name=a`: "remove it from agent.podLabels",
+		"cloudConfig.clientID=a,cloudConfig.clientSecret=b,cloudConfig.loadbalancer=agent://c": "set both to the same",
 	} {
 		if out, err := template(t, "--set", mistake); err == nil || !strings.Contains(out, says) {
 			t.Errorf("%s: %v\n%s", mistake, err, out)
