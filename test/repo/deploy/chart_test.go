@@ -111,6 +111,26 @@ func TestChartVariants(t *testing.T) {
 	must(t, cp.ApplyFiles(t.Context(), write(t, text)))
 }
 
+// TestChartWithEveryValueIsAccepted sends what no overlay has to the API server.
+func TestChartWithEveryValueIsAccepted(t *testing.T) {
+	var flags []string
+	for path, c := range valueCases(t) {
+		if strings.HasPrefix(path, "monitoring.") || path == "agent.enabled" || path == "announcer" ||
+			path == "policies.enabled" {
+			continue // the operator's kinds are those of test/repo/monitoring; the others leave objects out
+		}
+		flags = append(flags, c.flags(t, path)...)
+	}
+	text, err := template(t, flags...)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if got := len(documents(t, text)); got < 40 {
+		t.Errorf("%d objects", got)
+	}
+	must(t, cp.ApplyFiles(t.Context(), write(t, text)))
+}
+
 func write(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "manifest.yaml")
