@@ -111,6 +111,25 @@ func TestChartVariants(t *testing.T) {
 	must(t, cp.ApplyFiles(t.Context(), write(t, text)))
 }
 
+// TestChartMonitorsWhatItInstalls: without agents there is nothing to collect but from the controller, whose port has
+// the name that its PodMonitor asks for.
+func TestChartMonitorsWhatItInstalls(t *testing.T) {
+	text, err := template(t, "--set", "announcer=none,agent.enabled=false,monitoring.podMonitor.enabled=true")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	var monitored []string
+	for _, o := range documents(t, text) {
+		if o.GetKind() == "PodMonitor" {
+			monitored = append(monitored, o.GetName())
+		}
+	}
+	if !slices.Equal(monitored, []string{"phoenixnap-cloud-controller-manager"}) ||
+		strings.Count(text, "- name: metrics\n              containerPort: 10258\n") != 1 {
+		t.Errorf("PodMonitors %v in\n%s", monitored, text)
+	}
+}
+
 // TestChartWithEveryValueIsAccepted sends what no overlay has to the API server.
 func TestChartWithEveryValueIsAccepted(t *testing.T) {
 	var flags []string
