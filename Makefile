@@ -147,7 +147,7 @@ figures: go ## Measure the repository: lines, packages, lengths of functions and
 	@go run ./test/repo/figures/cmd/figures
 
 .PHONY: docs
-docs: go ## Write the reference (findings, options, names, conditions, events) from the code
+docs: go ## Write the reference (findings, options, names, conditions, events) from the code, and the list of the values of the chart
 	go run ./test/repo/docs/cmd/reference
 
 .PHONY: manifests

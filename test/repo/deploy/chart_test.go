@@ -27,7 +27,7 @@ func documents(t *testing.T, text string) []*unstructured.Unstructured {
 	var all []*unstructured.Unstructured
 	for document := range strings.SplitSeq("\n"+text, "\n---\n") {
 		object := map[string]any{}
-		must(t, yaml.Unmarshal([]byte(document), &object))
+		must(t, yaml.Unmarshal([]byte(document+"\n"), &object))
 		if len(object) > 0 {
 			all = append(all, &unstructured.Unstructured{Object: object})
 		}
@@ -69,6 +69,7 @@ func TestChartIsWhatTheOverlaysAre(t *testing.T) {
 func TestChartValuesAreWhatComponentsMake(t *testing.T) {
 	for component, value := range map[string]string{
 		"metrics": "agent.metrics=node", "deny-external-ips": "policies.denyExternalIPs=true",
+		"single": "controller.replicas=1",
 	} {
 		for _, overlay := range overlays(t) {
 			values, err := ChartValues(overlay)
@@ -110,6 +111,45 @@ func TestChartVariants(t *testing.T) {
 	must(t, cp.ApplyFiles(t.Context(), write(t, text)))
 }
 
+// TestChartMonitorsWhatItInstalls: without agents there is nothing to collect but from the controller, whose port has
+// the name that its PodMonitor asks for.
+func TestChartMonitorsWhatItInstalls(t *testing.T) {
+	text, err := template(t, "--set", "announcer=none,agent.enabled=false,monitoring.podMonitor.enabled=true")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	var monitored []string
+	for _, o := range documents(t, text) {
+		if o.GetKind() == "PodMonitor" {
+			monitored = append(monitored, o.GetName())
+		}
+	}
+	if !slices.Equal(monitored, []string{"phoenixnap-cloud-controller-manager"}) ||
+		strings.Count(text, "- name: metrics\n              containerPort: 10258\n") != 1 {
+		t.Errorf("PodMonitors %v in\n%s", monitored, text)
+	}
+}
+
+// TestChartWithEveryValueIsAccepted sends what no overlay has to the API server.
+func TestChartWithEveryValueIsAccepted(t *testing.T) {
+	var flags []string
+	for path, c := range valueCases(t) {
+		if strings.HasPrefix(path, "monitoring.") || path == "agent.enabled" || path == "announcer" ||
+			path == "policies.enabled" {
+			continue // the operator's kinds are those of test/repo/monitoring; the others leave objects out
+		}
+		flags = append(flags, c.flags(t, path)...)
+	}
+	text, err := template(t, flags...)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if got := len(documents(t, text)); got < 40 {
+		t.Errorf("%d objects", got)
+	}
+	must(t, cp.ApplyFiles(t.Context(), write(t, text)))
+}
+
 func write(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "manifest.yaml")
@@ -133,6 +173,20 @@ func TestChartRefusesWrongValues(t *testing.T) {
 		"cloudConfigSecret=": "cloudConfigSecret", "controller.image.tag=a b": "tag",
 		"announcer=agent,agent.enabled=false": "agent.enabled", "manageVLAN=true,agent.enabled=false": "agent.enabled",
 		"policies.publishers={metallb}": "publishers", "policies.publishers[0].name=controller": "namespace",
+		"controller.image.digest=v2.0.0":             "/controller/image/digest",
+		"controller.port=80":                         "/controller/port",
+		"agent.tolerations[0].oprator=Exists":        "oprator",
+		"kubeVIP.enabled=true":                       "set it to the VLAN interface of the nodes, such as bond0.56",
+		"kubeVIP.enabled=true,announcer=agent":       "kubeVIP.enabled=true needs announcer=kube-vip",
+		"kubeVIP.interface=eth 0":                    "/kubeVIP/interface",
+		"monitoring.podMonitor.enabled=true":         "monitoring.podMonitor.enabled=true needs agent.metrics=node",
+		"cloudConfig.clientID=a":                     "cloudConfig.clientSecret is missing: set it",
+		"cloudConfig.clientId=a":                     "clientId",
+		"controller.env[0].name=HOST_IP":             "remove it from controller.env",
+		"agent.env[0].name=PNAP_AGENT_NODE_NAME":     "remove it from agent.env",
+		"agent.env[0].name=A,agent.env[1].name=A":    "agent.env sets A twice: keep one of them",
+		`agent.podLabels.app\.kubernetes\.io/name=a`: "remove it from agent.podLabels",
+		"cloudConfig.clientID=a,cloudConfig.clientSecret=b,cloudConfig.loadbalancer=agent://c": "set both to the same",
 	} {
 		if out, err := template(t, "--set", mistake); err == nil || !strings.Contains(out, says) {
 			t.Errorf("%s: %v\n%s", mistake, err, out)

@@ -14,19 +14,31 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/controlplane"
 )
 
-// composedText is the result of adding a component to an overlay, in a separate directory.
-func composedText(t *testing.T, overlay, component string) []byte {
+// deployFrom is the relative path of the directory deploy from a temporary directory.
+func deployFrom(t *testing.T, dir string) string {
 	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
+	dir, err := filepath.EvalSymlinks(dir)
 	must(t, err)
 	relative, err := filepath.Rel(dir, filepath.Join(sourceTree(t), "deploy"))
 	must(t, err)
-	text := fmt.Sprintf("resources: [%[1]s/overlays/%[2]s]\ncomponents: [%[1]s/components/%[3]s]\n",
-		filepath.ToSlash(relative), overlay, component)
-	must(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600))
+	return filepath.ToSlash(relative)
+}
+
+// built is what kustomize makes of a kustomization in a directory.
+func built(t *testing.T, dir, kustomization string) []byte {
+	t.Helper()
+	must(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(kustomization), 0o600))
 	manifests, err := controlplane.Read(t.Context(), dir)
 	must(t, err)
 	return manifests[0].Data
+}
+
+// composedText is the result of adding a component to an overlay, in a separate directory.
+func composedText(t *testing.T, overlay, component string) []byte {
+	t.Helper()
+	dir := t.TempDir()
+	return built(t, dir, fmt.Sprintf("resources: [%[1]s/overlays/%[2]s]\ncomponents: [%[1]s/components/%[3]s]\n",
+		deployFrom(t, dir), overlay, component))
 }
 
 // composed are its workloads.

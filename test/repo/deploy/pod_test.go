@@ -1,7 +1,9 @@
 package deploy
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -99,6 +101,31 @@ func TestContainers(t *testing.T) {
 			if spec.DNSPolicy != corev1.DNSDefault || !spec.HostNetwork {
 				t.Errorf("%s: network of the host %t, DNS policy %s", overlay, spec.HostNetwork, spec.DNSPolicy)
 			}
+		}
+	}
+}
+
+// TestKubeVIPIsConfined: kube-vip has no more than it needs, too, and the probes ask where it serves.
+func TestKubeVIPIsConfined(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(sourceTree(t), "deploy", "kube-vip", "kube-vip.yaml"))
+	must(t, err)
+	spec := typed[*appsv1.DaemonSet](t, string(text)).Spec.Template.Spec
+	c := spec.Containers[0]
+	if profile := spec.SecurityContext.SeccompProfile; profile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		t.Errorf("seccomp profile %v", profile)
+	}
+	if added := c.SecurityContext.Capabilities.Add; !slices.Equal(added, []corev1.Capability{"NET_ADMIN", "NET_RAW"}) ||
+		!slices.Equal(c.SecurityContext.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+		t.Errorf("capabilities %v", c.SecurityContext.Capabilities)
+	}
+	if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() ||
+		c.Resources.Limits.Memory().IsZero() || !c.Resources.Limits.Cpu().IsZero() {
+		t.Errorf("resources %v", c.Resources)
+	}
+	for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
+		asked := corev1.EnvVar{Name: "prometheus_server", Value: probe.HTTPGet.Host + ":" + probe.HTTPGet.Port.String()}
+		if !slices.Contains(c.Env, asked) || probe.HTTPGet.Host != "127.0.0.1" {
+			t.Errorf("a probe asks %v", probe.HTTPGet)
 		}
 	}
 }

@@ -105,6 +105,7 @@ const Chart = "deploy/helm/phoenixnap-cloud-provider"
 // copied are the manifests that the chart shares with the kustomizations: name in the chart → path below the root.
 func copied() map[string]string {
 	const announcer = "deploy/components/announcer/"
+	const monitoring = "deploy/monitoring/"
 	return map[string]string{
 		"agent.yaml":                    "deploy/base/agent.yaml",
 		"agent-policy.yaml":             "deploy/base/agent-policy.yaml",
@@ -116,6 +117,11 @@ func copied() map[string]string {
 		"announcer-rights.yaml":         announcer + "rights.yaml",
 		"announcer-policy.yaml":         announcer + "policy.yaml",
 		"announcer-secret-policy.yaml":  announcer + "secret-policy.yaml",
+		"kube-vip.yaml":                 "deploy/kube-vip/kube-vip.yaml",
+		"podmonitor.yaml":               monitoring + "podmonitor.yaml",
+		"prometheusrule.yaml":           monitoring + "prometheusrule.yaml",
+		"metrics-reader.yaml":           monitoring + "reader.yaml",
+		"dashboard.json":                monitoring + "dashboard.json",
 	}
 }
 
@@ -164,6 +170,8 @@ func ChartValues(overlay string) ([]string, error) {
 		return append(set, "--set", "manageVLAN=true"), nil
 	case "agent":
 		return append(set, "--set", "announcer=agent"), nil
+	case "agent-manage-vlan":
+		return append(set, "--set", "announcer=agent,manageVLAN=true"), nil
 	case "nodes":
 		return append(set, "--set", "announcer=none,agent.enabled=false"), nil
 	default:

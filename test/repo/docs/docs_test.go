@@ -19,6 +19,7 @@ const root = "../../.."
 // elsewhere are the pages that do not lie below docs.
 var elsewhere = []string{
 	"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "test/README.md",
+	"deploy/helm/phoenixnap-cloud-provider/README.md",
 }
 
 // pages are those elsewhere and those below docs, by their paths below the root with slashes.

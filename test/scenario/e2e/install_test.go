@@ -29,7 +29,7 @@ func prefix(address [4]byte, bits int) netip.Prefix {
 }
 
 // TestInstall is the life of an installation with each announcer: the guides install, upgrade and uninstall, step by
-// step, with a client beyond the gateway that asks all the time.
+// step, with a client beyond the gateway that asks all the time. Then Helm does the same once more, without a Service.
 func TestInstall(t *testing.T) {
 	for _, announcer := range []string{contract.AnnouncerKubeVIP, contract.AnnouncerAgent} {
 		t.Run(announcer, func(t *testing.T) { newSite(t, announcer).live() })
@@ -46,6 +46,7 @@ func (s *site) live() {
 	s.upgrade(address, probe)
 	s.allowed()
 	s.uninstall(probe)
+	s.chart()
 	s.undisturbed()
 }
 

@@ -43,7 +43,7 @@ type site struct {
 	// announcer announces the addresses; overlay is what users install for it.
 	announcer, overlay string
 	root               string
-	kubectl            string
+	kubectl, helm      string
 	images             *archives
 	began              time.Time
 }
@@ -61,6 +61,8 @@ func newSite(t *testing.T, announcer string) *site {
 	}
 	s.images = buildImages(t, dir, shippedTag(t, filepath.Join(root, s.overlay)))
 	s.kubectl, err = tools.Binary(t.Context(), "kubectl")
+	check(t, err)
+	s.helm, err = tools.Binary(t.Context(), "helm")
 	check(t, err)
 	files, err := nodeTree(t.Context(), tree)
 	check(t, err)
@@ -145,7 +147,7 @@ func (s *site) end() {
 	}
 }
 
-// run runs a command line of the documentation in the root of the source tree. kubectl is our own.
+// run runs a command line of the documentation in the root of the source tree. kubectl and helm are our own.
 func (s *site) run(line string) string {
 	s.Helper()
 	out, err := s.try(line)
@@ -157,8 +159,11 @@ func (s *site) run(line string) string {
 
 func (s *site) try(line string) (string, error) {
 	args := strings.Fields(line)
-	if args[0] == "kubectl" {
+	switch args[0] {
+	case "kubectl":
 		args[0] = s.kubectl
+	case "helm":
+		args[0] = s.helm
 	}
 	ctx, cancel := context.WithTimeout(s.Context(), limit)
 	defer cancel()

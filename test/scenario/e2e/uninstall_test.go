@@ -32,16 +32,23 @@ func (s *site) uninstall(probe int) {
 		s.run("kubectl delete -f deploy/kube-vip/kube-vip.yaml")
 	}
 	s.run("kubectl delete -k " + s.overlay)
-	s.eventually(limit, "no pod of ours is left", func() (bool, string) {
-		pods, err := s.Kube.CoreV1().Pods(metav1.NamespaceSystem).List(s.Context(), metav1.ListOptions{})
-		check(s.T, err)
-		return len(pods.Items) == 0, s.pods()
-	})
+	s.gone()
 	_, err = s.Kube.CoreV1().Services(metav1.NamespaceDefault).Get(s.Context(), "web", metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		s.Errorf("the Service is still there: %v", err)
 	}
 	s.leftovers()
+	s.figure("install_to_uninstall_took", time.Since(s.began).Seconds(), "s")
+}
+
+// gone waits until no pod of ours is left.
+func (s *site) gone() {
+	s.Helper()
+	s.eventually(limit, "no pod of ours is left", func() (bool, string) {
+		pods, err := s.Kube.CoreV1().Pods(metav1.NamespaceSystem).List(s.Context(), metav1.ListOptions{})
+		check(s.T, err)
+		return len(pods.Items) == 0, s.pods()
+	})
 }
 
 // leftovers logs what an uninstallation leaves, and expects that nothing of it blocks anything.
@@ -94,5 +101,4 @@ func (s *site) undisturbed() {
 	for _, i := range s.images.shipped {
 		s.Logf("tested %s@%s", i.reference, i.digest)
 	}
-	s.figure("install_to_uninstall_took", time.Since(s.began).Seconds(), "s")
 }

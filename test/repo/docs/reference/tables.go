@@ -1,5 +1,5 @@
 // Package reference writes the tables of the reference from what the code declares: string constants with their
-// comments, options, flags and findings.
+// comments, options, flags and findings; and the table of the values of the chart.
 package reference
 
 import (
@@ -34,6 +34,9 @@ func Tables(root string, constants []Constant, help map[string]string) (map[stri
 	}
 	tables["controller-options"] = options()
 	tables["reasons-of-findings"] = findings()
+	if tables["chart-values"], err = chartValues(root); err != nil {
+		return nil, err
+	}
 	var errs []error
 	selections, err := Selections(constants)
 	if err != nil {
@@ -159,15 +162,15 @@ func codes(texts ...string) string {
 	return strings.Join(marked, ", ")
 }
 
-// Pages returns the pages below the directory docs of the project that hold tables, as they should be, by their paths
-// below docs.
+// Pages returns the pages of the project that hold tables, as they should be, by their paths below docs: those there, and
+// the page of the chart.
 func Pages(root string, tables map[string]string) (map[string]string, error) {
 	paths, err := filepath.Glob(filepath.Join(root, "docs", "*", "*.md"))
 	if err != nil {
 		return nil, fmt.Errorf("list the pages: %w", err)
 	}
 	pages := map[string]string{}
-	for _, path := range paths {
+	for _, path := range append(paths, filepath.Join(root, filepath.FromSlash(chart), "README.md")) {
 		raw, err := os.ReadFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("read a page: %w", err)
@@ -175,8 +178,11 @@ func Pages(root string, tables map[string]string) (map[string]string, error) {
 		if len(Regions(string(raw))) == 0 {
 			continue
 		}
-		name := filepath.Base(filepath.Dir(path)) + "/" + filepath.Base(path)
-		if pages[name], err = Fill(string(raw), tables); err != nil {
+		name, err := filepath.Rel(filepath.Join(root, "docs"), path)
+		if err != nil {
+			return nil, fmt.Errorf("name a page: %w", err)
+		}
+		if pages[filepath.ToSlash(name)], err = Fill(string(raw), tables); err != nil {
 			return nil, fmt.Errorf("fill %s: %w", path, err)
 		}
 	}

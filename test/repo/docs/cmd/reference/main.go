@@ -1,5 +1,5 @@
-// Command reference writes the tables and the pages of findings of docs/reference from the code. It is run at the root
-// of the repository, by make docs.
+// Command reference writes the tables and the pages of findings of docs/reference from the code, and the values of the
+// chart from its values.yaml. It is run at the root of the repository, by make docs.
 package main
 
 import (
