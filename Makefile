@@ -42,8 +42,11 @@ demo: go ## From two bare servers to a public address that answers, shown step b
 	go run ./test/demo/cmd/demo $(if $(KEEP),--keep) $(if $(AUTO),--auto)
 
 .PHONY: test
-test: prepare ## Run all tests
-	$(TEST) $(TESTFLAGS) ./...
+test: prepare ## Run all tests, and print the ten packages that took longest
+	@results=$$(mktemp) && trap "rm -f $$results" EXIT && failed=0 && \
+	{ $(DEV) gotestsum --format pkgname --jsonfile $$results -- $(TESTFLAGS) ./... || failed=$$?; } && \
+	sed -nE 's#.*"Action":"(pass|fail)","Package":"[^"]*/v2/([^"]*)","Elapsed":([0-9.]+)}.*#\3 \2#p' $$results | sort -rn | head -10 | \
+	awk '{gsub("/", "_", $$2); print "figure test_seconds_" $$2, $$1, "s"}' && exit $$failed
 
 # The packages whose tests start no control plane and no virtual machine, and build or download nothing.
 HEAVY := env/controlplane|env/kernel|env/lab|env/cluster|env/tools|repo/build|repo/development|repo/mutants|repo/portability

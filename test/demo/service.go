@@ -138,7 +138,8 @@ func (s *story) firstAnswer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.say("kube-vip announces from %s; kube-proxy there passes requests to either backend", announcer)
+	s.say("kube-vip %s announces from %s; kube-proxy there passes requests to either backend", s.options.KubeVIP,
+		announcer)
 	return nil
 }
 

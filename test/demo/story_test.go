@@ -14,23 +14,31 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
 
-// TestStory runs the whole story beside both versions of kube-vip: with one of them of a Service without a class, with
-// the other of one of the controller's own class, which kube-vip serves because the example manifest names it.
+// TestStory runs the whole story beside the newest and the oldest kube-vip: with one of them of a Service without a
+// class, with the other of one of the controller's own class, which kube-vip serves because the manifest names it.
 //
 //proves:service-changes/node-dies
 //proves:service-changes/vlan-lost
 func TestStory(t *testing.T) {
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	for version, class := range map[string]string{"v1.0.0": "", "v0.9.1": contract.LoadBalancerClass} {
-		t.Run("kube-vip "+version, func(t *testing.T) {
+	versions, err := tools.KubeVIPs(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for class, version := range map[string]string{"": versions[0], contract.LoadBalancerClass: versions[len(versions)-1]} {
+		t.Run("class "+class+", kube-vip "+version, func(t *testing.T) {
 			var out strings.Builder
 			err := Run(ctx, Options{Out: &out, Dir: t.TempDir(), KubeVIP: version, Class: class, Scale: 10}, nil)
 			t.Log("\n" + out.String())
 			if err != nil {
 				t.Fatal(err)
+			}
+			if announcer := "kube-vip " + version + " announces from "; !strings.Contains(out.String(), announcer) {
+				t.Errorf("the story does not say %q", announcer)
 			}
 			for _, figure := range []string{
 				"demo_steps_passed 13 steps", "demo_seconds ", "address_published_after ", "first_http_answer_after ",
@@ -51,7 +59,7 @@ func TestAutoStory(t *testing.T) {
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var out strings.Builder
-	err := Run(ctx, Options{Out: &out, Dir: t.TempDir(), KubeVIP: "v1.0.0", Scale: 10, Auto: true}, nil)
+	err := Run(ctx, Options{Out: &out, Dir: t.TempDir(), Scale: 10, Auto: true}, nil)
 	t.Log("\n" + out.String())
 	if err != nil {
 		t.Fatal(err)

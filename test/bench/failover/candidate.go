@@ -115,7 +115,7 @@ type timers struct {
 	announce               time.Duration
 }
 
-// kubeVIPTimers are kube-vip's: its defaults (v1.0.0), and the fastest that it takes: its election works
+// kubeVIPTimers are kube-vip's: those of the shipped manifest, and the fastest that it takes: its election works
 // with whole seconds, of which the lease must be longer than the deadline, and that longer than 1.2 retries (client-go,
 // leaderelection); an announcement every 500 ms is the fastest that is not ignored.
 func kubeVIPTimers() []timers {
@@ -127,7 +127,7 @@ func kubeVIPTimers() []timers {
 
 // kubeVIP is the real kube-vip.
 func (c *cluster) kubeVIP(ctx context.Context, s *segment, t timers) (candidate, error) {
-	program, err := tools.Binary(ctx, "kube-vip-v1.0.0")
+	program, err := tools.KubeVIP(ctx, "")
 	if err != nil {
 		return candidate{}, err
 	}

@@ -41,7 +41,7 @@ type Options struct {
 	Dir string
 	// Announcer is the program that announces addresses: contract.AnnouncerAgent, or kube-vip where it is empty.
 	Announcer string
-	// KubeVIP is the version of kube-vip, v1.0.0 or v0.9.1.
+	// KubeVIP is the version of kube-vip, one of tools.KubeVIPs; empty for the newest.
 	KubeVIP string
 	// KubeVIPSettings replace settings of the shipped manifest of kube-vip: name of the variable → value.
 	KubeVIPSettings map[string]string

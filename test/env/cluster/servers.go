@@ -86,7 +86,7 @@ func (c *Cluster) serverFiles(ctx context.Context) (map[string]string, error) {
 	files := map[string]string{}
 	maps.Copy(files, c.options.Files)
 	for name, build := range map[string]func() (string, error){
-		kubeVIPFile + ".bin": func() (string, error) { return tools.Binary(ctx, "kube-vip-"+c.options.KubeVIP) },
+		kubeVIPFile + ".bin": func() (string, error) { return tools.KubeVIP(ctx, c.options.KubeVIP) },
 		proxyFile:            func() (string, error) { return tools.Binary(ctx, "kube-proxy") },
 		agentFile:            func() (string, error) { return tools.Product(ctx, "./agent") },
 		backendFile:          func() (string, error) { return tools.Product(ctx, "./test/env/cluster/cmd/backend") },

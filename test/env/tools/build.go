@@ -29,12 +29,12 @@ func (b *Toolbox) Binary(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if path, err := replacement(name, os.Getenv); path != "" || err != nil {
+		return path, err
+	}
 	s, err := specOf(name)
 	if err != nil {
 		return "", err
-	}
-	if path, err := replacement(name, s.asset, os.Getenv); path != "" || err != nil {
-		return path, err
 	}
 	toolchain, err := goToolchain(ctx, filepath.Join(b.Root, s.dir))
 	if err != nil {
@@ -48,10 +48,11 @@ func (b *Toolbox) Binary(ctx context.Context, name string) (string, error) {
 }
 
 // replacement is the program that the environment names instead of the built one, or "".
-func replacement(name string, a asset, getenv func(string) string) (string, error) {
+func replacement(name string, getenv func(string) string) (string, error) {
 	if strings.HasPrefix(name, kubeVIPPrefix) {
 		return existing(kubeVIPVariable, getenv(kubeVIPVariable))
 	}
+	a := specs[name].asset
 	assets := getenv(assetsVariable)
 	if assets == "" || a == notAsset {
 		return "", nil

@@ -41,17 +41,14 @@ const (
 )
 
 const (
-	assetsVariable  = "KUBEBUILDER_ASSETS"
-	kubeVIPVariable = "KUBE_VIP_BINARY"
+	assetsVariable = "KUBEBUILDER_ASSETS"
 
 	apiServer        = "kube-apiserver"
 	kubernetesDir    = "test/env/tools/kubernetes"
 	kubernetesModule = "k8s.io/kubernetes"
 	// nodeDir pins the Kubernetes programs that only a cluster with real nodes has.
-	nodeDir       = kubernetesDir + "/node"
-	kubeadmDir    = kubernetesDir + "/kubeadm"
-	kubeVIPModule = "github.com/kube-vip/kube-vip"
-	kubeVIPPrefix = "kube-vip-"
+	nodeDir    = kubernetesDir + "/node"
+	kubeadmDir = kubernetesDir + "/kubeadm"
 
 	promtool         = "promtool"
 	prometheusModule = "github.com/prometheus/prometheus"
@@ -63,11 +60,6 @@ const (
 func kubernetes(dir, name string, minutes int, asset asset) spec {
 	return spec{dir: dir, module: kubernetesModule, pkg: kubernetesModule + "/cmd/" + name,
 		stamp: "k8s.io/component-base/version.gitVersion", minutes: minutes, asset: asset}
-}
-
-func kubeVIP(version string) spec {
-	return spec{dir: "test/env/tools/kube-vip/" + version, module: kubeVIPModule, pkg: kubeVIPModule,
-		stamp: "main.Version", minutes: 1}
 }
 
 // specs define how the programs are built.
@@ -89,6 +81,7 @@ var specs = map[string]spec{
 		stamp: "github.com/prometheus/common/version.Version", tags: "remove_all_sd", minutes: 2},
 	"helm": {dir: "test/env/tools/helm", module: helmModule, pkg: helmModule + "/cmd/helm",
 		stamp: "helm.sh/helm/v3/internal/version.version", minutes: 2},
+	"kube-vip-v1.2.2": kubeVIP("v1.2.2"),
 	"kube-vip-v1.0.0": kubeVIP("v1.0.0"),
 	"kube-vip-v0.9.1": kubeVIP("v0.9.1"),
 }
@@ -104,7 +97,8 @@ func specOf(name string) (spec, error) {
 // Names lists the programs that tests and the demo need by default, in the order that shares most when they are
 // built one by one. Binary also knows kube-apiserver-v<minor> of the older Minors.
 func Names() []string {
-	return []string{"etcd", apiServer, "kubectl", "kube-proxy", "kube-vip-v1.0.0", "kube-vip-v0.9.1", "kubelet",
+	return []string{"etcd", apiServer, "kubectl", "kube-proxy", "kube-vip-v1.2.2", "kube-vip-v1.0.0",
+		"kube-vip-v0.9.1", "kubelet",
 		"kube-controller-manager", "kube-scheduler", "kubeadm", promtool, "helm"}
 }
 

@@ -3,6 +3,7 @@ package tools
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -148,21 +149,19 @@ func TestReplacement(t *testing.T) {
 		"kube-vip is no asset": {tool: "kube-vip-v1.0.0", env: map[string]string{assetsVariable: assets}},
 		"kube-vip replaced": {tool: "kube-vip-v0.9.1",
 			env: map[string]string{kubeVIPVariable: filepath.Join(assets, "vip")}, want: "vip"},
+		"kube-vip of a version that is not pinned": {tool: "kube-vip-v9.9.9",
+			env: map[string]string{kubeVIPVariable: filepath.Join(assets, "vip")}, want: "vip"},
 		"kube-vip missing": {tool: "kube-vip-v1.0.0", env: map[string]string{kubeVIPVariable: "/nonexistent"},
 			err: kubeVIPVariable + " is set"},
 		"kube-vip is directory": {tool: "kube-vip-v1.0.0", env: map[string]string{kubeVIPVariable: assets},
 			err: "no executable"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := specOf(tc.tool)
-			if err != nil {
-				t.Fatal(err)
-			}
 			want := tc.want
 			if want != "" {
 				want = filepath.Join(assets, want)
 			}
-			got, err := replacement(tc.tool, s.asset, func(name string) string { return tc.env[name] })
+			got, err := replacement(tc.tool, func(name string) string { return tc.env[name] })
 			if got != want && tc.err == "" {
 				t.Errorf("replacement() = %q, want %q", got, want)
 			}
@@ -189,5 +188,42 @@ func writeFile(t *testing.T, path, content string, mode os.FileMode) {
 	}
 	if err := os.WriteFile(path, []byte(content), mode); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestKubeVIPs: a kube-vip of one's own is asked for its version; without one, the pinned versions are tried.
+func TestKubeVIPs(t *testing.T) {
+	t.Setenv(kubeVIPVariable, "")
+	got, err := KubeVIPs(t.Context())
+	if err != nil || !slices.Equal(got, PinnedKubeVIPs()) {
+		t.Errorf("KubeVIPs() = %v, %v, want the pinned versions", got, err)
+	}
+	for name, tc := range map[string]struct {
+		script, want, err string
+	}{
+		"a release": {script: `echo "Kube-VIP Release Information"; echo "Version:  v1.2.9"; echo "Build:    abc"`,
+			want: "v1.2.9"},
+		"a build without a version": {script: `echo "Version:  "`, err: "prints no version of kube-vip"},
+		"another program":           {script: "exit 3", err: "exit status 3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			program := filepath.Join(t.TempDir(), "kube-vip")
+			writeFile(t, program, "#!/bin/sh\n"+tc.script+"\n", 0o755)
+			t.Setenv(kubeVIPVariable, program)
+			got, err := KubeVIPs(t.Context())
+			if tc.want != "" && !slices.Equal(got, []string{tc.want}) {
+				t.Errorf("KubeVIPs() = %v, %v, want %s", got, err, tc.want)
+			}
+			checkError(t, err, tc.err)
+		})
+	}
+}
+
+// TestPinnedKubeVIPs: each pinned version can be built.
+func TestPinnedKubeVIPs(t *testing.T) {
+	for _, version := range PinnedKubeVIPs() {
+		if name := kubeVIPPrefix + version; !slices.Contains(Names(), name) || specs[name].dir == "" {
+			t.Errorf("%s is pinned and is not one of the programs", name)
+		}
 	}
 }

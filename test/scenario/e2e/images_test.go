@@ -22,7 +22,7 @@ const (
 	registry = "phoenixnap"
 	// hub is the registry of names that name none, by which containerd knows them.
 	hub          = "docker.io/"
-	kubeVIPImage = "ghcr.io/kube-vip/kube-vip:v1.0.0"
+	kubeVIPImage = "ghcr.io/kube-vip/kube-vip:v1.2.2"
 	webImage     = "local.test/web:e2e"
 	// newerTag is the tag of the images that the cluster is upgraded to.
 	newerTag = "v9.9.9"
@@ -76,7 +76,7 @@ func buildImages(t *testing.T, dir, shippedTag string) *archives {
 	for reference, program := range map[string]func() (string, error){
 		node.PauseImage: func() (string, error) { return tools.Product(t.Context(), "./test/scenario/e2e/cmd/pause") },
 		webImage:        func() (string, error) { return tools.Product(t.Context(), "./test/env/cluster/cmd/backend") },
-		kubeVIPImage:    func() (string, error) { return tools.Binary(t.Context(), "kube-vip-v1.0.0") },
+		kubeVIPImage:    func() (string, error) { return tools.KubeVIP(t.Context(), "") },
 	} {
 		path, err := program()
 		check(t, err)

@@ -47,7 +47,7 @@ func Run(ctx context.Context, o Options) (results []Result, err error) {
 		return nil, fmt.Errorf("build %s: %w", awaitProgram, err)
 	}
 	c, err := cluster.New(cluster.Options{
-		Dir: o.Dir, KubeVIP: "v1.0.0", Servers: o.Servers, Scale: 100, Files: map[string]string{awaitFile: await},
+		Dir: o.Dir, Servers: o.Servers, Scale: 100, Files: map[string]string{awaitFile: await},
 		Programs: []string{"ip", "bridge", "tc"}, AgentFlags: []string{"--metrics-bind-address", metricsAddress},
 	})
 	if err != nil {

@@ -36,7 +36,7 @@ func newHarness(t *testing.T, versions []string, servers int) *harness {
 	config, err := h.ControlPlane.ServiceAccount(t.Context(), metav1.NamespaceSystem, "kube-vip")
 	files := map[string]string{"home/.kube/config": h.Kubeconfig("kube-vip", config, err)}
 	for _, version := range versions {
-		files["kube-vip-"+version], err = tools.Binary(t.Context(), "kube-vip-"+version)
+		files["kube-vip-"+version], err = tools.KubeVIP(t.Context(), version)
 		h.Must("build kube-vip "+version, err)
 	}
 	h.StartLab(contract.AnnouncerKubeVIP, files, "ip", "setpriv")

@@ -20,10 +20,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/limits"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
-
-// The versions of kube-vip.
-func versions() []string { return []string{"v0.9.1", "v1.0.0"} }
 
 // sighting is what an agent reported for an address: the ID of a finding, or fine.
 type sighting struct {
@@ -178,13 +176,18 @@ func (s *side) repair(gatewayLink string) (want []*expectation) {
 
 // TestStates: the agents name each state that kube-vip can be in.
 func TestStates(t *testing.T) {
-	h := newHarness(t, versions(), 5)
+	versions, err := tools.KubeVIPs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHarness(t, versions, 2*len(versions)+1)
 	gatewayLink := h.gatewayLink()
+	shared := h.Servers[2*len(versions)].Name
 	w := newWitness(h)
 	var sides []*side
 	var want []*expectation
-	for i, version := range versions() {
-		s := &side{harness: h, version: version, x: h.Servers[2*i].Name, y: h.Servers[2*i+1].Name, z: h.Servers[4].Name,
+	for i, version := range versions {
+		s := &side{harness: h, version: version, x: h.Servers[2*i].Name, y: h.Servers[2*i+1].Name, z: shared,
 			processes: map[string]int{}, addresses: map[string]netip.Addr{}}
 		sides = append(sides, s)
 		want = append(want, s.begin()...)

@@ -66,7 +66,6 @@ func modes() []mode {
 	return []mode{{
 		name: "kube-vip",
 		options: func(o *cluster.Options) {
-			o.KubeVIP = "v1.0.0"
 			// The timers that newer kube-vip has by default: an emulated machine on a busy computer may be late by
 			// seconds.
 			o.KubeVIPSettings = map[string]string{"vip_leaseduration": "15", "vip_renewdeadline": "10",

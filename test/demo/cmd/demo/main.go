@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/demo"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/cluster"
@@ -20,7 +21,8 @@ import (
 
 func main() {
 	keep := flag.Bool("keep", false, "leave everything running at the end, until interrupted")
-	kubeVIP := flag.String("kube-vip", "v1.0.0", "version of kube-vip: v1.0.0 or v0.9.1")
+	kubeVIP := flag.String("kube-vip", "", "version of kube-vip, one of "+strings.Join(tools.PinnedKubeVIPs(), ", ")+
+		"; the newest, or what $KUBE_VIP_BINARY is, if empty")
 	scale := flag.Float64("scale", 10, "how many seconds of the simulated account's time pass in a second")
 	auto := flag.Bool("auto", false,
 		"leave the public network of the servers to controller and agents: no person configures a VLAN")
@@ -31,6 +33,13 @@ func main() {
 }
 
 func run(ctx context.Context, keep bool, o demo.Options) error {
+	if o.KubeVIP == "" {
+		versions, err := tools.KubeVIPs(ctx)
+		if err != nil {
+			return err
+		}
+		o.KubeVIP = versions[0]
+	}
 	if err := prepare(ctx, o.KubeVIP); err != nil {
 		return err
 	}
