@@ -26,7 +26,7 @@ const head = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]d %[2]d" 
 <desc id="desc">%[4]s</desc>
 <style>
 text { font: 13px ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: #e2e8f0; }
-.b { font-weight: 700; }
+.b { font-weight: 700; } .d { fill: #94a3b8; }
 .c31 { fill: #f87171; } .c32 { fill: #4ade80; } .c33 { fill: #facc15; } .c34 { fill: #60a5fa; }
 .c35 { fill: #e879f9; } .c36 { fill: #22d3ee; } .c30, .c37 { fill: #94a3b8; }
 g { animation: appear 1ms backwards; }
@@ -69,20 +69,28 @@ func (l line) write(b *strings.Builder, y int, after time.Duration) {
 	}
 	fmt.Fprintf(b, `<g class="%s" style="animation-delay:%dms">`, kind, after.Milliseconds())
 	for _, r := range l.runs {
-		class := ""
-		if r.style.bold {
-			class = "b"
-		}
-		if r.style.color != 0 {
-			class += fmt.Sprintf(" c%d", r.style.color)
-		}
-		if class != "" {
-			class = ` class="` + strings.TrimSpace(class) + `"`
-		}
 		fmt.Fprintf(b, `<text x="%.1f" y="%d" textLength="%.1f"%s>%s</text>`, margin+float64(r.column)*cellWidth, y,
-			float64(utf8.RuneCountInString(r.text))*cellWidth, class, escaped(r.text))
+			float64(utf8.RuneCountInString(r.text))*cellWidth, r.style.class(), escaped(r.text))
 	}
 	b.WriteString("</g>\n")
+}
+
+// class is the attribute of a text in that style.
+func (s style) class() string {
+	var names []string
+	if s.bold {
+		names = append(names, "b")
+	}
+	if s.dim {
+		names = append(names, "d")
+	}
+	if s.color != 0 {
+		names = append(names, fmt.Sprintf("c%d", s.color))
+	}
+	if names == nil {
+		return ""
+	}
+	return ` class="` + strings.Join(names, " ") + `"`
 }
 
 func escaped(text string) string {

@@ -46,10 +46,10 @@ type run struct {
 	text   string
 }
 
-// style is how a run looks: bold or not, in the color with a number of SGR (30 to 37), or zero.
+// style is how a run looks: bold, dim or neither, in the color with a number of SGR (30 to 37), or zero.
 type style struct {
-	bold  bool
-	color int
+	bold, dim bool
+	color     int
 }
 
 // lines lays the commands out.
@@ -124,6 +124,8 @@ func (s *style) apply(parameters string) error {
 			*s = style{}
 		case number == 1:
 			s.bold = true
+		case number == 2:
+			s.dim = true
 		case number >= 30 && number <= 37:
 			s.color = number
 		default:

@@ -28,6 +28,7 @@ func TestLines(t *testing.T) {
 		"blanks keep columns":    {"  a   b\n", []string{"  a   b"}},
 		"an empty line":          {"a\n\nb\n", []string{"a", "", "b"}},
 		"colors":                 {"a \x1b[1;31mred\x1b[0m b\x1b[m", []string{"a red b"}},
+		"dim":                    {"\x1b[2ma\x1b[0m b", []string{"a b"}},
 		"tabs":                   {"\ta\tb", []string{"        a       b"}},
 		"lines of a terminal":    {"a\r\nb\r\n", []string{"a", "b"}},
 		"characters of XML":      {`<a href="b">&'`, []string{`<a href="b">&'`}},
