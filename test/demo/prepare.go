@@ -12,8 +12,8 @@ import (
 
 // Prepare builds what the story runs; the first time it takes minutes, so it is not part of the story.
 func Prepare(ctx context.Context, o Options) error {
-	fmt.Fprintln(o.Out, "Preparing: what the demo runs is built from source once, which takes several minutes, and kept "+
-		"in a cache.\nRoot is needed only to install packages that are missing (QEMU, busybox, nftables); that is said "+
+	fmt.Fprintln(o.Out, "Preparing: what the demo runs is built from source once, which takes several minutes, and "+
+		"kept in a cache.\nRoot is needed only to install packages that are missing (QEMU, busybox, nftables); that is said "+
 		"before.")
 	if err := kernel.Prepare(ctx, append([]string{"nft", "setpriv"}, o.programs()...)...); err != nil {
 		return fmt.Errorf("prepare the network: %w", err)

@@ -67,8 +67,8 @@ func Screens() map[string]*terminal.Screen {
 		},
 		RecordingDiagnose: {
 			Title: "The agent explains a broken VLAN",
-			Description: "phoenixnap-agent diagnose on a server whose VLAN interface is down: which checks pass, which " +
-				"fail, why, and the commands that fix it.",
+			Description: "phoenixnap-agent diagnose on a server whose VLAN interface is down: which checks pass, " +
+				"which fail, why, and the commands that fix it.",
 			Columns: diagnoseColumns,
 		},
 	}

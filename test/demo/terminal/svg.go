@@ -18,8 +18,8 @@ const (
 	bar        = 34
 )
 
-// head begins the picture. Its background is its own, so that it reads on light and dark pages. Where animations are not
-// shown or not wanted, all lines are there from the beginning.
+// head begins the picture. Its background is its own, so that it reads on light and dark pages. Where animations are
+// not shown or not wanted, all lines are there from the beginning.
 const head = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]d %[2]d" width="%[1]d" height="%[2]d" ` +
 	`role="img" aria-labelledby="title desc" xml:space="preserve">
 <title id="title">%[3]s</title>

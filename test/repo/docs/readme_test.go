@@ -16,8 +16,8 @@ import (
 
 const firstPage = "README.md"
 
-// TestFirstScreen: a visitor reads little. What the project is stands first, in two sentences, and the rest in the order
-// in which questions come up.
+// TestFirstScreen: a visitor reads little. What the project is stands first, in two sentences, and the rest in the
+// order in which questions come up.
 func TestFirstScreen(t *testing.T) {
 	page := read(t, firstPage)
 	if lines := strings.Count(page, "\n"); lines > 120 {

@@ -95,8 +95,8 @@ func (p patterns) match(text string) bool {
 	return false
 }
 
-// formats are the strings below a directory that are sentences, with anything in place of their verbs, and where they are
-// joined to other strings by a blank. Verbs by themselves would match everything.
+// formats are the strings below a directory that are sentences, with anything in place of their verbs, and where they
+// are joined to other strings by a blank. Verbs by themselves would match everything.
 func formats(t *testing.T, directory string) patterns {
 	t.Helper()
 	var found patterns
