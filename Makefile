@@ -41,6 +41,10 @@ help: ## List the targets
 demo: go ## From two bare servers to a public address that answers, shown step by step (KEEP=1 leaves it running, AUTO=1 configures no VLAN by hand)
 	go run ./test/demo/cmd/demo $(if $(KEEP),--keep) $(if $(AUTO),--auto)
 
+.PHONY: recordings
+recordings: go ## Play the demo and draw from it the terminals that README.md shows
+	go run ./test/demo/cmd/recordings
+
 .PHONY: test
 test: prepare ## Run all tests, and print the ten packages that took longest
 	@results=$$(mktemp) && trap "rm -f $$results" EXIT && failed=0 && \

@@ -51,7 +51,10 @@ func (s *story) breakVLAN(ctx context.Context) error {
 	if err := s.showNodes(ctx); err != nil {
 		return err
 	}
-	return s.diagnose(ctx, server)
+	if err := s.diagnose(ctx, server); err != nil {
+		return err
+	}
+	return s.recordDiagnosis(ctx, server)
 }
 
 // leaseStays checks that kube-vip does not notice the fault: its lease for the Service stays where it is.

@@ -115,15 +115,21 @@ func (s *story) announcer(ctx context.Context) (string, error) {
 
 // kubectl runs kubectl as a user would and shows what it prints.
 func (s *story) kubectl(ctx context.Context, args ...string) error {
+	out, err := s.printed(ctx, args...)
+	s.quote(out)
+	return err
+}
+
+// printed runs kubectl as a user would and returns what it prints.
+func (s *story) printed(ctx context.Context, args ...string) (string, error) {
 	program, err := tools.Binary(ctx, "kubectl")
 	if err != nil {
-		return fmt.Errorf("kubectl: %w", err)
+		return "", fmt.Errorf("kubectl: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, program, append([]string{"--kubeconfig", s.AdminKubeconfig()}, args...)...)
 	out, err := cmd.CombinedOutput()
-	s.quote(string(out))
 	if err != nil {
-		return fmt.Errorf("kubectl %s: %w", args[0], err)
+		return string(out), fmt.Errorf("kubectl %s: %w", args[0], err)
 	}
-	return nil
+	return string(out), nil
 }

@@ -52,6 +52,9 @@ func (s *story) publish(ctx context.Context) error {
 	if s.options.Class != "" {
 		s.say("its class is %s", s.options.Class)
 	}
+	if err := s.recordService(ctx, "get"); err != nil {
+		return err
+	}
 	published, err := until(ctx, 2*time.Minute, "address published", func(ctx context.Context) (bool, string, error) {
 		service, err := s.service(ctx)
 		if err != nil || len(service.Status.LoadBalancer.Ingress) == 0 {
@@ -140,7 +143,7 @@ func (s *story) firstAnswer(ctx context.Context) error {
 	}
 	s.say("kube-vip %s announces from %s; kube-proxy there passes requests to either backend", s.options.KubeVIP,
 		announcer)
-	return nil
+	return s.recordService(ctx, "describe")
 }
 
 // awaitAnswer waits until one of the client's requests is the answer that is looked for.

@@ -15,7 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/demo/terminal"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/cluster"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
 
 // Options of a story.
@@ -24,7 +26,7 @@ type Options struct {
 	Out io.Writer
 	// Dir keeps logs and kubeconfigs.
 	Dir string
-	// KubeVIP is the version of kube-vip.
+	// KubeVIP is the version of kube-vip, one of tools.KubeVIPs; empty for the newest.
 	KubeVIP string
 	// Class is the spec.loadBalancerClass of the Service; empty for none.
 	Class string
@@ -32,6 +34,8 @@ type Options struct {
 	Scale float64
 	// Auto leaves the public network of the servers to controller and agents.
 	Auto bool
+	// Record, where not nil, gets the commands of the recordings, in their order.
+	Record func(recording string, command terminal.Command)
 }
 
 // story is a story in progress.
@@ -50,7 +54,15 @@ type story struct {
 // Run runs the whole story. KeepRunning, where not nil, is called at the end of a story that succeeded, before
 // everything is ended. An error names the failed step; the evidence has been printed by then.
 func Run(ctx context.Context, o Options, keepRunning func(context.Context, *cluster.Cluster) error) (err error) {
-	c, err := cluster.New(cluster.Options{Dir: o.Dir, KubeVIP: o.KubeVIP, Class: o.Class, Scale: o.Scale, Auto: o.Auto})
+	if o.KubeVIP == "" {
+		versions, err := tools.KubeVIPs(ctx)
+		if err != nil {
+			return err
+		}
+		o.KubeVIP = versions[0]
+	}
+	c, err := cluster.New(cluster.Options{Dir: o.Dir, KubeVIP: o.KubeVIP, Class: o.Class, Scale: o.Scale, Auto: o.Auto,
+		Programs: o.programs()})
 	if err != nil {
 		return fmt.Errorf("prepare the cluster: %w", err)
 	}

@@ -7,12 +7,18 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/demo/terminal"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
@@ -32,13 +38,23 @@ func TestStory(t *testing.T) {
 	for class, version := range map[string]string{"": versions[0], contract.LoadBalancerClass: versions[len(versions)-1]} {
 		t.Run("class "+class+", kube-vip "+version, func(t *testing.T) {
 			var out strings.Builder
-			err := Run(ctx, Options{Out: &out, Dir: t.TempDir(), KubeVIP: version, Class: class, Scale: 10}, nil)
+			o := Options{Out: &out, Dir: t.TempDir(), KubeVIP: version, Class: class, Scale: 10}
+			recorded := Screens()
+			if class == "" { // as in the recordings
+				o.Record = func(name string, c terminal.Command) {
+					recorded[name].Commands = append(recorded[name].Commands, c)
+				}
+			}
+			err := Run(ctx, o, nil)
 			t.Log("\n" + out.String())
 			if err != nil {
 				t.Fatal(err)
 			}
 			if announcer := "kube-vip " + version + " announces from "; !strings.Contains(out.String(), announcer) {
 				t.Errorf("the story does not say %q", announcer)
+			}
+			if o.Record != nil {
+				compareRecordings(t, recorded)
 			}
 			for _, figure := range []string{
 				"demo_steps_passed 13 steps", "demo_seconds ", "address_published_after ", "first_http_answer_after ",
@@ -52,6 +68,47 @@ func TestStory(t *testing.T) {
 			}
 		})
 	}
+}
+
+// compareRecordings compares what the story printed with the pictures that README.md shows.
+func compareRecordings(t *testing.T, recorded map[string]*terminal.Screen) {
+	t.Helper()
+	for name, screen := range recorded {
+		svg, err := screen.SVG()
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown, err := os.ReadFile(filepath.Join("../../docs/images", name+".svg"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(stable(t, shown), stable(t, svg)); diff != "" {
+			t.Errorf("the recording %s is out of date: run make recordings (-shown +printed):\n%s", name, diff)
+		}
+	}
+}
+
+// chance is what differs between two runs: IDs, ages, addresses, and the server that announces.
+var chance = regexp.MustCompile(`\b[0-9a-f]{24}\b|\b[0-9a-f]{8}(-[0-9a-f]+){4}|([0-9a-f]{2}:){5}[0-9a-f]{2}|` +
+	`\b[0-9]+[smh0-9]*|srv-[ab]|[ -]+`)
+
+// stable are the lines of a picture without what is left to chance; so is whether the agent has sent its event by then.
+func stable(t *testing.T, svg []byte) []string {
+	t.Helper()
+	lines, err := terminal.Lines(svg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, " AddressAnnounced ") })
+	for i, line := range lines {
+		lines[i] = chance.ReplaceAllStringFunc(line, func(found string) string {
+			if strings.Trim(found, " -") == "" { // columns are as wide as what is in them
+				return " "
+			}
+			return "*"
+		})
+	}
+	return lines
 }
 
 // TestAutoStory runs the story of servers that no user configures.

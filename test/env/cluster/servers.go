@@ -272,6 +272,18 @@ func (c *Cluster) Diagnose(ctx context.Context, server string, flags ...string) 
 	return c.Lab.Exec(ctx, server, append(c.agentCommand("diagnose", server), flags...)...)
 }
 
+// DiagnoseOnTerminal runs `agent diagnose` on a server as a user does: on a terminal with a number of columns, without
+// flags, with the variables that the shipped DaemonSet sets. The options have to name the programs script and stty.
+func (c *Cluster) DiagnoseOnTerminal(ctx context.Context, server string, columns int) (lab.Output, error) {
+	command := fmt.Sprintf("stty cols %d; %s diagnose", columns, lab.Path(agentFile))
+	return c.Lab.ExecProgram(ctx, lab.Program{
+		Host: server,
+		Args: []string{"script", "--quiet", "--return", "--command", command, "/dev/null"},
+		Env: []string{"TERM=xterm", "LANG=C.UTF-8", "SHELL=/bin/sh", "PNAP_AGENT_NODE_NAME=" + server,
+			"KUBECONFIG=" + lab.Path(agentConfig(server))},
+	})
+}
+
 func (c *Cluster) agentCommand(command, server string) []string {
 	return []string{lab.Path(agentFile), command, "--node-name", server, "--kubeconfig", lab.Path(agentConfig(server))}
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/demo"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/cluster"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/command"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kernel"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
 
@@ -33,14 +32,7 @@ func main() {
 }
 
 func run(ctx context.Context, keep bool, o demo.Options) error {
-	if o.KubeVIP == "" {
-		versions, err := tools.KubeVIPs(ctx)
-		if err != nil {
-			return err
-		}
-		o.KubeVIP = versions[0]
-	}
-	if err := prepare(ctx, o.KubeVIP); err != nil {
+	if err := demo.Prepare(ctx, o); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "pnap-demo-")
@@ -54,28 +46,6 @@ func run(ctx context.Context, keep bool, o demo.Options) error {
 		hold = func(ctx context.Context, c *cluster.Cluster) error { return wait(ctx, o.Out, dir, c) }
 	}
 	return demo.Run(ctx, o, hold)
-}
-
-// prepare builds what the demo runs; the first time it takes minutes, so it is not part of the story.
-func prepare(ctx context.Context, kubeVIP string) error {
-	fmt.Println("Preparing: what the demo runs is built from source once, which takes several minutes, and kept in a " +
-		"cache.\nRoot is needed only to install packages that are missing (QEMU, busybox, nftables); that is said " +
-		"before.")
-	if err := kernel.Prepare(ctx, "nft", "setpriv"); err != nil {
-		return fmt.Errorf("prepare the network: %w", err)
-	}
-	for _, name := range []string{"etcd", "kube-apiserver", "kubectl", "kube-proxy", "kube-vip-" + kubeVIP} {
-		if _, err := tools.Binary(ctx, name); err != nil {
-			return fmt.Errorf("prepare %s: %w", name, err)
-		}
-	}
-	for _, pkg := range []string{"./controller", "./agent", "./test/sim/pnapsim/cmd/pnapsim", "./test/env/lab/cmd/labd",
-		"./test/env/cluster/cmd/backend"} {
-		if _, err := tools.Product(ctx, pkg); err != nil {
-			return fmt.Errorf("prepare %s: %w", pkg, err)
-		}
-	}
-	return nil
 }
 
 // wait prints how to use what is running and returns when the user has had enough.
