@@ -202,8 +202,8 @@ func TestStepsPrepareOrMake(t *testing.T) {
 	}
 }
 
-// publishing are the permissions of the job that publishes: to create the release, to sign as the workflow, and to record
-// the provenance.
+// publishing are the permissions of the job that publishes: to create the release, to sign as the workflow, and to
+// record the provenance.
 var publishing = []string{"contents", "id-token", "attestations"}
 
 // TestJobsAreLimited: a job ends, and may change nothing except where it publishes.

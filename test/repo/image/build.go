@@ -162,8 +162,8 @@ func run(ctx context.Context, out, log io.Writer, line []string) error {
 	return nil
 }
 
-// PackLayout writes an OCI layout as an archive: the files in the order of their names and without a time, so that equal
-// layouts make equal archives.
+// PackLayout writes an OCI layout as an archive: the files in the order of their names and without a time, so that
+// equal layouts make equal archives.
 func PackLayout(layout, to string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err

@@ -18,7 +18,8 @@ func TestParts(t *testing.T) {
 	}
 	reciprocal := 0
 	for _, p := range parts {
-		if !strings.Contains(text.String(), "\n"+p.Path+" "+p.Version+"\nLicense: "+p.License+"\nSource: "+p.Source+"\n") {
+		head := "\n" + p.Path + " " + p.Version + "\nLicense: " + p.License + "\nSource: " + p.Source + "\n"
+		if !strings.Contains(text.String(), head) {
 			t.Errorf("%s is not in the file", p.Path)
 		}
 		if p.License != "MPL-2.0" {
@@ -33,7 +34,8 @@ func TestParts(t *testing.T) {
 		`1.10. "Modifications"`) {
 		t.Errorf("%d parts under the Mozilla Public License, or not its text", reciprocal)
 	}
-	if parts[0].Path != Standard || !slices.ContainsFunc(parts, func(p Part) bool { return p.Path == "k8s.io/client-go" }) {
+	client := func(p Part) bool { return p.Path == "k8s.io/client-go" }
+	if parts[0].Path != Standard || !slices.ContainsFunc(parts, client) {
 		t.Error("Go's standard library or k8s.io/client-go is missing")
 	}
 	if strings.Count(text.String(), "TERMS AND CONDITIONS FOR USE, REPRODUCTION, AND DISTRIBUTION") > 20 {

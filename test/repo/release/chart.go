@@ -97,7 +97,7 @@ var (
 // versioned gives a Chart.yaml the version of the release.
 func versioned(chart []byte, version string) ([]byte, error) {
 	if len(chartVersion.FindAll(chart, -1)) != 1 || len(appVersion.FindAll(chart, -1)) != 1 {
-		return nil, errors.New("Chart.yaml does not name one version and one appVersion")
+		return nil, errors.New("no single version and appVersion in Chart.yaml")
 	}
 	chart = chartVersion.ReplaceAll(chart, []byte("version: "+version))
 	return appVersion.ReplaceAll(chart, []byte("appVersion: v"+version)), nil
@@ -112,8 +112,8 @@ func withImages(values []byte, published []Published) ([]byte, error) {
 			if p.Image.Name == string(parts[2]) {
 				found++
 				repository := strings.TrimSuffix(p.Reference, ":"+p.Version())
-				return fmt.Appendf(nil, "%[1]srepository: %[2]s\n%[3]s%[1]sdigest: %[4]s", parts[1], repository, parts[3],
-					p.Digest)
+				return fmt.Appendf(nil, "%[1]srepository: %[2]s\n%[3]s%[1]sdigest: %[4]s", parts[1], repository,
+					parts[3], p.Digest)
 			}
 		}
 		return match

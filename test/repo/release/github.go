@@ -51,8 +51,8 @@ func (r Release) page() string { return r.Dir + "-github" }
 
 func (r Release) notes() string { return r.Dir + "-notes.md" }
 
-// Announce lays out what a GitHub release shows, and returns the command lines that sign its checksums and create it. It
-// is an error if the changelog says nothing about the version; the files are laid out then, too.
+// Announce lays out what a GitHub release shows, and returns the command lines that sign its checksums and create it.
+// It is an error if the changelog says nothing about the version; the files are laid out then, too.
 func (r Release) Announce(version string) ([]image.Step, error) {
 	files, err := r.flatten()
 	if err != nil {

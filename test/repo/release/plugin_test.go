@@ -29,7 +29,7 @@ func unpack(t *testing.T, r Release, name string) map[string]string {
 	must(t, err)
 	file, err := os.Open(name)
 	must(t, err)
-	defer file.Close() //nolint:errcheck // only read
+	defer file.Close()
 	unpacked, err := gzip.NewReader(file)
 	must(t, err)
 	files := map[string]string{}

@@ -81,7 +81,8 @@ func (r Release) CheckTested() error {
 		err = errors.New("another one has")
 	}
 	if err != nil {
-		return fmt.Errorf("the release in %s has not passed the end-to-end test, run make release E2E=1: %w", r.Dir, err)
+		return fmt.Errorf("the release in %s has not passed the end-to-end test, run make release E2E=1: %w", r.Dir,
+			err)
 	}
 	return nil
 }

@@ -54,7 +54,8 @@ func TestNothingUntestedIsPublished(t *testing.T) {
 }
 
 func TestPublish(t *testing.T) {
-	steps := Release{Dir: "d"}.Publish([]Published{{Reference: "r:5000/b:v1", Digest: "sha256:1", Archive: "images/b.tar"}})
+	steps := Release{Dir: "d"}.Publish([]Published{{Reference: "r:5000/b:v1", Digest: "sha256:1",
+		Archive: "images/b.tar"}})
 	want := []string{"skopeo copy --all --preserve-digests oci-archive:d/images/b.tar docker://r:5000/b:v1",
 		"cosign sign --yes r:5000/b@sha256:1"}
 	for i, s := range steps {

@@ -1,5 +1,5 @@
-// Package release puts together what a release publishes: programs, plugin, images, manifests, chart, lists of their parts
-// with licenses, and checksums. It publishes what has passed the end-to-end test.
+// Package release puts together what a release publishes: programs, plugin, images, manifests, chart, lists of their
+// parts with licenses, and checksums. It publishes what has passed the end-to-end test.
 package release
 
 import (

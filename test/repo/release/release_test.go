@@ -41,7 +41,8 @@ func TestFiles(t *testing.T) {
 		must(t, copyFile(built, filepath.Join(dir, "bin", name), 0o755))
 	}
 	r := Release{Root: root, Dir: filepath.Join(dir, "release"), Programs: filepath.Join(dir, "bin"),
-		Registry: "registry.example.com/team", Stamp: image.Stamp{Version: "v1.2.3", Commit: "abc", Epoch: "1700000000"}}
+		Registry: "registry.example.com/team",
+		Stamp:    image.Stamp{Version: "v1.2.3", Commit: "abc", Epoch: "1700000000"}}
 	must(t, r.addPrograms(t.Context()))
 	must(t, r.addManifests(published()))
 	chart, err := r.addChart(t.Context(), published())

@@ -94,8 +94,9 @@ func (s *site) switchOn(server cluster.Server) {
 	pods[3] = 128 // the lab's own pod has an address of the lower half
 	spec, err := json.Marshal(node.Spec{
 		Name: server.Name, Address: server.Private.Addr(), Pods: prefix(pods, 25),
-		Kubeconfig: lab.Path(cluster.KubeletConfig(server.Name)), Images: onNode(s.images.first), Names: s.images.names(),
-		Tree: []string{"/payload" + lab.Path(tree), lab.Path(tree)},
+		Kubeconfig: lab.Path(cluster.KubeletConfig(server.Name)), Images: onNode(s.images.first),
+		Names: s.images.names(),
+		Tree:  []string{"/payload" + lab.Path(tree), lab.Path(tree)},
 	})
 	check(s.T, err)
 	check(s.T, s.Lab.WriteFile(s.Context(), "node-"+server.Name+".json", spec, 0o600))
