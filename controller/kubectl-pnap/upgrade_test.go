@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 )
 
-// TestUpgradeOfARefusedCommandHasNoType fails when client-go returns the API server's answer as a typed error, over SPDY
-// and over WebSocket: then refused need not look for a text.
+// TestUpgradeOfARefusedCommandHasNoType fails when client-go returns the API server's answer as a typed error, over
+// SPDY and over WebSocket: then refused need not look for a text.
 func TestUpgradeOfARefusedCommandHasNoType(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods/exec"}, "phoenixnap-agent-x", nil)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

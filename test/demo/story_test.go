@@ -35,7 +35,8 @@ func TestStory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for class, version := range map[string]string{"": versions[0], contract.LoadBalancerClass: versions[len(versions)-1]} {
+	for class, version := range map[string]string{"": versions[0],
+		contract.LoadBalancerClass: versions[len(versions)-1]} {
 		t.Run("class "+class+", kube-vip "+version, func(t *testing.T) {
 			var out strings.Builder
 			o := Options{Out: &out, Dir: t.TempDir(), KubeVIP: version, Class: class, Scale: 10}

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 )
 
-// TestUpgradeTokenHasOnlyAnExpiry fails when a newer golang.org/x/oauth2 returns the lifetime of a token: then fetch may
-// use it, and need not compute it from the expiry and the real clock.
+// TestUpgradeTokenHasOnlyAnExpiry fails when a newer golang.org/x/oauth2 returns the lifetime of a token: then fetch
+// may use it, and need not compute it from the expiry and the real clock.
 func TestUpgradeTokenHasOnlyAnExpiry(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -143,10 +143,14 @@ func TestEveryValueHasACase(t *testing.T) {
 // properties follows the references of a schema.
 func properties(schema, of map[string]any) map[string]any {
 	if reference, ok := of["$ref"].(string); ok {
-		definitions := schema["definitions"].(map[string]any)
-		of = definitions[strings.TrimPrefix(reference, "#/definitions/")].(map[string]any)
+		of = object(object(schema["definitions"])[strings.TrimPrefix(reference, "#/definitions/")])
 	}
-	found, _ := of["properties"].(map[string]any)
+	return object(of["properties"])
+}
+
+// object is the JSON object that value is, or nil.
+func object(value any) map[string]any {
+	found, _ := value.(map[string]any)
 	return found
 }
 
@@ -155,12 +159,12 @@ func undeclared(schema, of, values map[string]any, below string) []string {
 	var paths []string
 	for name, property := range properties(schema, of) {
 		value, ok := values[name]
-		nested, _ := value.(map[string]any)
+		nested := object(value)
 		switch {
 		case !ok:
 			paths = append(paths, below+name)
 		case len(nested) > 0:
-			paths = append(paths, undeclared(schema, property.(map[string]any), nested, below+name+".")...)
+			paths = append(paths, undeclared(schema, object(property), nested, below+name+".")...)
 		}
 	}
 	return paths
@@ -192,7 +196,7 @@ func TestSchemaNamesEveryValue(t *testing.T) {
 	if got := undeclared(schema, schema, readChart(t, "values.yaml"), ""); !slices.Equal(got, []string{"global"}) {
 		t.Errorf("the schema has %v and values.yaml does not, want only global, which is Helm's", got)
 	}
-	fields := properties(schema, properties(schema, schema)["cloudConfig"].(map[string]any))
+	fields := properties(schema, object(properties(schema, schema)["cloudConfig"]))
 	for _, option := range config.Options() {
 		if _, ok := fields[option.Field]; !ok && option.Field != "" {
 			t.Errorf("cloudConfig does not take the field %s", option.Field)
@@ -208,7 +212,7 @@ func TestSchemaNamesEveryValue(t *testing.T) {
 func wrong(values map[string]any) map[string]any {
 	mistakes := map[string]any{"misspelt": map[string]any{}}
 	for name, value := range values {
-		nested, _ := value.(map[string]any)
+		nested := object(value)
 		if len(nested) > 0 {
 			mistakes[name] = wrong(nested)
 		} else {

@@ -162,8 +162,8 @@ func codes(texts ...string) string {
 	return strings.Join(marked, ", ")
 }
 
-// Pages returns the pages of the project that hold tables, as they should be, by their paths below docs: those there, and
-// the page of the chart.
+// Pages returns the pages of the project that hold tables, as they should be, by their paths below docs: those there,
+// and the page of the chart.
 func Pages(root string, tables map[string]string) (map[string]string, error) {
 	paths, err := filepath.Glob(filepath.Join(root, "docs", "*", "*.md"))
 	if err != nil {
