@@ -179,8 +179,8 @@ func TestTokenFailuresAreNoAnswersOfTheAPI(t *testing.T) {
 	}
 }
 
-// A secret that phoenixNAP refuses is reported for as long as it is configured: the token of the earlier secret, which is
-// valid for minutes, must not hide it from who has just replaced the secret.
+// A secret that phoenixNAP refuses is reported for as long as it is configured: the token of the earlier secret, which
+// is valid for minutes, must not hide it from who has just replaced the secret.
 //
 //proves:known-bugs/changed-credentials
 func TestARefusedSecretStaysRefused(t *testing.T) {

@@ -72,8 +72,9 @@ var F int
 	}
 }
 
-// TestPagesStayShort: who looks for an answer does not read a book. A page that needs more room takes it from a sentence
-// that says again what it, or a page that it links to, says already; tables of details belong into docs/reference.
+// TestPagesStayShort: who looks for an answer does not read a book. A page that needs more room takes it from a
+// sentence that says again what it, or a page that it links to, says already; tables of details belong into
+// docs/reference.
 func TestPagesStayShort(t *testing.T) {
 	for _, p := range pages {
 		words, err := wordsIn(root, p.folder)

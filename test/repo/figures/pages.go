@@ -51,7 +51,8 @@ var (
 	target = regexp.MustCompile(`\]\([^)]*\)`)
 )
 
-// pageWords counts what a person reads of a page: no blocks of code, no targets of links, no signs without letters or digits.
+// pageWords counts what a person reads of a page: no blocks of code, no targets of links, no signs without letters or
+// digits.
 func pageWords(page string) int {
 	words := 0
 	for _, word := range strings.Fields(target.ReplaceAllString(fence.ReplaceAllString(page, ""), "]")) {
