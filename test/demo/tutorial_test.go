@@ -33,8 +33,9 @@ func TestTutorial(t *testing.T) {
 		ControllerFlags: []string{"--leader-elect=true"}})
 	must(t, err)
 	defer func() { must(t, c.Stop()) }()
-	for _, start := range []func(context.Context) error{c.StartAccount, c.StartControlPlane, c.StartServers,
-		c.JoinServers} {
+	for _, start := range []func(context.Context) error{
+		c.StartAccount, c.StartControlPlane, c.StartServers, c.JoinServers,
+	} {
 		must(t, start(ctx))
 	}
 	before, err := c.Sim.State(ctx)
@@ -212,8 +213,9 @@ func (f *follower) watch(ctx context.Context, line, want string) (string, error)
 // curl asks as the client beyond the gateway, and prints what -w '%{http_code}\n' does.
 func (f *follower) curl(ctx context.Context, line string) (string, error) {
 	args := words(line)
-	probe, err := f.Lab.StartProbe(ctx, lab.Probe{URL: args[len(args)-1], Interval: probeInterval,
-		Timeout: probeTimeout})
+	probe, err := f.Lab.StartProbe(ctx, lab.Probe{
+		URL: args[len(args)-1], Interval: probeInterval, Timeout: probeTimeout,
+	})
 	if err != nil {
 		return "", fmt.Errorf("ask from the client: %w", err)
 	}
