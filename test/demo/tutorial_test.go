@@ -296,7 +296,8 @@ func TestDiffers(t *testing.T) {
 			t.Errorf("%q: %q, want it to be shown: %t", page, got, equal)
 		}
 	}
-	if got := words(`kubectl get -o 'jsonpath={.a b}' x`); !slices.Equal(got, []string{"kubectl", "get", "-o", "jsonpath={.a b}", "x"}) {
+	want := []string{"kubectl", "get", "-o", "jsonpath={.a b}", "x"}
+	if got := words(`kubectl get -o 'jsonpath={.a b}' x`); !slices.Equal(got, want) {
 		t.Errorf("words %q", got)
 	}
 }

@@ -11,8 +11,8 @@ import (
 // questions are what users ask first, by words of the question as the index has it, each with a page or a heading that
 // answers it.
 var questions = []struct{ words, answer string }{
-	{"Service pending", "docs/guides/services.md#when-there-is-no-address"},
-	{"Node stay uninitialized", "docs/guides/nodes.md#which-server-is-it"},
+	{"Service pending", "docs/guides/troubleshoot.md#a-service-stays-pending"},
+	{"Node stay uninitialized", "docs/guides/troubleshoot.md#a-node-stays-uninitialized"},
 	{"does it cost", "docs/explanation/cost.md"},
 	{"keep an address", "docs/guides/services.md#a-block-that-outlives-the-service"},
 	{"share one /29", "docs/guides/services.md#shared-blocks"},
@@ -23,7 +23,7 @@ var questions = []struct{ words, answer string }{
 	{"hosts must be reachable", "docs/guides/install.md#proxies-and-firewalls"},
 	{"RKE2, Talos", "docs/guides/existing-clusters.md#rke2-talos-and-others"},
 	{"Cilium, MetalLB or a kube-vip", "docs/guides/other-load-balancers.md"},
-	{"IPv6 or BGP", "docs/guides/services.md#what-cannot-be-served"},
+	{"IPv6 or BGP", "docs/guides/network.md#ipv6-and-bgp"},
 	{"node announces", "docs/guides/announcers.md#who-answers-for-an-address"},
 	{"node dies", "docs/reference/service-changes.md#nodes-below-services"},
 	{"rotate the credentials", "docs/guides/operate.md#credentials"},
