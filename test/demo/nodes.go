@@ -79,7 +79,7 @@ func vlanReady(n *corev1.Node) (bool, string) {
 
 // showNodes prints the Nodes with condition and label.
 func (s *story) showNodes(ctx context.Context) error {
-	return s.kubectl(ctx, "get", "nodes", "-L", contract.NodeVLANReady, "-o", "custom-columns=NAME:.metadata.name,"+
+	return s.kubectl(ctx, "get", "nodes", "-o", "custom-columns=NAME:.metadata.name,"+
 		`VLAN-READY:.status.conditions[?(@.type=="`+contract.ConditionVLANReady+`")].status,`+
 		`REASON:.status.conditions[?(@.type=="`+contract.ConditionVLANReady+`")].reason,`+
 		`LABEL:.metadata.labels.phoenixnap\.com/vlan-ready`)
