@@ -149,7 +149,7 @@ func undisturbedClasses(t *testing.T, w *tally) {
 func (i installation) nodesOnly() bool { return strings.HasSuffix(i.overlay, "-nodes") }
 
 // withKubeVIP reports whether addresses of the installation are announced by kube-vip.
-func (i installation) withKubeVIP() bool { return !strings.HasSuffix(i.overlay, "-agent") }
+func (i installation) withKubeVIP() bool { return !strings.Contains(i.overlay, "-agent") }
 
 // announcer is the one that the installation is for.
 func (i installation) announcer() string {
