@@ -363,7 +363,7 @@ func TestHelpShowsOurFlagsInASectionOfTheirOwn(t *testing.T) {
 			t.Errorf("the section lacks %s", flag)
 		}
 	}
-	if !strings.Contains(section, "--leader-elect ") {
+	if !strings.Contains(section, "--leader-elect[=true|false] ") {
 		t.Error("the framework's flags are missing, or stand before ours")
 	}
 	if strings.Count(string(out), "PhoenixNAP flags:") != 1 || strings.Count(string(out), "--dry-run") != 1 {
