@@ -118,9 +118,9 @@ func redirect(link int) asm.Instructions {
 // routeAgain looks the route up with the addresses that the packet has now, by the kernel's rules and tables, and sends
 // it out by another link than this one if that is the result.
 func routeAgain(link int, source, target netip.Addr) asm.Instructions {
-	all := asm.Instructions{}
+	all := asm.Instructions{asm.Mov.Imm(asm.R0, 0)}
 	for offset := int16(-lookupSize); offset < 0; offset += 8 {
-		all = append(all, asm.StoreImm(asm.RFP, offset, 0, asm.DWord))
+		all = append(all, asm.StoreMem(asm.RFP, offset, asm.R0, asm.DWord))
 	}
 	return append(all,
 		asm.StoreImm(asm.RFP, -lookupSize, unix.AF_INET, asm.Byte),
