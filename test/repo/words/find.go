@@ -33,6 +33,7 @@ var (
 // Find reads the repository at root.
 func Find(root string) ([]Finding, error) {
 	var findings []Finding
+	s := searcher{}
 	read := func(suffixes []string, texts func(string) []text) func(string) error {
 		return func(path string) error {
 			if !slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(path, s) }) {
@@ -42,7 +43,7 @@ func Find(root string) ([]Finding, error) {
 			if err != nil {
 				return fmt.Errorf("look for words: %w", err)
 			}
-			findings = append(findings, search(filepath.ToSlash(path), texts(string(raw)))...)
+			findings = append(findings, s.search(filepath.ToSlash(path), texts(string(raw)))...)
 			return nil
 		}
 	}
@@ -106,21 +107,39 @@ func proseOfGo(source string) []text {
 	}
 }
 
-func search(file string, texts []text) []Finding {
+// searcher remembers the forbidden words of each line: most names and many lines occur again and again.
+type searcher map[string][]Finding
+
+func (s searcher) search(file string, texts []text) []Finding {
 	var findings []Finding
 	for _, t := range texts {
 		for i, line := range strings.Split(t.content, "\n") {
-			if allowed(file, line) {
+			found := s.in(line)
+			if len(found) == 0 || allowed(file, line) {
 				continue
 			}
-			for _, p := range patterns {
-				for _, word := range p.find.FindAllString(line, -1) {
-					findings = append(findings, Finding{File: file, Line: t.line + i, Word: word, Instead: p.Instead})
-				}
+			for _, f := range found {
+				f.File = file
+				f.Line = t.line + i
+				findings = append(findings, f)
 			}
 		}
 	}
 	return findings
+}
+
+// in returns the forbidden words of a line.
+func (s searcher) in(line string) []Finding {
+	found, known := s[line]
+	if !known {
+		for _, p := range patterns {
+			for _, word := range p.find.FindAllString(line, -1) {
+				found = append(found, Finding{Word: word, Instead: p.Instead})
+			}
+		}
+		s[line] = found
+	}
+	return found
 }
 
 func allowed(file, line string) bool {

@@ -7,7 +7,7 @@ import (
 
 func TestWordsAreFound(t *testing.T) {
 	const source = "package p\n\n// P tells nothing.\nconst mend = \"do it\\n\" + `one\nshall`\n\nfunc tellAll() {}\n"
-	found := search("p.go", proseOfGo(source))
+	found := searcher{}.search("p.go", proseOfGo(source))
 	want := []Finding{
 		{File: "p.go", Line: 3, Word: "tells", Instead: "reports, reported, says"},
 		{File: "p.go", Line: 4, Word: "mend", Instead: "fix, repair"},
@@ -29,7 +29,7 @@ func TestExceptionsAreOfALineOrAFile(t *testing.T) {
 		{"test/repo/words/words.go", "somebody", 0},
 		{"docs/a.md", "standalone", 0},
 	} {
-		if found := search(test.file, wholeText(test.line)); len(found) != test.want {
+		if found := (searcher{}).search(test.file, wholeText(test.line)); len(found) != test.want {
 			t.Errorf("%s, %q: found %v", test.file, test.line, found)
 		}
 	}
