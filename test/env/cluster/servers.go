@@ -216,12 +216,18 @@ func (c *Cluster) StartProxy(ctx context.Context, s Server) error {
 	if out, err := c.Lab.Exec(ctx, s.Name, "nft", "list", "tables"); err != nil || out.Code != 0 {
 		return fmt.Errorf("nftables on %s: exit code %d, %s: %w", s.Name, out.Code, out.Stderr, err)
 	}
-	return c.start(ctx, s.Name, "kube-proxy-"+s.Name,
+	return c.start(ctx, s.Name, "kube-proxy-"+s.Name, restarted(
 		lab.Path(proxyFile), "--kubeconfig="+lab.Path(proxyConfig), "--hostname-override="+s.Name,
 		"--proxy-mode=nftables", "--cluster-cidr="+podRange.String(),
 		// The kernel's limits are not the namespace's to change.
 		"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0",
-		"--healthz-bind-address=127.0.0.1:10256", "--metrics-bind-address=127.0.0.1:10249")
+		"--healthz-bind-address=127.0.0.1:10256", "--metrics-bind-address=127.0.0.1:10249")...)
+}
+
+// restarted runs a program again whenever it ends, as the kubelet does. kube-proxy ends by itself when the addresses of
+// its Node change, which they do when a cloud provider initializes it (pkg/proxy/node.go of Kubernetes 1.37).
+func restarted(program ...string) []string {
+	return append([]string{"sh", "-c", `while :; do "$@"; echo "$1 ended with $?"; sleep 1; done`, "sh"}, program...)
 }
 
 // asPod leaves a program the capabilities that the agent's container has, as a container runtime does.
