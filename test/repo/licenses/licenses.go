@@ -138,12 +138,8 @@ func library(ctx context.Context, root string) (Part, error) {
 }
 
 func partOf(m listed) (Part, error) {
-	path, err := module.EscapePath(m.Path)
-	if err != nil {
-		return Part{}, fmt.Errorf("source of %s: %w", m.Path, err)
-	}
-	part := Part{Path: m.Path, Version: m.Version,
-		Source: "https://proxy.golang.org/" + path + "/@v/" + m.Version + ".zip"}
+	var err error
+	part := Part{Path: m.Path, Version: m.Version, Source: "https://pkg.go.dev/" + m.Path + "@" + m.Version}
 	if part.Texts, err = texts(m.Dir); err != nil {
 		return part, fmt.Errorf("license of %s: %w", m.Path, err)
 	}

@@ -26,7 +26,7 @@ func TestParts(t *testing.T) {
 			continue
 		}
 		reciprocal++
-		if want := "https://proxy.golang.org/" + p.Path + "/@v/" + p.Version + ".zip"; p.Source != want {
+		if want := "https://pkg.go.dev/" + p.Path + "@" + p.Version; p.Source != want {
 			t.Errorf("source of %s: %s, want %s", p.Path, p.Source, want)
 		}
 	}
