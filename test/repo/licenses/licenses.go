@@ -19,7 +19,6 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/mod/module"
 )
 
 // Part is something that the programs contain: a Go module, or the standard library of Go, whose path is Standard.
