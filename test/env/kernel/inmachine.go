@@ -60,7 +60,8 @@ func runInMachine(ctx context.Context, o options) (int, error) {
 
 // compile builds the test binary again: without cgo, because the machine has no C library.
 func compile(ctx context.Context, out string) error {
-	args := []string{"test", "-c", "-o", out}
+	// Debugging information is a third of the binary, and nothing reads it.
+	args := []string{"test", "-c", "-ldflags=-s -w", "-o", out}
 	if mode := testing.CoverMode(); mode != "" {
 		args = append(args, "-cover", "-covermode="+mode)
 	}

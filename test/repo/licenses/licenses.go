@@ -18,7 +18,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
 )
 
 // Part is something that the programs contain: a Go module, or the standard library of Go, whose path is Standard.
