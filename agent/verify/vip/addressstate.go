@@ -21,6 +21,8 @@ const (
 	startupTime = 15 * time.Second
 	// leaseWait is how long to wait for kube-vip's lease, which may show more than the wire.
 	leaseWait = 5 * time.Second
+	// reasonWait is how long the controller has to report that an address is silent because its Service has no endpoints.
+	reasonWait = 5 * time.Second
 	// takeoverTime is how long the next holder may take when the last one released the lease: candidates check every 2
 	// to 4.4 s with kube-vip's own settings (client-go's leaderelection: RetryPeriod and JitterFactor).
 	takeoverTime = 6 * time.Second
@@ -151,12 +153,27 @@ func (st *addressState) observe(s subject, o Observation, mac, node string, now 
 	case st.unpublishedSince.IsZero():
 		st.unpublishedSince = now
 	}
+	held = st.awaitReason(held, o, now)
 	st.account(held.finding, now)
 	return assessment{
 		subject: s, finding: held.finding, entry: held.entry, settled: settled, unpublishedSince: st.unpublishedSince,
 		involved: st.involved,
 		atOnce:   turnAt.IsZero(), expired: s.phase == gone && len(st.held) == 0 && now.Sub(st.goneAt) >= remembered,
 	}
+}
+
+// awaitReason leaves open why no machine answers until the controller, which this node's report of it wakes, has looked
+// whether the Service has endpoints. A lease that expired shows that it had some.
+func (st *addressState) awaitReason(held result, o Observation, now time.Time) result {
+	until := st.unpublishedSince.Add(reasonWait)
+	if held.finding.Reason != ReasonNoAnswer || o.Agents || o.Lease.State == kubevip.Expired ||
+		st.unpublishedSince.IsZero() || !now.Before(until) {
+		return held
+	}
+	if st.nextLook.IsZero() || until.Before(st.nextLook) {
+		st.nextLook = until
+	}
+	return unconfirmed(held)
 }
 
 // take counts a sample. A bad sample counts when an announcer has had the time to add the address, and is confirmed by
@@ -246,8 +263,15 @@ func (st *addressState) leaseAt(o Observation, sample result) time.Time {
 	}
 }
 
-// classOf returns the class of a sample: samples of one class may replace each other at once.
-func classOf(b result) string { return string(b.finding.Status) + " " + string(b.entry.State) }
+// classOf returns the class of a sample: samples of one class may replace each other at once. Why an address is silent
+// is no other class: the controller reports it.
+func classOf(b result) string {
+	status := b.finding.Status
+	if b.finding.Reason == ReasonNoEndpoints {
+		status = check.Fail
+	}
+	return string(status) + " " + string(b.entry.State)
+}
 
 // kernelOnly reports whether a finding depends only on this node's kernel.
 func kernelOnly(id check.ID) bool { return id == RightInterface || id == ReturnByNetwork }
@@ -285,7 +309,8 @@ func (st *addressState) toRecord(o assessment, reporting bool) (check.Finding, b
 	f := o.finding
 	repeated := st.recorded.Reason == f.Reason && st.recorded.ID == f.ID
 	othersTurn := !o.involved && !reporting || f.Status == check.OK && st.recorded.ID == "" && !o.entry.Held
-	if !o.settled || o.service == nil || f.ID == "" || repeated || othersTurn {
+	open := f.ID == "" || f.Reason == ReasonConfirming
+	if !o.settled || o.service == nil || open || repeated || othersTurn {
 		return check.Finding{}, false
 	}
 	st.recorded = f
