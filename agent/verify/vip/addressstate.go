@@ -62,6 +62,8 @@ type addressState struct {
 	// goneAt is when no Service had the address any more; leftAt is when this node, which reports an answer, saw that
 	// no Service intends to keep it while agents announce: they stop answering at once.
 	goneAt, leftAt time.Time
+	// silentAt is when it was confirmed that no machine answers; zero while one does.
+	silentAt time.Time
 	// unasked is why the last probe could not be sent.
 	unasked string
 	// recorded is the finding of the last event; its ID is empty before the first.
@@ -153,7 +155,7 @@ func (st *addressState) observe(s subject, o Observation, mac, node string, now 
 	case st.unpublishedSince.IsZero():
 		st.unpublishedSince = now
 	}
-	held = st.awaitReason(held, o, now)
+	held = st.awaitReason(held, s, o, now)
 	st.account(held.finding, now)
 	return assessment{
 		subject: s, finding: held.finding, entry: held.entry, settled: settled, unpublishedSince: st.unpublishedSince,
@@ -164,10 +166,16 @@ func (st *addressState) observe(s subject, o Observation, mac, node string, now 
 
 // awaitReason leaves open why no machine answers until the controller, which this node's report of it wakes, has looked
 // whether the Service has endpoints. A lease that expired shows that it had some.
-func (st *addressState) awaitReason(held result, o Observation, now time.Time) result {
-	until := st.unpublishedSince.Add(reasonWait)
-	if held.finding.Reason != ReasonNoAnswer || o.Agents || o.Lease.State == kubevip.Expired ||
-		st.unpublishedSince.IsZero() || !now.Before(until) {
+func (st *addressState) awaitReason(held result, s subject, o Observation, now time.Time) result {
+	if held.finding.Reason != ReasonNoAnswer {
+		st.silentAt = time.Time{}
+		return held
+	}
+	if st.silentAt.IsZero() {
+		st.silentAt = now
+	}
+	until := st.silentAt.Add(reasonWait)
+	if o.Agents || o.Lease.State == kubevip.Expired || s.reported(held.entry.State) || !now.Before(until) {
 		return held
 	}
 	if st.nextLook.IsZero() || until.Before(st.nextLook) {
@@ -187,7 +195,7 @@ func (st *addressState) take(sample result, asked, last, now time.Time) (held re
 		return st.recover(sample, now)
 	}
 	st.goodSince = time.Time{}
-	if settled && st.class == st.value.Class() {
+	if settled && (st.class == st.value.Class() || explains(sample, held)) {
 		held, settled, _ = st.value.Observe(sample, st.class, 1)
 		return held, settled
 	}
@@ -263,14 +271,12 @@ func (st *addressState) leaseAt(o Observation, sample result) time.Time {
 	}
 }
 
-// classOf returns the class of a sample: samples of one class may replace each other at once. Why an address is silent
-// is no other class: the controller reports it.
-func classOf(b result) string {
-	status := b.finding.Status
-	if b.finding.Reason == ReasonNoEndpoints {
-		status = check.Fail
-	}
-	return string(status) + " " + string(b.entry.State)
+// classOf returns the class of a sample: samples of one class may replace each other at once.
+func classOf(b result) string { return string(b.finding.Status) + " " + string(b.entry.State) }
+
+// explains reports whether a sample only adds to a result why no machine answers: the controller knows that.
+func explains(sample, held result) bool {
+	return sample.finding.Reason == ReasonNoEndpoints && held.finding.Reason == ReasonNoAnswer
 }
 
 // kernelOnly reports whether a finding depends only on this node's kernel.
