@@ -88,7 +88,7 @@ func (s *side) standsBy(server, namespace string) {
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		log, err := s.Lab.Log(s.T.Context(), name)
 		s.Must("read the log of "+name, err)
-		if strings.Contains(string(log), "attempting to acquire leader lease") {
+		if strings.Contains(strings.ToLower(string(log)), "attempting to acquire leader lease") {
 			return
 		}
 		if time.Now().After(deadline) {
