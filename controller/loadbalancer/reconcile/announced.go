@@ -48,9 +48,6 @@ func announcedCondition(status metav1.ConditionStatus, reason, message string) m
 	return contract.NewServiceCondition(contract.ServiceConditionAnnounced, status, reason, message)
 }
 
-// kubeVIPEndless is the annotation by which kube-vip 1.2 announces a Service without endpoints, too.
-const kubeVIPEndless = "kube-vip.io/allow-reconcile-without-endpoints"
-
 // explained is the condition of the announcement, with the reason why kube-vip leaves an address silent if that is the
 // lack of endpoints. Agents may not read them; they read it here.
 func (b *Balancer) explained(ctx context.Context, service *corev1.Service, c metav1.Condition) metav1.Condition {
@@ -78,7 +75,7 @@ func (b *Balancer) explained(ctx context.Context, service *corev1.Service, c met
 // "serving" to be set.
 func lackedEndpoints(service *corev1.Service, all []discoveryv1.EndpointSlice) string {
 	local := service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
-	if !local && strings.EqualFold(service.Annotations[kubeVIPEndless], "true") {
+	if !local && strings.EqualFold(service.Annotations["kube-vip.io/allow-reconcile-without-endpoints"], "true") {
 		return ""
 	}
 	for _, s := range all {

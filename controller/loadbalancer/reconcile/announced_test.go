@@ -278,7 +278,7 @@ func TestNoEndpoints(t *testing.T) {
 			b := &Balancer{config: Config{Kube: fake.NewClientset(tc.slices...),
 				Options: plan.Options{Announcer: cmp.Or(tc.announcer, contract.AnnouncerKubeVIP)}}}
 			s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: service,
-				Annotations: map[string]string{kubeVIPEndless: tc.annotation}}}
+				Annotations: map[string]string{"kube-vip.io/allow-reconcile-without-endpoints": tc.annotation}}}
 			if tc.local {
 				s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 			}

@@ -197,7 +197,6 @@ func (s *side) breakAll(gatewayLink string) (want []*expectation) {
 	s.signal(s.x, "killed", syscall.SIGKILL)
 	want = append(want, s.expect("killed (SIGKILL): there", "PN603", "killed/web", s.x),
 		s.expect("killed (SIGKILL): the next holder", "PN604", "killed/web", s.y))
-	want = append(want, s.removeEndpoints()...)
 	s.signal(s.x, "dead", syscall.SIGKILL)
 	want = append(want, s.expect("the lease expires", "PN609", "dead/web", s.x))
 	s.deleteService(s.namespace("dead"), "gone")
@@ -252,6 +251,7 @@ func TestStates(t *testing.T) {
 	all := want
 	for _, phase := range []func(*side) []*expectation{
 		func(s *side) []*expectation { return s.breakAll(gatewayLink) },
+		(*side).removeEndpoints,
 		func(s *side) []*expectation { return s.repair(gatewayLink) },
 		func(s *side) []*expectation {
 			s.IP(s.x, "route", "replace", "default", "via", apiServer, "dev", privateLink)
