@@ -194,12 +194,15 @@ const (
 )
 
 // Reasons of the Service condition ServiceConditionAnnounced that no agent reports as a state, because they follow from
-// the reports of several agents.
+// the reports of several agents, or from what only the controller reads.
 const (
 	// AnnouncedForeign: the machine that answers is not a Node of the cluster.
 	AnnouncedForeign = "ForeignOwner"
 	// AnnouncedHolderSilent: a Node holds the address, but the others do not receive its answers.
 	AnnouncedHolderSilent = "HolderSilent"
+	// AnnouncedNoEndpoints: no machine answers, and the Service has no endpoints; without them, kube-vip 1.2 and newer
+	// does not announce its address.
+	AnnouncedNoEndpoints = "NoEndpoints"
 )
 
 // ReportedAddress is the state of one address, as one agent reports it.

@@ -63,6 +63,7 @@ func (e *Examiner) ExamineAddress(ctx context.Context, address netip.Addr) (diag
 	o := observations[0]
 	o.Lease = lease
 	o.Gone = s.cluster.listed && len(services) == 0
+	o.NoEndpoints = s.view.Announcer == contract.AnnouncerKubeVIP && slices.ContainsFunc(services, vip.WithoutEndpoints)
 	nameOwners(&o, names)
 	d.Address.ReturnBy = o.ReturnBy
 	d.Address.Unasked = o.Error

@@ -21,6 +21,8 @@ const (
 	startupTime = 15 * time.Second
 	// leaseWait is how long to wait for kube-vip's lease, which may show more than the wire.
 	leaseWait = 5 * time.Second
+	// reasonWait is how long the controller has to report that an address is silent because its Service has no endpoints.
+	reasonWait = 5 * time.Second
 	// takeoverTime is how long the next holder may take when the last one released the lease: candidates check every 2
 	// to 4.4 s with kube-vip's own settings (client-go's leaderelection: RetryPeriod and JitterFactor).
 	takeoverTime = 6 * time.Second
@@ -60,6 +62,8 @@ type addressState struct {
 	// goneAt is when no Service had the address any more; leftAt is when this node, which reports an answer, saw that
 	// no Service intends to keep it while agents announce: they stop answering at once.
 	goneAt, leftAt time.Time
+	// silentAt is when it was confirmed that no machine answers; zero while one does.
+	silentAt time.Time
 	// unasked is why the last probe could not be sent.
 	unasked string
 	// recorded is the finding of the last event; its ID is empty before the first.
@@ -151,12 +155,33 @@ func (st *addressState) observe(s subject, o Observation, mac, node string, now 
 	case st.unpublishedSince.IsZero():
 		st.unpublishedSince = now
 	}
+	held = st.awaitReason(held, s, o, now)
 	st.account(held.finding, now)
 	return assessment{
 		subject: s, finding: held.finding, entry: held.entry, settled: settled, unpublishedSince: st.unpublishedSince,
 		involved: st.involved,
 		atOnce:   turnAt.IsZero(), expired: s.phase == gone && len(st.held) == 0 && now.Sub(st.goneAt) >= remembered,
 	}
+}
+
+// awaitReason leaves open why no machine answers until the controller, which this node's report of it wakes, has looked
+// whether the Service has endpoints. A lease that expired shows that it had some.
+func (st *addressState) awaitReason(held result, s subject, o Observation, now time.Time) result {
+	if held.finding.Reason != ReasonNoAnswer {
+		st.silentAt = time.Time{}
+		return held
+	}
+	if st.silentAt.IsZero() {
+		st.silentAt = now
+	}
+	until := st.silentAt.Add(reasonWait)
+	if o.Agents || o.Lease.State == kubevip.Expired || s.reported(held.entry.State) || !now.Before(until) {
+		return held
+	}
+	if st.nextLook.IsZero() || until.Before(st.nextLook) {
+		st.nextLook = until
+	}
+	return unconfirmed(held)
 }
 
 // take counts a sample. A bad sample counts when an announcer has had the time to add the address, and is confirmed by
@@ -170,7 +195,7 @@ func (st *addressState) take(sample result, asked, last, now time.Time) (held re
 		return st.recover(sample, now)
 	}
 	st.goodSince = time.Time{}
-	if settled && st.class == st.value.Class() {
+	if settled && (st.class == st.value.Class() || explains(sample, held)) {
 		held, settled, _ = st.value.Observe(sample, st.class, 1)
 		return held, settled
 	}
@@ -249,6 +274,11 @@ func (st *addressState) leaseAt(o Observation, sample result) time.Time {
 // classOf returns the class of a sample: samples of one class may replace each other at once.
 func classOf(b result) string { return string(b.finding.Status) + " " + string(b.entry.State) }
 
+// explains reports whether a sample only adds to a result why no machine answers: the controller knows that.
+func explains(sample, held result) bool {
+	return sample.finding.Reason == ReasonNoEndpoints && held.finding.Reason == ReasonNoAnswer
+}
+
 // kernelOnly reports whether a finding depends only on this node's kernel.
 func kernelOnly(id check.ID) bool { return id == RightInterface || id == ReturnByNetwork }
 
@@ -285,7 +315,8 @@ func (st *addressState) toRecord(o assessment, reporting bool) (check.Finding, b
 	f := o.finding
 	repeated := st.recorded.Reason == f.Reason && st.recorded.ID == f.ID
 	othersTurn := !o.involved && !reporting || f.Status == check.OK && st.recorded.ID == "" && !o.entry.Held
-	if !o.settled || o.service == nil || f.ID == "" || repeated || othersTurn {
+	open := f.ID == "" || f.Reason == ReasonConfirming
+	if !o.settled || o.service == nil || open || repeated || othersTurn {
 		return check.Finding{}, false
 	}
 	st.recorded = f

@@ -27,6 +27,8 @@ const (
 	ReasonNothingAnnounced = "NothingAnnounced"
 	// ReasonNoAnswer: no machine answers for an address.
 	ReasonNoAnswer = "NoAnswer"
+	// ReasonNoEndpoints: no machine answers for an address, because its Service has no endpoints. A warning.
+	ReasonNoEndpoints = "NoEndpoints"
 	// ReasonHolderSilent: the node that holds the lease of an address does not answer for it.
 	ReasonHolderSilent = "HolderSilent"
 	// ReasonStaleAddress: this node carries an address that it does not announce.
@@ -64,11 +66,13 @@ var catalogue = []check.Check{
 		ID: AddressAnswers, Title: "a node answers for the address of a Service", Severity: check.Error, Wire: true,
 		Meaning: "A machine answers ARP requests for the address of a Service on the VLAN interface.",
 		Causes: []string{"kube-vip does not run on any node that is ready for the public network.",
-			"Newer versions of kube-vip announce a Service only while it has endpoints.",
+			"The Service has no endpoints: kube-vip 1.2 and newer announces an address only while there are some, and " +
+				"with `externalTrafficPolicy: Local` any kube-vip only on nodes with a serving one.",
 			"kube-vip is configured for another load balancer class (`lb_class_name`)."},
 		Remedy: "Check that kube-vip runs on a node with the label `phoenixnap.com/vlan-ready`, and that the Service " +
-			"has endpoints.",
-		Reasons: []string{ReasonNoAnswer, ReasonNotAsked},
+			"has endpoints: `kubectl get endpointslices --selector kubernetes.io/service-name=<service>`. If the " +
+			"controller finds none, this is a warning with the reason `NoEndpoints`.",
+		Reasons: []string{ReasonNoAnswer, ReasonNoEndpoints, ReasonNotAsked},
 	},
 	{
 		ID: HolderAnswers, Title: "the holder of the lease answers for the address of a Service",

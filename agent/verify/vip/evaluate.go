@@ -34,6 +34,8 @@ func Evaluate(o Observation) check.Finding {
 		return o.returnElsewhere()
 	case o.here(), o.Replied:
 		return o.answered()
+	case o.NoEndpoints && !o.elected():
+		return o.withoutEndpoints()
 	case o.Lease.State == kubevip.Held:
 		return o.holderSilent()
 	default:
@@ -211,8 +213,20 @@ func (o Observation) silent() check.Finding {
 	f := o.finding(AddressAnswers, check.Fail, ReasonNoAnswer, o.silence())
 	f.Expected = "a reply by the node that announces it"
 	f.Cause = fmt.Sprintf("no machine answers for %s on %s", o, o.Interface)
-	f.Fixes = o.restart("kube-vip must run on a node that is ready for the public network, and the Service must have " +
-		"endpoints")
+	f.Fixes = o.restart("kube-vip must run on a node that is ready for the public network")
+	return f
+}
+
+// withoutEndpoints: kube-vip announces nothing for a Service that could not serve. That is a state of the Service, not
+// a fault of the network.
+func (o Observation) withoutEndpoints() check.Finding {
+	f := o.finding(AddressAnswers, check.Warn, ReasonNoEndpoints, o.silence())
+	f.Expected = "endpoints of the Service"
+	f.Cause = fmt.Sprintf("no machine answers for %s, because the Service has no endpoints: kube-vip 1.2 and newer "+
+		"announces an address only while there are some", o)
+	namespace, name, _ := strings.Cut(o.Service, "/")
+	f.Fixes = advice("start pods that the selector of the Service matches",
+		fmt.Sprintf("kubectl --namespace %s get endpointslices --selector kubernetes.io/service-name=%s", namespace, name))
 	return f
 }
 

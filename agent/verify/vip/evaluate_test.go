@@ -95,6 +95,16 @@ func TestJudge(t *testing.T) {
 			HolderAnswers, check.Fail, ReasonHolderSilent},
 		"silent, the lease expired": {Observation{Lease: leaseOf(kubevip.Expired, "srv-b")}, AddressAnswers, check.Fail,
 			ReasonNoAnswer},
+		"without endpoints": {Observation{NoEndpoints: true}, AddressAnswers, check.Warn, ReasonNoEndpoints},
+		"without endpoints, the lease released": {Observation{NoEndpoints: true,
+			Lease: leaseOf(kubevip.Released, "")}, AddressAnswers, check.Warn, ReasonNoEndpoints},
+		"without endpoints, and a node holds its lease": {Observation{NoEndpoints: true,
+			Lease: leaseOf(kubevip.Held, "srv-b")}, HolderAnswers, check.Fail, ReasonHolderSilent},
+		"without endpoints, one lease for all Services": {Observation{NoEndpoints: true, Lease: kubevip.Lease{
+			Name: "kube-system/" + kubevip.GlobalLease, State: kubevip.Held, Holder: "srv-b"}},
+			AddressAnswers, check.Warn, ReasonNoEndpoints},
+		"without endpoints and answered": {Observation{NoEndpoints: true, MACs: []string{macA}, Replied: true},
+			AddressAnswers, check.OK, ReasonAnswered},
 		"a foreign machine": {Observation{MACs: []string{macA}, Replied: true, Foreign: []string{macA}}, OwnMachine,
 			check.Fail, ReasonForeignOwner},
 		"a foreign machine besides": {Observation{Held: []string{"bond0.100"}, MACs: []string{macA},
@@ -259,6 +269,10 @@ func TestSumOrders(t *testing.T) {
 	}
 	if v := Sum(findings[2:]); v.Status != check.OK {
 		t.Errorf("only a warning: %+v, want OK", v)
+	}
+	endless := Evaluate(Observation{Target: web, NoEndpoints: true})
+	if v := Sum([]check.Finding{endless}); v.Status != check.OK || !strings.Contains(v.Message, "without endpoints") {
+		t.Errorf("without endpoints: %+v, want OK and the exception", v)
 	}
 }
 

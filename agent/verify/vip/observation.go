@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
@@ -44,6 +45,8 @@ type Observation struct {
 	Lease kubevip.Lease
 	// LeaseAwaited reports that the Lease is not known yet, but will be soon.
 	LeaseAwaited bool
+	// NoEndpoints reports that the Service has no endpoints for which kube-vip 1.2 and newer would announce the address.
+	NoEndpoints bool
 	// Gone reports that no Service has the address any more.
 	Gone bool
 	// ReturnBy is the interface by which this node would send a reply from the address; empty where it is not held.
@@ -85,6 +88,11 @@ func (o Observation) holdsLease() bool {
 // otherHoldsLease reports whether another node holds the lease, and this one no lease of another election.
 func (o Observation) otherHoldsLease() bool {
 	return o.Lease.State == kubevip.Held && o.Node != "" && o.Lease.Holder != o.Node && o.Lease.RivalHolder != o.Node
+}
+
+// elected reports whether a node holds the Service's own lease, so kube-vip announces it, whichever endpoints it has.
+func (o Observation) elected() bool {
+	return o.Lease.State == kubevip.Held && !strings.HasSuffix(o.Lease.Name, "/"+kubevip.GlobalLease)
 }
 
 // foreign are the claimants that belong to no Node.
@@ -224,6 +232,7 @@ func (w *Watcher) observation(view View, s subject, st *addressState, now time.T
 	o := view.observe(w.Router, s.Target)
 	changedAt := w.scheduler.Record(&o, now)
 	o.Gone = s.phase == gone
+	o.NoEndpoints = view.Announcer == contract.AnnouncerKubeVIP && WithoutEndpoints(s.service)
 	if o.Error == "" {
 		o.Error = st.unasked
 	}

@@ -139,8 +139,11 @@ func Sum(findings []check.Finding) check.Outcome {
 			return check.Outcome{Status: status, Reason: bad[0].Reason, Message: bounded(bad)}
 		}
 	}
-	return check.Outcome{Status: check.OK, Reason: ReasonAnswered,
-		Message: "every published address is answered by one machine"}
+	message := "every published address is answered by one machine"
+	if slices.ContainsFunc(findings, func(f check.Finding) bool { return f.Reason == ReasonNoEndpoints }) {
+		message += ", except those of Services without endpoints"
+	}
+	return check.Outcome{Status: check.OK, Reason: ReasonAnswered, Message: message}
 }
 
 // rank orders the checks: what this node carries itself goes before what it only receives.

@@ -146,12 +146,23 @@ func (s subject) reported(state contract.AddressState) bool {
 	case state == contract.AddressAnswered:
 		return condition.Status == metav1.ConditionTrue || condition.Reason == contract.AnnouncedForeign
 	case state == contract.AddressSilent:
-		return condition.Reason == string(state) || condition.Reason == contract.AnnouncedHolderSilent
+		return condition.Reason == string(state) || condition.Reason == contract.AnnouncedHolderSilent ||
+			condition.Reason == contract.AnnouncedNoEndpoints
 	case state == contract.AddressDuplicate:
 		return condition.Reason == string(state) || condition.Reason == contract.AnnouncedForeign
 	default:
 		return false
 	}
+}
+
+// WithoutEndpoints reports whether the controller found no endpoints of a Service for which kube-vip would announce its
+// address. The agents may not read them.
+func WithoutEndpoints(service *corev1.Service) bool {
+	if service == nil {
+		return false
+	}
+	condition := meta.FindStatusCondition(service.Status.Conditions, contract.ServiceConditionAnnounced)
+	return condition != nil && condition.Reason == contract.AnnouncedNoEndpoints
 }
 
 // turn is how long a node waits before it reports an address that does not involve it: another time for each pair.

@@ -174,6 +174,43 @@ func TestNewService(t *testing.T) {
 	})
 }
 
+// TestNoEndpoints: that kube-vip announces nothing for a Service without endpoints is no fault of any node: the agents
+// wait until the controller has reported why, and warn. Without a controller they report that no machine answers.
+func TestNoEndpoints(t *testing.T) {
+	for name, controller := range map[string]bool{"a controller": true, "no controller": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				defer w.run()()
+				after(20 * time.Second)
+				w.change(func() { w.a.drop(w.address); w.lease(w.address, kubevip.Released, "") })
+				for range 40 {
+					after(time.Second)
+					if controller && (w.a.entry(w.address).State == contract.AddressSilent ||
+						w.b.entry(w.address).State == contract.AddressSilent) {
+						w.change(func() { w.say(w.address, metav1.ConditionFalse, contract.AnnouncedNoEndpoints) })
+					}
+				}
+				if !controller {
+					w.expect("no reason is known", ReasonNoAnswer, ReasonNoAnswer)
+					return
+				}
+				for _, m := range []*machine{w.a, w.b} {
+					if got := m.findings[w.address]; got.Status != check.Warn || got.Reason != ReasonNoEndpoints {
+						t.Errorf("%s finds %+v, want a warning", m.name, got)
+					}
+					if m.conditions > 2 || m.outcome.Status != check.OK {
+						t.Errorf("%s: the result changed %d times and is %+v", m.name, m.conditions, m.outcome)
+					}
+				}
+				w.change(func() { w.b.hold(w.address) })
+				after(20 * time.Second)
+				w.expect("endpoints again", ReasonAnswered, ReasonAnswered)
+			})
+		})
+	}
+}
+
 // TestFlapping: an address that comes and goes all the time does not change the result all the time.
 func TestFlapping(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -9,7 +10,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -41,6 +46,49 @@ func announcement(nodes []*corev1.Node, address netip.Addr, before *metav1.Condi
 
 func announcedCondition(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 	return contract.NewServiceCondition(contract.ServiceConditionAnnounced, status, reason, message)
+}
+
+// explained is the condition of the announcement, with the reason why kube-vip leaves an address silent if that is the
+// lack of endpoints. Agents may not read them; they read it here.
+func (b *Balancer) explained(ctx context.Context, service *corev1.Service, c metav1.Condition) metav1.Condition {
+	if c.Reason != string(contract.AddressSilent) || b.config.Announcer != contract.AnnouncerKubeVIP {
+		return c
+	}
+	all, err := b.config.Kube.DiscoveryV1().EndpointSlices(service.Namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: labels.Set{discoveryv1.LabelServiceName: service.Name}.String(),
+	})
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to list EndpointSlices", "service", klog.KObj(service))
+		return c
+	}
+	lacks := lackedEndpoints(service, all.Items)
+	if lacks == "" {
+		return c
+	}
+	return announcedCondition(metav1.ConditionFalse, contract.AnnouncedNoEndpoints, c.Message+", and the Service has "+
+		lacks+"; kube-vip 1.2 and newer announces an address only while there are some: start pods that the "+
+		"selector of the Service matches")
+}
+
+// lackedEndpoints names the endpoints that a Service lacks for kube-vip 1.2 to announce it; empty if it has them. With
+// the external traffic policy Cluster, pods that are not ready suffice; with Local, kube-vip expects the condition
+// "serving" to be set.
+func lackedEndpoints(service *corev1.Service, all []discoveryv1.EndpointSlice) string {
+	local := service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+	if !local && strings.EqualFold(service.Annotations["kube-vip.io/allow-reconcile-without-endpoints"], "true") {
+		return ""
+	}
+	for _, s := range all {
+		for _, e := range s.Endpoints {
+			if !local || ptr.Deref(e.Conditions.Serving, false) {
+				return ""
+			}
+		}
+	}
+	if local {
+		return "no serving endpoints"
+	}
+	return "no endpoints"
 }
 
 // answered is the condition for an address of which a report says that one machine answers.

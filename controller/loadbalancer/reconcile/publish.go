@@ -33,7 +33,11 @@ func (b *Balancer) publish(
 	status := statusFor(service, p.Step.Address)
 	ready := hasAddress(service, p.Step.Address) || anyNodeReady(o.Nodes, o.NetworkID)
 	said := says(service, blockCondition(p.Rejected.Reason, p.Rejected.Detail))
-	changed := b.say(ctx, service, publishedConditions(o, p, ready)...)
+	conditions := publishedConditions(o, p, ready)
+	for i := range conditions {
+		conditions[i] = b.explained(ctx, o.Service, conditions[i])
+	}
+	changed := b.say(ctx, service, conditions...)
 	if p.Rejects() && changed && !said {
 		b.config.Events.Event(service, corev1.EventTypeWarning, eventOf(p.Rejected.Reason), p.Rejected.Detail)
 	}

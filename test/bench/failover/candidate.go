@@ -33,11 +33,18 @@ type cluster struct {
 	kubelets *kubelets
 }
 
-// serviceManifest is the Service whose address is announced.
+// serviceManifest is the Service whose address is announced, and an endpoint, without which kube-vip 1.2 does not.
 const serviceManifest = `apiVersion: v1
 kind: Service
-metadata: {namespace: default, name: echo, annotations: {%s: %s}}
-spec: {type: LoadBalancer, loadBalancerIP: %s, ports: [{port: %d, protocol: UDP}]}
+metadata: {namespace: default, name: echo, annotations: {%[1]s: %[2]s}}
+spec: {type: LoadBalancer, loadBalancerIP: %[2]s, ports: [{port: %[3]d, protocol: UDP}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {namespace: default, name: echo, labels: {kubernetes.io/service-name: echo}}
+addressType: IPv4
+ports: [{port: %[3]d, protocol: UDP}]
+endpoints: [{addresses: [10.244.0.2], conditions: {ready: true, serving: true}}]
 `
 
 // newCluster starts a control plane with the shipped rights and policies.
@@ -48,7 +55,7 @@ func newCluster(ctx context.Context, dir string, nodes int) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	service := fmt.Sprintf(serviceManifest, contract.KubeVIPAddresses, virtual, virtual, echoPort)
+	service := fmt.Sprintf(serviceManifest, contract.KubeVIPAddresses, virtual, echoPort)
 	if err := plane.Apply(ctx, controlplane.Manifest{Name: "Service", Data: []byte(service)}); err != nil {
 		_ = plane.Stop() // the first error says more
 		return nil, err

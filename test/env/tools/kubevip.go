@@ -21,7 +21,7 @@ func kubeVIP(version string) spec {
 
 // PinnedKubeVIPs lists the versions of kube-vip that are built here, the newest first. The manifests install the
 // newest.
-func PinnedKubeVIPs() []string { return []string{"v1.0.0", "v0.9.1"} }
+func PinnedKubeVIPs() []string { return []string{"v1.2.2", "v1.0.0", "v0.9.1"} }
 
 // KubeVIPs lists the versions of kube-vip to be tried: PinnedKubeVIPs or, if $KUBE_VIP_BINARY names a program, only the
 // version that this program prints.

@@ -81,6 +81,7 @@ var specs = map[string]spec{
 		stamp: "github.com/prometheus/common/version.Version", tags: "remove_all_sd", minutes: 2},
 	"helm": {dir: "test/env/tools/helm", module: helmModule, pkg: helmModule + "/cmd/helm",
 		stamp: "helm.sh/helm/v3/internal/version.version", minutes: 2},
+	"kube-vip-v1.2.2": kubeVIP("v1.2.2"),
 	"kube-vip-v1.0.0": kubeVIP("v1.0.0"),
 	"kube-vip-v0.9.1": kubeVIP("v0.9.1"),
 }
@@ -96,7 +97,8 @@ func specOf(name string) (spec, error) {
 // Names lists the programs that tests and the demo need by default, in the order that shares most when they are
 // built one by one. Binary also knows kube-apiserver-v<minor> of the older Minors.
 func Names() []string {
-	return []string{"etcd", apiServer, "kubectl", "kube-proxy", "kube-vip-v1.0.0", "kube-vip-v0.9.1", "kubelet",
+	return []string{"etcd", apiServer, "kubectl", "kube-proxy", "kube-vip-v1.2.2", "kube-vip-v1.0.0",
+		"kube-vip-v0.9.1", "kubelet",
 		"kube-controller-manager", "kube-scheduler", "kubeadm", promtool, "helm"}
 }
 

@@ -22,7 +22,7 @@ const (
 	registry = "phoenixnap"
 	// hub is the registry of names that name none, by which containerd knows them.
 	hub          = "docker.io/"
-	kubeVIPImage = "ghcr.io/kube-vip/kube-vip:v1.0.0"
+	kubeVIPImage = "ghcr.io/kube-vip/kube-vip:v1.2.2"
 	webImage     = "local.test/web:e2e"
 	// newerTag is the tag of the images that the cluster is upgraded to.
 	newerTag = "v9.9.9"

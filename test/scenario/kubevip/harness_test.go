@@ -9,8 +9,11 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
@@ -61,7 +64,7 @@ func (h *harness) kubeVIP(version, server, namespace string) int {
 	})
 }
 
-// serve creates a Service with a published address, as the controller leaves it.
+// serve creates a Service with a published address, as the controller leaves it, without endpoints.
 func (h *harness) serve(namespace, name string, annotations map[string]string) netip.Addr {
 	h.T.Helper()
 	_, err := h.Kube.CoreV1().Namespaces().Create(h.T.Context(),
@@ -80,6 +83,50 @@ func (h *harness) serve(namespace, name string, annotations map[string]string) n
 	_, err = h.Kube.CoreV1().Services(namespace).Create(h.T.Context(), service, metav1.CreateOptions{})
 	h.Must("create Service "+name, err)
 	return address
+}
+
+// endpoints are ready pods of a Service on some servers, as from the endpoint slice controller: without pods, it leaves
+// an empty slice.
+func (h *harness) endpoints(namespace, name string, servers ...lab.Server) {
+	h.T.Helper()
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name,
+			Labels: map[string]string{discoveryv1.LabelServiceName: name}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Port: ptr.To[int32](80), Protocol: ptr.To(corev1.ProtocolTCP)}},
+		Endpoints:   []discoveryv1.Endpoint{},
+	}
+	for i, server := range servers {
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
+			Addresses: []string{fmt.Sprintf("10.244.%d.2", i)}, NodeName: ptr.To(server.Name),
+			Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true), Serving: ptr.To(true),
+				Terminating: ptr.To(false)},
+		})
+	}
+	all := h.Kube.DiscoveryV1().EndpointSlices(namespace)
+	_, err := all.Update(h.T.Context(), slice, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = all.Create(h.T.Context(), slice, metav1.CreateOptions{})
+	}
+	h.Must("endpoints of Service "+name, err)
+}
+
+// reportNoEndpoints writes the condition that the controller writes when no machine answers and it finds no endpoints.
+func (h *harness) reportNoEndpoints(namespace, name string) {
+	h.T.Helper()
+	services := h.Kube.CoreV1().Services(namespace)
+	h.Must("write the condition of Service "+name, retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		service, err := services.Get(h.T.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		condition := contract.NewServiceCondition(contract.ServiceConditionAnnounced, metav1.ConditionFalse,
+			contract.AnnouncedNoEndpoints, "as the controller writes it")
+		condition.LastTransitionTime = metav1.Now()
+		service.Status.Conditions = []metav1.Condition{condition}
+		_, err = services.UpdateStatus(h.T.Context(), service, metav1.UpdateOptions{})
+		return err
+	}))
 }
 
 func (h *harness) deleteService(namespace, name string) {

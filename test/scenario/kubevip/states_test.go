@@ -16,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
@@ -35,6 +36,9 @@ const healthy = "announced as it should be"
 // fine stands for the finding of an address that is announced as it should be.
 const fine = "OK"
 
+// withoutEndpoints is the finding of an address that kube-vip does not announce, because its Service has no endpoints.
+const withoutEndpoints = "PN601w"
+
 // expectation is a sighting to come, by one of several nodes.
 type expectation struct {
 	version, state string
@@ -53,6 +57,7 @@ type side struct {
 	version, x, y, z string
 	processes        map[string]int // by server and namespace
 	addresses        map[string]netip.Addr
+	endpointless     []string // Services whose condition does not say yet that they have no endpoints
 }
 
 func (s *side) namespace(of string) string { return strings.ReplaceAll(s.version, ".", "-") + "-" + of }
@@ -83,7 +88,7 @@ func (s *side) standsBy(server, namespace string) {
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		log, err := s.Lab.Log(s.T.Context(), name)
 		s.Must("read the log of "+name, err)
-		if strings.Contains(string(log), "attempting to acquire leader lease") {
+		if strings.Contains(strings.ToLower(string(log)), "attempting to acquire leader lease") {
 			return
 		}
 		if time.Now().After(deadline) {
@@ -94,6 +99,7 @@ func (s *side) standsBy(server, namespace string) {
 
 func (s *side) service(namespace, name string, annotations map[string]string) {
 	s.addresses[namespace+"/"+name] = s.serve(s.namespace(namespace), name, annotations)
+	s.endpoints(s.namespace(namespace), name, s.Servers...)
 }
 
 func (s *side) signal(server, namespace string, signal syscall.Signal) {
@@ -125,13 +131,47 @@ func (s *side) begin() (want []*expectation) {
 	}
 	s.announce(s.z, "deaf")
 	for _, name := range []string{"stopped/web", "killed/web", "dead/web", "dead/gone", "plain/web", "plain/foreign",
-		"plain/second"} {
+		"plain/second", "plain/empty"} {
 		namespace, service, _ := strings.Cut(name, "/")
 		s.service(namespace, service, nil)
 		want = append(want, s.expect(healthy, fine, name, s.x))
 	}
 	s.service("deaf", "web", nil)
 	return append(want, s.expect(healthy, fine, "deaf/web", s.z))
+}
+
+// needsEndpoints reports whether this kube-vip announces an address only while its Service has endpoints.
+func (s *side) needsEndpoints() bool {
+	return version.MustParseGeneric(s.version).AtLeast(version.MustParseGeneric("1.2.0"))
+}
+
+// removeEndpoints takes the endpoints of a Service away, and creates one that has none.
+func (s *side) removeEndpoints() (want []*expectation) {
+	if !s.needsEndpoints() {
+		return nil
+	}
+	s.endpoints(s.namespace("plain"), "empty")
+	s.addresses["plain/never"] = s.serve(s.namespace("plain"), "never", nil)
+	s.endpointless = []string{"empty", "never"}
+	for _, name := range s.endpointless {
+		want = append(want, s.expect("no endpoints: "+name, withoutEndpoints, "plain/"+name, s.others("")...))
+	}
+	return want
+}
+
+// explain does what the controller does when a Node reports that no machine answers: it writes that there are no
+// endpoints.
+func (s *side) explain(w *witness) {
+	s.T.Helper()
+	s.endpointless = slices.DeleteFunc(s.endpointless, func(name string) bool {
+		silent := slices.ContainsFunc(s.Servers, func(server lab.Server) bool {
+			return w.reportOf(server.Name, s.addresses["plain/"+name]).State == contract.AddressSilent
+		})
+		if silent {
+			s.reportNoEndpoints(s.namespace("plain"), name)
+		}
+		return silent
+	})
 }
 
 // breakAll makes every state but the missing return path.
@@ -171,6 +211,10 @@ func (s *side) repair(gatewayLink string) (want []*expectation) {
 	want = append(want, s.expect("goes on (SIGCONT)", fine, "stopped/web", s.y),
 		s.expect("the foreign machine gives it up", fine, "plain/foreign", s.x),
 		s.expect("the second Node gives it up", fine, "plain/second", s.x))
+	if s.needsEndpoints() {
+		s.endpoints(s.namespace("plain"), "empty", s.Servers...)
+		want = append(want, s.expect("it has endpoints again", fine, "plain/empty", s.x))
+	}
 	return want
 }
 
@@ -186,8 +230,8 @@ func TestStates(t *testing.T) {
 	w := newWitness(h)
 	var sides []*side
 	var want []*expectation
-	for i, version := range versions {
-		s := &side{harness: h, version: version, x: h.Servers[2*i].Name, y: h.Servers[2*i+1].Name, z: shared,
+	for i, tried := range versions {
+		s := &side{harness: h, version: tried, x: h.Servers[2*i].Name, y: h.Servers[2*i+1].Name, z: shared,
 			processes: map[string]int{}, addresses: map[string]netip.Addr{}}
 		sides = append(sides, s)
 		want = append(want, s.begin()...)
@@ -199,10 +243,15 @@ func TestStates(t *testing.T) {
 	}
 	w.await(want, 3*time.Minute)
 	w.awaitHealthy(time.Minute)
-	w.meanwhile = func() {}
+	w.meanwhile = func() {
+		for _, s := range sides {
+			s.explain(w)
+		}
+	}
 	all := want
 	for _, phase := range []func(*side) []*expectation{
 		func(s *side) []*expectation { return s.breakAll(gatewayLink) },
+		(*side).removeEndpoints,
 		func(s *side) []*expectation { return s.repair(gatewayLink) },
 		func(s *side) []*expectation {
 			s.IP(s.x, "route", "replace", "default", "via", apiServer, "dev", privateLink)
@@ -215,6 +264,7 @@ func TestStates(t *testing.T) {
 			want = append(want, phase(s)...)
 		}
 		w.await(want, 2*time.Minute)
+		w.noErrors(want)
 		all = append(all, want...)
 	}
 	w.wantReports(sides)
@@ -310,8 +360,11 @@ func (w *witness) look(ctx context.Context) error {
 			continue
 		}
 		id := findingOf.FindString(e.Message)
-		if e.Reason == "AddressAnnounced" {
+		switch {
+		case e.Reason == "AddressAnnounced":
 			id = fine
+		case strings.Contains(e.Message, "the Service has no endpoints"):
+			id = withoutEndpoints
 		}
 		w.note(e.Source.Host, id, e.Message)
 	}
@@ -348,6 +401,20 @@ func (w *witness) await(want []*expectation, limit time.Duration) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.T.Fatalf("not reported within %s:\n%s(%v)", limit, table(missing), w.err)
+		}
+	}
+}
+
+// noErrors expects that no agent took a Service without endpoints for a fault.
+func (w *witness) noErrors(all []*expectation) {
+	w.T.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range all {
+		for s := range w.seen {
+			if e.id == withoutEndpoints && s.id == "PN601" && s.address == e.address {
+				w.T.Errorf("%s: %s of %s was reported as an error by %s", e.version, e.state, e.address, s.node)
+			}
 		}
 	}
 }
