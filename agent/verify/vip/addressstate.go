@@ -21,7 +21,8 @@ const (
 	startupTime = 15 * time.Second
 	// leaseWait is how long to wait for kube-vip's lease, which may show more than the wire.
 	leaseWait = 5 * time.Second
-	// reasonWait is how long the controller has to report that an address is silent because its Service has no endpoints.
+	// reasonWait is how long the controller has to report that an address is silent because its Service has no
+	// endpoints.
 	reasonWait = 5 * time.Second
 	// takeoverTime is how long the next holder may take when the last one released the lease: candidates check every 2
 	// to 4.4 s with kube-vip's own settings (client-go's leaderelection: RetryPeriod and JitterFactor).

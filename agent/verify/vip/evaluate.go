@@ -226,7 +226,8 @@ func (o Observation) withoutEndpoints() check.Finding {
 		"announces an address only while there are some", o)
 	namespace, name, _ := strings.Cut(o.Service, "/")
 	f.Fixes = advice("start pods that the selector of the Service matches",
-		fmt.Sprintf("kubectl --namespace %s get endpointslices --selector kubernetes.io/service-name=%s", namespace, name))
+		fmt.Sprintf("kubectl --namespace %s get endpointslices --selector kubernetes.io/service-name=%s", namespace,
+			name))
 	return f
 }
 

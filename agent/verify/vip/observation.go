@@ -45,7 +45,8 @@ type Observation struct {
 	Lease kubevip.Lease
 	// LeaseAwaited reports that the Lease is not known yet, but will be soon.
 	LeaseAwaited bool
-	// NoEndpoints reports that the Service has no endpoints for which kube-vip 1.2 and newer would announce the address.
+	// NoEndpoints reports that the Service has no endpoints for which kube-vip 1.2 and newer would announce the
+	// address.
 	NoEndpoints bool
 	// Gone reports that no Service has the address any more.
 	Gone bool
