@@ -66,7 +66,7 @@ func (s *side) announce(server, namespace string) {
 	s.processes[server+"/"+namespace] = s.kubeVIP(s.version, server, s.namespace(namespace))
 }
 
-// revive restarts every kube-vip that ended by itself, as kubelet does. v0.9.1 can crash when a Service changes that it
+// revive restarts every kube-vip that ended without being killed by the test, as the kubelet does. v0.9.1 can crash when a Service changes that it
 // is just taking in (a nil pointer in findServiceInstance).
 func (s *side) revive() {
 	s.T.Helper()
@@ -85,7 +85,8 @@ func (s *side) revive() {
 func (s *side) standsBy(server, namespace string) {
 	s.T.Helper()
 	name := "kube-vip-" + server + "-" + s.namespace(namespace)
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(phaseLimit); ; time.Sleep(100 * time.Millisecond) {
+		s.revive()
 		log, err := s.Lab.Log(s.T.Context(), name)
 		s.Must("read the log of "+name, err)
 		if strings.Contains(strings.ToLower(string(log)), "attempting to acquire leader lease") {
@@ -104,7 +105,11 @@ func (s *side) service(namespace, name string, annotations map[string]string) {
 
 func (s *side) signal(server, namespace string, signal syscall.Signal) {
 	s.T.Helper()
-	s.Must("signal kube-vip", s.Lab.Signal(s.T.Context(), s.processes[server+"/"+namespace], signal))
+	key := server + "/" + namespace
+	s.Must("signal kube-vip", s.Lab.Signal(s.T.Context(), s.processes[key], signal))
+	if signal == syscall.SIGKILL { // revive leaves it dead
+		delete(s.processes, key)
+	}
 }
 
 // expect makes an expectation as of now.
@@ -242,9 +247,10 @@ func TestStates(t *testing.T) {
 		}
 	}
 	w.await(want, 3*time.Minute)
-	w.awaitHealthy(time.Minute)
+	w.awaitHealthy(phaseLimit)
 	w.meanwhile = func() {
 		for _, s := range sides {
+			s.revive()
 			s.explain(w)
 		}
 	}
@@ -263,7 +269,7 @@ func TestStates(t *testing.T) {
 		for _, s := range sides {
 			want = append(want, phase(s)...)
 		}
-		w.await(want, 2*time.Minute)
+		w.await(want, phaseLimit)
 		w.noErrors(want)
 		all = append(all, want...)
 	}
@@ -277,8 +283,12 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// limit is the time within which every state is named, and taken back.
-const limit = 30 * time.Second
+const (
+	// limit is the time within which every state is named, and taken back.
+	limit = 30 * time.Second
+	// phaseLimit is how long the test waits for what it has made to happen.
+	phaseLimit = 2 * time.Minute
+)
 
 // gatewayLink is the gateway's interface in the public network.
 func (h *harness) gatewayLink() string {
