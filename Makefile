@@ -15,7 +15,7 @@ LDFLAGS := -s -w -buildid= -X $(COMPONENT).gitVersion=$(VERSION) -X $(COMPONENT)
 # Linters, govulncheck and test runner, pinned in a module of their own.
 DEV := go tool -modfile=test/env/tools/dev/go.mod
 TEST := $(DEV) gotestsum --format pkgname --
-TESTFLAGS ?= -shuffle=on -timeout 25m -p 2
+TESTFLAGS ?= -shuffle=on -timeout 25m
 
 # The agent speaks netlink, so it exists for Linux only.
 BINARIES := $(foreach p,linux-amd64 linux-arm64 darwin-amd64 darwin-arm64,$(foreach n,phoenixnap-cloud-controller-manager pnapsim,$(DIST)/$(n)-$(p))) \
@@ -45,17 +45,26 @@ demo: go ## From two bare servers to a public address that answers, shown step b
 recordings: go ## Play the demo and draw from it the terminals that README.md shows
 	go run ./test/demo/cmd/recordings
 
-# The packages that read files of the repository and run programs. They share no memory between goroutines of the product,
-# and rendering and parsing take ten times as long with the race detector.
-READERS := ./test/repo/... ./test/demo/...
-RACED = $(filter-out $(shell go list $(READERS)),$(shell go list ./...))
+# The packages whose tests start a virtual machine where the running kernel lacks 802.1Q. They mostly wait for what happens
+# there, so three of them run side by side, and all others use the processors that they leave.
+MACHINE = $(shell go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | \
+	awk '$$1 ~ /\.test$$/ && / ?[^ ]*\/test\/env\/kernel\/machine(\.test| |$$)/ {sub(/\.test$$/, "", $$1); print $$1}')
 .PHONY: test
 test: prepare ## Run all tests, and print the ten packages that took longest
-	@results=$$(mktemp) && trap "rm -f $$results*" EXIT && failed=0 && \
-	{ $(DEV) gotestsum --format pkgname --jsonfile $$results.raced -- -race $(TESTFLAGS) $(RACED) || failed=$$?; } && \
-	{ $(DEV) gotestsum --format pkgname --jsonfile $$results -- $(TESTFLAGS) $(READERS) || failed=$$?; } && \
-	cat $$results.raced $$results | sed -nE 's#.*"Action":"(pass|fail)","Package":"[^"]*/v2/([^"]*)","Elapsed":([0-9.]+)}.*#\3 \2#p' | sort -rn | head -10 | \
+	@go build ./...
+	@results=$$(mktemp -d) && trap "rm -rf $$results" EXIT && failed=0 && \
+	{ $(MAKE) --no-print-directory --keep-going --jobs=2 test-machine test-others RESULTS=$$results || failed=$$?; } && \
+	cat $$results/* | sed -nE 's#.*"Action":"(pass|fail)","Package":"[^"]*/v2/([^"]*)","Elapsed":([0-9.]+)}.*#\3 \2#p' | sort -rn | head -10 | \
 	awk '{gsub("/", "_", $$2); print "figure test_seconds_" $$2, $$1, "s"}' && exit $$failed
+
+# The two halves of make test.
+RESULTS ?= $(DIST)
+.PHONY: test-machine test-others
+test-machine: go
+	@$(DEV) gotestsum --format pkgname --jsonfile $(RESULTS)/machine.json -- $(TESTFLAGS) -p 3 $(MACHINE)
+test-others: go
+	@nice $(DEV) gotestsum --format pkgname --jsonfile $(RESULTS)/others.json -- $(TESTFLAGS) -p 2 \
+		$(filter-out $(MACHINE),$(shell go list ./...))
 
 # The packages whose tests start no control plane and no virtual machine, and build or download nothing.
 HEAVY := env/controlplane|env/kernel|env/lab|env/cluster|env/tools|repo/build|repo/development|repo/mutants|repo/portability
