@@ -101,6 +101,7 @@ func TestPagesNameTheMinors(t *testing.T) {
 		{"docs/reference/support.md", "| kube-proxy | v" + newest + ": mode nftables |"},
 		{"docs/reference/support.md", "| | v" + newest + ": mode iptables |"},
 		{"docs/guides/install.md", "   v" + newest + "."},
+		{"docs/tutorial.md", "   v" + newest + "."},
 		{"docs/reference/support.md", "| kube-vip | " + kubeVIPs + " | "},
 	} {
 		if !strings.Contains(read(t, says.page), says.text) {
@@ -239,6 +240,11 @@ func TestGoIsTheSameEverywhere(t *testing.T) {
 	}
 	if count < 4 {
 		t.Errorf("%d images of Go in Dockerfiles and workflows; the pattern is out of date", count)
+	}
+	for _, page := range []string{"README.md", "docs/guides/kubectl-pnap.md"} {
+		if says := "Go " + minor + " or newer"; !strings.Contains(read(t, page), says) {
+			t.Errorf("%s does not say %q", page, says)
+		}
 	}
 	for _, name := range tracked(t) {
 		if strings.HasSuffix(name, "/go.mod") {
