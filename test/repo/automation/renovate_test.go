@@ -16,8 +16,8 @@ type settings struct {
 	IgnorePaths    []string
 	CustomManagers []manager
 	PackageRules   []struct {
-		MatchManagers, MatchFileNames, MatchUpdateTypes []string
-		Enabled                                         *bool
+		MatchManagers, MatchFileNames, MatchUpdateTypes, MatchPackageNames []string
+		Enabled                                                            *bool
 	}
 }
 
@@ -92,6 +92,18 @@ func (s settings) frozen(file, update string) bool {
 	return false
 }
 
+// disabled reports whether a rule keeps all updates of a package away, wherever it is named.
+func (s settings) disabled(name string) bool {
+	for _, rule := range s.PackageRules {
+		everywhere := rule.MatchManagers == nil && rule.MatchFileNames == nil && rule.MatchUpdateTypes == nil
+		matches := func(pattern string) bool { return glob(pattern, name) }
+		if everywhere && slices.ContainsFunc(rule.MatchPackageNames, matches) && rule.Enabled != nil && !*rule.Enabled {
+			return true
+		}
+	}
+	return false
+}
+
 // finds returns the versions that a manager reads from a file.
 func (m manager) finds(t *testing.T, file string) []string {
 	t.Helper()
@@ -159,6 +171,34 @@ func TestOldVersionsStay(t *testing.T) {
 		requirement := regexp.MustCompile(`/` + match[1] + ` ` + regexp.QuoteMeta(match[2]) + `(\.\d+)*\b`)
 		if !requirement.MatchString(read(t, name)) {
 			t.Errorf("%s does not require %s %s", name, match[1], match[2])
+		}
+	}
+}
+
+// TestOwnImagesStay: the kustomizations and the chart name the images of the release that the tree becomes. Renovate
+// reads both, and would put another version there. All other packages are updated.
+func TestOwnImagesStay(t *testing.T) {
+	s := renovate(t)
+	own := regexp.MustCompile(`(?m)^ *(?:- name|repository|newName): ((?:docker\.io/)?phoenixnap/\S+)$`)
+	found := 0
+	for _, name := range tracked(t) {
+		if s.ignores(name) || path.Base(name) != "kustomization.yaml" && path.Base(name) != "values.yaml" {
+			continue
+		}
+		for _, match := range own.FindAllStringSubmatch(read(t, name), -1) {
+			found++
+			if !s.disabled(match[1]) {
+				t.Errorf("%s: %s is updated", name, match[1])
+			}
+		}
+	}
+	if found < 4 {
+		t.Errorf("%d images of ours in kustomizations and the chart; the pattern is out of date", found)
+	}
+	for _, other := range []string{"github.com/phoenixnap/go-sdk-bmc/bmcapi/v3", "ghcr.io/kube-vip/kube-vip",
+		"docker.io/library/golang"} {
+		if s.disabled(other) {
+			t.Errorf("%s is not updated", other)
 		}
 	}
 }

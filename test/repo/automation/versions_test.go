@@ -101,6 +101,7 @@ func TestPagesNameTheMinors(t *testing.T) {
 		{"docs/reference/support.md", "| kube-proxy | v" + newest + ": mode nftables |"},
 		{"docs/reference/support.md", "| | v" + newest + ": mode iptables |"},
 		{"docs/guides/install.md", "   v" + newest + "."},
+		{"docs/tutorial.md", "   v" + newest + "."},
 		{"docs/reference/support.md", "| kube-vip | " + kubeVIPs + " | "},
 	} {
 		if !strings.Contains(read(t, says.page), says.text) {
@@ -212,20 +213,25 @@ func minorOf(t *testing.T, version string) int {
 	return number
 }
 
-// TestGoIsTheSameEverywhere: the images and the workflows build with the minor of Go that go.mod asks for. Its
-// toolchain is a release of that minor, so that a go command that chooses by itself builds with no other.
+// TestGoIsTheSameEverywhere: the images and the workflows build with the minor of Go that go.mod asks for, and with its
+// toolchain, which is a release of that minor. The images of Go set GOTOOLCHAIN=local, which would keep their own.
 func TestGoIsTheSameEverywhere(t *testing.T) {
 	minor := inFile(t, "go.mod", `(?m)^go (\d+\.\d+)\.\d+$`)
 	if toolchain := inFile(t, "go.mod", `(?m)^toolchain go(\d+\.\d+)\.\d+$`); toolchain != minor {
 		t.Errorf("go.mod needs Go %s and names a toolchain of %s", minor, toolchain)
 	}
 	image := regexp.MustCompile(`docker\.io/library/golang:(\d+\.\d+)(-\w+)?@`)
+	auto := regexp.MustCompile(`(?m)^(?:ENV GOTOOLCHAIN=|      GOTOOLCHAIN: )auto$`)
 	count := 0
 	for _, name := range tracked(t) {
 		if !strings.HasPrefix(name, "Dockerfile.") && !strings.HasPrefix(name, ".github/workflows/") {
 			continue
 		}
-		for _, match := range image.FindAllStringSubmatch(read(t, name), -1) {
+		images := image.FindAllStringSubmatch(read(t, name), -1)
+		if chosen := len(auto.FindAllString(read(t, name), -1)); chosen != len(images) {
+			t.Errorf("%s names %d images of Go and sets GOTOOLCHAIN=auto %d times", name, len(images), chosen)
+		}
+		for _, match := range images {
 			count++
 			if match[1] != minor {
 				t.Errorf("%s has Go %s, and go.mod %s", name, match[1], minor)
@@ -234,6 +240,11 @@ func TestGoIsTheSameEverywhere(t *testing.T) {
 	}
 	if count < 4 {
 		t.Errorf("%d images of Go in Dockerfiles and workflows; the pattern is out of date", count)
+	}
+	for _, page := range []string{"README.md", "docs/guides/kubectl-pnap.md"} {
+		if says := "Go " + minor + " or newer"; !strings.Contains(read(t, page), says) {
+			t.Errorf("%s does not say %q", page, says)
+		}
 	}
 	for _, name := range tracked(t) {
 		if strings.HasSuffix(name, "/go.mod") {

@@ -50,7 +50,8 @@ func checkAdvisories(t *testing.T, program string) {
 }
 
 // TestToolchainIsNewerThanAdvisories: GO-2026-6617 is in the standard library of Go 1.26.8. go.mod names a newer
-// toolchain, which the go command takes unless GOTOOLCHAIN=local forbids it.
+// toolchain, which the go command takes unless GOTOOLCHAIN=local forbids it, as the images of Go do: what builds in
+// them sets auto (TestGoIsTheSameEverywhere in test/repo/automation).
 func TestToolchainIsNewerThanAdvisories(t *testing.T) {
 	root, err := tools.ModuleRoot()
 	if err != nil {

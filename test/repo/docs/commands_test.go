@@ -65,7 +65,11 @@ func (b *bench) problem(t *testing.T, words []string) string {
 	case "docker":
 		return b.image(t, words[1:])
 	case "helm":
-		return helm(t, words[1:])
+		args, problem := fromRegistry(t, words[1:])
+		if problem != "" {
+			return problem
+		}
+		return helm(t, args)
 	default:
 		return misspelt(program)
 	}
@@ -74,6 +78,10 @@ func (b *bench) problem(t *testing.T, words []string) string {
 // mistakes are commands as pages have them, each right and with a mistake that is found.
 func (b *bench) mistakes(t *testing.T) {
 	const chart = "deploy/helm/phoenixnap-cloud-provider --namespace kube-system"
+	const published = "helm upgrade --install x --namespace kube-system " +
+		"oci://registry-1.docker.io/phoenixnap/phoenixnap-"
+	version := nextVersion(t)
+	downloads := "kubectl apply -f https://github.com/phoenixnap/k8s-cloud-provider-bmc/releases/download/"
 	for right, wrong := range map[string][]string{
 		"go test ./agent/announce/election -run TestScale -v": {
 			"go test ./agent/announce/election -run TestScales", "go test ./agent/announce/elections",
@@ -99,6 +107,11 @@ func (b *bench) mistakes(t *testing.T) {
 			"phoenixnap-cloud-controller --dry-run", "phoenixnap-cloud-controller-manager run"},
 		"helm upgrade --install x " + chart: {"helm upgrade --install x s" + chart,
 			"helm upgrade --install x --set bogus=1 " + chart, "helm upgrad --install x " + chart},
+		published + "cloud-provider --set controller.replicas=1 --version " + version[1:]: {
+			published + "provider", published + "cloud-provider --set bogus=1",
+			published + "cloud-provider --version 1.0.0", published + "cloud-provider --version=" + version},
+		downloads + version + "/k3s-single.yaml": {downloads + version + "/k3s-singel.yaml",
+			downloads + version + "/deployment.yaml", downloads + "v1.0.0/k3s-single.yaml"},
 	} {
 		for i, command := range append([]string{right}, wrong...) {
 			commands, err := shellCommands(command)

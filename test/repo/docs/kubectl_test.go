@@ -136,7 +136,10 @@ func (b *bench) kubectl(t *testing.T, args []string) string {
 			}
 		}
 	}
-	inside = b.withSecret(inside)
+	inside, problem := fromRelease(t, b.withSecret(inside))
+	if problem != "" {
+		return problem
+	}
 	help, err := b.run(t.Context(), t, 30*time.Second, nil, append(slices.Clone(inside), "--help")...)
 	if err != nil {
 		return fmt.Sprintf("%v: %s", err, help)

@@ -81,6 +81,23 @@ func (r Release) Announce(version string) ([]image.Step, error) {
 	}, nil
 }
 
+// Manifests are the manifests that a GitHub release shows: their names there, and the files below the root of the
+// source tree that they are made of.
+func Manifests(root string) (map[string]string, error) {
+	overlays, err := deploy.Overlays(root)
+	if err != nil {
+		return nil, err
+	}
+	files := map[string]string{}
+	for name, source := range besides() {
+		files[flatName(path.Join(manifests, name))] = filepath.Join(root, filepath.FromSlash(source))
+	}
+	for _, overlay := range overlays {
+		files[flatName(path.Join(manifests, overlay, deploy.File))] = deploy.Rendered(root, overlay)
+	}
+	return files, nil
+}
+
 // flatten links the files of the release into one directory, because those of a GitHub release have no folders, and
 // writes their checksums there, into the last file.
 func (r Release) flatten() ([]string, error) {

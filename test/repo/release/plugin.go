@@ -19,7 +19,7 @@ import (
 // The plugin as krew and its archives call it.
 const (
 	pluginProgram  = "kubectl-pnap"
-	pluginManifest = "pnap.yaml"
+	PluginManifest = "pnap.yaml"
 )
 
 // krewPlugin is a manifest of krew (https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest/).
@@ -69,7 +69,7 @@ func (r Release) addPlugin(parts []licenses.Part) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(r.Dir, plugin, pluginManifest), 0o644, func(w io.Writer) error {
+	return writeFile(filepath.Join(r.Dir, plugin, PluginManifest), 0o644, func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err
 	})
@@ -104,7 +104,7 @@ func (r Release) packPlugin(program string, parts []licenses.Part) (krewPlatform
 		return platform, err
 	}
 	archive, err := os.ReadFile(path)
-	platform.URI = site + "/releases/download/" + r.Stamp.Version + "/" + name
+	platform.URI = Downloads + r.Stamp.Version + "/" + name
 	platform.SHA256 = fmt.Sprintf("%x", sha256.Sum256(archive))
 	return platform, err
 }

@@ -60,6 +60,13 @@ const (
 // site is where the project is.
 const site = "https://github.com/phoenixnap/k8s-cloud-provider-bmc"
 
+const (
+	// Downloads is where GitHub serves the files of releases: below it come the version and the name of the file.
+	Downloads = site + "/releases/download/"
+	// Registry is where images and chart are published unless the user of make release says otherwise.
+	Registry = "docker.io/phoenixnap"
+)
+
 // Version is the version that the reference names.
 func (p Published) Version() string { return p.Reference[strings.LastIndex(p.Reference, ":")+1:] }
 

@@ -5,6 +5,7 @@ import (
 	"debug/buildinfo"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -65,6 +66,7 @@ func TestFiles(t *testing.T) {
 	_, err = r.flatten()
 	must(t, err)
 	checkSums(t, r.page())
+	checkNames(t, r)
 	r.Programs = t.TempDir()
 	if err := r.addPrograms(t.Context()); err == nil || !strings.Contains(err.Error(), "run make build") {
 		t.Errorf("without programs: %v", err)
@@ -123,6 +125,28 @@ func checkManifests(t *testing.T, r Release) {
 	controllerOnly := "image: phoenixnap/" + image.Controller + ":v1\nkind: DaemonSet\n"
 	if _, err := pin([]byte(controllerOnly), published()); err == nil {
 		t.Error("a DaemonSet without an image of the agent is published")
+	}
+}
+
+// checkNames expects the GitHub release to have the manifests by the names that pages give to them, and no others.
+func checkNames(t *testing.T, r Release) {
+	t.Helper()
+	files, err := Manifests(r.Root)
+	must(t, err)
+	shown, err := filepath.Glob(filepath.Join(r.page(), "*.yaml"))
+	must(t, err)
+	want := append(slices.Collect(maps.Keys(files)), PluginManifest)
+	slices.Sort(want)
+	for i := range shown {
+		shown[i] = filepath.Base(shown[i])
+	}
+	if diff := cmp.Diff(want, shown); diff != "" {
+		t.Errorf("YAML files of the GitHub release (-want +got):\n%s", diff)
+	}
+	for _, source := range files {
+		if _, err := os.Stat(source); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"path/filepath"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,13 +20,14 @@ const mark = "e2e-revision"
 // installation.
 func (s *site) chart() {
 	s.Helper()
-	install := "helm upgrade --install phoenixnap " + deploy.Chart + " --namespace kube-system --set announcer=" +
+	install := "helm upgrade --install phoenixnap " + s.chartPath() + " --namespace kube-system --set announcer=" +
 		s.announcer
 	if s.announcer == contract.AnnouncerKubeVIP {
 		install += " --set kubeVIP.enabled=true --set kubeVIP.interface=" + cluster.PublicInterface
 	}
 	s.run(install)
 	s.rolledOut()
+	s.checkImages(shipped.byDigest)
 	if s.announcer == contract.AnnouncerKubeVIP {
 		s.run("kubectl -n kube-system rollout status daemonset/kube-vip --timeout=10m")
 	}
@@ -36,6 +38,20 @@ func (s *site) chart() {
 	s.allowed()
 	s.run("helm uninstall phoenixnap --namespace kube-system --wait --timeout 10m")
 	s.gone()
+}
+
+// chartPath is the chart that is installed: that of the release, if one is tested, or that of the source tree.
+func (s *site) chartPath() string {
+	s.Helper()
+	if s.images.release == "" {
+		return deploy.Chart
+	}
+	packed, err := filepath.Glob(filepath.Join(s.images.release, "chart", "*.tgz"))
+	check(s.T, err)
+	if len(packed) != 1 {
+		s.Fatalf("the release has the charts %q, want one", packed)
+	}
+	return packed[0]
 }
 
 // marked expects an annotation on every pod of controller and agents.

@@ -29,7 +29,7 @@ const (
 )
 
 // releaseVariable is the environment variable that names a directory in which make release has put a release together.
-// The test installs its images and manifests then, and builds none of them itself.
+// The test installs its images, manifests and chart then, and builds none of them itself.
 const releaseVariable = "PNAP_RELEASE"
 
 // archives are the images of the cluster as files of this machine, by the name of the file.
@@ -46,7 +46,10 @@ type archives struct {
 // shipped is an image of the project: its reference, and what a registry would call it.
 type shipped struct{ reference, digest string }
 
-// byDigest is the reference by which the manifests of a release name the image, without its tag as containerd has it.
+// tagAndDigest is how the manifests of a release name the image.
+func (s shipped) tagAndDigest() string { return s.reference + "@" + s.digest }
+
+// byDigest is how the chart of a release names the image, and containerd, which drops the tag, also that of a manifest.
 func (s shipped) byDigest() string {
 	return s.reference[:strings.LastIndex(s.reference, ":")] + "@" + s.digest
 }

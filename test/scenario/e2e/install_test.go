@@ -98,7 +98,7 @@ func (s *site) install() {
 	})
 	s.figure("nodes_initialised_after", initialised.Sub(began).Seconds(), "s")
 	s.rolledOut()
-	s.checkImages()
+	s.checkImages(shipped.tagAndDigest)
 	s.checkServers()
 	ready := s.eventually(limit, "Nodes ready for the public network", func() (bool, string) {
 		for _, n := range s.nodes() {

@@ -59,6 +59,11 @@ func newSite(t *testing.T, announcer string) *site {
 	if announcer == contract.AnnouncerAgent {
 		s.overlay += "-agent"
 	}
+	if announcer == contract.AnnouncerKubeVIP {
+		versions, err := tools.KubeVIPs(t.Context())
+		check(t, err)
+		t.Logf("kube-vip %s, in an image that is called %s as in the manifests", versions[0], kubeVIPImage)
+	}
 	s.images = buildImages(t, dir, shippedTag(t, filepath.Join(root, s.overlay)))
 	s.kubectl, err = tools.Binary(t.Context(), "kubectl")
 	check(t, err)

@@ -19,6 +19,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/cluster"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
@@ -54,6 +55,8 @@ type mode struct {
 	announce func(context.Context, *cluster.Cluster) error
 	// announces reports whether the server may announce addresses, as far as the mode's own programs are concerned.
 	announces func(c *cluster.Cluster, server string) bool
+	// version is that of the program, to be logged; nil where it is the agent, which is built here.
+	version func(context.Context) (string, error)
 	// names reports that the controller names the announcer of its address on a Service.
 	names bool
 	// remedy is what the documentation asks users to do when the address of a living Service has changed and is silent;
@@ -73,6 +76,7 @@ func modes() []mode {
 		},
 		announce:  func(ctx context.Context, c *cluster.Cluster) error { return c.SuperviseKubeVIP(ctx) },
 		announces: (*cluster.Cluster).KubeVIPRunsOn,
+		version:   versionOfKubeVIP,
 		remedy:    restartKubeVIP,
 	}, {
 		name: "agent",
@@ -84,6 +88,15 @@ func modes() []mode {
 		announces: func(*cluster.Cluster, string) bool { return true },
 		names:     true,
 	}}
+}
+
+// versionOfKubeVIP is the version that the cluster runs: the newest, or that of the program that the environment names.
+func versionOfKubeVIP(ctx context.Context) (string, error) {
+	versions, err := tools.KubeVIPs(ctx)
+	if err != nil {
+		return "", err
+	}
+	return "kube-vip " + versions[0], nil
 }
 
 // restartKubeVIP ends kube-vip everywhere; the supervisor starts it again.
@@ -131,6 +144,11 @@ func newHarness(t *testing.T, m mode) *harness {
 		Dir: h.dir, Scale: scale, Servers: 3, MemoryMiB: 1536, Programs: []string{"ip"}, Account: populate,
 	}
 	m.options(&options)
+	if m.version != nil {
+		version, err := m.version(t.Context())
+		h.must("find out the version of what announces", err)
+		h.Log(version)
+	}
 	var err error
 	h.Cluster, err = cluster.New(options)
 	h.must("prepare the cluster", err)

@@ -11,7 +11,7 @@ func TestValues(t *testing.T) {
 	got, err := values([]byte(`# About all of them.
 
 # What it is, in
-# two lines, such as --dry-run.
+# two lines, such as --dry-run or --uplink=bond1.
 name: here
 # A part.
 part:
@@ -24,7 +24,7 @@ part:
   list: []
 `))
 	want := "| value | meaning | default |\n|---|---|---|\n" +
-		"| `name` | What it is, in two lines, such as `--dry-run`. | `here` |\n" +
+		"| `name` | What it is, in two lines, such as `--dry-run` or `--uplink=bond1`. | `here` |\n" +
 		"| `part` | A part. | |\n" +
 		"| `part.image.tag` | Its tag. | `\"\"` |\n" +
 		"| `part.needs` | What it needs. | `{\"cpu\":{\"a\":\"10m\"}}` |\n" +

@@ -122,7 +122,7 @@ var (
 	quoted  = regexp.MustCompile(`"([^" ]+)"`)
 	// literal is what is always set in code letters.
 	literal = regexp.MustCompile("`[^`]+`" +
-		`|(?:phoenixnap\.com|kube-vip\.io)/[A-Za-z-]*[A-Za-z]|(?:default|kube-system)/[a-z-]+|/auth/realms/[A-Za-z/-]+|\bCAP_[A-Z_]+|\bNET_(?:ADMIN|RAW)\b|/metrics|/healthz|/readyz|(?:spec|status)\.[A-Za-z]+|--[a-z][a-z-]*[a-z](?:=[a-z-]+)?|[a-z-]+://<[a-z-]+>|\blb_class_name\b`)
+		`|(?:phoenixnap\.com|kube-vip\.io)/[A-Za-z-]*[A-Za-z]|(?:default|kube-system)/[a-z-]+|/auth/realms/[A-Za-z/-]+|\bCAP_[A-Z_]+|\bNET_(?:ADMIN|RAW)\b|/metrics|/healthz|/readyz|(?:spec|status)\.[A-Za-z]+|--[a-z][a-z-]*[a-z](?:=[a-z0-9-]*[a-z0-9])?|[a-z-]+://<[a-z-]+>|\blb_class_name\b`)
 	word = regexp.MustCompile("`[^`]+`" + `|\b(?:[a-z]+\.)?[A-Za-z]+\b`)
 )
 

@@ -21,7 +21,7 @@ func main() {
 	var r release.Release
 	flag.StringVar(&r.Dir, "dir", "dist/release", "directory of the release; it is replaced")
 	flag.StringVar(&r.Programs, "programs", "dist/bin", "directory of the programs that make build made")
-	flag.StringVar(&r.Registry, "registry", "docker.io/phoenixnap", "registry and organisation of the images")
+	flag.StringVar(&r.Registry, "registry", release.Registry, "registry and organisation of the images")
 	tested := flag.Bool("tested", false, "note that the release has passed the end-to-end test")
 	publish := flag.Bool("publish", false, "publish the images and the chart, and a release on GitHub")
 	flag.Parse()
