@@ -78,9 +78,18 @@ unit: go ## Run the tests that need nothing but Go, without the race detector; t
 API = $(shell go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | \
 	awk '$$1 ~ /\.test$$/ && /\/test\/env\/controlplane( |$$)/ && !/\/test\/env\/(kernel|lab|cluster)( |$$)/ {sub(/\.test$$/, "", $$1); print $$1}')
 .PHONY: test-api
-test-api: go ## Run the tests that need an API server, which is built first, and no other kernel; takes about ten minutes
+test-api: go ## Run the tests that need an API server, which is built first, and no other kernel; takes a few minutes
 	go run ./test/env/tools/cmd/tools etcd kube-apiserver >/dev/null
-	$(TEST) -race $(TESTFLAGS) $(API)
+	$(TEST) $(TESTFLAGS) $(API)
+
+# What shares memory between goroutines. Decisions without goroutines and the tests of the repository do not; in virtual
+# machines programs run as they are shipped.
+NOT_RACED := ./agent/announce/election ./agent/verify/check ./controller/loadbalancer/plan ./test/repo/...
+RACED = $(filter-out $(MACHINE) $(shell go list $(NOT_RACED)),$(shell go list ./...))
+.PHONY: race
+race: go ## Run the tests of everything that has goroutines with the race detector, an API server included; takes about fifteen minutes
+	go run ./test/env/tools/cmd/tools etcd kube-apiserver >/dev/null
+	$(TEST) -race $(TESTFLAGS) $(RACED)
 
 .PHONY: test-long
 test-long: prepare ## Run all tests, random walks with fifty times as many seeds, the announcer's model with 100,000
@@ -96,7 +105,7 @@ MINORS ?= 1.37 1.36 1.35
 test-minor: go
 	@echo "Kubernetes $(MINOR): $$(PNAP_KUBERNETES_MINOR=$(MINOR) go run ./test/env/tools/cmd/tools kube-apiserver)"
 	@results=$$(mktemp) && trap "rm -f $$results" EXIT && \
-	PNAP_KUBERNETES_MINOR=$(MINOR) $(DEV) gotestsum --format pkgname --jsonfile $$results -- -race $(TESTFLAGS) -count=1 $(API) && \
+	PNAP_KUBERNETES_MINOR=$(MINOR) $(DEV) gotestsum --format pkgname --jsonfile $$results -- $(TESTFLAGS) -count=1 $(API) && \
 	echo "figure tests_on_kubernetes_$(subst .,_,$(MINOR)) $$(grep -c '"Action":"pass".*"Test":' $$results) tests"
 
 .PHONY: bench

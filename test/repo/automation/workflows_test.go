@@ -170,7 +170,7 @@ func TestWorkflowsCallTargets(t *testing.T) {
 		}
 	}
 	for name, want := range map[string][]string{
-		"pull-request": {"lint", "vulncheck", "unit", "test-api"},
+		"pull-request": {"lint", "vulncheck", "unit", "test-api", "race"},
 		"nightly":      {"test", "test-minors", "e2e", "services", "release"},
 		"release":      {"release-notes", "release", "publish"},
 	} {

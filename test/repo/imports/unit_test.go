@@ -2,10 +2,16 @@ package imports
 
 import (
 	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // heavy are the packages that start control planes and virtual machines, and build or download programs.
@@ -16,14 +22,13 @@ var heavy = []string{
 
 // TestUnitNeedsGoOnly: what `make unit` runs works on a fresh clone, and prepares nothing.
 func TestUnitNeedsGoOnly(t *testing.T) {
-	script := output(t, "make", "--no-print-directory", "--dry-run", "unit")
+	script := dryRun(t, "unit")
 	for _, program := range []string{"go run", "prepare"} {
 		if strings.Contains(script, program) {
 			t.Errorf("make unit runs %q", program)
 		}
 	}
-	isOption := func(word string) bool { return !strings.HasPrefix(word, module+"/") }
-	chosen := slices.DeleteFunc(strings.Fields(script), isOption)
+	chosen := packagesIn(script)
 	for _, pure := range []string{
 		"/agent/verify/check", "/agent/announce/election", "/controller/loadbalancer/plan",
 		"/controller/loadbalancer/purchase", "/controller/loadbalancer/allocation", "/pkg/contract",
@@ -42,9 +47,7 @@ func TestUnitNeedsGoOnly(t *testing.T) {
 
 // TestAPINeedsNoKernel: what `make test-api` runs starts a control plane, and neither a virtual machine nor the lab.
 func TestAPINeedsNoKernel(t *testing.T) {
-	script := output(t, "make", "--no-print-directory", "--dry-run", "test-api")
-	isOption := func(word string) bool { return !strings.HasPrefix(word, module+"/") }
-	chosen := slices.DeleteFunc(strings.Fields(script), isOption)
+	chosen := packagesIn(dryRun(t, "test-api"))
 	for _, wanted := range []string{
 		"/controller", "/controller/loadbalancer/service", "/test/scenario/admission", "/test/scenario/privilege",
 	} {
@@ -68,6 +71,81 @@ func TestAPINeedsNoKernel(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestAllTestsRunOnce: the halves of `make test` have every package, and none of them twice.
+func TestAllTestsRunOnce(t *testing.T) {
+	got := slices.Concat(packagesIn(dryRun(t, "test-machine")), packagesIn(dryRun(t, "test-others")))
+	slices.Sort(got)
+	want := packagesIn(output(t, "go", "list", "./..."))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("make test runs (-want +got):\n%s", diff)
+	}
+}
+
+// TestRaceLeavesNoGoroutineOut: `make race` has every package whose code starts goroutines or shares memory between
+// them, except what runs in virtual machines.
+func TestRaceLeavesNoGoroutineOut(t *testing.T) {
+	raced := packagesIn(dryRun(t, "race"))
+	inMachines := packagesIn(dryRun(t, "test-machine"))
+	left := 0
+	for _, p := range packagesIn(output(t, "go", "list", "./agent/...", "./controller/...", "./pkg/...")) {
+		if slices.Contains(raced, p) || slices.Contains(inMachines, p) {
+			continue
+		}
+		left++
+		if found := concurrency(t, "../../.."+strings.TrimPrefix(p, module)); found != "" {
+			t.Errorf("make race leaves out %s, which has %s", p, found)
+		}
+	}
+	if left == 0 {
+		t.Error("make race leaves nothing out; the pattern is out of date")
+	}
+	if found := concurrency(t, "../../../agent/announce/speaker"); found == "" {
+		t.Error("no goroutine was found in agent/announce/speaker; the search is out of date")
+	}
+}
+
+// concurrency describes the first statement of a package's code, without its tests, that needs the race detector.
+func concurrency(t *testing.T, dir string) (found string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s has no code: %v", dir, err)
+	}
+	positions := token.NewFileSet()
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(positions, name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				found = "a goroutine at " + positions.Position(n.Pos()).String()
+			case *ast.ImportSpec:
+				if n.Path.Value == `"sync"` || n.Path.Value == `"sync/atomic"` {
+					found = "the import " + n.Path.Value
+				}
+			}
+			return found == ""
+		})
+	}
+	return found
+}
+
+// dryRun is what make would run.
+func dryRun(t *testing.T, target string) string {
+	t.Helper()
+	return output(t, "make", "--no-print-directory", "--dry-run", target)
+}
+
+// packagesIn are the packages of this project among the words of a text.
+func packagesIn(text string) []string {
+	return slices.DeleteFunc(strings.Fields(text), func(word string) bool { return !strings.HasPrefix(word, module) })
 }
 
 func output(t *testing.T, program string, args ...string) string {
