@@ -243,13 +243,13 @@ func (c running) initialised(node, server string) bool {
 // eventually waits for what the controller does.
 func (c running) eventually(what string, holds func() bool) {
 	c.Helper()
-	tick := time.NewTicker(200 * time.Millisecond)
+	tick := time.NewTicker(2 * time.Second) // each look starts kubectl
 	defer tick.Stop()
-	for late := time.After(2 * time.Minute); !holds(); {
+	for late := time.After(4 * time.Minute); !holds(); {
 		select {
 		case <-tick.C:
 		case <-late:
-			c.Fatalf("%s: not within two minutes", what)
+			c.Fatalf("%s: not within four minutes", what)
 		}
 	}
 }
