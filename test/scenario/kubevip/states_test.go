@@ -57,7 +57,8 @@ type side struct {
 	version, x, y, z string
 	processes        map[string]int // by server and namespace
 	addresses        map[string]netip.Addr
-	endpointless     []string // Services whose condition does not say yet that they have no endpoints
+	endpointless     []string  // Services whose condition does not say yet that they have no endpoints
+	patient          time.Time // until when a kube-vip that does not answer is left alone
 }
 
 func (s *side) namespace(of string) string { return strings.ReplaceAll(s.version, ".", "-") + "-" + of }
@@ -66,8 +67,8 @@ func (s *side) announce(server, namespace string) {
 	s.processes[server+"/"+namespace] = s.kubeVIP(s.version, server, s.namespace(namespace))
 }
 
-// revive restarts every kube-vip that ended without being killed by the test, as the kubelet does. v0.9.1 can crash when a Service changes that it
-// is just taking in (a nil pointer in findServiceInstance).
+// revive restarts every kube-vip that ended without being killed by the test, as the kubelet does. v0.9.1 can crash when
+// a Service changes that it is just taking in (a nil pointer in findServiceInstance), and v1.2.2 when many are created.
 func (s *side) revive() {
 	s.T.Helper()
 	for key, id := range s.processes {
@@ -76,6 +77,33 @@ func (s *side) revive() {
 		if server, namespace, _ := strings.Cut(key, "/"); p.Exited {
 			s.T.Logf("kube-vip %s for %s on %s ended with %d: restarting it", s.version, namespace, server, p.Code)
 			s.announce(server, namespace)
+		}
+	}
+}
+
+// startUp is how long a kube-vip may take until it answers for an address.
+const startUp = 45 * time.Second
+
+// heal does what the finding of an address that no one answers for tells an administrator: it restarts the kube-vip that
+// should. On a starved machine each version can fail to take in one of many Services that are created at once.
+func (s *side) heal(w *witness) {
+	s.T.Helper()
+	s.revive()
+	if time.Now().Before(s.patient) {
+		return
+	}
+	s.patient = time.Now().Add(startUp)
+	ended := map[string]bool{}
+	for name, address := range s.addresses {
+		namespace, _, _ := strings.Cut(name, "/")
+		server := s.x
+		if namespace == "deaf" {
+			server = s.z
+		}
+		if w.silent(address) && !ended[namespace] {
+			s.T.Logf("kube-vip %s for %s on %s does not answer for %s: restarting it", s.version, namespace, server, name)
+			s.signal(server, namespace, syscall.SIGTERM) // revive starts it again
+			ended[namespace] = true
 		}
 	}
 }
@@ -169,9 +197,7 @@ func (s *side) removeEndpoints() (want []*expectation) {
 func (s *side) explain(w *witness) {
 	s.T.Helper()
 	s.endpointless = slices.DeleteFunc(s.endpointless, func(name string) bool {
-		silent := slices.ContainsFunc(s.Servers, func(server lab.Server) bool {
-			return w.reportOf(server.Name, s.addresses["plain/"+name]).State == contract.AddressSilent
-		})
+		silent := w.silent(s.addresses["plain/"+name])
 		if silent {
 			s.reportNoEndpoints(s.namespace("plain"), name)
 		}
@@ -237,13 +263,13 @@ func TestStates(t *testing.T) {
 	var want []*expectation
 	for i, tried := range versions {
 		s := &side{harness: h, version: tried, x: h.Servers[2*i].Name, y: h.Servers[2*i+1].Name, z: shared,
-			processes: map[string]int{}, addresses: map[string]netip.Addr{}}
+			processes: map[string]int{}, addresses: map[string]netip.Addr{}, patient: time.Now().Add(startUp)}
 		sides = append(sides, s)
 		want = append(want, s.begin()...)
 	}
 	w.meanwhile = func() {
 		for _, s := range sides {
-			s.revive()
+			s.heal(w)
 		}
 	}
 	w.await(want, 3*time.Minute)
@@ -481,6 +507,14 @@ func (w *witness) wantReports(sides []*side) {
 			}
 		}
 	}
+}
+
+// silent reports whether a Node reports that no machine answers for an address.
+func (w *witness) silent(address netip.Addr) bool {
+	w.T.Helper()
+	return slices.ContainsFunc(w.Servers, func(server lab.Server) bool {
+		return w.reportOf(server.Name, address).State == contract.AddressSilent
+	})
 }
 
 // reportOf is a Node's report of an address.
