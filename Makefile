@@ -45,27 +45,29 @@ demo: go ## From two bare servers to a public address that answers, shown step b
 recordings: go ## Play the demo and draw from it the terminals that README.md shows
 	go run ./test/demo/cmd/recordings
 
-# The packages whose tests start a virtual machine where the running kernel lacks 802.1Q. They mostly wait for what happens
-# there, so three of them run side by side, and all others use the processors that they leave.
-MACHINE = $(shell go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | \
-	awk '$$1 ~ /\.test$$/ && /\/test\/env\/kernel\/machine(\.test| |$$)/ {sub(/\.test$$/, "", $$1); print $$1}')
+# The packages whose tests start a virtual machine, where the running kernel lacks 802.1Q, or a control plane. They wait for
+# what other processes do. All others compute, with lower priority on the processors that these leave.
+TESTS_WITH = $(shell go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | \
+	awk '$$1 ~ /\.test$$/ && /\/test\/env\/($(1))(\.test| |$$)/ {sub(/\.test$$/, "", $$1); print $$1}')
+MACHINE = $(call TESTS_WITH,kernel\/machine)
+INTEGRATION = $(call TESTS_WITH,kernel\/machine|controlplane)
 .PHONY: test
 test: prepare ## Run all tests, and print how long they took and the ten packages that took longest
 	@go build ./...
 	@results=$$(mktemp -d) && trap "rm -rf $$results" EXIT && failed=0 && began=$$(date +%s) && \
-	{ $(MAKE) --no-print-directory --keep-going --jobs=2 test-machine test-others RESULTS=$$results || failed=$$?; } && \
+	{ $(MAKE) --no-print-directory --keep-going --jobs=2 test-integration test-others RESULTS=$$results || failed=$$?; } && \
 	cat $$results/* | sed -nE 's#.*"Action":"(pass|fail)","Package":"[^"]*/v2/([^"]*)","Elapsed":([0-9.]+)}.*#\3 \2#p' | sort -rn | head -10 | \
 	awk '{gsub("/", "_", $$2); print "figure test_seconds_" $$2, $$1, "s"}' && \
 	echo "figure test_seconds $$(( $$(date +%s) - began )) s" && exit $$failed
 
 # The two halves of make test.
 RESULTS ?= $(DIST)
-.PHONY: test-machine test-others
-test-machine: go
-	@$(DEV) gotestsum --format pkgname --jsonfile $(RESULTS)/machine.json -- $(TESTFLAGS) -p 3 $(MACHINE)
+.PHONY: test-integration test-others
+test-integration: go
+	@$(DEV) gotestsum --format pkgname --jsonfile $(RESULTS)/integration.json -- $(TESTFLAGS) -p 2 $(INTEGRATION)
 test-others: go
 	@nice $(DEV) gotestsum --format pkgname --jsonfile $(RESULTS)/others.json -- $(TESTFLAGS) -p 2 \
-		$(filter-out $(MACHINE),$(shell go list ./...))
+		$(filter-out $(INTEGRATION),$(shell go list ./...))
 
 # The packages whose tests start no control plane and no virtual machine, and build or download nothing.
 HEAVY := env/controlplane|env/kernel|env/lab|env/cluster|env/tools|repo/build|repo/development|repo/mutants|repo/portability
@@ -76,8 +78,7 @@ unit: go ## Run the tests that need nothing but Go, without the race detector; t
 	go test $(UNIT)
 
 # The packages whose tests start a control plane and need no kernel.
-API = $(shell go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | \
-	awk '$$1 ~ /\.test$$/ && /\/test\/env\/controlplane( |$$)/ && !/\/test\/env\/(kernel|lab|cluster)( |$$)/ {sub(/\.test$$/, "", $$1); print $$1}')
+API = $(filter-out $(MACHINE),$(call TESTS_WITH,controlplane))
 .PHONY: test-api
 test-api: go ## Run the tests that need an API server, which is built first, and no other kernel; takes a few minutes
 	go run ./test/env/tools/cmd/tools etcd kube-apiserver >/dev/null

@@ -75,7 +75,7 @@ func TestAPINeedsNoKernel(t *testing.T) {
 
 // TestAllTestsRunOnce: the halves of `make test` have every package, and none of them twice.
 func TestAllTestsRunOnce(t *testing.T) {
-	got := slices.Concat(packagesIn(dryRun(t, "test-machine")), packagesIn(dryRun(t, "test-others")))
+	got := slices.Concat(packagesIn(dryRun(t, "test-integration")), packagesIn(dryRun(t, "test-others")))
 	slices.Sort(got)
 	want := packagesIn(output(t, "go", "list", "./..."))
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -83,14 +83,13 @@ func TestAllTestsRunOnce(t *testing.T) {
 	}
 }
 
-// TestRaceLeavesNoGoroutineOut: `make race` has every package whose code starts goroutines or shares memory between
-// them, except what runs in virtual machines.
+// TestRaceLeavesNoGoroutineOut: `make race` has every package of the product whose code starts goroutines or shares
+// memory between them.
 func TestRaceLeavesNoGoroutineOut(t *testing.T) {
 	raced := packagesIn(dryRun(t, "race"))
-	inMachines := packagesIn(dryRun(t, "test-machine"))
 	left := 0
 	for _, p := range packagesIn(output(t, "go", "list", "./agent/...", "./controller/...", "./pkg/...")) {
-		if slices.Contains(raced, p) || slices.Contains(inMachines, p) {
+		if slices.Contains(raced, p) {
 			continue
 		}
 		left++
