@@ -84,12 +84,12 @@ test-api: go ## Run the tests that need an API server, which is built first, and
 	go run ./test/env/tools/cmd/tools etcd kube-apiserver >/dev/null
 	$(TEST) $(TESTFLAGS) $(API)
 
-# What shares memory between goroutines. Decisions without goroutines and the tests of the repository do not; in virtual
-# machines programs run as they are shipped.
-NOT_RACED := ./agent/announce/election ./agent/verify/check ./controller/loadbalancer/plan ./test/repo/...
-RACED = $(filter-out $(MACHINE) $(shell go list $(NOT_RACED)),$(shell go list ./...))
+# The code that shares memory between goroutines: the product without the decisions that have none, and what runs it in the
+# same process. In virtual machines and beside a control plane of their own, programs run as they are shipped.
+NOT_RACED := ./agent/announce/election ./agent/verify/check ./controller/loadbalancer/plan
+RACED = $(filter-out $(shell go list $(NOT_RACED)),$(shell go list ./agent/... ./controller/... ./pkg/... ./test/sim/... ./test/scenario/walk))
 .PHONY: race
-race: go ## Run the tests of everything that has goroutines with the race detector, an API server included; takes about fifteen minutes
+race: go ## Run the tests of the product and the random walks with the race detector; takes about ten minutes
 	go run ./test/env/tools/cmd/tools etcd kube-apiserver >/dev/null
 	$(TEST) -race $(TESTFLAGS) $(RACED)
 
