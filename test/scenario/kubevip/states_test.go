@@ -58,7 +58,7 @@ type side struct {
 	processes        map[string]int // by server and namespace
 	addresses        map[string]netip.Addr
 	endpointless     []string  // Services whose condition does not say yet that they have no endpoints
-	patient          time.Time // until when a kube-vip that does not answer is left alone
+	patient          time.Time // until when a kube-vip that does not answer is not restarted
 }
 
 func (s *side) namespace(of string) string { return strings.ReplaceAll(s.version, ".", "-") + "-" + of }
@@ -84,8 +84,8 @@ func (s *side) revive() {
 // startUp is how long a kube-vip may take until it answers for an address.
 const startUp = 45 * time.Second
 
-// heal does what the finding of an address that no one answers for tells an administrator: it restarts the kube-vip that
-// should. On a starved machine each version can fail to take in one of many Services that are created at once.
+// heal restarts a kube-vip that holds a Lease and does not answer, which is the remedy that the finding names. On a
+// starved machine, kube-vip can fail to take in one of many Services that are created at once.
 func (s *side) heal(w *witness) {
 	s.T.Helper()
 	s.revive()
