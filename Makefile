@@ -50,7 +50,7 @@ recordings: go ## Play the demo and draw from it the terminals that README.md sh
 TESTS_WITH = $(shell go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | \
 	awk '$$1 ~ /\.test$$/ && /\/test\/env\/($(1))(\.test| |$$)/ {sub(/\.test$$/, "", $$1); print $$1}')
 MACHINE = $(call TESTS_WITH,kernel\/machine)
-INTEGRATION = $(call TESTS_WITH,kernel\/machine|controlplane)
+API = $(filter-out $(MACHINE),$(call TESTS_WITH,controlplane))
 .PHONY: test
 test: prepare ## Run all tests, and print how long they took and the ten packages that took longest
 	@go build ./...
@@ -64,10 +64,10 @@ test: prepare ## Run all tests, and print how long they took and the ten package
 RESULTS ?= $(DIST)
 .PHONY: test-integration test-others
 test-integration: go
-	@$(DEV) gotestsum --format pkgname --jsonfile $(RESULTS)/integration.json -- $(TESTFLAGS) -p 2 $(INTEGRATION)
+	@$(DEV) gotestsum --format pkgname --jsonfile $(RESULTS)/integration.json -- $(TESTFLAGS) -p 2 $(MACHINE) $(API)
 test-others: go
 	@nice $(DEV) gotestsum --format pkgname --jsonfile $(RESULTS)/others.json -- $(TESTFLAGS) -p 2 \
-		$(filter-out $(INTEGRATION),$(shell go list ./...))
+		$(filter-out $(MACHINE) $(API),$(shell go list ./...))
 
 # The packages whose tests start no control plane and no virtual machine, and build or download nothing.
 HEAVY := env/controlplane|env/kernel|env/lab|env/cluster|env/tools|repo/build|repo/development|repo/mutants|repo/portability
@@ -77,8 +77,6 @@ UNIT = $(shell go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | \
 unit: go ## Run the tests that need nothing but Go, without the race detector; takes a minute or two
 	go test $(UNIT)
 
-# The packages whose tests start a control plane and need no kernel.
-API = $(filter-out $(MACHINE),$(call TESTS_WITH,controlplane))
 .PHONY: test-api
 test-api: go ## Run the tests that need an API server, which is built first, and no other kernel; takes a few minutes
 	go run ./test/env/tools/cmd/tools etcd kube-apiserver >/dev/null
