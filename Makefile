@@ -49,8 +49,9 @@ recordings: go ## Play the demo and draw from it the terminals that README.md sh
 # what other processes do. All others compute, with lower priority on the processors that these leave.
 TESTS_WITH = $(shell go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | \
 	awk '$$1 ~ /\.test$$/ && /\/test\/env\/($(1))(\.test| |$$)/ {sub(/\.test$$/, "", $$1); print $$1}')
-MACHINE = $(call TESTS_WITH,kernel\/machine)
-API = $(filter-out $(MACHINE),$(call TESTS_WITH,controlplane))
+# Each is listed once, when it is needed.
+MACHINE = $(eval MACHINE := $(call TESTS_WITH,kernel\/machine))$(MACHINE)
+API = $(eval API := $(filter-out $(MACHINE),$(call TESTS_WITH,controlplane)))$(API)
 .PHONY: test
 test: prepare ## Run all tests, and print how long they took and the ten packages that took longest
 	@go build ./...
