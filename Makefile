@@ -86,11 +86,12 @@ test-api: go ## Run the tests that need an API server, which is built first, and
 # The code that shares memory between goroutines: the product without the decisions that have none, and what runs it in the
 # same process. In virtual machines and beside a control plane of their own, programs run as they are shipped.
 NOT_RACED := ./agent/announce/election ./agent/verify/check ./controller/loadbalancer/plan
-RACED = $(filter-out $(shell go list $(NOT_RACED)),$(shell go list ./agent/... ./controller/... ./pkg/... ./test/sim/... ./test/scenario/walk))
+RACED = $(filter-out $(shell go list $(NOT_RACED)),$(shell go list ./agent/... ./controller/... ./pkg/... ./test/sim/...))
 .PHONY: race
-race: go ## Run the tests of the product and the random walks with the race detector; takes about ten minutes
+race: go ## Run the tests of the product, and two random walks, with the race detector; takes about ten minutes
 	go run ./test/env/tools/cmd/tools etcd kube-apiserver >/dev/null
 	$(TEST) -race $(TESTFLAGS) $(RACED)
+	$(TEST) -race $(TESTFLAGS) ./test/scenario/walk -run 'TestWalk/seeds/^[01]$$'
 
 .PHONY: test-long
 test-long: prepare ## Run all tests, random walks with fifty times as many seeds, the announcer's model with 100,000
