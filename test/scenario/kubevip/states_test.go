@@ -67,8 +67,9 @@ func (s *side) announce(server, namespace string) {
 	s.processes[server+"/"+namespace] = s.kubeVIP(s.version, server, s.namespace(namespace))
 }
 
-// revive restarts every kube-vip that ended without being killed by the test, as the kubelet does. v0.9.1 can crash when
-// a Service changes that it is just taking in (a nil pointer in findServiceInstance), and v1.2.2 when many are created.
+// revive restarts every kube-vip that ended without being killed by the test, as the kubelet does. v0.9.1 can crash
+// when a Service changes that it is just taking in (a nil pointer in findServiceInstance), and v1.2.2 when many are
+// created.
 func (s *side) revive() {
 	s.T.Helper()
 	for key, id := range s.processes {
@@ -101,7 +102,8 @@ func (s *side) heal(w *witness) {
 			server = s.z
 		}
 		if w.silent(address) && !ended[namespace] {
-			s.T.Logf("kube-vip %s for %s on %s does not answer for %s: restarting it", s.version, namespace, server, name)
+			s.T.Logf("kube-vip %s for %s on %s does not answer for %s: restarting it", s.version, namespace, server,
+				name)
 			s.signal(server, namespace, syscall.SIGTERM) // revive starts it again
 			ended[namespace] = true
 		}
