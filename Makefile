@@ -83,8 +83,8 @@ test-api: go ## Run the tests that need an API server, which is built first, and
 	go run ./test/env/tools/cmd/tools etcd kube-apiserver >/dev/null
 	$(TEST) $(TESTFLAGS) $(API)
 
-# The code that shares memory between goroutines: the product without the decisions that have none, and what runs it in the
-# same process. In virtual machines and beside a control plane of their own, programs run as they are shipped.
+# The code that shares memory between goroutines: the product, without the decisions that have none, and the simulators. A
+# walk runs all of the controller in one process.
 NOT_RACED := ./agent/announce/election ./agent/verify/check ./controller/loadbalancer/plan
 RACED = $(filter-out $(shell go list $(NOT_RACED)),$(shell go list ./agent/... ./controller/... ./pkg/... ./test/sim/...))
 .PHONY: race
