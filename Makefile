@@ -12,6 +12,10 @@ SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 DIST ?= dist/bin
 COMPONENT := k8s.io/component-base/version
 LDFLAGS := -s -w -buildid= -X $(COMPONENT).gitVersion=$(VERSION) -X $(COMPONENT).gitCommit=$(COMMIT)
+# All is compiled once, as it is released: without cgo. Such tests also run in the virtual machine as they are. The race
+# detector needs cgo.
+export CGO_ENABLED ?= 0
+race test-long: export CGO_ENABLED = 1
 # Linters, govulncheck and test runner, pinned in a module of their own.
 DEV := go tool -modfile=test/env/tools/dev/go.mod
 TEST := $(DEV) gotestsum --format pkgname --

@@ -24,6 +24,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/orphans"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
@@ -91,8 +92,11 @@ func newWorld(t *testing.T, options ...option) *world {
 	t.Helper()
 	w := &world{t: t, as: clientID, clock: pnapsim.NewManualClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
 		events: record.NewFakeRecorder(1000)}
-	w.kube = fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem,
-		UID: clusterUID}})
+	w.kube = kubefake.NewStore().Client()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: clusterUID}}
+	if _, err := w.kube.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	w.informers = informers.NewSharedInformerFactory(w.kube, 0)
 	seed := pnapsim.AccountSeed{
 		ID: accountID,

@@ -11,14 +11,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
@@ -28,6 +25,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/instances"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/simtest"
@@ -98,8 +96,7 @@ func lagging(lag time.Duration) pnapsim.Config {
 func newWorldOf(t *testing.T, simulated pnapsim.Config, seed pnapsim.Seed, change func(*Config)) *world {
 	t.Helper()
 	sim, url := simtest.New(t, simulated, seed)
-	w := &world{t: t, sim: sim, url: url, kube: fake.NewClientset(), events: record.NewFakeRecorder(10000)}
-	keepVersions(w.kube)
+	w := &world{t: t, sim: sim, url: url, kube: kubefake.NewStore().Client(), events: record.NewFakeRecorder(10000)}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: clusterUID}}
 	if _, err := w.kube.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -116,43 +113,6 @@ func newWorldOf(t *testing.T, simulated pnapsim.Config, seed pnapsim.Seed, chang
 		change(&w.config)
 	}
 	return w
-}
-
-// keepVersions gives ConfigMaps versions and rejects changes of old versions, as an API server does.
-func keepVersions(kube *fake.Clientset) {
-	version := 0
-	stored := func(namespace, name string) string {
-		object, err := kube.Tracker().Get(corev1.SchemeGroupVersion.WithResource("configmaps"), namespace, name)
-		if err != nil {
-			return ""
-		}
-		configMap, _ := object.(*corev1.ConfigMap)
-		return configMap.ResourceVersion
-	}
-	conflict := func(name string) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewConflict(corev1.Resource("configmaps"), name, nil)
-	}
-	write := func(action clienttesting.Action) (bool, runtime.Object, error) {
-		create, _ := action.(clienttesting.CreateAction) // an update has the same method
-		object, _ := create.GetObject().(*corev1.ConfigMap)
-		if action.GetVerb() == "update" && object.ResourceVersion != stored(object.Namespace, object.Name) {
-			return conflict(object.Name)
-		}
-		version++
-		object.ResourceVersion = strconv.Itoa(version)
-		return false, nil, nil
-	}
-	kube.PrependReactor("create", "configmaps", write)
-	kube.PrependReactor("update", "configmaps", write)
-	kube.PrependReactor("delete", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		remove, _ := action.(clienttesting.DeleteActionImpl)
-		wanted := remove.DeleteOptions.Preconditions
-		if wanted != nil && wanted.ResourceVersion != nil &&
-			*wanted.ResourceVersion != stored(action.GetNamespace(), remove.Name) {
-			return conflict(remove.Name)
-		}
-		return false, nil, nil
-	})
 }
 
 // start creates a new Manager, as a new process does.

@@ -12,12 +12,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
 )
 
 func TestRecordIsStored(t *testing.T) {
-	kube := fake.NewClientset()
-	keepVersions(kube)
-	store := newRecordStore(kube)
+	store := newRecordStore(kubefake.NewStore().Client())
 	empty, err := store.load(t.Context())
 	if err != nil || len(empty.members) != 0 {
 		t.Fatalf("nothing stored: %v, %v", empty, err)

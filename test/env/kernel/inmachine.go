@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"context"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"maps"
@@ -23,8 +24,8 @@ import (
 // binary is where the test binary stands in the machine.
 const binary = "/test/package.test"
 
-// runInMachine compiles the tests of the package in the working directory as a static binary and runs them in the
-// virtual machine, in the same directory and with the same flags.
+// runInMachine runs the tests of the package in the working directory in the virtual machine, in the same directory and
+// with the same flags.
 func runInMachine(ctx context.Context, o options) (int, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -39,8 +40,8 @@ func runInMachine(ctx context.Context, o options) (int, error) {
 		return 0, fmt.Errorf("compile the tests: %w", err)
 	}
 	defer os.RemoveAll(temp) //nolint:errcheck // the temporary directory belongs to the system from here on
-	compiled := filepath.Join(temp, "package.test")
-	if err := compile(ctx, compiled); err != nil {
+	compiled, err := staticBinary(ctx, temp)
+	if err != nil {
 		return 0, err
 	}
 	o.files[binary] = compiled
@@ -58,7 +59,32 @@ func runInMachine(ctx context.Context, o options) (int, error) {
 	return result.ExitCode, flags.store(result.Files)
 }
 
-// compile builds the test binary again: without cgo, because the machine has no C library.
+// staticBinary is this test binary where it was built without cgo, as make test does; else it is built again in a
+// directory, because the machine has no C library.
+func staticBinary(ctx context.Context, dir string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find this test binary: %w", err)
+	}
+	static, err := isStatic(self)
+	if static || err != nil {
+		return self, err
+	}
+	compiled := filepath.Join(dir, "package.test")
+	return compiled, compile(ctx, compiled)
+}
+
+// isStatic reports whether a program names no dynamic loader.
+func isStatic(path string) (bool, error) {
+	program, err := elf.Open(path)
+	if err != nil {
+		return false, fmt.Errorf("read this test binary: %w", err)
+	}
+	defer program.Close() //nolint:errcheck // only read
+	return !slices.ContainsFunc(program.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }), nil
+}
+
+// compile builds the tests of the package in the working directory without cgo.
 func compile(ctx context.Context, out string) error {
 	// Debugging information is a third of the binary, and nothing reads it.
 	args := []string{"test", "-c", "-ldflags=-s -w", "-o", out}
