@@ -69,7 +69,7 @@ test: prepare ## Run all tests, and print how long they took and the ten package
 RESULTS ?= $(DIST)
 .PHONY: test-integration test-others
 test-integration: go
-	@$(DEV) gotestsum --format pkgname --jsonfile $(RESULTS)/integration.json -- $(TESTFLAGS) -p 2 $(MACHINE) $(API)
+	@$(DEV) gotestsum --format pkgname --jsonfile $(RESULTS)/integration.json -- $(TESTFLAGS) -p 3 $(MACHINE) $(API)
 test-others: go
 	@nice $(DEV) gotestsum --format pkgname --jsonfile $(RESULTS)/others.json -- $(TESTFLAGS) -p 2 \
 		$(filter-out $(MACHINE) $(API),$(shell go list ./...))
