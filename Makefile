@@ -109,7 +109,8 @@ test-minors: prepare ## Run what make test-api runs against kube-apiservers of t
 MINORS ?= 1.37 1.36 1.35
 .PHONY: test-minor
 test-minor: go
-	@echo "Kubernetes $(MINOR): $$(PNAP_KUBERNETES_MINOR=$(MINOR) go run ./test/env/tools/cmd/tools kube-apiserver)"
+	@programs=$$(PNAP_KUBERNETES_MINOR=$(MINOR) go run ./test/env/tools/cmd/tools kube-apiserver kube-controller-manager kube-scheduler) && \
+	echo "Kubernetes $(MINOR):" $$programs
 	@results=$$(mktemp) && trap "rm -f $$results" EXIT && \
 	PNAP_KUBERNETES_MINOR=$(MINOR) $(DEV) gotestsum --format pkgname --jsonfile $$results -- $(TESTFLAGS) -count=1 $(API) && \
 	echo "figure tests_on_kubernetes_$(subst .,_,$(MINOR)) $$(grep -c '"Action":"pass".*"Test":' $$results) tests"

@@ -22,7 +22,7 @@ import (
 
 // Binary returns the path of a program of Names. It is built on first use and kept under a name that changes
 // with its sources and the Go toolchain. $KUBEBUILDER_ASSETS replaces etcd, kube-apiserver, kubectl and, if it
-// holds one, kube-proxy; $KUBE_VIP_BINARY replaces kube-vip. $PNAP_KUBERNETES_MINOR chooses another kube-apiserver
+// holds one, kube-proxy; $KUBE_VIP_BINARY replaces kube-vip. $PNAP_KUBERNETES_MINOR chooses another control plane
 // than the newest of Minors, and an older one is always built.
 func (b *Toolbox) Binary(ctx context.Context, name string) (string, error) {
 	name, err := ofMinor(name, os.Getenv(MinorVariable))

@@ -63,13 +63,11 @@ func kubernetes(dir, name string, minutes int, asset asset) spec {
 }
 
 // specs define how the programs are built.
-var specs = map[string]spec{
+var specs = withOlderMinors(map[string]spec{
 	// It has its version in its source.
 	"etcd": {dir: kubernetesDir, module: "go.etcd.io/etcd/server/v3", pkg: "go.etcd.io/etcd/server/v3", minutes: 1,
 		asset: mustBeAsset},
 	apiServer:                 kubernetes(kubernetesDir, apiServer, 3, mustBeAsset),
-	apiServer + "-v1.36":      kubernetes(kubernetesDir+"/v1.36", apiServer, 3, notAsset),
-	apiServer + "-v1.35":      kubernetes(kubernetesDir+"/v1.35", apiServer, 3, notAsset),
 	"kubectl":                 kubernetes(kubernetesDir, "kubectl", 1, mustBeAsset),
 	"kube-proxy":              kubernetes(kubernetesDir, "kube-proxy", 1, mayBeAsset),
 	"kubelet":                 kubernetes(nodeDir, "kubelet", 1, mayBeAsset),
@@ -84,6 +82,17 @@ var specs = map[string]spec{
 	"kube-vip-v1.2.2": kubeVIP("v1.2.2"),
 	"kube-vip-v1.0.0": kubeVIP("v1.0.0"),
 	"kube-vip-v0.9.1": kubeVIP("v0.9.1"),
+})
+
+// withOlderMinors adds kube-apiserver of each older minor, and what must not be newer than it
+// (https://kubernetes.io/releases/version-skew-policy/).
+func withOlderMinors(all map[string]spec) map[string]spec {
+	for _, minor := range Minors()[1:] {
+		for _, name := range []string{apiServer, "kube-controller-manager", "kube-scheduler"} {
+			all[name+"-v"+minor] = kubernetes(kubernetesDir+"/v"+minor, name, all[name].minutes, notAsset)
+		}
+	}
+	return all
 }
 
 // specOf returns how the named program is built.
@@ -95,30 +104,28 @@ func specOf(name string) (spec, error) {
 }
 
 // Names lists the programs that tests and the demo need by default, in the order that shares most when they are
-// built one by one. Binary also knows kube-apiserver-v<minor> of the older Minors.
+// built one by one. Binary also knows those of the older Minors, such as kube-apiserver-v1.36.
 func Names() []string {
 	return []string{"etcd", apiServer, "kubectl", "kube-proxy", "kube-vip-v1.2.2", "kube-vip-v1.0.0",
 		"kube-vip-v0.9.1", "kubelet",
 		"kube-controller-manager", "kube-scheduler", "kubeadm", promtool, "helm"}
 }
 
-// Minors lists the minors of Kubernetes whose kube-apiserver can be had, the newest first. Tests run against the
+// Minors lists the minors of Kubernetes whose control plane can be had, the newest first. Tests run against the
 // newest unless MinorVariable names another.
 func Minors() []string { return []string{"1.37", "1.36", "1.35"} }
 
-// ofMinor is the name under which the program of a minor is built; without a minor it is the newest.
+// ofMinor is the name under which the program of a minor is built; without a minor it is the newest. Programs that
+// work with every kube-apiserver, such as etcd and kubectl, are the newest always.
 func ofMinor(name, minor string) (string, error) {
 	minors := Minors()
-	switch {
-	case minor == "" || minor == minors[0]:
-		return name, nil
-	case !slices.Contains(minors, minor):
+	if minor != "" && !slices.Contains(minors, minor) {
 		return "", fmt.Errorf("%s=%q: choose among %s, or unset it", MinorVariable, minor, strings.Join(minors, ", "))
-	case name == apiServer:
-		return name + "-v" + minor, nil
-	default:
-		return name, nil
 	}
+	if older := name + "-v" + minor; specs[older].dir != "" {
+		return older, nil
+	}
+	return name, nil
 }
 
 // ldflags are the linker's flags. Kubernetes reports its version at /version; without it that is v0.0.0-master. The

@@ -56,8 +56,10 @@ func TestRecipes(t *testing.T) {
 	}
 	keys := map[string]string{}
 	names := Names()
-	for _, minor := range Minors()[1:] {
-		names = append(names, apiServer+"-v"+minor)
+	for name := range specs {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
 	}
 	for _, name := range names {
 		r, err := recipeFor(root, name, "go1")
@@ -71,8 +73,8 @@ func TestRecipes(t *testing.T) {
 		if version, isVIP := strings.CutPrefix(name, kubeVIPPrefix); isVIP && r.version != version {
 			t.Errorf("%s would be built at version %s", name, r.version)
 		}
-		if minor, isOlder := strings.CutPrefix(name, apiServer+"-"); isOlder &&
-			!strings.HasPrefix(r.version, minor+".") {
+		if _, version, isOlder := strings.Cut(name, "-v1."); isOlder && r.module == kubernetesModule &&
+			!strings.HasPrefix(r.version, "v1."+version+".") {
 			t.Errorf("%s would be built at version %s", name, r.version)
 		}
 		if newer, err := recipeFor(root, name, "go2"); err != nil || newer.key == r.key {
@@ -84,23 +86,25 @@ func TestRecipes(t *testing.T) {
 	}
 }
 
-// Every minor has a recipe of its own, and only the API server follows the choice.
+// Every minor has recipes of its own, and only what must not be newer than the API server follows the choice.
 func TestOfMinor(t *testing.T) {
 	root, err := ModuleRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, minor := range Minors() {
-		name, err := ofMinor(apiServer, minor)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := recipeFor(root, name, "go1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want := apiServer + " v" + minor + "."; !strings.HasPrefix(r.title(), want) {
-			t.Errorf("minor %s would be %s, want %s…", minor, r.title(), want)
+		for _, program := range []string{apiServer, "kube-controller-manager", "kube-scheduler"} {
+			name, err := ofMinor(program, minor)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := recipeFor(root, name, "go1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := program + " v" + minor + "."; !strings.HasPrefix(r.title(), want) {
+				t.Errorf("minor %s would be %s, want %s…", minor, r.title(), want)
+			}
 		}
 		if other, err := ofMinor("etcd", minor); other != "etcd" || err != nil {
 			t.Errorf("minor %s has etcd become %s, %v", minor, other, err)
