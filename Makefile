@@ -50,12 +50,16 @@ recordings: go ## Play the demo and draw from it the terminals that README.md sh
 	go run ./test/demo/cmd/recordings
 
 # The packages whose tests start a virtual machine, where the running kernel lacks 802.1Q, or a control plane. They wait for
-# what other processes do. All others compute, with lower priority on the processors that these leave.
+# what other processes do. All others compute, with lower priority on the processors that these leave. What takes longest,
+# test/scenario and test/repo, begins.
 TESTS_WITH = $(shell go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | \
-	awk '$$1 ~ /\.test$$/ && /\/test\/env\/($(1))(\.test| |$$)/ {sub(/\.test$$/, "", $$1); print $$1}')
+	awk '$$1 ~ /\.test$$/ && /\/test\/env\/($(1))(\.test| |$$)/ {sub(/\.test$$/, "", $$1); print $$1}' | sort -r)
 # Each is listed once, when it is needed.
 MACHINE = $(eval MACHINE := $(call TESTS_WITH,kernel\/machine))$(MACHINE)
 API = $(eval API := $(filter-out $(MACHINE),$(call TESTS_WITH,controlplane)))$(API)
+# Without this, a fifth of what tests compute is the collection of garbage, and a third of what a kube-apiserver does until
+# it serves.
+test test-api test-minor race: export GOGC = 400
 .PHONY: test
 test: prepare ## Run all tests, and print how long they took and the ten packages that took longest
 	@go build ./...
@@ -72,7 +76,7 @@ test-integration: go
 	@$(DEV) gotestsum --format pkgname --jsonfile $(RESULTS)/integration.json -- $(TESTFLAGS) -p 3 $(MACHINE) $(API)
 test-others: go
 	@nice $(DEV) gotestsum --format pkgname --jsonfile $(RESULTS)/others.json -- $(TESTFLAGS) -p 2 \
-		$(filter-out $(MACHINE) $(API),$(shell go list ./...))
+		$(filter-out $(MACHINE) $(API),$(shell go list ./... | sort -r))
 
 # The packages whose tests start no control plane and no virtual machine, and build or download nothing.
 HEAVY := env/controlplane|env/kernel|env/lab|env/cluster|env/tools|repo/build|repo/development|repo/mutants|repo/portability
