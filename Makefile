@@ -49,9 +49,9 @@ demo: go ## From two bare servers to a public address that answers, shown step b
 recordings: go ## Play the demo and draw from it the terminals that README.md shows
 	go run ./test/demo/cmd/recordings
 
-# The packages whose tests start a virtual machine, where the running kernel lacks 802.1Q, or a control plane. They wait for
-# what other processes do. All others compute, with lower priority on the processors that these leave. What takes longest,
-# test/scenario and test/repo, begins.
+# The packages whose tests start a virtual machine, where the running kernel lacks 802.1Q, and those whose tests start a
+# control plane. Both wait for what other processes do. All others compute, with lower priority on the processors that
+# these leave. What takes longest, test/scenario and test/repo, begins.
 TESTS_WITH = $(shell go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | \
 	awk '$$1 ~ /\.test$$/ && /\/test\/env\/($(1))(\.test| |$$)/ {sub(/\.test$$/, "", $$1); print $$1}' | sort -r)
 # Each is listed once, when it is needed; make test hands the lists on.
@@ -62,21 +62,23 @@ API = $(eval API := $(filter-out $(MACHINE),$(call TESTS_WITH,controlplane)))$(A
 test test-api test-minor race: export GOGC = 400
 .PHONY: test
 test: prepare ## Run all tests, and print how long they took and the ten packages that took longest
-	@go list -export ./... >/dev/null # compiles what both halves need
+	@go list -export ./... >/dev/null # compiles what all parts need
 	@results=$$(mktemp -d) && trap "rm -rf $$results" EXIT && failed=0 && began=$$(date +%s) && \
-	{ $(MAKE) --no-print-directory --keep-going --jobs=2 test-integration test-others RESULTS=$$results MACHINE="$(MACHINE)" API="$(API)" || failed=$$?; } && \
+	{ $(MAKE) --no-print-directory --keep-going --jobs=3 test-machines test-apis test-others RESULTS=$$results MACHINE="$(MACHINE)" API="$(API)" || failed=$$?; } && \
 	cat $$results/* | sed -nE 's#.*"Action":"(pass|fail)","Package":"[^"]*/v2/([^"]*)","Elapsed":([0-9.]+)}.*#\3 \2#p' | sort -rn | head -10 | \
 	awk '{gsub("/", "_", $$2); print "figure test_seconds_" $$2, $$1, "s"}' && \
 	echo "figure test_seconds $$(( $$(date +%s) - began )) s" && exit $$failed
 
-# The two halves of make test.
+# The three parts of make test.
 RESULTS ?= $(DIST)
-.PHONY: test-integration test-others
-test-integration: go
-	@$(DEV) gotestsum --format pkgname --jsonfile $(RESULTS)/integration.json -- $(TESTFLAGS) -p 3 $(MACHINE) $(API)
+PART = $(DEV) gotestsum --format pkgname --jsonfile $(RESULTS)/$@.json -- $(TESTFLAGS) -p 2
+.PHONY: test-machines test-apis test-others
+test-machines: go
+	@$(PART) $(MACHINE)
+test-apis: go
+	@$(PART) $(API)
 test-others: go
-	@nice $(DEV) gotestsum --format pkgname --jsonfile $(RESULTS)/others.json -- $(TESTFLAGS) -p 2 \
-		$(filter-out $(MACHINE) $(API),$(shell go list ./... | sort -r))
+	@nice $(PART) $(filter-out $(MACHINE) $(API),$(shell go list ./... | sort -r))
 
 # The packages whose tests start no control plane and no virtual machine, and build or download nothing.
 HEAVY := env/controlplane|env/kernel|env/lab|env/cluster|env/tools|repo/build|repo/development|repo/mutants|repo/portability
