@@ -71,14 +71,14 @@ test: prepare ## Run all tests, and print how long they took and the ten package
 
 # The three parts of make test.
 RESULTS ?= $(DIST)
-PART = $(DEV) gotestsum --format pkgname --jsonfile $(RESULTS)/$@.json -- $(TESTFLAGS) -p 2
+PART = $(DEV) gotestsum --format pkgname --jsonfile $(RESULTS)/$@.json -- $(TESTFLAGS)
 .PHONY: test-machines test-apis test-others
 test-machines: go
-	@$(PART) $(MACHINE)
+	@$(PART) -p 3 $(MACHINE)
 test-apis: go
-	@$(PART) $(API)
+	@$(PART) -p 2 $(API)
 test-others: go
-	@nice $(PART) $(filter-out $(MACHINE) $(API),$(shell go list ./... | sort -r))
+	@nice $(PART) -p 2 $(filter-out $(MACHINE) $(API),$(shell go list ./... | sort -r))
 
 # The packages whose tests start no control plane and no virtual machine, and build or download nothing.
 HEAVY := env/controlplane|env/kernel|env/lab|env/cluster|env/tools|repo/build|repo/development|repo/mutants|repo/portability
