@@ -74,9 +74,9 @@ RESULTS ?= $(DIST)
 PART = $(DEV) gotestsum --format pkgname --jsonfile $(RESULTS)/$@.json -- $(TESTFLAGS)
 .PHONY: test-machines test-apis test-others
 test-machines: go
-	@$(PART) -p 3 $(MACHINE)
+	@$(PART) -p 2 $(MACHINE)
 test-apis: go
-	@$(PART) -p 2 $(API)
+	@$(PART) -p 1 $(API)
 test-others: go
 	@nice $(PART) -p 2 $(filter-out $(MACHINE) $(API),$(shell go list ./... | sort -r))
 

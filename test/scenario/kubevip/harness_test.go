@@ -18,6 +18,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/labtest"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/limits"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/scenario/agentlab"
 )
@@ -49,18 +50,21 @@ func newHarness(t *testing.T, versions []string, servers int) *harness {
 	return h
 }
 
-// kubeVIP starts kube-vip for the Services of one namespace, as the shipped manifest sets it.
+// kubeVIP starts kube-vip for the Services of one namespace, as the shipped manifest sets it. On a busy machine a Lease of
+// 5 s expires before its holder gets to renew it, and the next one begins as slowly; there kube-vip keeps its defaults.
 func (h *harness) kubeVIP(version, server, namespace string) int {
+	timers := []string{"vip_leaseduration=15", "vip_renewdeadline=10", "vip_retryperiod=2"}
+	if limits.Held() {
+		timers = []string{"vip_leaseduration=5", "vip_renewdeadline=3", "vip_retryperiod=1"}
+	}
 	return h.Start(lab.Program{
 		Host: server, Name: "kube-vip-" + server + "-" + namespace,
 		Args: []string{lab.Path("kube-vip-" + version), "manager"},
-		Env: []string{
-			"HOME=" + lab.Path("home"), "vip_arp=true", "vip_interface=" + publicLink, "vip_subnet=32",
-			"svc_enable=true", "svc_election=true",
-			"cp_enable=false", "cp_namespace=kube-system", "vip_leaseduration=5", "vip_renewdeadline=3",
-			"vip_retryperiod=1",
-			"vip_nodename=" + server, "svc_namespace=" + namespace, "prometheus_server=127.0.0.1:0",
-		},
+		Env: append(timers,
+			"HOME="+lab.Path("home"), "vip_arp=true", "vip_interface="+publicLink, "vip_subnet=32",
+			"svc_enable=true", "svc_election=true", "cp_enable=false", "cp_namespace=kube-system",
+			"vip_nodename="+server, "svc_namespace="+namespace, "prometheus_server=127.0.0.1:0",
+		),
 	})
 }
 
