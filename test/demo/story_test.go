@@ -23,8 +23,8 @@ import (
 )
 
 // TestStory runs the whole story beside the newest and the oldest kube-vip: with one of them of a Service without a
-// class, with the other of one of the controller's own class, which kube-vip serves because the manifest names it. Most of
-// a story is waiting, so stories run side by side.
+// class, with the other of one of the controller's own class, which kube-vip serves because the manifest names it. Most
+// of a story is waiting, so stories run side by side.
 //
 //proves:service-changes/node-dies
 //proves:service-changes/vlan-lost

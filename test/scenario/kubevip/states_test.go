@@ -86,8 +86,8 @@ func (s *side) revive() {
 const startUp = 45 * time.Second
 
 // heal restarts a kube-vip that holds a Lease and does not answer, which is the remedy that the finding names. On a
-// starved machine, kube-vip can fail to take in one of many Services that are created at once. It restarts one at a time:
-// a dozen that start at once starve each other.
+// starved machine, kube-vip can fail to take in one of many Services that are created at once. It restarts one at a
+// time: a dozen that start at once starve each other.
 func (s *side) heal(w *witness) {
 	s.T.Helper()
 	s.revive()
