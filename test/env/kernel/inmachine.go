@@ -4,7 +4,6 @@ package kernel
 
 import (
 	"context"
-	"debug/elf"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kernel/machine"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools/subprocess"
 )
 
@@ -66,22 +66,11 @@ func staticBinary(ctx context.Context, dir string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find this test binary: %w", err)
 	}
-	static, err := isStatic(self)
-	if static || err != nil {
-		return self, err
+	if tools.IsStatic(self) {
+		return self, nil
 	}
 	compiled := filepath.Join(dir, "package.test")
 	return compiled, compile(ctx, compiled)
-}
-
-// isStatic reports whether a program names no dynamic loader.
-func isStatic(path string) (bool, error) {
-	program, err := elf.Open(path)
-	if err != nil {
-		return false, fmt.Errorf("read this test binary: %w", err)
-	}
-	defer program.Close() //nolint:errcheck // only read
-	return !slices.ContainsFunc(program.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }), nil
 }
 
 // compile builds the tests of the package in the working directory without cgo.

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kernel/guest"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
 
 // goTest runs go test on the package vlan as a user would.
@@ -60,26 +59,5 @@ func TestMainRefusesAnUnknownChoice(t *testing.T) {
 	out, code := goTest(t, []string{guest.Variable + "=container"}, "-run=OnDemand")
 	if code != 1 || !strings.Contains(out, `PNAP_KERNEL="container"`) {
 		t.Errorf("exit code %d, want 1 and a sentence that names the variable:\n%s", code, out)
-	}
-}
-
-// TestIsStatic: programs of the project run in the machine as they are, those of the system need its dynamic loader.
-func TestIsStatic(t *testing.T) {
-	t.Parallel()
-	product, err := tools.Product(t.Context(), "./test/env/kernel/cmd/guestinit")
-	if err != nil {
-		t.Fatal(err)
-	}
-	sh, err := exec.LookPath("sh")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for path, want := range map[string]bool{product: true, sh: false} {
-		if got, err := isStatic(path); got != want || err != nil {
-			t.Errorf("isStatic(%s) = %t, %v, want %t", path, got, err, want)
-		}
-	}
-	if _, err := isStatic("main_test.go"); err == nil || !strings.Contains(err.Error(), "read this test binary") {
-		t.Errorf("a text is read as a program: %v", err)
 	}
 }

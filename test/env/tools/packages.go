@@ -91,11 +91,11 @@ func usable(program string) bool {
 	if err != nil {
 		return false
 	}
-	return program != "busybox" || isStatic(path)
+	return program != "busybox" || IsStatic(path)
 }
 
-// isStatic reports whether a program needs no interpreter, so that it runs where there are no shared libraries.
-func isStatic(path string) bool {
+// IsStatic reports whether a program needs no interpreter, so that it runs where there are no shared libraries.
+func IsStatic(path string) bool {
 	file, err := elf.Open(path)
 	if err != nil {
 		return false

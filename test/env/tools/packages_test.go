@@ -101,7 +101,7 @@ func TestProgramNamesThePackage(t *testing.T) {
 func TestBusyboxMustBeStatic(t *testing.T) {
 	box := smallTree(t, hello)
 	static := product(t, box)
-	if !isStatic(static) {
+	if !IsStatic(static) {
 		t.Errorf("%s, built without cgo, is taken for dynamic", static)
 	}
 	dir := t.TempDir()

@@ -1,14 +1,14 @@
 package build
 
 import (
-	"debug/elf"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
 
 // TestBuiltProgramsStart builds each program for this machine as a user does, and starts it. Static means that nothing
@@ -34,22 +34,12 @@ func TestBuiltProgramsStart(t *testing.T) {
 			if args[0] == "--version" && !strings.Contains(string(out), " v") {
 				t.Errorf("its version is %q, want one that begins with v", out)
 			}
-			if !static(t, program) {
+			if !tools.IsStatic(program) {
 				t.Errorf("%s needs shared libraries", name)
 			}
 			checkAdvisories(t, program)
 		})
 	}
-}
-
-func static(t *testing.T, program string) bool {
-	t.Helper()
-	file, err := elf.Open(program)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close() //nolint:errcheck // only read
-	return !slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 }
 
 // TestGoBuildGivesAVersion builds each program without the Makefile: nothing stamps a version, and Go records the
