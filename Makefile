@@ -12,8 +12,8 @@ SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 DIST ?= dist/bin
 COMPONENT := k8s.io/component-base/version
 LDFLAGS := -s -w -buildid= -X $(COMPONENT).gitVersion=$(VERSION) -X $(COMPONENT).gitCommit=$(COMMIT)
-# All is compiled once, as it is released: without cgo. Such tests also run in the virtual machine as they are. The race
-# detector needs cgo.
+# Tests are compiled as the programs are released, without cgo, so both share what is compiled, and the virtual machine runs
+# tests as they are. Only the race detector needs cgo.
 export CGO_ENABLED ?= 0
 race test-long: export CGO_ENABLED = 1
 # Linters, govulncheck and test runner, pinned in a module of their own.
@@ -57,9 +57,8 @@ TESTS_WITH = $(shell go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./...
 # Each is listed once, when it is needed; make test hands the lists on.
 MACHINE = $(eval MACHINE := $(call TESTS_WITH,kernel\/machine))$(MACHINE)
 API = $(eval API := $(filter-out $(MACHINE),$(call TESTS_WITH,controlplane)))$(API)
-# Without this, a fifth of what tests compute is the collection of garbage, and a third of what a kube-apiserver does until
-# it serves.
-test test-api test-minor race: export GOGC = 400
+# With Go's default of 100, tests and above all the start of a kube-apiserver spend much of their time collecting garbage.
+test test-api test-minor race: export GOGC ?= 400
 .PHONY: test
 test: prepare ## Run all tests, and print how long they took and the ten packages that took longest
 	@go list -export ./... >/dev/null # compiles what all parts need

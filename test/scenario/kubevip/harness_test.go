@@ -50,9 +50,9 @@ func newHarness(t *testing.T, versions []string, servers int) *harness {
 	return h
 }
 
-// kubeVIP starts kube-vip for the Services of one namespace, as the shipped manifest sets it. On a busy machine a Lease
-// of 5 s expires before its holder gets to renew it, and the next one begins as slowly; there kube-vip keeps its
-// defaults.
+// kubeVIP starts kube-vip for the Services of one namespace, as the shipped manifest sets it, except for the timers of
+// its Leases. On a busy machine a Lease of 5 s expires before its holder gets to renew it, so only with -hold they are
+// those of the manifest; else they are kube-vip's defaults.
 func (h *harness) kubeVIP(version, server, namespace string) int {
 	timers := []string{"vip_leaseduration=15", "vip_renewdeadline=10", "vip_retryperiod=2"}
 	if limits.Held() {
