@@ -62,9 +62,9 @@ test test-api test-minor race: export GOGC ?= 400
 .PHONY: test
 test: prepare ## Run all tests, and print how long they took and the ten packages that took longest
 	@go list -export ./... >/dev/null # compiles what all parts need
-	@results=$$(mktemp -d) && trap "rm -rf $$results" EXIT && failed=0 && began=$$(date +%s) && \
-	{ $(MAKE) --no-print-directory --keep-going --jobs=3 test-machines test-apis test-others RESULTS=$$results MACHINE="$(MACHINE)" API="$(API)" || failed=$$?; } && \
-	cat $$results/* | sed -nE 's#.*"Action":"(pass|fail)","Package":"[^"]*/v2/([^"]*)","Elapsed":([0-9.]+)}.*#\3 \2#p' | sort -rn | head -10 | \
+	@results=$$(mktemp -d) && trap "rm -rf $$results" EXIT && failed=0 && began=$$(date +%s) && mkdir $$results/programs && \
+	{ PNAP_RUN=$$results/programs $(MAKE) --no-print-directory --keep-going --jobs=3 test-machines test-apis test-others RESULTS=$$results MACHINE="$(MACHINE)" API="$(API)" || failed=$$?; } && \
+	cat $$results/*.json | sed -nE 's#.*"Action":"(pass|fail)","Package":"[^"]*/v2/([^"]*)","Elapsed":([0-9.]+)}.*#\3 \2#p' | sort -rn | head -10 | \
 	awk '{gsub("/", "_", $$2); print "figure test_seconds_" $$2, $$1, "s"}' && \
 	echo "figure test_seconds $$(( $$(date +%s) - began )) s" && exit $$failed
 

@@ -59,14 +59,18 @@ func inDefault(call func(*Toolbox) (string, error)) (string, error) {
 	return call(box)
 }
 
-// Binary is Toolbox.Binary of the default toolbox.
+// Binary is Toolbox.Binary of the default toolbox, remembered by this process.
 func Binary(ctx context.Context, name string) (string, error) {
-	return inDefault(func(b *Toolbox) (string, error) { return b.Binary(ctx, name) })
+	return inDefault(func(b *Toolbox) (string, error) {
+		return b.remembered(name, func() (string, error) { return b.Binary(ctx, name) })
+	})
 }
 
-// Product is Toolbox.Product of the default toolbox.
+// Product is Toolbox.Product of the default toolbox, remembered by this process.
 func Product(ctx context.Context, pkg string) (string, error) {
-	return inDefault(func(b *Toolbox) (string, error) { return b.Product(ctx, pkg) })
+	return inDefault(func(b *Toolbox) (string, error) {
+		return b.remembered(pkg, func() (string, error) { return b.Product(ctx, pkg) })
+	})
 }
 
 // DebianPackage is Toolbox.DebianPackage of the default toolbox.

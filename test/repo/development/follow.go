@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
 
 // parts are what a copy of the repository consists of.
@@ -34,6 +36,7 @@ func (w Walkthrough) follow(ctx context.Context, root string) error {
 func run(ctx context.Context, root, command string) error {
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
 	cmd.Dir = root
+	cmd.Env = append(os.Environ(), tools.RunVariable+"=") // the sources change
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", command, err, out)
 	}
