@@ -73,9 +73,11 @@ func Product(ctx context.Context, pkg string) (string, error) {
 	})
 }
 
-// DebianPackage is Toolbox.DebianPackage of the default toolbox.
+// DebianPackage is Toolbox.DebianPackage of the default toolbox, remembered by this process.
 func DebianPackage(ctx context.Context, name string) (string, error) {
-	return inDefault(func(b *Toolbox) (string, error) { return b.DebianPackage(ctx, name) })
+	return inDefault(func(b *Toolbox) (string, error) {
+		return b.remembered("package "+name, func() (string, error) { return b.DebianPackage(ctx, name) })
+	})
 }
 
 // Packages is Toolbox.Packages of the default toolbox.

@@ -114,18 +114,6 @@ func ofClass(name, class string) *corev1.Service {
 	return service
 }
 
-// TestInstallingDisturbsNothing applies each overlay, and the chart that equals it, to a cluster in which others serve
-// Services and our controller has not run: everything that they and their users do still works.
-func TestInstallingDisturbsNothing(t *testing.T) {
-	w := newTally(t, "before the controller starts")
-	for _, i := range installations(t) {
-		t.Run(filepath.ToSlash(i.name), func(t *testing.T) {
-			i.installOnly(t)
-			undisturbed(t, w)
-		})
-	}
-}
-
 // undisturbed goes through the lives of all Services that others serve while the policies do not apply.
 func undisturbed(t *testing.T, w *tally) {
 	t.Helper()
@@ -168,13 +156,17 @@ func applies(t *testing.T, author kubernetes.Interface) bool {
 	return refusedBy(err, "phoenixnap-service-addresses")
 }
 
-// TestPoliciesFollowTheAnnouncer goes through the life of each installation: before a controller runs, with an
-// announcer, and with a controller that looks after Nodes only. With an announcer only what it serves is protected.
+// TestPoliciesFollowTheAnnouncer goes through the life of each overlay, and of the chart that equals it, in a cluster in
+// which others serve Services: before a controller runs, with an announcer, and with a controller that looks after Nodes
+// only. Without an announcer everything that the others and their users do still works; with one only what it serves is
+// protected.
 func TestPoliciesFollowTheAnnouncer(t *testing.T) {
+	before := newTally(t, "before the controller starts")
 	w := newTally(t, "after the controller has started")
 	for _, i := range installations(t) {
 		t.Run(filepath.ToSlash(i.name), func(t *testing.T) {
 			admin := i.installOnly(t)
+			undisturbed(t, before)
 			if i.nodesOnly() { // nothing to switch on
 				configured(t, contract.AnnouncerKubeVIP)
 				undisturbed(t, w)
