@@ -99,11 +99,12 @@ func following(first, second func(change) bool) func(change) bool {
 	}
 }
 
-// lookingAtFree picks a look at the network while a block of a Service is not assigned to it.
+// lookingAtFree picks the look at a block of a Service that is not assigned any more, which its deletion follows.
 func (s *scene) lookingAtFree() func(change) bool {
 	return func(c change) bool {
-		return lookingAt(c) && slices.ContainsFunc(s.blocks(), func(b block) bool {
-			return b.tags[contract.TagService] != "" && b.status == string(plan.Unassigned) && b.id != orphanID
+		return lookingAtBlock(c) && slices.ContainsFunc(s.blocks(), func(b block) bool {
+			return strings.Contains(c.path, b.id) && b.status == string(plan.Unassigned) &&
+				b.tags[contract.TagService] != "" && b.id != orphanID
 		})
 	}
 }
