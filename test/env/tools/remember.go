@@ -6,20 +6,21 @@ import (
 	"sync"
 )
 
-// RunVariable is the environment variable that names a directory of one run of many test programs, during which no source
-// changes: what one of them has found, the others find there.
+// RunVariable is the environment variable that names a directory of one run of many test programs, during which no
+// source changes: what one of them has found, the others find there.
 const RunVariable = "PNAP_RUN"
 
 // asked has the paths of what this process has asked for.
 var asked sync.Map
 
-// remembered calls find once in a process, and once in a run. To ask the go command whether a program is up to date, or
-// apt-get for a package, takes a second of computing, and a test may start a program a hundred times.
+// remembered calls find once in a process, and once in a run. To ask the go command whether a program is up to date,
+// or apt-get for a package, takes a second of computing, and a test may start a program a hundred times.
 func (b *Toolbox) remembered(name string, find func() (string, error)) (string, error) {
 	key := keyOf(b.Root, b.Cache, name, os.Getenv(MinorVariable), os.Getenv(assetsVariable), os.Getenv(kubeVIPVariable),
 		os.Getenv("GOFLAGS"))
-	if path, ok := asked.Load(key); ok {
-		return path.(string), nil //nolint:forcetypeassert // nothing else is stored
+	known, _ := asked.Load(key)
+	if path, ok := known.(string); ok {
+		return path, nil
 	}
 	record := filepath.Join(os.Getenv(RunVariable), key)
 	shared := os.Getenv(RunVariable) != ""

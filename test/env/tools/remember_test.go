@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestRemembered: a program is looked for once in a process, and once in a run; a failure is not remembered, and what has
-// vanished since is looked for again.
+// TestRemembered: a program is looked for once in a process, and once in a run; a failure is not remembered, and what
+// has vanished since is looked for again.
 func TestRemembered(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "program")
 	writeFile(t, program, "", 0o755)

@@ -156,10 +156,10 @@ func applies(t *testing.T, author kubernetes.Interface) bool {
 	return refusedBy(err, "phoenixnap-service-addresses")
 }
 
-// TestPoliciesFollowTheAnnouncer goes through the life of each overlay, and of the chart that equals it, in a cluster in
-// which others serve Services: before a controller runs, with an announcer, and with a controller that looks after Nodes
-// only. Without an announcer everything that the others and their users do still works; with one only what it serves is
-// protected.
+// TestPoliciesFollowTheAnnouncer goes through the life of each overlay, and of the chart that equals it, in a cluster
+// in which others serve Services: before a controller runs, with an announcer, and with a controller that looks after
+// Nodes only. Without an announcer everything that the others and their users do still works; with one only what it
+// serves is protected.
 func TestPoliciesFollowTheAnnouncer(t *testing.T) {
 	before := newTally(t, "before the controller starts")
 	w := newTally(t, "after the controller has started")
