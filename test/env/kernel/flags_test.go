@@ -62,7 +62,8 @@ func TestTranslateRefuses(t *testing.T) {
 }
 
 func TestPassedHandsOnWhatTestsDependOn(t *testing.T) {
-	got := passed([]string{"PNAP_SEED_FACTOR=3", "HOME=/home/x", "PNAP_KERNEL=machine", "CI=true", "TZ=UTC"})
+	got := passed([]string{"PNAP_SEED_FACTOR=3", "HOME=/home/x", "PNAP_KERNEL=machine", "PNAP_RUN=/tmp/x", "CI=true",
+		"TZ=UTC"})
 	if diff := cmp.Diff([]string{"PNAP_SEED_FACTOR=3", "CI=true", "TZ=UTC"}, got); diff != "" {
 		t.Errorf("passed() differs (-want +got):\n%s", diff)
 	}

@@ -123,12 +123,15 @@ func addPackage(files map[string]string, dir string) error {
 	return nil
 }
 
-// passed selects the variables that tests may depend on.
+// passed selects the variables that tests may depend on. Those that name what the machine does not have stay behind.
 func passed(environment []string) []string {
 	var env []string
 	for _, e := range environment {
 		name, _, _ := strings.Cut(e, "=")
-		if name != Variable && (strings.HasPrefix(name, "PNAP_") || name == "TZ" || name == "GODEBUG" || name == "CI") {
+		if name == Variable || name == tools.RunVariable {
+			continue
+		}
+		if strings.HasPrefix(name, "PNAP_") || name == "TZ" || name == "GODEBUG" || name == "CI" {
 			env = append(env, e)
 		}
 	}

@@ -1,6 +1,9 @@
 package tools
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -22,20 +25,38 @@ func (b *Toolbox) remembered(name string, find func() (string, error)) (string, 
 	if path, ok := known.(string); ok {
 		return path, nil
 	}
-	record := filepath.Join(os.Getenv(RunVariable), key)
-	shared := os.Getenv(RunVariable) != ""
+	path, err := foundInRun(os.Getenv(RunVariable), key, find)
+	if err != nil {
+		return "", err
+	}
+	asked.Store(key, path)
+	return path, nil
+}
+
+// foundInRun reads from the directory of a run what a process of the run has found, or finds it and notes it there.
+// Without a directory it finds it.
+func foundInRun(dir, key string, find func() (string, error)) (string, error) {
+	if dir == "" {
+		return find()
+	}
+	const remedy = "set it to an existing directory by its absolute path, or unset it"
+	if !filepath.IsAbs(dir) {
+		return "", fmt.Errorf("%s=%s is a relative path: %s", RunVariable, dir, remedy)
+	}
+	record := filepath.Join(dir, key)
 	path, err := os.Readlink(record)
 	if err == nil {
 		_, err = os.Stat(path)
 	}
-	if !shared || err != nil {
-		if path, err = find(); err != nil {
-			return "", err
-		}
+	if err == nil {
+		return path, nil
 	}
-	if shared {
-		_ = os.Symlink(path, record) // another process may have made it by now
+	if path, err = find(); err != nil {
+		return "", err
 	}
-	asked.Store(key, path)
+	// Another process may have noted it by now.
+	if err := os.Symlink(path, record); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", fmt.Errorf("%s=%s takes no notes (%w): %s", RunVariable, dir, err, remedy)
+	}
 	return path, nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -48,4 +49,16 @@ func TestRemembered(t *testing.T) {
 	t.Setenv(RunVariable, t.TempDir()) // of another run
 	asked.Clear()
 	ask(shared, 5)
+}
+
+// TestWrongRun: a PNAP_RUN in which nothing can be noted is an error that says so.
+func TestWrongRun(t *testing.T) {
+	find := func() (string, error) { return "/program", nil }
+	for _, dir := range []string{".", "run", filepath.Join(t.TempDir(), "missing")} {
+		_, err := foundInRun(dir, "key", find)
+		if err == nil || !strings.Contains(err.Error(), RunVariable+"="+dir) ||
+			!strings.Contains(err.Error(), "existing directory by its absolute path") {
+			t.Errorf("%s=%s: the error is %v", RunVariable, dir, err)
+		}
+	}
 }

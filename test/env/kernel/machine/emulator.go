@@ -40,9 +40,11 @@ const processor = "qemu64,-svm,+rdrand,+ssse3,+sse4.1,+sse4.2,+popcnt,+aes,+pclm
 
 // kernelArguments: no mitigations and no self-tests to wait for, panic switches the machine off, and the emulated time
 // stamp counter is good enough as a clock. The check of the timer takes a busy computer for broken hardware, and
-// panics. Memory is not cleared more often than needed, nor by rep stos.
+// panics. Memory is not cleared more often than needed, nor by rep stos. Each program stands at the same addresses each
+// time (norandmaps): QEMU translates code for an address, and would translate all of a program, and of its libraries,
+// at each start.
 const kernelArguments = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable random.trust_cpu=on " +
-	"no_timer_check clearcpuid=rep_good init_on_alloc=0 transparent_hugepage=never"
+	"no_timer_check clearcpuid=rep_good init_on_alloc=0 transparent_hugepage=never norandmaps"
 
 // firstStream is the number of the first file descriptor that a child process gets beyond the standard three.
 const firstStream = 3
