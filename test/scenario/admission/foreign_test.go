@@ -162,14 +162,14 @@ func applies(t *testing.T, author kubernetes.Interface) bool {
 // serves is protected.
 func TestPoliciesFollowTheAnnouncer(t *testing.T) {
 	before := newTally(t, "before the controller starts")
-	w := newTally(t, "after the controller has started")
+	after := newTally(t, "after the controller has started")
 	for _, i := range installations(t) {
 		t.Run(filepath.ToSlash(i.name), func(t *testing.T) {
 			admin := i.installOnly(t)
 			undisturbed(t, before)
 			if i.nodesOnly() { // nothing to switch on
 				configured(t, contract.AnnouncerKubeVIP)
-				undisturbed(t, w)
+				undisturbed(t, after)
 				return
 			}
 			author := services{t, authorIn(t, "default")}
@@ -178,16 +178,16 @@ func TestPoliciesFollowTheAnnouncer(t *testing.T) {
 			}
 			configured(t, i.announcer())
 			eventually(t, "the policies apply", func() bool { return applies(t, author.client) })
-			undisturbedClasses(t, w)
+			undisturbedClasses(t, after)
 			for _, f := range foreigners {
-				f.checkTheirs(t, w, author)
+				f.checkTheirs(t, after, author)
 			}
 			i.checkOurs(t, author)
 			i.checkTaken(t, author)
 			i.checkNamed(t, admin)
 			configured(t, "")
 			eventually(t, "the policies do not apply any more", func() bool { return !applies(t, author.client) })
-			undisturbed(t, w)
+			undisturbed(t, after)
 		})
 	}
 }
