@@ -77,7 +77,7 @@ PART = $(DEV) gotestsum --format pkgname --jsonfile $(RESULTS)/$@.json -- $(TEST
 test-machines: go
 	@$(PART) -p 2 $(call FIRST,$(MACHINE))
 test-apis: go
-	@$(PART) -p 1 $(call FIRST,$(API))
+	@$(PART) -p 2 $(call FIRST,$(API))
 test-others: go
 	@nice $(PART) -p 2 $(filter-out $(MACHINE) $(API),$(shell go list ./... | sort -r))
 
