@@ -51,7 +51,8 @@ recordings: go ## Play the demo and draw from it the terminals that README.md sh
 
 # The packages whose tests start a virtual machine, where the running kernel lacks 802.1Q, and those whose tests start a
 # control plane. Both wait for what other processes do. All others compute, with lower priority on the processors that
-# these leave. What takes or waits longest begins, then the rest of test/scenario and test/repo.
+# these leave; with the lowest they would starve beside another busy program. What takes or waits longest begins, then
+# the rest of test/scenario and test/repo.
 LONGEST := %/test/demo %/test/scenario/networkd %/v2/controller %/test/repo/docs
 FIRST = $(filter $(LONGEST),$(1)) $(filter-out $(LONGEST),$(1))
 TESTS_WITH = $(shell go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | \
@@ -79,7 +80,7 @@ test-machines: go
 test-apis: go
 	@$(PART) -p 2 $(call FIRST,$(API))
 test-others: go
-	@nice $(PART) -p 2 $(filter-out $(MACHINE) $(API),$(shell go list ./... | sort -r))
+	@nice -n 5 $(PART) -p 2 $(filter-out $(MACHINE) $(API),$(shell go list ./... | sort -r))
 
 # The packages whose tests start no control plane and no virtual machine, and build or download nothing.
 HEAVY := env/controlplane|env/kernel|env/lab|env/cluster|env/tools|repo/build|repo/development|repo/mutants|repo/portability

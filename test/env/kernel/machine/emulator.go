@@ -42,10 +42,9 @@ const processor = "qemu64,-svm,+rdrand,+ssse3,+sse4.1,+sse4.2,+popcnt,+aes,+pclm
 // stamp counter is good enough as a clock. The check of the timer takes a busy computer for broken hardware, and
 // panics. Memory is not cleared more often than needed, nor by rep stos. Each program stands at the same addresses each
 // time (norandmaps): QEMU translates code for an address, and would translate all of a program, and of its libraries,
-// at each start. Timers are as coarse as the kernel's tick (highres=off), because each setting of a finer one leaves the
-// translated code.
+// at each start.
 const kernelArguments = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable random.trust_cpu=on " +
-	"no_timer_check clearcpuid=rep_good init_on_alloc=0 transparent_hugepage=never norandmaps highres=off"
+	"no_timer_check clearcpuid=rep_good init_on_alloc=0 transparent_hugepage=never norandmaps"
 
 // firstStream is the number of the first file descriptor that a child process gets beyond the standard three.
 const firstStream = 3
@@ -53,9 +52,10 @@ const firstStream = 3
 // arguments is QEMU's command line. The streams are connected sockets that QEMU inherits: no path to choose, to
 // shorten or to clean up.
 func (e emulator) arguments() []string {
+	processors, kernelArguments := e.setting()
 	args := []string{
 		// Software emulation always: it is the only kind that works alike everywhere, also where /dev/kvm only exists.
-		"-accel", "tcg,thread=multi", "-cpu", processor, "-smp", e.processors(), "-m", strconv.Itoa(e.memoryMiB),
+		"-accel", "tcg,thread=multi", "-cpu", processor, "-smp", processors, "-m", strconv.Itoa(e.memoryMiB),
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-kernel", e.kernel, "-initrd", e.initrd, "-append", kernelArguments,
 		"-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=rng",
@@ -72,14 +72,15 @@ func (e emulator) arguments() []string {
 	return args
 }
 
-// processors is how many the machine has. A cluster needs two: its programs are many, and keep one busy. What runs
-// without a control plane on the host mostly waits for one program after another, and a second processor costs it more
-// than it gives: to wake one is slow when it is emulated.
-func (e emulator) processors() string {
+// setting is the number of processors, and the arguments of the kernel. A cluster needs two processors and exact timers:
+// its programs are many, and one processor is always busy. What runs without a control plane on the host mostly waits for
+// one program after another, and both cost it more than they give: to wake a processor, or to set a timer that is finer
+// than the kernel's tick, is slow when it is emulated.
+func (e emulator) setting() (processors, arguments string) {
 	if e.network {
-		return "2"
+		return "2", kernelArguments
 	}
-	return "1"
+	return "1", kernelArguments + " highres=off"
 }
 
 func socket(id string, fd int) string { return fmt.Sprintf("socket,id=%s,fd=%d,server=off", id, fd) }
