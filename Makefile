@@ -53,7 +53,7 @@ recordings: go ## Play the demo and draw from it the terminals that README.md sh
 # control plane. Both wait for what other processes do. All others compute, with lower priority on the processors that
 # these leave; with the lowest they would starve beside another busy program. What takes or waits longest begins, then
 # the rest of test/scenario and test/repo.
-LONGEST := %/test/demo %/test/scenario/networkd %/v2/controller %/test/repo/docs
+LONGEST := %/test/demo %/test/scenario/announce %/test/scenario/networkd %/v2/controller %/test/repo/docs
 FIRST = $(filter $(LONGEST),$(1)) $(filter-out $(LONGEST),$(1))
 TESTS_WITH = $(shell go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | \
 	awk '$$1 ~ /\.test$$/ && /\/test\/env\/($(1))(\.test| |$$)/ {sub(/\.test$$/, "", $$1); print $$1}' | sort -r)
@@ -78,9 +78,9 @@ PART = $(DEV) gotestsum --format pkgname --jsonfile $(RESULTS)/$@.json -- $(TEST
 test-machines: go
 	@$(PART) -p 2 $(call FIRST,$(MACHINE))
 test-apis: go
-	@$(PART) -p 2 $(call FIRST,$(API))
+	@nice -n 2 $(PART) -p 2 $(call FIRST,$(API))
 test-others: go
-	@nice -n 5 $(PART) -p 2 $(filter-out $(MACHINE) $(API),$(shell go list ./... | sort -r))
+	@nice -n 6 $(PART) -p 2 $(filter-out $(MACHINE) $(API),$(shell go list ./... | sort -r))
 
 # The packages whose tests start no control plane and no virtual machine, and build or download nothing.
 HEAVY := env/controlplane|env/kernel|env/lab|env/cluster|env/tools|repo/build|repo/development|repo/mutants|repo/portability

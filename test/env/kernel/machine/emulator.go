@@ -52,12 +52,12 @@ const firstStream = 3
 // arguments is QEMU's command line. The streams are connected sockets that QEMU inherits: no path to choose, to
 // shorten or to clean up.
 func (e emulator) arguments() []string {
-	processors, kernelArguments := e.setting()
+	processors, kernel := e.setting()
 	args := []string{
 		// Software emulation always: it is the only kind that works alike everywhere, also where /dev/kvm only exists.
 		"-accel", "tcg,thread=multi", "-cpu", processor, "-smp", processors, "-m", strconv.Itoa(e.memoryMiB),
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-		"-kernel", e.kernel, "-initrd", e.initrd, "-append", kernelArguments,
+		"-kernel", e.kernel, "-initrd", e.initrd, "-append", kernel,
 		"-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=rng",
 		"-chardev", socket("console", firstStream), "-serial", "chardev:console",
 		"-chardev", socket("link", firstStream+1),
