@@ -52,12 +52,11 @@ const firstStream = 3
 // arguments is QEMU's command line. The streams are connected sockets that QEMU inherits: no path to choose, to
 // shorten or to clean up.
 func (e emulator) arguments() []string {
-	processors, kernel := e.setting()
 	args := []string{
 		// Software emulation always: it is the only kind that works alike everywhere, also where /dev/kvm only exists.
-		"-accel", "tcg,thread=multi", "-cpu", processor, "-smp", processors, "-m", strconv.Itoa(e.memoryMiB),
+		"-accel", "tcg,thread=multi", "-cpu", processor, "-smp", "2", "-m", strconv.Itoa(e.memoryMiB),
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-		"-kernel", e.kernel, "-initrd", e.initrd, "-append", kernel,
+		"-kernel", e.kernel, "-initrd", e.initrd, "-append", kernelArguments,
 		"-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=rng",
 		"-chardev", socket("console", firstStream), "-serial", "chardev:console",
 		"-chardev", socket("link", firstStream+1),
@@ -70,17 +69,6 @@ func (e emulator) arguments() []string {
 		args = append(args, "-netdev", "user,id=host,ipv6=off", "-device", "virtio-net-pci,netdev=host")
 	}
 	return args
-}
-
-// setting is the number of processors, and the arguments of the kernel. A cluster needs two processors and exact timers:
-// its programs are many, and one processor is always busy. What runs without a control plane on the host mostly waits for
-// one program after another, and both cost it more than they give: to wake a processor, or to set a timer that is finer
-// than the kernel's tick, is slow when it is emulated.
-func (e emulator) setting() (processors, arguments string) {
-	if e.network {
-		return "2", kernelArguments
-	}
-	return "1", kernelArguments + " highres=off"
 }
 
 func socket(id string, fd int) string { return fmt.Sprintf("socket,id=%s,fd=%d,server=off", id, fd) }
