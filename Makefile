@@ -51,9 +51,9 @@ recordings: go ## Play the demo and draw from it the terminals that README.md sh
 
 # The packages whose tests start a virtual machine, where the running kernel lacks 802.1Q, and those whose tests start a
 # control plane. Both wait for what other processes do. All others compute, with lower priority on the processors that
-# these leave; with the lowest they would starve beside another busy program. What takes or waits longest begins, then
-# the rest of test/scenario and test/repo.
-LONGEST := %/test/demo %/test/scenario/agent %/test/scenario/announce %/test/scenario/networkd %/v2/controller %/test/repo/docs
+# these leave. What takes or waits longest begins, then the rest of test/scenario and test/repo.
+LONGEST := %/test/demo %/test/scenario/agent %/test/scenario/announce %/test/scenario/networkd %/v2/controller \
+	%/test/repo/docs
 FIRST = $(filter $(LONGEST),$(1)) $(filter-out $(LONGEST),$(1))
 TESTS_WITH = $(shell go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | \
 	awk '$$1 ~ /\.test$$/ && /\/test\/env\/($(1))(\.test| |$$)/ {sub(/\.test$$/, "", $$1); print $$1}' | sort -r)

@@ -56,7 +56,7 @@ func foundInRun(dir, key string, find func() (string, error)) (string, error) {
 	}
 	// Another process may have noted it by now.
 	if err := os.Symlink(path, record); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", fmt.Errorf("%s=%s takes no notes (%w): %s", RunVariable, dir, err, remedy)
+		return "", fmt.Errorf("%s=%s cannot be written (%w): %s", RunVariable, dir, err, remedy)
 	}
 	return path, nil
 }

@@ -40,9 +40,8 @@ const processor = "qemu64,-svm,+rdrand,+ssse3,+sse4.1,+sse4.2,+popcnt,+aes,+pclm
 
 // kernelArguments: no mitigations and no self-tests to wait for, panic switches the machine off, and the emulated time
 // stamp counter is good enough as a clock. The check of the timer takes a busy computer for broken hardware, and
-// panics. Memory is not cleared more often than needed, nor by rep stos. Each program stands at the same addresses each
-// time (norandmaps): QEMU translates code for an address, and would translate all of a program, and of its libraries,
-// at each start.
+// panics. Memory is not cleared more often than needed, nor by rep stos. With address space layout randomization (see
+// norandmaps) QEMU would translate a program and its libraries again at each start.
 const kernelArguments = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable random.trust_cpu=on " +
 	"no_timer_check clearcpuid=rep_good init_on_alloc=0 transparent_hugepage=never norandmaps"
 
