@@ -208,7 +208,8 @@ const genericHeader = 4
 // nameOfTable is the attribute in all messages that names the table (include/uapi/linux/netfilter/nf_tables.h).
 const nameOfTable = 1
 
-// WatchTable calls changed when the agent's table changes or events were lost, until ctx ends. It takes CAP_NET_ADMIN.
+// WatchTable calls changed when the agent's table changes or events were lost, until ctx ends, and once when it has
+// subscribed: what changed before is not reported. It takes CAP_NET_ADMIN.
 func WatchTable(ctx context.Context, changed func()) error {
 	socket, err := nl.Subscribe(unix.NETLINK_NETFILTER, unix.NFNLGRP_NFTABLES)
 	if err != nil {
@@ -223,6 +224,7 @@ func WatchTable(ctx context.Context, changed func()) error {
 	if err := socket.SetReceiveBufferSize(receiveBuffer, true); err != nil {
 		return fmt.Errorf("subscribe to changes of nftables: %w", err)
 	}
+	changed()
 	for {
 		messages, _, err := socket.Receive()
 		switch {

@@ -203,10 +203,11 @@ func TestRun(t *testing.T) {
 		h := newHarness()
 		ctx, cancel := context.WithCancel(t.Context())
 		subscriptions := 0
-		h.config.Watches = []func(context.Context, func()) error{func(ctx context.Context, _ func()) error {
+		h.config.Watches = []func(context.Context, func()) error{func(ctx context.Context, changed func()) error {
 			if subscriptions++; subscriptions == 1 {
 				return errors.New("no buffer space")
 			}
+			changed()
 			<-ctx.Done()
 			return nil
 		}}

@@ -33,7 +33,7 @@ type Config struct {
 	Kernel   Kernel
 	// Prober probes whether an address is in use before it is added to the interface; nil skips that.
 	Prober Prober
-	// Watch calls changed at each change that the kernel reports, until ctx ends.
+	// Watch calls changed when it has subscribed and at each change that the kernel reports, until ctx ends.
 	Watch func(ctx context.Context, changed func()) error
 	// BlockedReason returns why nothing may be changed, such as a wrong machine; empty or a nil function for nothing.
 	BlockedReason func() string

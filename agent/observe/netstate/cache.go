@@ -45,15 +45,12 @@ type tableCache struct {
 	after uint64
 }
 
-// Watch watches the kernel, see watch. While it runs, Read uses the cache.
+// Watch calls changed as the function Watch does. While it runs, Read uses the cache.
 func (r *Reader) Watch(ctx context.Context, changed func()) error {
 	defer r.cache.watched.Store(false)
-	return watch(ctx, func() {
-		// Changes before the watch are unknown.
+	return Watch(ctx, func() {
 		r.cache.changes.Add(1)
 		r.cache.watched.Store(true)
-	}, func() {
-		r.cache.changes.Add(1)
 		changed()
 	})
 }
@@ -114,11 +111,9 @@ const receiveBuffer = 1 << 20
 
 // Watch calls changed whenever the kernel reports a change of a link, an address, a route, a rule or of the few
 // settings that it reports (RTM_NEWNETCONF; rp_filter is one), and whenever events were lost (ENOBUFS), until ctx
-// ends. The content of events is not used: a snapshot follows anyway.
-func Watch(ctx context.Context, changed func()) error { return watch(ctx, func() {}, changed) }
-
-// watch calls begun when no later change can be missed.
-func watch(ctx context.Context, begun, changed func()) error {
+// ends. It calls changed once when it has subscribed, too: what changed before is not reported. The content of events
+// is not used: a snapshot follows anyway.
+func Watch(ctx context.Context, changed func()) error {
 	socket, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR,
 		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV4_NETCONF)
 	if err != nil {
@@ -134,7 +129,7 @@ func watch(ctx context.Context, begun, changed func()) error {
 	if err := socket.SetReceiveBufferSize(receiveBuffer, false); err != nil {
 		klog.FromContext(ctx).V(2).Info("Failed to enlarge the event buffer", "reason", err.Error())
 	}
-	begun()
+	changed()
 	for {
 		_, _, err := socket.Receive()
 		switch {

@@ -18,9 +18,8 @@ const (
 	maxWatchPause = 30 * time.Second
 )
 
-// Follow keeps a subscription to the kernel's events until ctx ends; watch, such as Watch, calls changed with each
-// change until the subscription breaks. Follow calls changed, too, when it had to be renewed. The error is always nil,
-// which suits an errgroup.
+// Follow keeps a subscription to the kernel's events until ctx ends; watch, such as Watch, calls changed when it has
+// subscribed and with each change, until the subscription breaks. The error is always nil, which suits an errgroup.
 func Follow(ctx context.Context, watch func(ctx context.Context, changed func()) error, changed func()) error {
 	for failures := 0; ; failures++ {
 		began := time.Now()
@@ -35,6 +34,5 @@ func Follow(ctx context.Context, watch func(ctx context.Context, changed func())
 		if !loop.Sleep(ctx, pause) {
 			return nil
 		}
-		changed()
 	}
 }

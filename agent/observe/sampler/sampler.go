@@ -46,7 +46,7 @@ type Config struct {
 	Prober Prober
 	// Expected returns what to expect now.
 	Expected func() check.Expected
-	// Watch calls changed at each change that the kernel reports, until ctx ends.
+	// Watch calls changed when it has subscribed and at each change that the kernel reports, until ctx ends.
 	Watch func(ctx context.Context, changed func()) error
 	// Interval is the time between samples without an event.
 	Interval time.Duration
