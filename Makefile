@@ -76,7 +76,7 @@ RESULTS ?= $(DIST)
 PART = $(DEV) gotestsum --format pkgname --jsonfile $(RESULTS)/$@.json -- $(TESTFLAGS)
 .PHONY: test-machines test-apis test-others
 test-machines: go
-	@$(PART) -p 2 $(call FIRST,$(MACHINE))
+	@$(PART) -p 3 $(call FIRST,$(MACHINE))
 test-apis: go
 	@nice -n 2 $(PART) -p 2 $(call FIRST,$(API))
 test-others: go

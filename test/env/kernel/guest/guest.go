@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 )
 
 const (
@@ -49,8 +48,6 @@ type Result struct {
 	ExitCode int
 	// Error explains why the command could not be run; empty when it ran.
 	Error string
-	// Boot is the time from power-on to the start of the command, by the guest's clock.
-	Boot time.Duration
 	// Files holds the contents of the files of Spec.Fetch that exist.
 	Files map[string][]byte
 }
@@ -65,8 +62,9 @@ const (
 	Stdout     Stream = 1
 	Stderr     Stream = 2
 	ResultJSON Stream = 3
-	// Started carries nothing: the machine has booted, and its command is about to run.
-	Started Stream = 4
+	// Booted carries how long the machine has run by its own clock, as time.Duration prints it. The command runs when
+	// the host has answered with one byte.
+	Booted Stream = 4
 )
 
 // FrameLimit is how long a frame may be, in bytes; files come back in the result.

@@ -28,9 +28,10 @@ const emulatorProgram = "qemu-system-x86_64"
 
 // emulator is one QEMU process to be.
 type emulator struct {
-	kernel, initrd, disk string
-	memoryMiB            int
-	network              bool
+	kernel, initrd, disk  string
+	kernelArguments       string
+	processors, memoryMiB int
+	network               bool
 }
 
 // processor is the smallest that QEMU has for this architecture, with the instructions that cryptography needs. What
@@ -45,6 +46,9 @@ const processor = "qemu64,-svm,+rdrand,+ssse3,+sse4.1,+sse4.2,+popcnt,+aes,+pclm
 const kernelArguments = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable random.trust_cpu=on " +
 	"no_timer_check clearcpuid=rep_good init_on_alloc=0 transparent_hugepage=never norandmaps"
 
+// coarseTimers rounds the kernel's timers to its ticks of 4 ms.
+const coarseTimers = " highres=off"
+
 // firstStream is the number of the first file descriptor that a child process gets beyond the standard three.
 const firstStream = 3
 
@@ -53,9 +57,10 @@ const firstStream = 3
 func (e emulator) arguments() []string {
 	args := []string{
 		// Software emulation always: it is the only kind that works alike everywhere, also where /dev/kvm only exists.
-		"-accel", "tcg,thread=multi", "-cpu", processor, "-smp", "2", "-m", strconv.Itoa(e.memoryMiB),
+		"-accel", "tcg,thread=multi", "-cpu", processor, "-smp", strconv.Itoa(e.processors),
+		"-m", strconv.Itoa(e.memoryMiB),
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-		"-kernel", e.kernel, "-initrd", e.initrd, "-append", kernelArguments,
+		"-kernel", e.kernel, "-initrd", e.initrd, "-append", e.kernelArguments,
 		"-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=rng",
 		"-chardev", socket("console", firstStream), "-serial", "chardev:console",
 		"-chardev", socket("link", firstStream+1),
@@ -82,14 +87,20 @@ const (
 	bootAttempts = 3
 )
 
-// errNotBooted reports that nothing of the command has run yet, so that the machine may be switched on again.
-var errNotBooted = fmt.Errorf("it has not booted within %s", bootLimit)
+// errNotBooted and errWrongClock report that nothing of the command has run yet, so that the machine may be switched
+// on again.
+var (
+	errNotBooted  = fmt.Errorf("it has not booted within %s", bootLimit)
+	errWrongClock = errors.New("its clock is wrong")
+)
 
 // run boots the machine until its command has ended. Under software emulation the kernel comes to a stand while it
-// boots, rarely and without a word; then the machine is switched off and on again.
+// boots, rarely and without a word, or measures the frequency of its clock wrongly; then the machine is switched off
+// and on again.
 func (e emulator) run(ctx context.Context, stdout, stderr io.Writer) (result guest.Result, err error) {
 	for range bootAttempts {
-		if result, err = e.boot(ctx, stdout, stderr); !errors.Is(err, errNotBooted) {
+		result, err = e.boot(ctx, stdout, stderr)
+		if !errors.Is(err, errNotBooted) && !errors.Is(err, errWrongClock) {
 			break
 		}
 	}
@@ -112,6 +123,7 @@ func (e emulator) boot(ctx context.Context, stdout, stderr io.Writer) (guest.Res
 	cmd.ExtraFiles = remote
 	cmd.Stdout = &own
 	cmd.Stderr = &own
+	poweredOn := time.Now()
 	qemu, err := subprocess.Start(cmd)
 	closeAll(remote)
 	if err != nil {
@@ -120,7 +132,10 @@ func (e emulator) boot(ctx context.Context, stdout, stderr io.Writer) (guest.Res
 	}
 	var watching sync.WaitGroup
 	watching.Go(func() { copyAll(&screen, console) })
-	result, err := receive(link, cmp.Or(stdout, io.Discard), cmp.Or(stderr, io.Discard), func() { watchdog.Stop() })
+	result, err := receive(link, cmp.Or(stdout, io.Discard), cmp.Or(stderr, io.Discard), func(uptime []byte) error {
+		watchdog.Stop()
+		return checkClock(uptime, time.Since(poweredOn))
+	})
 	err = errors.Join(err, qemu.Stop(stopAllowance))
 	watching.Wait()
 	if cause := context.Cause(ctx); cause != nil {
@@ -133,9 +148,22 @@ func (e emulator) boot(ctx context.Context, stdout, stderr io.Writer) (guest.Res
 	return result, nil
 }
 
+// checkClock returns an error when the machine claims to have run for longer than its emulator has. The machine's time
+// starts late and stands still while the emulator waits for a processor, so it may be shorter.
+func checkClock(uptime []byte, elapsed time.Duration) error {
+	claimed, err := time.ParseDuration(string(uptime))
+	if err != nil {
+		return fmt.Errorf("%w: %w", errWrongClock, err)
+	}
+	if claimed > elapsed*5/4 {
+		return fmt.Errorf("%w: it counted %s within %s", errWrongClock, claimed, elapsed)
+	}
+	return nil
+}
+
 // receive passes the output on until the result comes. A writer that fails does not hold the machine up; its error
-// is returned at the end. started is called when the machine has booted.
-func receive(link io.Reader, stdout, stderr io.Writer, started func()) (guest.Result, error) {
+// is returned at the end. The command does not run unless booted returns nil.
+func receive(link io.ReadWriter, stdout, stderr io.Writer, booted func(uptime []byte) error) (guest.Result, error) {
 	frames := bufio.NewReaderSize(link, 64<<10)
 	var failed error
 	for {
@@ -147,8 +175,11 @@ func receive(link io.Reader, stdout, stderr io.Writer, started func()) (guest.Re
 			return guest.Result{}, err
 		}
 		switch stream {
-		case guest.Started:
-			started()
+		case guest.Booted:
+			if err := booted(data); err != nil {
+				return guest.Result{}, err
+			}
+			_, err = link.Write([]byte{0})
 		case guest.Stdout:
 			_, err = stdout.Write(data)
 		case guest.Stderr:

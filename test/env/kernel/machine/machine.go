@@ -84,7 +84,13 @@ func load(ctx context.Context, c Config, b base, dir string) (emulator, error) {
 	}
 	small, large := split(append(files, programs...), smallFile)
 	e := emulator{kernel: b.kernel, initrd: filepath.Join(dir, "initrd"),
-		memoryMiB: cmp.Or(c.MemoryMiB, defaultMemoryMiB), network: c.Network}
+		memoryMiB: cmp.Or(c.MemoryMiB, defaultMemoryMiB), network: c.Network,
+		// A second processor and exact timers cost most of what they bring, except to a cluster.
+		processors: 1, kernelArguments: kernelArguments + coarseTimers}
+	if c.Network {
+		e.processors = 2
+		e.kernelArguments = kernelArguments
+	}
 	if len(large) > 0 {
 		e.disk = filepath.Join(dir, "disk")
 		if err := makeDisk(ctx, dir, e.disk, large); err != nil {

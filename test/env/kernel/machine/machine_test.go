@@ -29,7 +29,6 @@ func shell(t *testing.T, c Config, script string) (stdout, stderr string, code i
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("booted in %v", r.Boot)
 	return out.String(), errOut.String(), r.ExitCode
 }
 
@@ -164,5 +163,43 @@ func TestUnknownCommandIsAnErrorThatNamesIt(t *testing.T) {
 	_, err := Run(t.Context(), Config{Command: []string{"no-such-program"}, TimeLimit: 2 * time.Minute})
 	if err == nil || !strings.Contains(err.Error(), "no-such-program") {
 		t.Errorf("Run() = %v, want an error that names the program", err)
+	}
+}
+
+// TestClockCheck: a machine cannot have run for longer than its emulator.
+func TestClockCheck(t *testing.T) {
+	for name, tc := range map[string]struct {
+		uptime  string
+		elapsed time.Duration
+		wrong   bool
+	}{
+		"right":         {"2.1s", 2500 * time.Millisecond, false},
+		"busy computer": {"2.1s", time.Minute, false},
+		"inexact":       {"2.6s", 2500 * time.Millisecond, false},
+		"twice as fast": {"5s", 2500 * time.Millisecond, true},
+		"no time":       {"soon", 2500 * time.Millisecond, true},
+	} {
+		if err := checkClock([]byte(tc.uptime), tc.elapsed); errors.Is(err, errWrongClock) != tc.wrong {
+			t.Errorf("%s: checkClock() = %v, want an error: %t", name, err, tc.wrong)
+		}
+	}
+}
+
+// TestMachineWithAWrongClockRunsNothing: all limits of the tests in it would be wrong. Such a machine has been seen, 50
+// times too fast.
+func TestMachineWithAWrongClockRunsNothing(t *testing.T) {
+	t.Parallel()
+	b, err := prepare(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := load(t.Context(), Config{Command: []string{"echo", "ran"}}, b, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.kernelArguments += " tsc_early_khz=52000" // the emulated counter has the frequency of a real one
+	var out bytes.Buffer
+	if _, err := e.run(t.Context(), &out, &out); !errors.Is(err, errWrongClock) || out.Len() > 0 {
+		t.Errorf("run() = %v, output %q, want no output and %q", err, out.String(), errWrongClock)
 	}
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -25,7 +26,7 @@ func execute(spec guest.Spec, port *os.File) (int, error) {
 	if err := os.MkdirAll(spec.Dir, 0o755); err != nil {
 		return 0, fmt.Errorf("make the working directory: %w", err)
 	}
-	if err := guest.WriteFrame(port, guest.Started, nil); err != nil {
+	if err := awaitStart(port); err != nil {
 		return 0, fmt.Errorf("report to the host that the machine has booted: %w", err)
 	}
 	link := &link{port: port}
@@ -43,6 +44,15 @@ func execute(spec guest.Spec, port *os.File) (int, error) {
 	}
 	code, err := reap(pid)
 	return code, errors.Join(err, link.drain())
+}
+
+// awaitStart reports that the machine has booted and waits until the host wants the command to run.
+func awaitStart(port *os.File) error {
+	if err := guest.WriteFrame(port, guest.Booted, []byte(uptime().String())); err != nil {
+		return err
+	}
+	_, err := io.ReadFull(port, make([]byte, 1))
+	return err
 }
 
 // link sends what is written to pipes as frames through one port.

@@ -42,16 +42,15 @@ func main() {
 func run() (*os.File, guest.Result) {
 	err := os.Setenv("PATH", path)
 	spec, prepareErr := prepare()
-	boot := uptime()
 	port, portErr := openPort(guest.Port)
 	if err := errors.Join(err, prepareErr, portErr); err != nil {
 		return port, guest.Result{Error: err.Error()}
 	}
 	code, err := execute(spec, port)
 	if err != nil {
-		return port, guest.Result{Boot: boot, Error: err.Error()}
+		return port, guest.Result{Error: err.Error()}
 	}
-	return port, guest.Result{ExitCode: code, Boot: boot, Files: fetch(spec.Fetch)}
+	return port, guest.Result{ExitCode: code, Files: fetch(spec.Fetch)}
 }
 
 // prepare makes an ordinary Linux system out of an unpacked initramfs.
