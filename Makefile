@@ -49,38 +49,43 @@ demo: go ## From two bare servers to a public address that answers, shown step b
 recordings: go ## Play the demo and draw from it the terminals that README.md shows
 	go run ./test/demo/cmd/recordings
 
-# The packages whose tests start a virtual machine, where the running kernel lacks 802.1Q, and those whose tests start a
-# control plane. Both wait for what other processes do. All others compute, with lower priority on the processors that
-# these leave. What takes or waits longest begins, then the rest of test/scenario and test/repo.
+# The packages whose tests start a cluster, another virtual machine (both where the running kernel lacks 802.1Q), or a
+# control plane. All others only compute, with the lowest priority. One cluster at a time, with the highest: it keeps two
+# processors busy, and beside another it misses its deadlines and does its work again; test/scenario/announce mostly
+# waits. What takes or waits longest begins, then the rest of test/scenario and test/repo.
 LONGEST := %/test/demo %/test/scenario/agent %/test/scenario/announce %/test/scenario/networkd %/v2/controller \
 	%/test/repo/docs
 FIRST = $(filter $(LONGEST),$(1)) $(filter-out $(LONGEST),$(1))
 TESTS_WITH = $(shell go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | \
 	awk '$$1 ~ /\.test$$/ && /\/test\/env\/($(1))(\.test| |$$)/ {sub(/\.test$$/, "", $$1); print $$1}' | sort -r)
 # Each is listed once, when it is needed; make test hands the lists on.
-MACHINE = $(eval MACHINE := $(call TESTS_WITH,kernel\/machine))$(MACHINE)
-API = $(eval API := $(filter-out $(MACHINE),$(call TESTS_WITH,controlplane)))$(API)
+CLUSTER = $(eval CLUSTER := $(filter-out %/test/scenario/announce,$(call TESTS_WITH,lab)))$(CLUSTER)
+MACHINE = $(eval MACHINE := $(filter-out $(CLUSTER),$(call TESTS_WITH,kernel\/machine)))$(MACHINE)
+API = $(eval API := $(filter-out $(CLUSTER) $(MACHINE),$(call TESTS_WITH,controlplane)))$(API)
 # With Go's default of 100, tests and above all the start of a kube-apiserver spend much of their time collecting garbage.
 test test-api test-minor race: export GOGC ?= 400
 .PHONY: test
 test: prepare ## Run all tests, and print how long they took and the ten packages that took longest
 	@go list -export ./... >/dev/null # compiles what all parts need
 	@results=$$(mktemp -d) && trap "rm -rf $$results" EXIT && failed=0 && began=$$(date +%s) && mkdir $$results/programs && \
-	{ PNAP_RUN=$$results/programs $(MAKE) --no-print-directory --keep-going --jobs=3 test-machines test-apis test-others RESULTS=$$results MACHINE="$(MACHINE)" API="$(API)" || failed=$$?; } && \
+	{ PNAP_RUN=$$results/programs $(MAKE) --no-print-directory --keep-going --jobs=4 $(PARTS) RESULTS=$$results CLUSTER="$(CLUSTER)" MACHINE="$(MACHINE)" API="$(API)" || failed=$$?; } && \
 	cat $$results/*.json | sed -nE 's#.*"Action":"(pass|fail)","Package":"[^"]*/v2/([^"]*)","Elapsed":([0-9.]+)}.*#\3 \2#p' | sort -rn | head -10 | \
 	awk '{gsub("/", "_", $$2); print "figure test_seconds_" $$2, $$1, "s"}' && \
 	echo "figure test_seconds $$(( $$(date +%s) - began )) s" && exit $$failed
 
-# The three parts of make test.
+# The parts of make test.
+PARTS := test-clusters test-machines test-apis test-others
 RESULTS ?= $(DIST)
 PART = $(DEV) gotestsum --format pkgname --jsonfile $(RESULTS)/$@.json -- $(TESTFLAGS)
-.PHONY: test-machines test-apis test-others
+.PHONY: $(PARTS)
+test-clusters: go
+	@$(PART) -p 1 $(call FIRST,$(CLUSTER))
 test-machines: go
-	@$(PART) -p 3 $(call FIRST,$(MACHINE))
+	@nice -n 2 $(PART) -p 2 $(call FIRST,$(MACHINE))
 test-apis: go
 	@nice -n 2 $(PART) -p 2 $(call FIRST,$(API))
 test-others: go
-	@nice -n 6 $(PART) -p 2 $(filter-out $(MACHINE) $(API),$(shell go list ./... | sort -r))
+	@nice -n 6 $(PART) -p 2 $(filter-out $(CLUSTER) $(MACHINE) $(API),$(shell go list ./... | sort -r))
 
 # The packages whose tests start no control plane and no virtual machine, and build or download nothing.
 HEAVY := env/controlplane|env/kernel|env/lab|env/cluster|env/tools|repo/build|repo/development|repo/mutants|repo/portability
