@@ -81,11 +81,11 @@ PART = $(DEV) gotestsum --format pkgname --jsonfile $(RESULTS)/$@.json -- $(TEST
 test-clusters: go
 	@$(PART) -p 1 $(call FIRST,$(CLUSTER))
 test-machines: go
-	@nice -n 2 $(PART) -p 2 $(call FIRST,$(MACHINE))
+	@nice -n 4 $(PART) -p 2 $(call FIRST,$(MACHINE))
 test-apis: go
-	@nice -n 2 $(PART) -p 2 $(call FIRST,$(API))
+	@nice -n 4 $(PART) -p 2 $(call FIRST,$(API))
 test-others: go
-	@nice -n 6 $(PART) -p 2 $(filter-out $(CLUSTER) $(MACHINE) $(API),$(shell go list ./... | sort -r))
+	@nice -n 15 $(PART) -p 2 $(filter-out $(CLUSTER) $(MACHINE) $(API),$(shell go list ./... | sort -r))
 
 # The packages whose tests start no control plane and no virtual machine, and build or download nothing.
 HEAVY := env/controlplane|env/kernel|env/lab|env/cluster|env/tools|repo/build|repo/development|repo/mutants|repo/portability
