@@ -199,7 +199,7 @@ func TestMachineWithAWrongClockRunsNothing(t *testing.T) {
 	}
 	e.kernelArguments += " tsc_early_khz=52000" // the emulated counter has the frequency of a real one
 	var out bytes.Buffer
-	if _, err := e.run(t.Context(), &out, &out); !errors.Is(err, errWrongClock) || out.Len() > 0 {
-		t.Errorf("run() = %v, output %q, want no output and %q", err, out.String(), errWrongClock)
+	if _, err := e.boot(t.Context(), &out, &out); !errors.Is(err, errWrongClock) || out.Len() > 0 {
+		t.Errorf("boot() = %v, output %q, want no output and %q", err, out.String(), errWrongClock)
 	}
 }
