@@ -163,8 +163,8 @@ func (n *network) look(e check.Expected) (check.Snapshot, check.Report) {
 	return s, check.Evaluate(e, s)
 }
 
-// rests checks that a reconciler without work does nothing: the kernel reports no change. A watch calls once at its start,
-// because changes before that are not reported.
+// rests checks that a reconciler without work does nothing: the kernel reports no change. A watch calls once at its
+// start, because changes before that are not reported.
 func (n *network) rests(what string, watch func(context.Context, func()) error) {
 	n.t.Helper()
 	time.Sleep(time.Second) // what the last disturbance called for is done
