@@ -85,7 +85,8 @@ func load(ctx context.Context, c Config, b base, dir string) (emulator, error) {
 	small, large := split(append(files, programs...), smallFile)
 	e := emulator{kernel: b.kernel, initrd: filepath.Join(dir, "initrd"),
 		memoryMiB: cmp.Or(c.MemoryMiB, defaultMemoryMiB), network: c.Network,
-		// A second processor and exact timers cost most of what they bring, except to a cluster.
+		// One processor and coarse timers are cheaper to emulate. What needs the host's API server is a cluster, which
+		// misses its deadlines with them.
 		processors: 1, kernelArguments: kernelArguments + coarseTimers}
 	if c.Network {
 		e.processors = 2
