@@ -50,9 +50,8 @@ recordings: go ## Play the demo and draw from it the terminals that README.md sh
 	go run ./test/demo/cmd/recordings
 
 # The packages whose tests start a cluster, another virtual machine (both where the running kernel lacks 802.1Q), or a
-# control plane. All others only compute, with the lowest priority. One cluster at a time, with the highest: it keeps two
-# processors busy, and beside another it misses its deadlines and does its work again; test/scenario/announce mostly
-# waits. What takes or waits longest begins, then the rest of test/scenario and test/repo.
+# control plane. One cluster at a time, with the highest priority: it keeps two processors busy, and beside another it
+# misses its deadlines and does its work again; test/scenario/announce mostly waits. What takes or waits longest begins.
 LONGEST := %/test/demo %/test/scenario/agent %/test/scenario/announce %/test/scenario/networkd %/v2/controller \
 	%/test/repo/docs
 FIRST = $(filter $(LONGEST),$(1)) $(filter-out $(LONGEST),$(1))
@@ -62,30 +61,38 @@ TESTS_WITH = $(shell go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./...
 CLUSTER = $(eval CLUSTER := $(filter-out %/test/scenario/announce,$(call TESTS_WITH,lab)))$(CLUSTER)
 MACHINE = $(eval MACHINE := $(filter-out $(CLUSTER),$(call TESTS_WITH,kernel\/machine)))$(MACHINE)
 API = $(eval API := $(filter-out $(CLUSTER) $(MACHINE),$(call TESTS_WITH,controlplane)))$(API)
+# All others only compute, with the lowest priority while a cluster runs. Only root can raise the priority of a process, and
+# with the lowest one hardly runs beside another busy program: so ten by ten they get theirs when they begin, and what
+# compiles and links programs comes last.
+OTHER = $(eval OTHER := $(call LAST,$(filter-out $(CLUSTER) $(MACHINE) $(API),$(shell go list ./...))))$(OTHER)
+COMPILES := $(addprefix %/test/repo/,build development image mutants portability)
+LAST = $(filter-out $(COMPILES),$(1)) $(filter $(COMPILES),$(1))
 # With Go's default of 100, tests and above all the start of a kube-apiserver spend much of their time collecting garbage.
 test test-api test-minor race: export GOGC ?= 400
 .PHONY: test
 test: prepare ## Run all tests, and print how long they took and the ten packages that took longest
 	@go list -export ./... >/dev/null # compiles what all parts need
 	@results=$$(mktemp -d) && trap "rm -rf $$results" EXIT && failed=0 && began=$$(date +%s) && mkdir $$results/programs && \
-	{ PNAP_RUN=$$results/programs $(MAKE) --no-print-directory --keep-going --jobs=4 $(PARTS) RESULTS=$$results CLUSTER="$(CLUSTER)" MACHINE="$(MACHINE)" API="$(API)" || failed=$$?; } && \
+	{ PNAP_RUN=$$results/programs $(MAKE) --no-print-directory test-parts RESULTS=$$results || failed=$$?; } && \
 	cat $$results/*.json | sed -nE 's#.*"Action":"(pass|fail)","Package":"[^"]*/v2/([^"]*)","Elapsed":([0-9.]+)}.*#\3 \2#p' | sort -rn | head -10 | \
 	awk '{gsub("/", "_", $$2); print "figure test_seconds_" $$2, $$1, "s"}' && \
 	echo "figure test_seconds $$(( $$(date +%s) - began )) s" && exit $$failed
 
-# The parts of make test.
-PARTS := test-clusters test-machines test-apis test-others
+# The parts of make test, four at a time.
+PARTS = test-clusters test-machines test-apis $(addprefix test-others-,$(shell seq $$((($(words $(OTHER)) + 9) / 10))))
 RESULTS ?= $(DIST)
 PART = $(DEV) gotestsum --format pkgname --jsonfile $(RESULTS)/$@.json -- $(TESTFLAGS)
-.PHONY: $(PARTS)
+.PHONY: test-parts test-clusters test-machines test-apis
+test-parts:
+	@$(MAKE) --no-print-directory --keep-going --jobs=4 $(PARTS) CLUSTER="$(CLUSTER)" MACHINE="$(MACHINE)" API="$(API)" OTHER="$(OTHER)"
 test-clusters: go
-	@$(PART) -p 1 $(call FIRST,$(CLUSTER))
+	@failed=0; $(PART) -p 1 $(call FIRST,$(CLUSTER)) || failed=$$?; touch $(RESULTS)/clusters-done; exit $$failed
 test-machines: go
 	@nice -n 4 $(PART) -p 2 $(call FIRST,$(MACHINE))
 test-apis: go
 	@nice -n 4 $(PART) -p 2 $(call FIRST,$(API))
-test-others: go
-	@nice -n 15 $(PART) -p 2 $(filter-out $(CLUSTER) $(MACHINE) $(API),$(shell go list ./... | sort -r))
+test-others-%: go
+	@$$([ -e $(RESULTS)/clusters-done ] || echo nice -n 15) $(PART) -p 2 $(wordlist $*0,$*9,1 2 3 4 5 6 7 8 9 $(OTHER))
 
 # The packages whose tests start no control plane and no virtual machine, and build or download nothing.
 HEAVY := env/controlplane|env/kernel|env/lab|env/cluster|env/tools|repo/build|repo/development|repo/mutants|repo/portability
