@@ -50,18 +50,19 @@ func (p *Post) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Connection", "Upgrade")
 	w.Header().Set("Upgrade", protocol)
+	// Whoever asks when the later agent has its answer has to find it waiting.
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	w.WriteHeader(http.StatusSwitchingProtocols)
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return
 	}
 	_ = conn.SetDeadline(time.Time{})
-	p.mu.Lock()
 	if p.waiting == nil {
 		p.waiting = map[net.Conn]bool{}
 	}
 	p.waiting[conn] = true
-	p.mu.Unlock()
 	go p.watch(conn)
 }
 

@@ -1,6 +1,7 @@
 package standby
 
 import (
+	"bufio"
 	"context"
 	"net"
 	"net/http"
@@ -177,6 +178,39 @@ func TestNoAddress(t *testing.T) {
 	turn := New("")
 	if listener, err := turn.Listen(testlog.Context(t)); listener != nil || err != nil || turn.Waits() {
 		t.Errorf("listener %v, waits %t, %v", listener, turn.Waits(), err)
+	}
+}
+
+// answered is the answer to a later agent. When the later agent could read it, it asks whether that one is waiting.
+type answered struct {
+	http.ResponseWriter
+	post    *Post
+	conn    net.Conn
+	waiting chan bool
+}
+
+func (a answered) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	go func() { a.waiting <- a.post.Waiting() }()
+	select {
+	case waiting := <-a.waiting:
+		a.waiting <- waiting
+	case <-time.After(50 * time.Millisecond): // it waits until the later agent is known
+	}
+	return a.conn, nil, nil
+}
+
+// TestLaterAgentIsKnownWhenItHasItsAnswer: the pod counts as started then, so the kubelet may end the earlier agent.
+func TestLaterAgentIsKnownWhenItHasItsAnswer(t *testing.T) {
+	conn, later := net.Pipe()
+	defer later.Close()
+	post := &Post{}
+	a := answered{ResponseWriter: httptest.NewRecorder(), post: post, conn: conn, waiting: make(chan bool, 1)}
+	r := httptest.NewRequestWithContext(context.WithValue(t.Context(), http.LocalAddrContextKey,
+		&net.TCPAddr{IP: net.ParseIP("10.0.0.11"), Port: 10298}), http.MethodGet, Path, nil)
+	r.RemoteAddr = "127.0.0.1:4"
+	post.ServeHTTP(a, r)
+	if !<-a.waiting {
+		t.Error("no agent waits when the later one has its answer")
 	}
 }
 
