@@ -19,7 +19,7 @@ race test-long: export CGO_ENABLED = 1
 # Linters, govulncheck and test runner, pinned in a module of their own.
 DEV := go tool -modfile=test/env/tools/dev/go.mod
 TEST := $(DEV) gotestsum --format pkgname --
-TESTFLAGS ?= -shuffle=on -timeout 25m
+TESTFLAGS ?= -shuffle=on -timeout 40m
 
 # The agent speaks netlink, so it exists for Linux only.
 BINARIES := $(foreach p,linux-amd64 linux-arm64 darwin-amd64 darwin-arm64,$(foreach n,phoenixnap-cloud-controller-manager pnapsim,$(DIST)/$(n)-$(p))) \
@@ -63,10 +63,11 @@ MACHINE = $(eval MACHINE := $(filter-out $(CLUSTER),$(call TESTS_WITH,kernel\/ma
 API = $(eval API := $(filter-out $(CLUSTER) $(MACHINE),$(call TESTS_WITH,controlplane)))$(API)
 # All others only compute, with the lowest priority while a cluster runs. Only root can raise the priority of a process, and
 # with the lowest one hardly runs beside another busy program: so ten by ten they get theirs when they begin, and what
-# compiles and links programs comes last.
+# takes more than a few seconds of a processor comes last.
 OTHER = $(eval OTHER := $(call LAST,$(filter-out $(CLUSTER) $(MACHINE) $(API),$(shell go list ./...))))$(OTHER)
-COMPILES := $(addprefix %/test/repo/,build development image mutants portability)
-LAST = $(filter-out $(COMPILES),$(1)) $(filter $(COMPILES),$(1))
+BUSIEST := %/announce/election %/loadbalancer/orphans %/loadbalancer/reconcile %/node/membership %/scenario/walk \
+	$(addprefix %/test/repo/,build development image mutants portability)
+LAST = $(filter-out $(BUSIEST),$(1)) $(filter $(BUSIEST),$(1))
 # With Go's default of 100, tests and above all the start of a kube-apiserver spend much of their time collecting garbage.
 test test-api test-minor race: export GOGC ?= 400
 .PHONY: test

@@ -151,6 +151,7 @@ func (s fixture) allow(user string, rule rbacv1.PolicyRule) {
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}, metav1.CreateOptions{})
 	s.ok(err)
+	s.ok(plane.AwaitAccess(s.Context(), user, "", role.Rules))
 	s.Cleanup(func() {
 		ctx := context.WithoutCancel(s.Context())
 		s.ok(s.kube.RbacV1().ClusterRoleBindings().Delete(ctx, user, metav1.DeleteOptions{}))

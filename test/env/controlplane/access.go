@@ -5,11 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -71,6 +76,25 @@ func (c *ControlPlane) token(ctx context.Context, namespace, name string,
 	config := c.anonymous()
 	config.BearerToken = token.Status.Token
 	return config, nil
+}
+
+// AwaitAccess waits until the API server lets a user do what the first of some rules allows, in a namespace or, if that
+// is empty, in the whole cluster: it learns of roles and bindings like every client, after they were written.
+func (c *ControlPlane) AwaitAccess(ctx context.Context, user, namespace string, rules []rbacv1.PolicyRule) error {
+	resource, subresource, _ := strings.Cut(rules[0].Resources[0], "/")
+	wanted := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: rules[0].Verbs[0],
+			Group: rules[0].APIGroups[0], Resource: resource, Subresource: subresource,
+			Name: strings.Join(rules[0].ResourceNames[:min(1, len(rules[0].ResourceNames))], "")}}}
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			review, err := c.kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, wanted, metav1.CreateOptions{})
+			return err == nil && review.Status.Allowed, err
+		})
+	if err != nil {
+		return fmt.Errorf("await the rights of %s (%v): %w", user, wanted.Spec.ResourceAttributes, err)
+	}
+	return nil
 }
 
 // anonymous is what every client configuration has: address and authority. The client-side rate limit is

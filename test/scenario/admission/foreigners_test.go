@@ -238,6 +238,11 @@ func (f foreigner) admit(t *testing.T) *rest.Config {
 		Subjects:   []rbacv1.Subject{f.subject()},
 	}, metav1.CreateOptions{})
 	mayExist(t, err)
+	user := f.account
+	if f.namespace != "" {
+		user = "system:serviceaccount:" + f.namespace + ":" + f.account
+	}
+	must(t, cp.AwaitAccess(t.Context(), user, "", f.rules))
 	config, err := f.config(t, admin)
 	must(t, err)
 	return config

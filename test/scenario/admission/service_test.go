@@ -52,6 +52,7 @@ func authorIn(t *testing.T, namespace string) kubernetes.Interface {
 		metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 		must(t, err)
 	}
+	must(t, cp.AwaitAccess(t.Context(), name, namespace, role.Rules))
 	config, err := cp.User(name)
 	must(t, err)
 	return clientOf(t, config)
@@ -74,6 +75,9 @@ func bind(t *testing.T, admin kubernetes.Interface, role, user string) {
 	}, metav1.CreateOptions{})
 	must(t, err)
 	t.Cleanup(func() { _ = bindings.Delete(cleanup(t), made.Name, metav1.DeleteOptions{}) })
+	bound, err := admin.RbacV1().ClusterRoles().Get(t.Context(), role, metav1.GetOptions{})
+	must(t, err)
+	must(t, cp.AwaitAccess(t.Context(), user, "", bound.Rules))
 }
 
 func loadBalancer(name string) *corev1.Service {

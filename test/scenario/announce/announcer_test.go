@@ -218,11 +218,10 @@ func (h *harness) updated(addresses []netip.Addr) {
 	before := h.view()
 	earlier := h.agents[holder]
 	h.agent(holder, keyFlag)
-	last := ""
 	h.eventually("the later agent of "+holder+" stands by", func() bool {
-		before := last
-		last = standbyPattern.FindString(h.Sh(holder, "cat /proc/net/tcp"))
-		return last != "" && last == before // it is no short request
+		log, err := h.Lab.Log(h.T.Context(), "agent-"+holder)
+		h.Must("read the log of the agents of "+holder, err)
+		return strings.Contains(string(log), "Ready to continue in place of the earlier agent")
 	})
 	h.Must("end the earlier agent", h.Lab.Signal(h.T.Context(), earlier, syscall.SIGTERM))
 	if p, err := h.Lab.Await(h.T.Context(), earlier, soon); err != nil || !p.Exited || p.Code != 0 {
@@ -238,9 +237,6 @@ func (h *harness) updated(addresses []netip.Addr) {
 		h.owner(a)
 	}
 }
-
-// standbyPattern matches an open connection to the address of metrics and health in /proc/net/tcp.
-var standbyPattern = regexp.MustCompile(`0100007F:283A [0-9A-F]{8}:[0-9A-F]{4} 01 `)
 
 func (h *harness) killed(addresses []netip.Addr) {
 	holder := h.owner(addresses[0])
