@@ -34,7 +34,7 @@ func (s *story) vlanReady(ctx context.Context) error {
 	if err := s.StartAgents(ctx); err != nil {
 		return err
 	}
-	if _, err := s.awaitNodes(ctx, time.Minute, "nodes ready for the public network", s.mayAnnounce); err != nil {
+	if _, err := s.awaitNodes(ctx, 3*time.Minute, "nodes ready for the public network", s.mayAnnounce); err != nil {
 		return err
 	}
 	if s.options.Auto {

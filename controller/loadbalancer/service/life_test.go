@@ -278,12 +278,12 @@ func TestKubeVIPIsNotFoughtOver(t *testing.T) {
 
 func TestFromABackup(t *testing.T) {
 	c := newCluster(t)
-	c.start()
 	c.create("web", heldBy(frameworks), annotated(contract.ServiceIPAddress, "198.51.100.7"), func(s *corev1.Service) {
 		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "198.51.100.7"}}
 		s.Status.Conditions = []metav1.Condition{{Type: contract.ServiceConditionAddressPublished,
 			Status: metav1.ConditionTrue, Reason: "Published", LastTransitionTime: metav1.Now()}}
 	})
+	c.start() // not before: the status is restored with a write of its own
 	c.await("web", "given an address of its own", func(s *corev1.Service) bool {
 		return isPublished(s) && s.Status.LoadBalancer.Ingress[0].IP == "203.0.113.10"
 	})
