@@ -50,7 +50,7 @@ func (p *Post) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Connection", "Upgrade")
 	w.Header().Set("Upgrade", protocol)
-	// Whoever asks when the later agent has its answer has to find it waiting.
+	// Once the later agent has its answer, the kubelet may end this one, which has to find it waiting.
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w.WriteHeader(http.StatusSwitchingProtocols)
