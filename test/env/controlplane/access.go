@@ -79,20 +79,25 @@ func (c *ControlPlane) token(ctx context.Context, namespace, name string,
 }
 
 // AwaitAccess waits until the API server lets a user do what the first of some rules allows, in a namespace or, if that
-// is empty, in the whole cluster: it learns of roles and bindings like every client, after they were written.
+// is empty, in the whole cluster: it learns of roles and bindings like every client, after they were written. An error
+// says what the user may not do yet.
 func (c *ControlPlane) AwaitAccess(ctx context.Context, user, namespace string, rules []rbacv1.PolicyRule) error {
-	resource, subresource, _ := strings.Cut(rules[0].Resources[0], "/")
-	wanted := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user,
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: rules[0].Verbs[0],
-			Group: rules[0].APIGroups[0], Resource: resource, Subresource: subresource,
-			Name: strings.Join(rules[0].ResourceNames[:min(1, len(rules[0].ResourceNames))], "")}}}
+	rule := rules[0]
+	resource, subresource, _ := strings.Cut(rule.Resources[0], "/")
+	attributes := &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: rule.Verbs[0],
+		Group: rule.APIGroups[0], Resource: resource, Subresource: subresource}
+	if len(rule.ResourceNames) > 0 {
+		attributes.Name = rule.ResourceNames[0]
+	}
+	review := &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: attributes}}
 	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true,
 		func(ctx context.Context) (bool, error) {
-			review, err := c.kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, wanted, metav1.CreateOptions{})
-			return err == nil && review.Status.Allowed, err
+			answer, err := c.kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+			return err == nil && answer.Status.Allowed, err
 		})
 	if err != nil {
-		return fmt.Errorf("await the rights of %s (%v): %w", user, wanted.Spec.ResourceAttributes, err)
+		return fmt.Errorf("wait until %s may %s %s: %w", user, attributes.Verb, rule.Resources[0], err)
 	}
 	return nil
 }

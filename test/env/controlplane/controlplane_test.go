@@ -22,6 +22,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -175,6 +176,34 @@ func TestTokenOfAPodNamesTheNode(t *testing.T) {
 			got[0] != "moon" {
 			t.Errorf("the server knows the holder to be on %v, want moon", got)
 		}
+	}
+}
+
+// TestAwaitAccess: it is over when the user may, and not before.
+func TestAwaitAccess(t *testing.T) {
+	user := "reader-" + strconv.FormatInt(time.Now().UnixNano(), 36) // new for each run
+	rules := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"services/status"},
+		ResourceNames: []string{"web"}, Verbs: []string{"update"}}}
+	short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := cp.AwaitAccess(short, user, "default", rules); err == nil ||
+		!strings.Contains(err.Error(), user+" may update services/status") {
+		t.Errorf("a user without rights: %v", err)
+	}
+	name := metav1.ObjectMeta{Name: user}
+	rbac := cp.Kube().RbacV1()
+	if _, err := rbac.Roles("default").Create(t.Context(), &rbacv1.Role{ObjectMeta: name, Rules: rules},
+		metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rbac.RoleBindings("default").Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: name,
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := cp.AwaitAccess(t.Context(), user, "default", rules); err != nil {
+		t.Error(err)
 	}
 }
 

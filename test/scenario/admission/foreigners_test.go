@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	servicehelper "k8s.io/cloud-provider/service/helpers"
@@ -240,7 +241,7 @@ func (f foreigner) admit(t *testing.T) *rest.Config {
 	mayExist(t, err)
 	user := f.account
 	if f.namespace != "" {
-		user = "system:serviceaccount:" + f.namespace + ":" + f.account
+		user = serviceaccount.MakeUsername(f.namespace, f.account)
 	}
 	must(t, cp.AwaitAccess(t.Context(), user, "", f.rules))
 	config, err := f.config(t, admin)
