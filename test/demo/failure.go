@@ -88,7 +88,7 @@ func (s *story) diagnose(ctx context.Context, server string) error {
 }
 
 func (s *story) moveByLabel(ctx context.Context) error {
-	if _, err := s.awaitNodes(ctx, 3*time.Minute, "kube-vip ended on "+s.broken, func(n *corev1.Node) (bool, string) {
+	if _, err := s.awaitNodes(ctx, patience, "kube-vip ended on "+s.broken, func(n *corev1.Node) (bool, string) {
 		_, labelled := n.Labels[contract.NodeVLANReady]
 		return !labelled && !s.KubeVIPRunsOn(n.Name),
 			fmt.Sprintf("label %t, kube-vip runs %t", labelled, s.KubeVIPRunsOn(n.Name))
@@ -106,7 +106,7 @@ func (s *story) repair(ctx context.Context) error {
 	if err := s.Lab.Repair(ctx, s.broken); err != nil {
 		return err
 	}
-	if _, err := s.awaitNodes(ctx, 3*time.Minute, s.broken+" ready again", s.mayAnnounce, s.broken); err != nil {
+	if _, err := s.awaitNodes(ctx, patience, s.broken+" ready again", s.mayAnnounce, s.broken); err != nil {
 		return err
 	}
 	return s.showNodes(ctx)
@@ -234,7 +234,7 @@ const rest = 3 * time.Second
 // atRest waits until a server has been ready, with its kube-vip, for a while: the repair may still be reported.
 func (s *story) atRest(ctx context.Context, server string) error {
 	var since time.Time
-	_, err := until(ctx, 3*time.Minute, server+" at rest", func(ctx context.Context) (bool, string, error) {
+	_, err := until(ctx, patience, server+" at rest", func(ctx context.Context) (bool, string, error) {
 		ready, seen, err := s.nodes(ctx, s.mayAnnounce, server)
 		switch {
 		case err != nil || !ready:

@@ -94,6 +94,9 @@ func (p *presenter) summary() {
 // poll is how often the story looks again.
 const poll = 200 * time.Millisecond
 
+// patience is how long the story waits for what takes seconds on a machine that does nothing else.
+const patience = 3 * time.Minute
+
 // until polls until look reports true, and returns when that was. What look last saw goes into the
 // error when the time is over.
 func until(ctx context.Context, limit time.Duration, what string,

@@ -34,7 +34,7 @@ func (s *story) vlanReady(ctx context.Context) error {
 	if err := s.StartAgents(ctx); err != nil {
 		return err
 	}
-	if _, err := s.awaitNodes(ctx, 3*time.Minute, "nodes ready for the public network", s.mayAnnounce); err != nil {
+	if _, err := s.awaitNodes(ctx, patience, "nodes ready for the public network", s.mayAnnounce); err != nil {
 		return err
 	}
 	if s.options.Auto {
@@ -174,7 +174,7 @@ func (s *story) deleteService(ctx context.Context) error {
 	if err := services.Delete(ctx, cluster.Service, metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("delete the Service: %w", err)
 	}
-	gone, err := until(ctx, 3*time.Minute, "Service gone", func(ctx context.Context) (bool, string, error) {
+	gone, err := until(ctx, patience, "Service gone", func(ctx context.Context) (bool, string, error) {
 		service, err := services.Get(ctx, cluster.Service, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return true, "", nil

@@ -201,7 +201,7 @@ func (s *story) initialise(ctx context.Context) error {
 	if err := s.StartController(ctx); err != nil {
 		return err
 	}
-	if _, err := s.awaitNodes(ctx, 3*time.Minute, "nodes initialised", func(n *corev1.Node) (bool, string) {
+	if _, err := s.awaitNodes(ctx, patience, "nodes initialised", func(n *corev1.Node) (bool, string) {
 		done := !uninitialised(n) && n.Spec.ProviderID != "" && len(n.Status.Addresses) > 1 &&
 			n.Labels[corev1.LabelTopologyRegion] == cluster.Location && n.Labels[corev1.LabelInstanceTypeStable] != ""
 		return done, fmt.Sprintf("taints %v, provider ID %q", n.Spec.Taints, n.Spec.ProviderID)
