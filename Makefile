@@ -92,6 +92,7 @@ test-machines: go
 	@nice -n 4 $(PART) -p 2 $(call FIRST,$(MACHINE))
 test-apis: go
 	@nice -n 4 $(PART) -p 2 $(call FIRST,$(API))
+# Words 10 to 19 are the first ten, because nine numbers stand before them.
 test-others-%: go
 	@$$([ -e $(RESULTS)/clusters-done ] || echo nice -n 15) $(PART) -p 2 $(wordlist $*0,$*9,1 2 3 4 5 6 7 8 9 $(OTHER))
 

@@ -131,10 +131,10 @@ func (s *server) follow(d diagnose.Document) error {
 		if f.ID != d.Result.FirstCause || f.Status != d.Result.Status {
 			continue
 		}
-		fixes := remedies(f)
-		if f.Reason == "GatewaySlow" { // on a busy machine, for a moment
+		if f.Reason == "GatewaySlow" { // a busy machine finds that for a moment: the next diagnosis does not
 			return nil
 		}
+		fixes := remedies(f)
 		if len(fixes) == 0 {
 			return fmt.Errorf("no command fixes %s %s", f.ID, f.Reason)
 		}
