@@ -184,17 +184,18 @@ func TestAwaitAccess(t *testing.T) {
 	user := "reader-" + strconv.FormatInt(time.Now().UnixNano(), 36) // new for each run
 	rules := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"services/status"},
 		ResourceNames: []string{"web"}, Verbs: []string{"update"}}}
-	short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	if err := cp.AwaitAccess(short, user, "default", rules); err == nil ||
-		!strings.Contains(err.Error(), user+" may update services/status") {
-		t.Errorf("a user without rights: %v", err)
-	}
-	name := metav1.ObjectMeta{Name: user}
+	over := make(chan error, 1)
+	go func() { over <- cp.AwaitAccess(t.Context(), user, "default", rules) }()
 	rbac := cp.Kube().RbacV1()
+	name := metav1.ObjectMeta{Name: user}
 	if _, err := rbac.Roles("default").Create(t.Context(), &rbacv1.Role{ObjectMeta: name, Rules: rules},
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
+	}
+	select {
+	case err := <-over:
+		t.Fatalf("it is over before the role is bound: %v", err)
+	default:
 	}
 	if _, err := rbac.RoleBindings("default").Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: name,
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
@@ -202,8 +203,14 @@ func TestAwaitAccess(t *testing.T) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := cp.AwaitAccess(t.Context(), user, "default", rules); err != nil {
+	if err := <-over; err != nil {
 		t.Error(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := cp.AwaitAccess(ended, user, "kube-system", rules); !errors.Is(err, context.Canceled) ||
+		!strings.Contains(err.Error(), user+" may update services/status") {
+		t.Errorf("elsewhere, and not awaited any more: %v", err)
 	}
 }
 
