@@ -45,7 +45,7 @@ func NewHealth(stale time.Duration, now time.Time) *Health {
 // Sampled notes that a sample was taken.
 func (h *Health) Sampled(now time.Time) { h.lastSample.Store(max(1, int64(now.Sub(h.started)))) }
 
-// SetReady notes that the agent has seen its Node.
+// SetReady notes that a sample was taken since the Node was read.
 func (h *Health) SetReady() { h.ready.Store(true) }
 
 // Alive returns an error when no samples are taken any more.
@@ -57,15 +57,15 @@ func (h *Health) Alive(now time.Time) error {
 	return nil
 }
 
-// Ready returns an error that names all that is missing until the agent has taken a sample and seen its Node. An API
-// server that becomes unreachable later changes nothing: the agent continues to watch.
+// Ready returns an error that names all that is missing until the agent has read its Node and taken a sample since. An
+// API server that becomes unreachable later changes nothing: the agent continues to watch.
 func (h *Health) Ready() error {
 	var missing []error
 	if h.lastSample.Load() == 0 {
 		missing = append(missing, errors.New("sample: none has been taken yet"))
 	}
 	if !h.ready.Load() {
-		missing = append(missing, errors.New("node: the Node has not been read from the API server yet"))
+		missing = append(missing, errors.New("node: no sample was taken since the Node was read from the API server"))
 	}
 	return errors.Join(missing...)
 }

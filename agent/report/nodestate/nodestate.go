@@ -58,7 +58,9 @@ type Config struct {
 type NodeState struct {
 	Config
 
-	mu          sync.Mutex
+	mu sync.Mutex
+	// known reports whether the Node was read.
+	known       bool
 	annotations map[string]string
 	addresses   []netip.Addr
 	sample      *sampler.Sample
@@ -74,11 +76,12 @@ func (n *NodeState) ObserveNode(node *corev1.Node) {
 	if node != nil {
 		annotations = node.Annotations
 		addresses = contract.NodeIPs(node)
-		n.Health.SetReady()
 	}
 	n.Publisher.Observe(node)
 	n.mu.Lock()
 	changed := !sameNetwork(n.annotations, annotations) || !slices.Equal(n.addresses, addresses)
+	changed = changed || !n.known
+	n.known = true
 	n.annotations = annotations
 	n.addresses = addresses
 	n.mu.Unlock()
@@ -98,9 +101,10 @@ func sameNetwork(a, b map[string]string) bool {
 // Expected returns what to expect at the moment.
 func (n *NodeState) Expected() check.Expected {
 	n.mu.Lock()
-	annotations, addresses := n.annotations, n.addresses
+	annotations, addresses, known := n.annotations, n.addresses, n.known
 	n.mu.Unlock()
 	expected := check.ExpectedOf(annotations, addresses)
+	expected.Unreached = !known
 	expected.Interface = n.Interface
 	expected.Uplink = n.Uplink
 	expected.Mark = n.Mark
@@ -132,14 +136,20 @@ func (n *NodeState) virtual() (addresses []netip.Addr, ok bool) {
 	return addresses, ok
 }
 
-// Sample takes a sample: it becomes the condition VLANReady, the reported identity and metrics.
+// Sample takes a sample: it becomes the condition VLANReady, the reported identity and metrics. One that was taken
+// before the Node was read only becomes metrics: an agent that starts must not write to its Node that the controller
+// has published no network, nor continue in place of an earlier one without it.
 func (n *NodeState) Sample(sample sampler.Sample) {
-	n.mu.Lock()
-	n.sample = &sample
-	n.mu.Unlock()
 	now := time.Now()
 	n.Health.Sampled(now)
 	n.Metrics.Sample(sample.Report, sample.Snapshot, sample.Expected, now)
+	if sample.Expected.Unreached {
+		return
+	}
+	n.mu.Lock()
+	n.sample = &sample
+	n.mu.Unlock()
+	n.Health.SetReady()
 	n.set(contract.ConditionVLANReady, sample.Report.Outcome(), sampler.ReasonConfirming)
 	// Before the Services are known, an address of one could be taken for the machine's own.
 	if virtual, ok := n.virtual(); ok {
@@ -159,7 +169,7 @@ func (n *NodeState) VLANInterface() string {
 	return ""
 }
 
-// latest returns the latest sample, nil before the first.
+// latest returns the latest sample, nil before the first since the Node was read.
 func (n *NodeState) latest() *sampler.Sample {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -214,7 +224,7 @@ func statusOf(status check.Status) corev1.ConditionStatus {
 }
 
 // View returns what the announcement watcher needs, without the addresses that the agent itself answers for; ok is
-// false before the first sample.
+// false before the first sample since the Node was read.
 func (n *NodeState) View() (view vip.View, ok bool) {
 	sample := n.latest()
 	if sample == nil {

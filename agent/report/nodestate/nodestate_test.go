@@ -89,6 +89,35 @@ func TestTheConditionNamesTheServer(t *testing.T) {
 	}
 }
 
+// TestSampleFromBeforeTheNodeWasRead: on a busy machine the first sample may last until after the Node was read. It
+// says nothing of what the controller has published, so it leaves the Node as it is, and the agent cannot continue in
+// place of an earlier one.
+func TestSampleFromBeforeTheNodeWasRead(t *testing.T) {
+	s, b, changes := newNodeState(&[]*corev1.Service{})
+	early := sample(check.Unknown, check.ReasonWaiting)
+	early.Expected = s.Expected()
+	s.ObserveNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "srv-a"}})
+	s.Sample(early)
+	if len(b.conditions) != 0 || len(b.annotations) != 0 {
+		t.Errorf("published %v and %v, want nothing", b.conditions, b.annotations)
+	}
+	if _, sampled := s.View(); sampled || b.ready || b.sampled != 0 {
+		t.Errorf("a sample was taken: %t, ready %t, reported %d times; want none", sampled, b.ready, b.sampled)
+	}
+	if *changes != 1 {
+		t.Errorf("%d changes of the expectation, want 1: a Node without a network is news, too", *changes)
+	}
+	late := sample(check.Unknown, check.ReasonWaiting)
+	late.Expected = s.Expected()
+	s.Sample(late)
+	if _, sampled := s.View(); !sampled || !b.ready || b.sampled != 1 {
+		t.Errorf("a sample was taken: %t, ready %t, reported %d times; want one", sampled, b.ready, b.sampled)
+	}
+	if c := b.conditions[contract.ConditionVLANReady]; c.Reason != check.ReasonWaiting {
+		t.Errorf("condition is %+v, want that the controller has published nothing", c)
+	}
+}
+
 // TestUnconfirmedChangesNothing: an agent that restarts while the gateway is silent leaves the condition as it stands.
 func TestUnconfirmedChangesNothing(t *testing.T) {
 	s, b, _ := newNodeState(&[]*corev1.Service{})
@@ -136,8 +165,8 @@ func TestOnlyTheNetworkChangesTheExpectation(t *testing.T) {
 	other := node.DeepCopy()
 	other.Annotations["example.com/other"] = "changed"
 	s.ObserveNode(other)
-	if *changes != 1 || b.node != other || !b.ready {
-		t.Errorf("%d changes, observed %p, ready %t; want 1, the last Node, true", *changes, b.node, b.ready)
+	if *changes != 1 || b.node != other {
+		t.Errorf("%d changes, observed %p; want 1, the last Node", *changes, b.node)
 	}
 	if e := s.Expected(); !e.Published || e.Network.VLAN != 100 {
 		t.Errorf("expects %+v, want VLAN 100", e)

@@ -83,7 +83,7 @@ func (s *server) repairByAdvice(name string) {
 }
 
 func (s *server) examiner() *examine.Examiner {
-	return examine.New(examine.Config{Node: "srv-a", ByHand: &s.expected, Reader: s.reader, Prober: s.prober,
+	return examine.New(examine.Config{Node: "srv-a", ByHand: &s.expected, Reader: s.reader, Prober: prompt{s.prober},
 		Timeout: limits.Wait})
 }
 
@@ -130,9 +130,6 @@ func (s *server) follow(d diagnose.Document) error {
 	for _, f := range d.Findings {
 		if f.ID != d.Result.FirstCause || f.Status != d.Result.Status {
 			continue
-		}
-		if f.Reason == "GatewaySlow" { // a busy machine finds that for a moment: the next diagnosis does not
-			return nil
 		}
 		fixes := remedies(f)
 		if len(fixes) == 0 {
