@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/diagnose"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -46,6 +47,54 @@ func TestANodeRegisteredAgainIsWritten(t *testing.T) {
 	_, err = c.admin.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
 	must(t, err)
 	c.await(t, "the agent's own word", complete)
+	cancel()
+	if code := <-done; code != diagnose.ExitOK {
+		t.Errorf("exit code %d after its context ended, want 0", code)
+	}
+}
+
+// TestAnAgentThatStartsAgainChangesNothing: what its first samples lack is no news. With every update of the agents,
+// VLANReady of each Node would be Unknown for a moment.
+func TestAnAgentThatStartsAgainChangesNothing(t *testing.T) {
+	c := newCluster(t)
+	c.publish(t)
+	c.whileAgentRuns(t, func() {
+		c.await(t, "a verdict", func(node *corev1.Node) bool {
+			vlan := contract.FindNodeCondition(node, contract.ConditionVLANReady)
+			return vlan != nil && vlan.Status == corev1.ConditionFalse && node.Annotations[contract.NodeReportedIdentity] != ""
+		})
+	})
+	// The next agent writes the identity with its first sample.
+	_, err := c.admin.CoreV1().Nodes().Patch(t.Context(), c.nodeName, types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"`+contract.NodeReportedIdentity+`":null}}}`), metav1.PatchOptions{})
+	must(t, err)
+	versions, err := c.admin.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{
+		FieldSelector: "metadata.name=" + c.nodeName, ResourceVersion: c.node(t).ResourceVersion})
+	must(t, err)
+	defer versions.Stop()
+	c.whileAgentRuns(t, func() {
+		for version := range versions.ResultChan() {
+			node, ok := version.Object.(*corev1.Node)
+			if !ok {
+				t.Fatalf("the watch ended with %v", version.Object)
+			}
+			if vlan := contract.FindNodeCondition(node, contract.ConditionVLANReady); vlan.Status != corev1.ConditionFalse {
+				t.Errorf("VLANReady became %s %s: %s", vlan.Status, vlan.Reason, vlan.Message)
+			}
+			if node.Annotations[contract.NodeReportedIdentity] != "" {
+				return
+			}
+		}
+	})
+}
+
+// whileAgentRuns runs an agent until do returns.
+func (c *cluster) whileAgentRuns(t *testing.T, do func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan int, 1)
+	go func() { done <- run(ctx, []string{"run", "--node-name", c.nodeName, "--kubeconfig", c.kubeconfig}) }()
+	do()
 	cancel()
 	if code := <-done; code != diagnose.ExitOK {
 		t.Errorf("exit code %d after its context ended, want 0", code)

@@ -118,7 +118,10 @@ func (s *Sampler) sample(ctx context.Context, fresh bool) (again time.Duration) 
 		}
 		return confirm
 	}
-	report, again := s.dampener.Observe(check.Evaluate(expected, snapshot), time.Now())
+	report := check.Evaluate(expected, snapshot)
+	if !expected.Unreached { // what was not known at first needs no recovery
+		report, again = s.dampener.Observe(report, time.Now())
+	}
 	s.Record(Sample{Report: report, Snapshot: snapshot, Expected: expected})
 	return again
 }

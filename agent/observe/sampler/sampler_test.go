@@ -18,6 +18,7 @@ type machine struct {
 	mu      sync.Mutex
 	up      bool
 	silent  bool
+	unread  bool // the Node
 	asks    int
 	samples []Sample
 	changed func()
@@ -106,12 +107,21 @@ func expectation() check.Expected {
 	}}
 }
 
+func (m *machine) expected() check.Expected {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.unread {
+		return check.Expected{Unreached: true}
+	}
+	return expectation()
+}
+
 func run(t *testing.T, test func(t *testing.T, m *machine)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		m := &machine{up: true}
 		sampler := New(Config{
-			Reader: m, Prober: m, Expected: expectation, Watch: m.Watch, Interval: 10 * time.Second, Record: m.record,
+			Reader: m, Prober: m, Expected: m.expected, Watch: m.Watch, Interval: 10 * time.Second, Record: m.record,
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
@@ -150,6 +160,24 @@ func TestLinkFaultShowsAtOnceAndRecoversAfterTwoSamples(t *testing.T) {
 		wait(confirm)
 		if v := m.verdict(); v.Status != check.OK {
 			t.Errorf("two good samples: %s %s, want OK", v.Status, v.Message)
+		}
+	})
+}
+
+// TestReadingTheNodeIsNoRecovery: the first sample since the Node was read counts.
+func TestReadingTheNodeIsNoRecovery(t *testing.T) {
+	run(t, func(t *testing.T, m *machine) {
+		wait(time.Second)
+		m.set(true, func() { m.unread = true })
+		wait(eventDebounce)
+		if v := m.verdict(); v.Reason != "APIServerNotReached" {
+			t.Fatalf("before the Node was read: %s %s", v.Status, v.Reason)
+		}
+		wait(time.Second)
+		m.set(true, func() { m.unread = false })
+		wait(eventDebounce)
+		if v := m.verdict(); v.Status != check.OK {
+			t.Errorf("the first sample since then: %s %s, want OK", v.Status, v.Reason)
 		}
 	})
 }
