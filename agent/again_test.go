@@ -61,7 +61,8 @@ func TestAnAgentThatStartsAgainChangesNothing(t *testing.T) {
 	c.whileAgentRuns(t, func() {
 		c.await(t, "a verdict", func(node *corev1.Node) bool {
 			vlan := contract.FindNodeCondition(node, contract.ConditionVLANReady)
-			return vlan != nil && vlan.Status == corev1.ConditionFalse && node.Annotations[contract.NodeReportedIdentity] != ""
+			return vlan != nil && vlan.Status == corev1.ConditionFalse &&
+				node.Annotations[contract.NodeReportedIdentity] != ""
 		})
 	})
 	// The next agent writes the identity with its first sample.
@@ -78,7 +79,8 @@ func TestAnAgentThatStartsAgainChangesNothing(t *testing.T) {
 			if !ok {
 				t.Fatalf("the watch ended with %v", version.Object)
 			}
-			if vlan := contract.FindNodeCondition(node, contract.ConditionVLANReady); vlan.Status != corev1.ConditionFalse {
+			vlan := contract.FindNodeCondition(node, contract.ConditionVLANReady)
+			if vlan.Status != corev1.ConditionFalse {
 				t.Errorf("VLANReady became %s %s: %s", vlan.Status, vlan.Reason, vlan.Message)
 			}
 			if node.Annotations[contract.NodeReportedIdentity] != "" {
