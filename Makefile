@@ -70,6 +70,9 @@ BUSIEST := %/announce/election %/loadbalancer/orphans %/loadbalancer/reconcile %
 LAST = $(filter-out $(BUSIEST),$(1)) $(filter $(BUSIEST),$(1))
 # With Go's default of 100, tests and above all the start of a kube-apiserver spend much of their time collecting garbage.
 test test-api test-minor race: export GOGC ?= 400
+ifdef LOOPS
+$(if $(shell [[ "$(LOOPS)" =~ ^[0-9]+$$ ]] && echo ok),,$(error LOOPS=$(LOOPS): give the number of busy loops to run beside the tests, such as 3))
+endif
 .PHONY: test
 test: prepare ## Run all tests, and print how long they took and the ten packages that took longest (LOOPS=3 keeps the processors busy meanwhile)
 	@go list -export ./... >/dev/null # compiles what all parts need
