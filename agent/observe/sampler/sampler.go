@@ -119,7 +119,7 @@ func (s *Sampler) sample(ctx context.Context, fresh bool) (again time.Duration) 
 		return confirm
 	}
 	report := check.Evaluate(expected, snapshot)
-	if !expected.Unreached { // what was not known at first needs no recovery
+	if !expected.Unreached { // what could not be checked until the Node was read had not failed: it needs no recovery
 		report, again = s.dampener.Observe(report, time.Now())
 	}
 	s.Record(Sample{Report: report, Snapshot: snapshot, Expected: expected})

@@ -170,7 +170,7 @@ func TestReadingTheNodeIsNoRecovery(t *testing.T) {
 		wait(time.Second)
 		m.set(true, func() { m.unread = true })
 		wait(eventDebounce)
-		if v := m.verdict(); v.Reason != "APIServerNotReached" {
+		if v := m.verdict(); v.Reason != check.ReasonUnreached {
 			t.Fatalf("before the Node was read: %s %s", v.Status, v.Reason)
 		}
 		wait(time.Second)

@@ -15,7 +15,7 @@ type Expected struct {
 	Published bool
 	// Unreadable is why the published network cannot be read; empty when it can.
 	Unreadable string
-	// Unreached reports that the API server could not be read.
+	// Unreached reports that the Node has not been read from the API server.
 	Unreached bool
 	// Assumed is the VLAN interface that Network was read from because the API server could not be; see Assume.
 	Assumed string

@@ -29,7 +29,7 @@ var publishedChecks = []Check{
 		Remedy: "Read the controller's log and the events of the Node. Without an API server, `diagnose` checks the " +
 			"VLAN interface that the machine has, if only one can be meant; otherwise name it with `--interface`, or " +
 			"describe the network with `--vlan`, `--network`, `--gateway` and `--address`.",
-		Reasons: []string{"APIServerNotReached", "NetworkUnreadable", ReasonWaiting},
+		Reasons: []string{ReasonUnreached, "NetworkUnreadable", ReasonWaiting},
 	},
 	{
 		ID: Identity, Title: "this machine is the server that its Node names", Severity: Error,
@@ -62,13 +62,17 @@ var publishedChecks = []Check{
 	},
 }
 
-// ReasonWaiting is the reason while the controller has not published the network.
-const ReasonWaiting = "WaitingForController"
+const (
+	// ReasonWaiting is the reason while the controller has not published the network.
+	ReasonWaiting = "WaitingForController"
+	// ReasonUnreached is the reason while the Node has not been read.
+	ReasonUnreached = "APIServerNotReached"
+)
 
 func checkPublished(v view) Finding {
 	switch {
 	case v.Unreached:
-		f := undetermined("APIServerNotReached",
+		f := undetermined(ReasonUnreached,
 			"the API server could not be read, so the public network is not known",
 			anyTool("name a kubeconfig with --kubeconfig, or describe the network with --vlan, --network, --gateway "+
 				"and --address", v.byHand()...)...)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/election"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/speaker"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/seeds"
@@ -184,6 +185,7 @@ func TestAgentsAnnounce(t *testing.T) {
 		{"the clock is set", (*harness).clockJumps},
 		{"an agent has no key", (*harness).noKey},
 		{"a Service goes", (*harness).serviceGoes},
+		{"no agent forgot its network", (*harness).nothingForgotten},
 	} {
 		if !t.Run(step.name, func(t *testing.T) {
 			outer := h.T
@@ -401,6 +403,17 @@ func (h *harness) noKey(addresses []netip.Addr) {
 	h.ended(holder)
 	h.agent(holder, keyFlag)
 	h.members()
+}
+
+// nothingForgotten: the agents that started again did not report what they did not know yet.
+func (h *harness) nothingForgotten([]netip.Addr) {
+	all, err := h.Kube.CoreV1().Events(metav1.NamespaceAll).List(h.T.Context(), metav1.ListOptions{})
+	h.Must("list events", err)
+	for _, e := range all.Items {
+		if e.Reason == check.ReasonWaiting || e.Reason == check.ReasonUnreached {
+			h.T.Errorf("Node %s: %s: %s", e.InvolvedObject.Name, e.Reason, e.Message)
+		}
+	}
 }
 
 func (h *harness) serviceGoes(addresses []netip.Addr) {
