@@ -109,12 +109,25 @@ func (c *cluster) awaitCondition(t *testing.T, conditionType corev1.NodeConditio
 	})
 }
 
-// TestRunAsShippedServiceAccount runs the whole agent on this machine, which has no VLAN of that network.
-func TestRunAsShippedServiceAccount(t *testing.T) {
-	c := newCluster(t)
+// startAgent starts the whole agent. end asks it to end, and waits until it has.
+func (c *cluster) startAgent(t *testing.T) (end func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan int, 1)
 	go func() { done <- run(ctx, []string{"run", "--node-name", c.nodeName, "--kubeconfig", c.kubeconfig}) }()
+	return func() {
+		t.Helper()
+		cancel()
+		if code := <-done; code != diagnose.ExitOK {
+			t.Errorf("exit code %d after its context ended, want 0", code)
+		}
+	}
+}
+
+// TestRunAsShippedServiceAccount runs the whole agent on this machine, which has no VLAN of that network.
+func TestRunAsShippedServiceAccount(t *testing.T) {
+	c := newCluster(t)
+	defer c.startAgent(t)()
 
 	c.awaitCondition(t, contract.ConditionVLANReady, corev1.ConditionUnknown, "WaitingForController")
 	c.awaitCondition(t, contract.ConditionAnnouncementHealthy, corev1.ConditionTrue, "NothingAnnounced")
@@ -144,10 +157,6 @@ func TestRunAsShippedServiceAccount(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		return before == steady
 	})
-	cancel()
-	if code := <-done; code != diagnose.ExitOK {
-		t.Errorf("exit code %d after its context ended, want 0", code)
-	}
 }
 
 func TestAgentMayDoNoMore(t *testing.T) {
