@@ -65,7 +65,7 @@ func (h *Health) Ready() error {
 		missing = append(missing, errors.New("sample: none has been taken yet"))
 	}
 	if !h.ready.Load() {
-		missing = append(missing, errors.New("node: no sample was taken since the Node was read from the API server"))
+		missing = append(missing, errors.New("node: the Node has not been read yet, or no sample was taken since"))
 	}
 	return errors.Join(missing...)
 }

@@ -79,8 +79,7 @@ func (n *NodeState) ObserveNode(node *corev1.Node) {
 	}
 	n.Publisher.Observe(node)
 	n.mu.Lock()
-	changed := !sameNetwork(n.annotations, annotations) || !slices.Equal(n.addresses, addresses)
-	changed = changed || !n.known
+	changed := !n.known || !sameNetwork(n.annotations, annotations) || !slices.Equal(n.addresses, addresses)
 	n.known = true
 	n.annotations = annotations
 	n.addresses = addresses
