@@ -31,7 +31,7 @@ func TestExamineAddress(t *testing.T) {
 	s.in(s.gateway, func() { mac = s.link(gatewayVIF).Attrs().HardwareAddr.String() })
 	cluster := examine.New(examine.Config{
 		Node: "srv-a", Client: fake.NewClientset(s.published("srv-a"), other("srv-b", mac), service()),
-		Reader: s.reader, Prober: prompt{s.prober},
+		Reader: s.reader, Prober: undelayed{s.prober},
 		Timeout: limits.Wait, KubeVIPNamespace: "kube-system",
 	})
 	here := func(address string) func() { return func() { s.addAddress(nodeVIF, address+"/32") } }
@@ -92,7 +92,7 @@ func TestExamineNamesMachines(t *testing.T) {
 		t.Helper()
 		d, err := examine.New(examine.Config{
 			Node: "srv-a", Client: fake.NewClientset(append(nodes, s.published("srv-a"), service())...),
-			Reader: s.reader, Prober: prompt{s.prober}, Timeout: limits.Wait,
+			Reader: s.reader, Prober: undelayed{s.prober}, Timeout: limits.Wait,
 		}).Examine(t.Context())
 		s.must("examine", err)
 		return d

@@ -83,7 +83,7 @@ func (s *server) repairByAdvice(name string) {
 }
 
 func (s *server) examiner() *examine.Examiner {
-	return examine.New(examine.Config{Node: "srv-a", ByHand: &s.expected, Reader: s.reader, Prober: prompt{s.prober},
+	return examine.New(examine.Config{Node: "srv-a", ByHand: &s.expected, Reader: s.reader, Prober: undelayed{s.prober},
 		Timeout: limits.Wait})
 }
 

@@ -38,12 +38,12 @@ type server struct {
 	prober   *arp.Prober
 }
 
-// prompt takes every reply for one that came at once. On a busy machine replies are late, and that would be the first
-// cause of tests that break something else.
-type prompt struct{ *arp.Prober }
+// undelayed takes every reply for one that came at once. On a busy machine replies are late, and that would be the
+// first cause of tests that break something else.
+type undelayed struct{ *arp.Prober }
 
-func (p prompt) Ask(ctx context.Context, name string, questions []arp.Question) ([]arp.Answer, error) {
-	answers, err := p.Prober.Ask(ctx, name, questions)
+func (u undelayed) Ask(ctx context.Context, name string, questions []arp.Question) ([]arp.Answer, error) {
+	answers, err := u.Prober.Ask(ctx, name, questions)
 	for i := range answers {
 		answers[i].RTT = 0
 		answers[i].Within = 0

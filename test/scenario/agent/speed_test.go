@@ -24,7 +24,7 @@ import (
 type inside struct {
 	node   netns.NsHandle
 	reader *netstate.Reader
-	prober prompt
+	prober undelayed
 }
 
 // at runs do on a thread that ends with it, for its namespace is another's.
@@ -124,7 +124,7 @@ const seenWithin = 2 * time.Second
 func TestSeenByKernelEvent(t *testing.T) {
 	s := newServer(t)
 	s.sound(patience)
-	parts := inside{node: s.node, reader: s.reader, prober: prompt{s.prober}}
+	parts := inside{node: s.node, reader: s.reader, prober: undelayed{s.prober}}
 	var o observer
 	expected := s.expected
 	m := sampler.New(sampler.Config{Reader: parts, Prober: parts, Watch: parts.Watch, Interval: time.Hour,
