@@ -245,8 +245,9 @@ services: prepare ## Serve every kind of Service through kube-vip and through th
 	go test -tags services ./test/scenario/services -count=1 -timeout 40m -v
 
 .PHONY: e2e
-e2e: prepare ## Install, use, upgrade and remove everything on a cluster with real kubelets, as the guides say
-	go test -tags e2e ./test/scenario/e2e -run TestInstall -count=1 -timeout 40m -v
+e2e: prepare ## Install, use, upgrade and remove everything on a cluster with real kubelets, as the guides say (the logs of what failed are in dist/e2e)
+	@rm -rf dist/e2e && mkdir -p dist/e2e
+	go test -tags e2e ./test/scenario/e2e -run TestInstall -count=1 -timeout 40m -v -artifacts -outputdir dist/e2e
 
 RELEASE := go run ./test/repo/release/cmd/release
 .PHONY: release

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -87,15 +88,16 @@ func (s *site) announced(since time.Time, address netip.Addr) {
 	s.Helper()
 	claims, err := s.Lab.ARPClaims(s.Context(), since)
 	check(s.T, err)
-	machines := map[string]bool{}
+	var last string
+	var moves []string
 	for _, c := range claims {
-		if c.IP == address {
-			machines[c.MAC] = true
+		if c.IP == address && c.MAC != last {
+			moves = append(moves, fmt.Sprintf("%s after %.1f s", c.MAC, c.At.Sub(since).Seconds()))
+			last = c.MAC
 		}
 	}
-	if len(machines) != 1 {
-		s.Errorf("while controller and agents were replaced %d machines announced %s: %v", len(machines), address,
-			machines)
+	if len(moves) != 1 {
+		s.Errorf("while controller and agents were replaced, %s was announced by %q, want one machine", address, moves)
 	}
 }
 
