@@ -3,6 +3,7 @@
 package announce
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -101,7 +102,7 @@ func (h *harness) single(address netip.Addr) string {
 
 // stays: for some time only the server answers for the address. In a machine that shares its processor it may be
 // silent for a moment.
-func (h *harness) stays(address netip.Addr, holder string, beats int) {
+func (h *harness) stays(address netip.Addr, holder string, beats int) error {
 	h.T.Helper()
 	answered := 0
 	for range beats {
@@ -110,12 +111,13 @@ func (h *harness) stays(address netip.Addr, holder string, beats int) {
 		case holder:
 			answered++
 		default:
-			h.T.Errorf("%s answers for %s, which is %s's", got, address, holder)
+			return fmt.Errorf("%s answers for %s, which is %s's", got, address, holder)
 		}
 	}
 	if answered < beats/2 {
-		h.T.Errorf("%s answered %d of %d requests for %s", holder, answered, beats, address)
+		return fmt.Errorf("%s answered %d of %d requests for %s", holder, answered, beats, address)
 	}
+	return nil
 }
 
 // notHeard: others do not hear the holder, which hears them.
@@ -151,20 +153,26 @@ func (h *harness) cutOff(address netip.Addr, some func(there, back []way) []way)
 
 // pairCut: the holder and another server do not hear each other. Each of them is a majority with the third.
 func (h *harness) pairCut(addresses []netip.Addr) {
-	holder := h.owner(addresses[0])
-	there, back := between(holder, h.others(holder)[:1])
-	h.cut(slices.Concat(there, back)...)
-	h.stays(addresses[0], holder, 8)
-	h.reconnect()
+	h.undisturbed(func() error {
+		holder := h.owner(addresses[0])
+		there, back := between(holder, h.others(holder)[:1])
+		h.cut(slices.Concat(there, back)...)
+		err := h.stays(addresses[0], holder, 8)
+		h.reconnect()
+		return err
+	})
 }
 
 // apiLost: only the holder loses the API server. It continues while the view does not change.
 func (h *harness) apiLost(addresses []netip.Addr) {
-	holder := h.owner(addresses[0])
-	h.IP(holder, "link", "set", privateLink, "down")
-	h.stays(addresses[0], holder, 8)
-	h.IP(holder, "link", "set", privateLink, "up")
-	h.members()
+	h.undisturbed(func() error {
+		holder := h.owner(addresses[0])
+		h.IP(holder, "link", "set", privateLink, "down")
+		err := h.stays(addresses[0], holder, 8)
+		h.IP(holder, "link", "set", privateLink, "up")
+		h.members()
+		return err
+	})
 }
 
 // restored: a user writes back an older view, by which another server owns the address.
@@ -196,10 +204,14 @@ func (h *harness) clockJumps(addresses []netip.Addr) {
 		h.T.Log("the lab is on the kernel of this machine, whose clock is not changed")
 		return
 	}
-	holder := h.owner(addresses[0])
-	for _, by := range []time.Duration{time.Hour, -2 * time.Hour, time.Hour} {
-		h.Sh(lab.Gateway, fmt.Sprintf("busybox date -s @$(($(busybox date +%%s) + %d))", int(by.Seconds())))
-		h.stays(addresses[0], holder, 6)
-	}
-	h.members()
+	h.undisturbed(func() error {
+		holder := h.owner(addresses[0])
+		var moved error
+		for _, by := range []time.Duration{time.Hour, -2 * time.Hour, time.Hour} {
+			h.Sh(lab.Gateway, fmt.Sprintf("busybox date -s @$(($(busybox date +%%s) + %d))", int(by.Seconds())))
+			moved = errors.Join(moved, h.stays(addresses[0], holder, 6))
+		}
+		h.members()
+		return moved
+	})
 }
