@@ -264,7 +264,8 @@ func (h *harness) update(address netip.Addr) error {
 	holder := h.owner(address)
 	before := h.view()
 	const ready = "Ready to continue in place of the earlier agent"
-	updates, earlier := h.logged(holder, ready), h.agents[holder]
+	updates := h.logged(holder, ready)
+	earlier := h.agents[holder]
 	h.agent(holder, keyFlag)
 	h.eventually("the later agent of "+holder+" stands by", func() bool { return h.logged(holder, ready) > updates })
 	h.Must("end the earlier agent", h.Lab.Signal(h.T.Context(), earlier, syscall.SIGTERM))
