@@ -132,11 +132,12 @@ func goTest(t *testing.T, top string, args []string) string {
 }
 
 // goTestFlags are the flags of go test that pages use.
-var goTestFlags = []string{"run", "bench", "fuzz", "tags", "count", "timeout", "v", "race", "short", "benchtime"}
+var goTestFlags = []string{"run", "bench", "fuzz", "tags", "count", "timeout", "v", "race", "short", "benchtime",
+	"artifacts", "outputdir"}
 
 // goTestArguments separates packages from flags. A flag that takes a value may have it behind "=" or as the next word.
 func goTestArguments(args []string) (packages []string, flags map[string]string) {
-	valued := []string{"run", "bench", "fuzz", "tags", "count", "timeout", "benchtime"}
+	valued := []string{"run", "bench", "fuzz", "tags", "count", "timeout", "benchtime", "outputdir"}
 	flags = map[string]string{}
 	for i := 0; i < len(args); i++ {
 		name, value, given := strings.Cut(strings.TrimLeft(args[i], "-"), "=")
