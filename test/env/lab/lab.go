@@ -110,7 +110,7 @@ func (l *Lab) shutDown() error {
 	case <-timer.C:
 		l.end()
 		<-l.ended
-		return fmt.Errorf("stop the lab: it did not end within %s and was killed", stopAllowance)
+		return fmt.Errorf("stop the lab: it did not end within %s and was killed: %w", stopAllowance, l.err)
 	}
 	if l.err != nil {
 		return fmt.Errorf("the lab ended: %w", l.err)
