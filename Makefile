@@ -54,7 +54,7 @@ recordings: go ## Play the demo and draw from it the terminals that README.md sh
 # misses its deadlines and does its work again. test/scenario/announce has it, too: it mostly waits, but its agents take
 # each other for dead when they do not run. What takes or waits longest begins.
 LONGEST := %/test/demo %/test/scenario/networkd %/v2/controller %/test/repo/docs
-AGENTS := %/test/scenario/announce %/test/scenario/agent
+AGENTS := $(addprefix $(shell sed -n 's/^module //p' go.mod)/test/scenario/,announce agent)
 FIRST = $(filter $(LONGEST),$(1)) $(filter-out $(LONGEST),$(1))
 TESTS_WITH = $(shell go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | \
 	awk '$$1 ~ /\.test$$/ && /\/test\/env\/($(1))(\.test| |$$)/ {sub(/\.test$$/, "", $$1); print $$1}' | sort -r)
@@ -94,7 +94,7 @@ test-parts:
 test-clusters: go
 	@failed=0; $(PART) -p 1 $(call FIRST,$(CLUSTER)) || failed=$$?; touch $(RESULTS)/clusters-done; exit $$failed
 test-agents: go
-	@failed=0; $(call PART,-announce) ./test/scenario/announce || failed=$$?; nice -n 4 $(PART) ./test/scenario/agent || failed=$$?; exit $$failed
+	@failed=0; $(call PART,-announce) $(firstword $(AGENTS)) || failed=$$?; nice -n 4 $(PART) $(lastword $(AGENTS)) || failed=$$?; exit $$failed
 test-machines: go
 	@nice -n 4 $(PART) -p 1 $(call FIRST,$(MACHINE))
 test-apis: go
