@@ -85,6 +85,13 @@ func newSite(t *testing.T, announcer string) *site {
 		s.StartManagers, s.StartServers} {
 		check(t, start(t.Context()))
 	}
+	// The kernel would load it when the servers mount their root file systems. They do so at once, and busybox takes a
+	// module that another process is loading for one that is there, so the second mount would fail.
+	out, err := s.Lab.Exec(t.Context(), s.Servers[0].Name, "busybox", "modprobe", "overlay")
+	check(t, err)
+	if out.Code != 0 {
+		t.Fatalf("modprobe overlay: %s", out.Stderr)
+	}
 	for _, server := range s.Servers {
 		s.switchOn(server)
 	}
