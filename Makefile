@@ -87,6 +87,7 @@ test: prepare ## Run all tests, and print how long they took and the ten package
 # The parts of make test, five at a time.
 PARTS = test-clusters test-agents test-machines test-apis $(addprefix test-others-,$(shell seq $$((($(words $(OTHER)) + 9) / 10))))
 RESULTS ?= $(DIST)
+# A part that runs twice gives its results two names.
 PART = $(DEV) gotestsum --format pkgname --jsonfile $(RESULTS)/$@$(1).json -- $(TESTFLAGS)
 .PHONY: test-parts test-clusters test-agents test-machines test-apis
 test-parts:

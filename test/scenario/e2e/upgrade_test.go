@@ -89,15 +89,16 @@ func (s *site) announced(since time.Time, address netip.Addr) {
 	claims, err := s.Lab.ARPClaims(s.Context(), since)
 	check(s.T, err)
 	var last string
-	var moves []string
+	var announcers []string
 	for _, c := range claims {
 		if c.IP == address && c.MAC != last {
-			moves = append(moves, fmt.Sprintf("%s after %.1f s", c.MAC, c.At.Sub(since).Seconds()))
+			announcers = append(announcers, fmt.Sprintf("%s after %.1f s", c.MAC, c.At.Sub(since).Seconds()))
 			last = c.MAC
 		}
 	}
-	if len(moves) != 1 {
-		s.Errorf("while controller and agents were replaced, %s was announced by %q, want one machine", address, moves)
+	if len(announcers) != 1 {
+		s.Errorf("while controller and agents were replaced, %s was announced by %q, want one machine", address,
+			announcers)
 	}
 }
 
