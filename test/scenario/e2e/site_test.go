@@ -85,8 +85,8 @@ func newSite(t *testing.T, announcer string) *site {
 		s.StartManagers, s.StartServers} {
 		check(t, start(t.Context()))
 	}
-	// The kernel loads this module when the servers mount their root file systems, both at once. busybox's modprobe skips
-	// what /proc/modules lists, even if another process is still loading it, and the second mount would fail.
+	// The kernel loads this module when the servers mount their root file systems, both at once. busybox's modprobe
+	// skips what /proc/modules lists, even if another process is still loading it, and the second mount would fail.
 	out, err := s.Lab.Exec(t.Context(), s.Servers[0].Name, "busybox", "modprobe", "overlay")
 	check(t, err)
 	if out.Code != 0 {
