@@ -81,7 +81,7 @@ func socket(id string, fd int) string { return fmt.Sprintf("socket,id=%s,fd=%d,s
 const stopAllowance = 10 * time.Second
 
 const (
-	// bootLimit is what a machine may take to boot; a busy computer takes a few seconds.
+	// bootLimit is what a machine may take to boot, as a stopwatch counts; it takes a few seconds.
 	bootLimit = time.Minute
 	// bootAttempts is how often a machine is switched on until it boots.
 	bootAttempts = 3
@@ -97,9 +97,10 @@ var (
 // run boots the machine until its command has ended. Under software emulation the kernel comes to a stand while it
 // boots, rarely and without a word, or measures the frequency of its clock wrongly; then the machine is switched off
 // and on again.
-func (e emulator) run(ctx context.Context, stdout, stderr io.Writer) (result guest.Result, err error) {
+func (e emulator) run(ctx context.Context, limit time.Duration, stdout, stderr io.Writer) (result guest.Result,
+	err error) {
 	for range bootAttempts {
-		result, err = e.boot(ctx, stdout, stderr)
+		result, err = e.boot(ctx, limit, stdout, stderr)
 		if !errors.Is(err, errNotBooted) && !errors.Is(err, errWrongClock) {
 			break
 		}
@@ -107,12 +108,10 @@ func (e emulator) run(ctx context.Context, stdout, stderr io.Writer) (result gue
 	return result, err
 }
 
-// boot runs the machine once.
-func (e emulator) boot(ctx context.Context, stdout, stderr io.Writer) (guest.Result, error) {
+// boot runs the machine once, for at most limit as a stopwatch counts.
+func (e emulator) boot(ctx context.Context, limit time.Duration, stdout, stderr io.Writer) (guest.Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	watchdog := time.AfterFunc(bootLimit, func() { cancel(errNotBooted) })
-	defer watchdog.Stop()
 	console, link, remote, err := openLines()
 	if err != nil {
 		return guest.Result{}, err
@@ -130,10 +129,15 @@ func (e emulator) boot(ctx context.Context, stdout, stderr io.Writer) (guest.Res
 		closeAll([]*os.File{console})
 		return guest.Result{}, err
 	}
+	watch := stopwatch{started: poweredOn, waited: func() time.Duration { return processorWait(qemu.PID()) }}
+	booting, booted := context.WithCancel(ctx)
+	defer booted()
 	var watching sync.WaitGroup
 	watching.Go(func() { copyAll(&screen, console) })
+	go watch.cancelAfter(booting, bootLimit, cancel, errNotBooted)
+	go watch.cancelAfter(ctx, limit, cancel, fmt.Errorf("%w: %s", ErrTimeLimit, limit))
 	result, err := receive(link, cmp.Or(stdout, io.Discard), cmp.Or(stderr, io.Discard), func(uptime []byte) error {
-		watchdog.Stop()
+		booted()
 		return checkClock(uptime, time.Since(poweredOn))
 	})
 	err = errors.Join(err, qemu.Stop(stopAllowance))

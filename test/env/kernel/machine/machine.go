@@ -36,7 +36,8 @@ type Config struct {
 	Network bool
 	// MemoryMiB is the memory; 0 means 512.
 	MemoryMiB int
-	// TimeLimit ends the machine whatever it does; 0 means 10 minutes.
+	// TimeLimit ends the machine whatever it does; 0 means 10 minutes. The time in which its emulator waits for a
+	// processor of a busy computer does not count.
 	TimeLimit time.Duration
 	// Stdout and Stderr receive the command's output; nil discards it.
 	Stdout, Stderr io.Writer
@@ -67,9 +68,7 @@ func Run(ctx context.Context, c Config) (guest.Result, error) {
 	if err != nil {
 		return guest.Result{}, fmt.Errorf("prepare the virtual machine: %w", err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: %s", ErrTimeLimit, limit))
-	defer cancel()
-	return emulator.run(ctx, c.Stdout, c.Stderr)
+	return emulator.run(ctx, limit, c.Stdout, c.Stderr)
 }
 
 // load writes what QEMU boots from: the initramfs and, where there are large files, the disk.
