@@ -44,7 +44,6 @@ const (
 
 // announceFlags say how the agent announces addresses where the controller has it do so.
 type announceFlags struct {
-	keyFile   string
 	interval  time.Duration
 	rebalance time.Duration
 }
@@ -53,9 +52,6 @@ type announceFlags struct {
 const minRebalance = time.Minute
 
 func (f *announceFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.keyFile, "announcer-key-file", "",
-		"file with the key of the agents' heartbeats, from the key \"key\" of Secret "+
-			"kube-system/phoenixnap-announcer; without it this node announces no addresses with agent://")
 	flags.DurationVar(&f.interval, "announcer-interval", election.StandardInterval,
 		"time between two heartbeats, three of which make a node silent; another one applies as soon as all agents of "+
 			"the cluster have it")
@@ -88,6 +84,11 @@ type announcer struct {
 // newAnnouncer returns the announcer and the parts that it runs.
 func newAnnouncer(s *shared, client kubernetes.Interface) (*announcer, []part) {
 	views := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	keys := heartbeat.NewKeys()
+	secret := store.Key{Secrets: client.CoreV1().Secrets(metav1.NamespaceSystem), Set: func(content string, err error) {
+		keys.Set(content, err)
+		s.wakes.announcer.Signal()
+	}}
 	examiner := &examiner.Examiner{Client: client, Claimed: s.claimed}
 	local := localhealth.New(s.wakes.localHealth, s.localPorts, s.nodeAddresses, s.wakes.announcer.Signal)
 	a := &announcer{shared: s, events: speaker.NewRecorder(s.name), carrier: &packet.Carrier{},
@@ -100,8 +101,9 @@ func newAnnouncer(s *shared, client kubernetes.Interface) (*announcer, []part) {
 		NewStore:    func(networkID string) speaker.Store { return store.New(views, networkID) },
 		Transport: heartbeat.Config{
 			Interface: s.state.VLANInterface, Source: s.ownAddress,
-			Keys: heartbeat.NewKeyFile(s.flags.announce.keyFile), Interval: s.flags.announce.interval,
+			Keys: keys, Interval: s.flags.announce.interval,
 		},
+		WatchKeys: secret.Watch,
 		Rebalance: s.flags.announce.rebalance,
 		Responder: a.responder,
 		Network:   s.announcedNetwork,

@@ -4,11 +4,8 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"hash"
-	"os"
 	"sync"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
@@ -35,7 +32,7 @@ type key struct {
 // Ring holds the known keys: the first signs, all of them verify. It belongs to one goroutine.
 type Ring struct{ keys []*key }
 
-// ParseKeys makes a ring of the content of a key file, see contract.ParseAnnouncerKeys.
+// ParseKeys makes a ring of the content of the Secret, see contract.ParseAnnouncerKeys.
 func ParseKeys(content string) (*Ring, error) {
 	keys, err := contract.ParseAnnouncerKeys(content)
 	if err != nil {
@@ -73,92 +70,81 @@ func (r *Ring) find(id keyID) *key {
 	return nil
 }
 
-// keyEvery is the time between reads of a key file. The kubelet takes about a minute to update one.
-const keyEvery = 10 * time.Second
+// errNoKey is the reason before the Secret was read for the first time.
+var errNoKey = errors.New("the Secret with the key to sign heartbeats with has not been read yet")
 
-var errNoKey = errors.New("there is no key to sign heartbeats with")
-
-// KeyFile reads keys from a file that may appear later, and change.
-type KeyFile struct {
-	path string
-
-	mu     sync.Mutex
-	readAt time.Time
-	// content is that of the file when it last held keys, err why it holds none.
+// Keys are the keys of the cluster as they were last read from their Secret. They may come later, and change.
+type Keys struct {
+	mu sync.Mutex
+	// content is that of the Secret when it last held keys, err why the newest read found none.
 	content string
 	err     error
-	// reported is the last reported reason why the file cannot be used although there is a key.
+	// reported is the last reported reason why the Secret cannot be used although there is a key.
 	reported string
 }
 
-// NewKeyFile returns the keys in a file; it reads nothing yet. The path may be empty: then there is never a key.
-func NewKeyFile(path string) *KeyFile { return &KeyFile{path: path, err: errNoKey} }
+// NewKeys returns keys that have not been read yet.
+func NewKeys() *Keys { return &Keys{err: errNoKey} }
 
-// Err returns why there is no key to use; nil when there is one, even if the file has become unreadable.
-func (k *KeyFile) Err() error {
+// Set takes the content of the Secret, or the error with which it could not be read.
+func (k *Keys) Set(content string, err error) {
+	if err == nil {
+		_, err = ParseKeys(content)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.err = err
+	if err == nil {
+		k.content = content
+	}
+	k.report()
+}
+
+// Err returns why there is no key to use; nil when there is one, even if the Secret has become unreadable.
+func (k *Keys) Err() error {
 	_, err := k.newest()
 	return err
 }
 
-// newest returns the newest content with keys. It reads the file when the last read is older than keyEvery.
-func (k *KeyFile) newest() (string, error) {
+// newest returns the newest content with keys.
+func (k *Keys) newest() (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.path != "" && time.Since(k.readAt) >= keyEvery {
-		k.readAt = time.Now()
-		k.err = k.read()
-	}
 	if k.content == "" {
 		return "", k.err
 	}
-	k.report()
 	return k.content, nil
 }
 
-// report logs why the file cannot be used any more, once for each reason. The key that was read last stays in use: the
-// other agents know it, too.
-func (k *KeyFile) report() {
+// report logs why the Secret cannot be used any more, once for each reason. The key that was read last stays in use:
+// the other agents know it, too.
+func (k *Keys) report() {
 	reason := ""
 	if k.err != nil {
 		reason = k.err.Error()
 	}
-	if reason != k.reported && reason != "" {
-		klog.Background().Info("The key file of the announcer cannot be used, continuing with the key that was read "+
-			"last. Restore the Secret before the agent restarts", "secret",
+	if k.content != "" && reason != k.reported && reason != "" {
+		klog.Background().Info("The key of the announcer cannot be read, continuing with the key that was read last. "+
+			"Restore the Secret before the agent restarts", "secret",
 			metav1.NamespaceSystem+"/"+contract.AnnouncerSecret, "reason", reason)
 	}
 	k.reported = reason
 }
 
-func (k *KeyFile) read() error {
-	raw, err := os.ReadFile(k.path)
-	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("%w: %s does not exist", errNoKey, k.path)
-	}
-	if err == nil {
-		_, err = ParseKeys(string(raw))
-	}
-	if err != nil {
-		return fmt.Errorf("key file %s: %w", k.path, err)
-	}
-	k.content = string(raw)
-	return nil
-}
-
 // keySource is the ring of the newest keys for one goroutine.
 type keySource struct {
-	file    *KeyFile
+	keys    *Keys
 	content string
 	ring    *Ring
 }
 
 func (k *keySource) newest() (*Ring, error) {
-	content, err := k.file.newest()
+	content, err := k.keys.newest()
 	if err != nil || content == k.content {
 		return k.ring, err
 	}
 	if k.ring, err = ParseKeys(content); err != nil {
-		return nil, fmt.Errorf("key file %s: %w", k.file.path, err)
+		return nil, err
 	}
 	k.content = content
 	return k.ring, nil

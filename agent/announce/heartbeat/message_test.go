@@ -7,8 +7,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -82,11 +80,9 @@ func framesOf(h *election.Heartbeat, ring *Ring) (frames [][]byte) {
 // newTestReceiver returns a receiver that knows one key.
 func newTestReceiver(t testing.TB) *receiver {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(path, []byte(keyOf(1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return newReceiver(&Transport{Config: Config{Node: "self", Boot: 7, Keys: NewKeyFile(path)}})
+	keys := NewKeys()
+	keys.Set(keyOf(1), nil)
+	return newReceiver(&Transport{Config: Config{Node: "self", Boot: 7, Keys: keys}})
 }
 
 func TestRoundTrip(t *testing.T) {

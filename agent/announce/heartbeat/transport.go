@@ -45,7 +45,7 @@ type Config struct {
 	Interface func() string
 	// Source returns the node's own address on it; invalid where it has none.
 	Source func() netip.Addr
-	Keys   *KeyFile
+	Keys   *Keys
 	Counts *Counts
 	// Receive is called with each valid heartbeat of others, also of an agent of our name; it must not block.
 	Receive func(*election.Heartbeat)
@@ -89,7 +89,7 @@ type Transport struct {
 
 // New returns a Transport; it starts nothing.
 func New(c Config) *Transport {
-	t := &Transport{Config: c, out: packet.NewBatch(batch, ethernetLength+maxFrame), signer: keySource{file: c.Keys}}
+	t := &Transport{Config: c, out: packet.NewBatch(batch, ethernetLength+maxFrame), signer: keySource{keys: c.Keys}}
 	if t.Open == nil {
 		t.Open = Open
 	}
@@ -201,7 +201,7 @@ type receiver struct {
 
 func newReceiver(t *Transport) *receiver {
 	return &receiver{
-		transport: t, in: packet.NewBatch(batch, ethernetLength+maxFrame), keys: keySource{file: t.Keys},
+		transport: t, in: packet.NewBatch(batch, ethernetLength+maxFrame), keys: keySource{keys: t.Keys},
 		replay: replayWindow{id: election.IDOf(t.Node), sent: t.sent.Load, quiet: quietIntervals * t.Interval},
 	}
 }

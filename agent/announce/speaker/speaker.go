@@ -58,6 +58,8 @@ type Config struct {
 	NewStore    func(networkID string) Store
 	// Transport configures how heartbeats are sent, and how often; the Speaker sets Node, Boot and Receive.
 	Transport heartbeat.Config
+	// WatchKeys maintains Transport.Keys while the Speaker announces, until its context ends.
+	WatchKeys func(ctx context.Context) error
 	// Rebalance is as in election.Config.
 	Rebalance time.Duration
 	// Responder answers on the wire.
@@ -193,6 +195,7 @@ func (s *Speaker) session(ctx context.Context, network string) error {
 
 	group, groupCtx := errgroup.WithContext(inner)
 	group.Go(func() error { return current.transport.Run(groupCtx) })
+	group.Go(func() error { return s.WatchKeys(groupCtx) })
 	group.Go(func() error { return s.Responder.Run(groupCtx) })
 	group.Go(func() error { return current.store.Watch(groupCtx, current.handleWatch) })
 	group.Go(func() error {

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"maps"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -30,7 +28,7 @@ const network, otherNetwork = "60473c2509268bc77fd06d29", "60473c2509268bc77fd06
 
 var address = netip.MustParseAddr("203.0.113.3")
 
-// harness is a Speaker without a wire: the only node of a cluster, with the real election, a store and a key file.
+// harness is a Speaker without a wire: the only node of a cluster, with the real election, a store and a key.
 type harness struct {
 	*testing.T
 	*Speaker
@@ -82,13 +80,11 @@ func wait(d time.Duration) {
 	synctest.Wait()
 }
 
-func keyFile(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(path, []byte(contract.FormatAnnouncerKey(contract.AnnouncerKey{1})), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
+// testKeys are the keys of an agent that has read the Secret.
+func testKeys() *heartbeat.Keys {
+	keys := heartbeat.NewKeys()
+	keys.Set(contract.FormatAnnouncerKey(contract.AnnouncerKey{1}), nil)
+	return keys
 }
 
 // memoryStore keeps the view as the API server does: a write must name the version that it replaces.
@@ -128,7 +124,7 @@ func (m *memoryStore) Watch(ctx context.Context, _ func(store.Document)) error {
 }
 
 // start starts a Speaker. It stops with the test.
-func start(t *testing.T, keys string, change ...func(*harness, *Config)) *harness {
+func start(t *testing.T, change ...func(*harness, *Config)) *harness {
 	t.Helper()
 	s := &harness{
 		T: t, stores: map[string]*memoryStore{network: {}, otherNetwork: {}}, network: network,
@@ -141,8 +137,12 @@ func start(t *testing.T, keys string, change ...func(*harness, *Config)) *harnes
 		NewStore:    func(id string) Store { return s.stores[id] },
 		Transport: heartbeat.Config{
 			Interface: func() string { return "none" }, Source: func() netip.Addr { return netip.Addr{} },
-			Keys: heartbeat.NewKeyFile(keys),
+			Keys: testKeys(),
 			Open: func(string) (*packet.Port, error) { return nil, errors.New("there is no wire") },
+		},
+		WatchKeys: func(ctx context.Context) error {
+			<-ctx.Done()
+			return nil
 		},
 		Responder: s,
 		Network: func() string {
@@ -190,9 +190,8 @@ func start(t *testing.T, keys string, change ...func(*harness, *Config)) *harnes
 
 // TestSingleNode: the only node of a cluster answers for what is wanted, as long as it is wanted, without a gap.
 func TestSingleNode(t *testing.T) {
-	keys := keyFile(t)
 	synctest.Test(t, func(t *testing.T) {
-		s := start(t, keys)
+		s := start(t)
 		wait(15 * time.Second)
 		for range 300 {
 			wait(31 * time.Millisecond)
@@ -223,10 +222,9 @@ func TestSingleNode(t *testing.T) {
 // TestReplaced: an agent beside which another one stands by ends without a hand-over: it sends one more heartbeat, lets
 // the other one continue at once, answers until its lease has expired, and writes nothing.
 func TestReplaced(t *testing.T) {
-	keys := keyFile(t)
 	synctest.Test(t, func(t *testing.T) {
 		var released atomic.Int32
-		s := start(t, keys, func(_ *harness, c *Config) {
+		s := start(t, func(_ *harness, c *Config) {
 			c.Waiting = func() bool { return true }
 			c.Release = func() { released.Add(1) }
 		})
@@ -255,9 +253,8 @@ func TestReplaced(t *testing.T) {
 
 // TestQuietAPI: while nothing happens, nothing is written.
 func TestQuietAPI(t *testing.T) {
-	keys := keyFile(t)
 	synctest.Test(t, func(t *testing.T) {
-		s := start(t, keys)
+		s := start(t)
 		wait(15 * time.Second)
 		before, err := s.stores[network].Read(t.Context())
 		if err != nil {
@@ -272,17 +269,16 @@ func TestQuietAPI(t *testing.T) {
 
 // TestWithoutKey: a node that cannot sign announces nothing and reports why; when the key appears it announces.
 func TestWithoutKey(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "later")
 	synctest.Test(t, func(t *testing.T) {
-		s := start(t, path)
+		keys := heartbeat.NewKeys()
+		s := start(t, func(_ *harness, c *Config) { c.Transport.Keys = keys })
 		wait(20 * time.Second)
 		if state := s.State(); len(s.answering()) > 0 || state.Problem == "" {
 			t.Errorf("without a key it answers for %s and reports %q", s.answering(), state.Problem)
 		}
-		if err := os.WriteFile(path, []byte(contract.FormatAnnouncerKey(contract.AnnouncerKey{1})), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		wait(40 * time.Second)
+		keys.Set(contract.FormatAnnouncerKey(contract.AnnouncerKey{1}), nil)
+		s.Changed()
+		wait(20 * time.Second)
 		if state := s.State(); len(s.answering()) != 1 || state.Problem != "" {
 			t.Errorf("with a key it answers for %s and reports %q", s.answering(), state.Problem)
 		}
@@ -291,9 +287,8 @@ func TestWithoutKey(t *testing.T) {
 
 // TestAnotherNetwork: what was announced on one network is not announced on the next, nor while there is none.
 func TestAnotherNetwork(t *testing.T) {
-	keys := keyFile(t)
 	synctest.Test(t, func(t *testing.T) {
-		s := start(t, keys)
+		s := start(t)
 		wait(15 * time.Second)
 		s.set(func() { s.network = "" })
 		wait(time.Second)
@@ -331,11 +326,10 @@ func (d *duplicated) Step(now time.Duration, in election.Input) election.Output 
 // TestLaterAgent: beside a later agent of its name it is silent. When that is gone it answers again, as a new run,
 // because other nodes ignore earlier runs.
 func TestLaterAgent(t *testing.T) {
-	keys := keyFile(t)
 	synctest.Test(t, func(t *testing.T) {
 		var there atomic.Bool
 		var boots []uint64
-		s := start(t, keys, func(_ *harness, c *Config) {
+		s := start(t, func(_ *harness, c *Config) {
 			c.NewElection = func(c election.Config) Election {
 				boots = append(boots, c.Boot)
 				return &duplicated{Election: election.New(c), config: c, by: there.Load}
@@ -359,11 +353,10 @@ func TestLaterAgent(t *testing.T) {
 // TestBrokenWatch: errors of netlink, of the subscription and of each look at the interface, restart the watch, not the
 // session: it stays the same run, writes nothing, and answers all the time.
 func TestBrokenWatch(t *testing.T) {
-	keys := keyFile(t)
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
 		watched := 0
-		s := start(t, keys, func(h *harness, c *Config) {
+		s := start(t, func(h *harness, c *Config) {
 			c.NewElection = func(c election.Config) Election {
 				runs++
 				return election.New(c)
@@ -437,10 +430,9 @@ func (u *unresponsive) Watch(ctx context.Context, _ func(store.Document)) error 
 // TestUnresponsiveAPI: an API server that does not answer is asked with growing timeouts up to a bound; without it no
 // node starts to answer.
 func TestUnresponsiveAPI(t *testing.T) {
-	keys := keyFile(t)
 	synctest.Test(t, func(t *testing.T) {
 		store := &unresponsive{}
-		s := start(t, keys, func(_ *harness, c *Config) { c.NewStore = func(string) Store { return store } })
+		s := start(t, func(_ *harness, c *Config) { c.NewStore = func(string) Store { return store } })
 		wait(time.Minute)
 		store.mu.Lock()
 		asked, waited := store.asked, store.waited
@@ -461,7 +453,6 @@ func TestUnresponsiveAPI(t *testing.T) {
 // TestDeadMajority: of three members two are silent, and what is known of them is that their kubelets renew no Lease.
 // The third one asks until they count as off, and takes over.
 func TestDeadMajority(t *testing.T) {
-	keys := keyFile(t)
 	synctest.Test(t, func(t *testing.T) {
 		view := &election.View{Number: 7, Members: []string{"node-a", "node-b", "node-c"}, Changed: 5, Joined: "node-c",
 			Owners: map[netip.Addr]election.Owner{address: {Node: "node-b", Epoch: 6}}}
@@ -470,7 +461,7 @@ func TestDeadMajority(t *testing.T) {
 			t.Fatal(err)
 		}
 		var asked atomic.Int64
-		s := start(t, keys, func(s *harness, c *Config) {
+		s := start(t, func(s *harness, c *Config) {
 			s.stores[network] = &memoryStore{version: 1, view: encoded}
 			c.Examine = func(_ context.Context, members map[string][]netip.Addr) election.Examined {
 				asked.Add(1)
@@ -493,9 +484,8 @@ func TestDeadMajority(t *testing.T) {
 
 // TestEnd: a node without a successor stops at once, and stopping it twice stops it once.
 func TestEnd(t *testing.T) {
-	keys := keyFile(t)
 	synctest.Test(t, func(t *testing.T) {
-		s := start(t, keys)
+		s := start(t)
 		wait(15 * time.Second)
 		begun := time.Now()
 		s.end()

@@ -12,19 +12,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
-)
-
-const (
-	// watchAgain is the pause after the end of a watch, watchFor how long the API server keeps one open.
-	watchAgain = time.Second
-	watchFor   = 5 * time.Minute
 )
 
 // ErrConflict means that the view has changed meanwhile: read it and decide again.
@@ -140,42 +133,12 @@ func (s *Store) dataOf(version string) (data map[string]string, known bool) {
 // Watch calls changed with the states of the view until ctx ends. One may be missed or late: to be certain, read.
 func (s *Store) Watch(ctx context.Context, changed func(Document)) error {
 	return loop.Run(ctx, func(ctx context.Context) time.Duration {
-		if err := s.follow(ctx, changed); err != nil && ctx.Err() == nil {
+		err := follow(ctx, contract.AnnouncerView, s.objects.Watch, func(object *corev1.ConfigMap) {
+			changed(s.document(object))
+		})
+		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).V(2).Info("Failed to watch the announcer view, retrying", "reason", err.Error())
 		}
 		return watchAgain
 	})
-}
-
-// follow handles one watch until it ends.
-func (s *Store) follow(ctx context.Context, changed func(Document)) error {
-	seconds := int64(watchFor / time.Second)
-	watcher, err := s.objects.Watch(ctx, metav1.ListOptions{
-		FieldSelector:  fields.OneTermEqualSelector(metav1.ObjectNameField, contract.AnnouncerView).String(),
-		TimeoutSeconds: &seconds,
-	})
-	if err != nil {
-		return fmt.Errorf("watch ConfigMap %s/%s: %w", metav1.NamespaceSystem, contract.AnnouncerView, err)
-	}
-	defer watcher.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case event, open := <-watcher.ResultChan():
-			if !open {
-				return nil
-			}
-			switch object := event.Object.(type) {
-			case *corev1.ConfigMap:
-				if event.Type == watch.Deleted {
-					object = &corev1.ConfigMap{}
-				}
-				changed(s.document(object))
-			case *metav1.Status:
-				return apierrors.FromObject(object)
-			default:
-			}
-		}
-	}
 }

@@ -52,7 +52,7 @@ const (
 	// ReasonNotAsked: the ARP request could not be sent.
 	ReasonNotAsked = "NotAsked"
 	// ReasonNoKey: with agent://, the agent has no key to sign its heartbeats with, so it announces nothing. Check that
-	// the Secret kube-system/phoenixnap-announcer exists and is mounted.
+	// the Secret kube-system/phoenixnap-announcer exists, and that the agent may read it.
 	ReasonNoKey = "NoHeartbeatKey"
 	// ReasonConfirming: a second sample must confirm the first.
 	ReasonConfirming = "Confirming"

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -79,9 +80,7 @@ func (c *cluster) agent(ctx context.Context) (candidate, error) {
 	if err != nil {
 		return candidate{}, fmt.Errorf("find this program: %w", err)
 	}
-	keys := filepath.Join(c.dir, "key")
-	if err := os.WriteFile(keys, []byte(contract.FormatAnnouncerKey(contract.AnnouncerKey{1, 2, 3})),
-		0o600); err != nil {
+	if err := c.createKey(ctx); err != nil {
 		return candidate{}, err
 	}
 	config := func(i int) string { return filepath.Join(c.dir, "agent-"+nodeName(i), "kubeconfig") }
@@ -97,12 +96,23 @@ func (c *cluster) agent(ctx context.Context) (candidate, error) {
 	return candidate{
 		name: "agent",
 		command: func(i int) (argv, env []string) {
-			return []string{self, NodeCommand, "-name", nodeName(i), "-source", nodeAddress(i).String(), "-keys", keys,
+			return []string{self, NodeCommand, "-name", nodeName(i), "-source", nodeAddress(i).String(),
 				"-kubeconfig", config(i)}, nil
 		},
 		clean:    func(context.Context) error { return nil },
 		complete: c.allMembers,
 	}, nil
+}
+
+// createKey creates the Secret with the key of the heartbeats, as the controller does.
+func (c *cluster) createKey(ctx context.Context) error {
+	_, err := c.kube.CoreV1().Secrets(metav1.NamespaceSystem).Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: contract.AnnouncerSecret},
+		StringData: map[string]string{
+			contract.AnnouncerSecretKey: contract.FormatAnnouncerKey(contract.AnnouncerKey{1, 2, 3}),
+		},
+	}, metav1.CreateOptions{})
+	return err
 }
 
 // allMembers reports whether every node is a member of the announcers' view.

@@ -41,7 +41,6 @@ func RunNode(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet(NodeCommand, flag.ContinueOnError)
 	name := flags.String("name", "", "name of the Node")
 	source := flags.String("source", "", "its address on the public network")
-	keys := flags.String("keys", "", "file with the key of the heartbeats")
 	kubeconfig := flags.String("kubeconfig", "", "how to reach the API server")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -62,6 +61,7 @@ func RunNode(ctx context.Context, args []string) error {
 	_, _ = seed.Write([]byte(*name)) // never fails
 	public := func() string { return publicLink }
 	turn := standby.New(turnAddress)
+	keys := heartbeat.NewKeys()
 	var h *speaker.Speaker
 	h = speaker.New(speaker.Config{
 		Node:        *name,
@@ -70,7 +70,8 @@ func RunNode(ctx context.Context, args []string) error {
 			return store.New(client.CoreV1().ConfigMaps(metav1.NamespaceSystem), network)
 		},
 		Transport: heartbeat.Config{Interface: public, Source: func() netip.Addr { return own },
-			Keys: heartbeat.NewKeyFile(*keys)},
+			Keys: keys},
+		WatchKeys: store.Key{Secrets: client.CoreV1().Secrets(metav1.NamespaceSystem), Set: keys.Set}.Watch,
 		Responder: responder.New(responder.Config{Interface: public, Seed: seed.Sum64(),
 			Watch: func(ctx context.Context, changed func()) error {
 				return netstate.Watch(ctx, func() {

@@ -10,9 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -248,29 +246,6 @@ func (c *Cluster) StartAgent(ctx context.Context, s Server) error {
 		prefix, flags = asPod("+net_raw,+net_admin"), append([]string{"--manage=vlan,return-path"}, flags...)
 	}
 	return c.start(ctx, s.Name, "agent-"+s.Name, slices.Concat(prefix, c.agentCommand("run", s.Name), flags)...)
-}
-
-// AnnouncerKeyFile is the file of the servers that HandOverKey writes, for the agents' flag --announcer-key-file.
-const AnnouncerKeyFile = "announcer.key"
-
-// HandOverKey waits for the Secret with the agents' key, which the controller makes, and puts it where a pod has it
-// mounted.
-func (c *Cluster) HandOverKey(ctx context.Context) error {
-	var last error
-	for {
-		secret, err := c.Kube.CoreV1().Secrets(kubeSystem).Get(ctx, contract.AnnouncerSecret, metav1.GetOptions{})
-		if err == nil {
-			return c.Lab.WriteFile(ctx, AnnouncerKeyFile, secret.Data[contract.AnnouncerSecretKey], 0o600)
-		}
-		if ctx.Err() == nil {
-			last = err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("key of the agents: %w", last)
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
 }
 
 // Diagnose runs `agent diagnose` on a server.

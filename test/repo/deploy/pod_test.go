@@ -143,9 +143,7 @@ func TestWhatAgentsRequest(t *testing.T) {
 		}
 	}
 	announces := func(d *appsv1.DaemonSet) bool {
-		return slices.ContainsFunc(d.Spec.Template.Spec.Containers[0].Args, func(arg string) bool {
-			return strings.HasPrefix(arg, "--announcer-key-file=")
-		})
+		return d.Spec.Template.Spec.Containers[0].StartupProbe != nil
 	}
 	announcing := 0
 	for _, overlay := range withAgents(t) {

@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -302,17 +301,17 @@ func spoilt(r *rand.Rand, frame []byte) []byte {
 // what was signed with another key is not.
 func TestHeartbeats(t *testing.T) {
 	n := newNetwork(t)
-	key := func(b byte) string {
-		path := filepath.Join(t.TempDir(), "key")
-		n.must("write a key", os.WriteFile(path, []byte(contract.FormatAnnouncerKey(contract.AnnouncerKey{b})), 0o600))
-		return path
+	key := func(b byte) *heartbeat.Keys {
+		keys := heartbeat.NewKeys()
+		keys.Set(contract.FormatAnnouncerKey(contract.AnnouncerKey{b}), nil)
+		return keys
 	}
 	var mu sync.Mutex
 	heard := map[uint64]*election.Heartbeat{}
-	line := func(name, vif string, where inside, keys string, source netip.Addr) *heartbeat.Transport {
+	line := func(name, vif string, where inside, keys *heartbeat.Keys, source netip.Addr) *heartbeat.Transport {
 		l := heartbeat.New(heartbeat.Config{
 			Node: name, Boot: 1, Interval: time.Second, Interface: func() string { return vif },
-			Source: func() netip.Addr { return source }, Keys: heartbeat.NewKeyFile(keys),
+			Source: func() netip.Addr { return source }, Keys: keys,
 			Receive: func(h *election.Heartbeat) {
 				mu.Lock()
 				defer mu.Unlock()

@@ -193,7 +193,7 @@ func (h *harness) patchNode(server string, change map[string]any) {
 func TestAgentsAnnounce(t *testing.T) {
 	h := newHarness(t, 3)
 	for _, s := range h.Servers {
-		h.agent(s.Name, keyFlag)
+		h.agent(s.Name)
 	}
 	h.members()
 	addresses := []netip.Addr{h.serve("one"), h.serve("two"), h.serve("three")}
@@ -266,7 +266,7 @@ func (h *harness) update(address netip.Addr) error {
 	const ready = "Ready to continue in place of the earlier agent"
 	updates := h.logged(holder, ready)
 	earlier := h.agents[holder]
-	h.agent(holder, keyFlag)
+	h.agent(holder)
 	h.eventually("the later agent of "+holder+" stands by", func() bool { return h.logged(holder, ready) > updates })
 	h.Must("end the earlier agent", h.Lab.Signal(h.T.Context(), earlier, syscall.SIGTERM))
 	if p, err := h.Lab.Await(h.T.Context(), earlier, soon); err != nil || !p.Exited || p.Code != 0 {
@@ -288,7 +288,7 @@ func (h *harness) killed(addresses []netip.Addr) {
 	next := h.owner(addresses[0], holder)
 	h.recorded("AddressTakenOver", "Service", "one", "Node "+next, "Node "+holder)
 	h.recorded("AnnouncerUnheard", "Node", "", "Node "+holder)
-	h.agent(holder, keyFlag)
+	h.agent(holder)
 	h.members()
 }
 
@@ -347,7 +347,7 @@ func (h *harness) askedToEnd(addresses []netip.Addr) {
 		h.T.Errorf("the agent of %s ended with %+v", holder, p)
 	}
 	h.owner(addresses[0], holder)
-	h.agent(holder, keyFlag)
+	h.agent(holder)
 	h.members()
 }
 
@@ -358,7 +358,7 @@ func (h *harness) twice(addresses []netip.Addr) {
 	elsewhere := h.others(holder)[0]
 	h.signal(elsewhere, syscall.SIGTERM)
 	h.ended(elsewhere)
-	h.agents[elsewhere] = h.agentAs(elsewhere, holder, keyFlag)
+	h.agents[elsewhere] = h.agentAs(elsewhere, holder)
 	h.recorded(speaker.EventTwice, "Node", holder)
 	for range 8 {
 		h.single(addresses[0])
@@ -368,7 +368,7 @@ func (h *harness) twice(addresses []netip.Addr) {
 	}
 	h.signal(elsewhere, syscall.SIGKILL)
 	h.ended(elsewhere)
-	h.agent(elsewhere, keyFlag)
+	h.agent(elsewhere)
 	h.members()
 	for _, a := range addresses {
 		h.owner(a)
@@ -433,8 +433,12 @@ func (h *harness) apiAway(addresses []netip.Addr) {
 	h.members()
 }
 
+// noKey: the Secret is deleted, and an agent restarts. The others keep their key; it waits for one, and takes part as
+// soon as the Secret is restored.
 func (h *harness) noKey(addresses []netip.Addr) {
 	holder := h.owner(addresses[0])
+	h.Must("delete the key", h.Kube.CoreV1().Secrets(metav1.NamespaceSystem).Delete(h.T.Context(),
+		contract.AnnouncerSecret, metav1.DeleteOptions{}))
 	h.signal(holder, syscall.SIGTERM)
 	h.ended(holder)
 	h.agent(holder)
@@ -445,9 +449,7 @@ func (h *harness) noKey(addresses []netip.Addr) {
 	for _, a := range addresses {
 		h.owner(a, holder)
 	}
-	h.signal(holder, syscall.SIGTERM)
-	h.ended(holder)
-	h.agent(holder, keyFlag)
+	h.createKey()
 	h.members()
 }
 

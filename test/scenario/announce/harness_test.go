@@ -4,14 +4,12 @@ package announce
 
 import (
 	"net/netip"
-	"os"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/labtest"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/scenario/agentlab"
 )
@@ -21,9 +19,6 @@ const (
 	privateLink = "bond0.4"
 	gatewayLink = "eth0.56"
 )
-
-// keyFlag gives an agent the key of the heartbeats.
-var keyFlag = "--announcer-key-file=" + lab.Path("key")
 
 // harness is a cluster with the processes of its agents.
 type harness struct {
@@ -37,10 +32,21 @@ func newHarness(t *testing.T, servers int) *harness {
 	t.Helper()
 	h := &harness{Cluster: agentlab.New(t, labtest.Servers(servers), "deploy/overlays/kubeadm-agent"),
 		agents: map[string]int{}, macs: map[string]string{}}
-	key := h.File("key")
-	h.Must("key", os.WriteFile(key, []byte(contract.FormatAnnouncerKey(contract.AnnouncerKey{7})), 0o600))
-	h.StartLab(contract.AnnouncerAgent, map[string]string{"key": key}, "ip", "nft", "setpriv")
+	h.createKey()
+	h.StartLab(contract.AnnouncerAgent, nil, "ip", "nft", "setpriv")
 	return h
+}
+
+// createKey creates the Secret with the key of the heartbeats, as the controller does.
+func (h *harness) createKey() {
+	h.T.Helper()
+	_, err := h.Kube.CoreV1().Secrets(metav1.NamespaceSystem).Create(h.T.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: contract.AnnouncerSecret},
+		StringData: map[string]string{
+			contract.AnnouncerSecretKey: contract.FormatAnnouncerKey(contract.AnnouncerKey{7}),
+		},
+	}, metav1.CreateOptions{})
+	h.Must("create the key", err)
 }
 
 // agent starts the agent of a server, with further flags.
