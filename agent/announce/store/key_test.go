@@ -95,7 +95,7 @@ func TestKeyIsFollowed(t *testing.T) {
 
 // TestKeyThatMayNotBeRead: an agent that was installed for another announcer lacks the right, and says so.
 func TestKeyThatMayNotBeRead(t *testing.T) {
-	config, err := cp.ServiceAccount(t.Context(), metav1.NamespaceSystem, "without-rights")
+	config, err := cp.User("without-rights")
 	if err != nil {
 		t.Fatal(err)
 	}
