@@ -206,9 +206,7 @@ func (s *shared) listAddresses(ctx context.Context) (map[netip.Addr]bool, error)
 	for i := range list.Items {
 		services[i] = &list.Items[i]
 	}
-	known := speaker.Inputs{}
-	known.View, _ = s.state.View()
-	return known.Existing(services), nil
+	return speaker.Existing(services), nil
 }
 
 // localPorts are what kube-proxy is to be asked about, while the agents announce.

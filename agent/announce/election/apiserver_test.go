@@ -3,6 +3,7 @@ package election
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"time"
 )
 
@@ -59,6 +60,7 @@ func (w *world) read(m *machine) {
 func (w *world) list(m *machine) {
 	w.request(m, Listed{Err: errTimeout}, func() func() Input {
 		all := maps.Clone(w.wanted)
+		maps.DeleteFunc(all, func(a netip.Addr, _ bool) bool { return m.blind[a] })
 		return func() Input { return Listed{Addresses: all} }
 	})
 }

@@ -104,7 +104,9 @@ func (e *Election) handleRead(r Read) {
 	case r.View != nil && (e.view == nil || r.View.Number > e.view.Number):
 		e.api.absent = false
 		e.api.older = 0
-		e.confirmWrite(r.View)
+		if !e.confirmWrite(r.View) {
+			e.budget.spend(e.now)
+		}
 		e.adopt(r.View, r.Version)
 	case r.View != nil && same(r.View, e.view):
 		e.api.absent = false
@@ -167,15 +169,16 @@ func (e *Election) handleWrote(w Wrote) {
 }
 
 // confirmWrite records the events of the requested change when a view shows that it, and no other, was made.
-func (e *Election) confirmWrite(v *View) {
+func (e *Election) confirmWrite(v *View) (made bool) {
 	p := e.api.written
 	if p == nil || v.Number < p.view.Number {
-		return
+		return false
 	}
 	e.api.written = nil
-	if same(v, p.view) {
+	if made = same(v, p.view); made {
 		e.events = append(e.events, p.events...)
 	}
+	return made
 }
 
 func (e *Election) fail() {
@@ -194,6 +197,7 @@ func (e *Election) request(out *Output) {
 		e.api.proposal = nil
 		e.api.inFlight = true
 		e.api.written = p
+		e.budget.spend(e.now)
 		out.Write = &Write{View: p.view, Version: p.version}
 		return
 	}
@@ -247,7 +251,7 @@ func (e *Election) decide(out *Output) {
 	}()
 	for _, change := range e.changes() {
 		current[change.subject] = true
-		if e.due(change) && e.api.proposal == nil {
+		if e.due(change) && e.api.proposal == nil && e.affords(change) {
 			if p := change.make(); p != nil {
 				e.api.proposal = p
 			}
@@ -261,6 +265,8 @@ type change struct {
 	// after is how long the reason must have existed, step how much longer each further deputy waits.
 	after, step time.Duration
 	make        func() *proposal
+	// urgent is set when addresses may be silent until it is made.
+	urgent bool
 }
 
 // due reports whether it is this node's turn to make a change.

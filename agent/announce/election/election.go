@@ -77,6 +77,7 @@ type Election struct {
 	leaseLost bool
 
 	api          apiState
+	budget       budget
 	lapse        lapse
 	listing      listing
 	examinations examinations
@@ -116,6 +117,7 @@ func New(config Config) *Election {
 		peers: map[ID]*peer{}, owned: map[netip.Addr]*ownership{}, draining: map[netip.Addr]draining{},
 		releases: map[netip.Addr]release{}, pending: map[string]time.Duration{}, moves: map[netip.Addr]*failures{},
 		api:      apiState{askedAt: never, readAt: never, knownAt: never},
+		budget:   budget{paidAt: never, reportedAt: never},
 		holdDown: holdDown{joinAt: never}, listing: listing{asOf: never},
 		doubts: doubts{reported: never, readAt: never}, lapse: lapse{at: never, reachedAt: never},
 		examinations: examinations{askedAt: never, members: map[ID]examination{}},
@@ -249,7 +251,7 @@ func (e *Election) hasSuccessor() bool {
 
 // next is when the next tick is due.
 func (e *Election) next() time.Duration {
-	at := e.nextBeat
+	at := min(e.nextBeat, e.now+e.rules.interval) // a longer pause would be a standstill
 	if e.urgent {
 		at = min(at, e.beatAt+urgentGap)
 	}

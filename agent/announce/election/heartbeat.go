@@ -70,8 +70,15 @@ type Ack struct {
 	Sequence uint32
 }
 
-// MaxListed bounds the lists of addresses in a heartbeat. The rest follows later: absence of an address means nothing.
-const MaxListed = 48
+const (
+	// MaxListed bounds the lists of addresses in a heartbeat. The rest follows later: absence of an address means
+	// nothing.
+	MaxListed = 48
+	// MaxAcks bounds the nodes about which a heartbeat reports, members first, and MaxName the name of a Node, in bytes
+	// (RFC 1123, as Kubernetes has it).
+	MaxAcks = 1023
+	MaxName = 253
+)
 
 // Heartbeat is what a node reports about itself ten times a second. Receivers may keep it; it never changes.
 type Heartbeat struct {
@@ -218,6 +225,9 @@ func (e *Election) acks() []Ack {
 		if e.peers[id] == nil && id != e.id && e.startedUp() && e.silent(id) {
 			all = append(all, Ack{id, Unheard})
 		}
+	}
+	if len(all) > MaxAcks {
+		all = slices.DeleteFunc(all, func(a Ack) bool { return !slices.Contains(e.members, a.Node) })
 	}
 	slices.SortFunc(all, func(a, b Ack) int { return cmp.Compare(a.Node, b.Node) })
 	return all

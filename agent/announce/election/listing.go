@@ -68,9 +68,7 @@ func (e *Election) unlisted() (isNew, isOld bool) {
 		return false, false
 	}
 	for a := range e.facts.Wanted {
-		if _, found := e.view.Owners[a]; !found {
-			isNew = true
-		}
+		isNew = isNew || e.view.lacks(a)
 	}
 	return isNew, slices.ContainsFunc(e.addresses, func(a netip.Addr) bool { return !e.knows(a) })
 }
@@ -81,16 +79,16 @@ func (e *Election) knows(a netip.Addr) bool {
 	return found
 }
 
-// absent returns the addresses that exist and that a view does not have, sorted.
+// absent returns the addresses that exist and that a view does not have but has room for, sorted.
 func (e *Election) absent(v *View) []netip.Addr {
 	var absent []netip.Addr
 	for a := range e.listing.addresses {
-		if _, found := v.Owners[a]; !found {
+		if v.lacks(a) {
 			absent = append(absent, a)
 		}
 	}
 	slices.SortFunc(absent, netip.Addr.Compare)
-	return absent
+	return absent[:min(len(absent), max(0, MaxAddresses-len(v.Owners)))]
 }
 
 // gone reports whether an address does not exist.

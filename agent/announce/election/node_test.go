@@ -82,7 +82,7 @@ func (w *world) examine(m *machine, members map[string][]netip.Addr) {
 	w.request(m, Examined{}, func() func() Input {
 		answer := Examined{}
 		for name := range members {
-			evidence := Evidence{Off: w.declared[name], Claimed: claimed[name]}
+			evidence := Evidence{Off: w.declared[name] || !w.exists(name), Claimed: claimed[name]}
 			if n := w.renewals[name]; n > 0 {
 				evidence.Renewal = fmt.Sprint(n)
 				evidence.Duration = w.rules.nodeLease
@@ -98,4 +98,9 @@ func (w *world) isClaimed(m *machine, a netip.Addr) bool {
 	return slices.ContainsFunc(w.nodes, func(other *machine) bool {
 		return other != m && other.answers(a) && !other.deaf[m.index] && !m.deaf[other.index]
 	})
+}
+
+// exists reports whether there is a Node of that name.
+func (w *world) exists(name string) bool {
+	return slices.ContainsFunc(w.nodes, func(m *machine) bool { return m.name == name })
 }

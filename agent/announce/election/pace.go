@@ -60,7 +60,7 @@ func (e *Election) setPace() {
 // beatInterval is the time between two heartbeats now.
 func (e *Election) beatInterval() time.Duration {
 	if e.now < e.hurryUntil {
-		return e.hurry
+		return min(e.hurry, e.rules.interval) // which may have become shorter meanwhile
 	}
 	return e.rules.interval
 }

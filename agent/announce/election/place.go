@@ -128,7 +128,8 @@ func (e *Election) needsPlacement() bool {
 	return false
 }
 
-// misplaced reports whether an address has no owner, or a heard one that cannot serve it; a silent one is removed.
+// misplaced reports whether an address has no owner, one that is no member, or a heard one that cannot serve it; a
+// silent one is removed.
 func (e *Election) misplaced(a netip.Addr, owner Owner, unable map[string]bool) bool {
 	if owner.Node == "" {
 		return true
@@ -137,7 +138,7 @@ func (e *Election) misplaced(a netip.Addr, owner Owner, unable map[string]bool) 
 	unfit, known := unable[owner.Node]
 	if !known {
 		flags, p := e.memberFlags(owner.Node)
-		unfit = !flags.Has(Candidate) && (owner.Node == e.Node || e.acknowledges(p))
+		unfit = !flags.Has(Candidate) && (owner.Node == e.Node || e.acknowledges(p)) || !e.view.has(owner.Node)
 		unable[owner.Node] = unfit
 	}
 	if unfit || owner.Node == e.Node {

@@ -3,54 +3,75 @@ package election
 import (
 	"net/netip"
 	"slices"
+	"time"
 )
 
 // changes lists what some node must change, the urgent first.
 func (e *Election) changes() []change {
 	if e.api.absent {
-		return e.rebuilding()
+		return urgent(e.rebuilding())
 	}
 	if e.view == nil || e.seen != e.view.Number {
-		return e.catchingUp()
+		return urgent(e.catchingUp())
 	}
 	if !e.view.has(e.Node) {
-		return e.succession()
+		return urgent(e.succession())
 	}
+	if all := urgent(e.removals()); len(all) > 0 {
+		return all
+	}
+	return e.improvements()
+}
+
+func urgent(all []change) []change {
+	for i := range all {
+		all[i].urgent = true
+	}
+	return all
+}
+
+// removals lists the members to remove.
+func (e *Election) removals() []change {
 	var all []change
 	for _, m := range e.view.Members {
 		if m != e.Node && e.removable(m) {
-			all = append(all, change{"remove/" + m, 0, e.rules.step,
-				func() *proposal { return e.removal(m, e.failure(m)) }})
+			all = append(all, change{subject: "remove/" + m, step: e.rules.step,
+				make: func() *proposal { return e.removal(m, e.failure(m)) }})
 		}
 	}
-	if len(all) > 0 {
-		return all
+	return all
+}
+
+// improvements lists what to change while no member has to be removed.
+func (e *Election) improvements() []change {
+	var all []change
+	add := func(subject string, after, step time.Duration, make func() *proposal) {
+		all = append(all, change{subject: subject, after: after, step: step, make: make})
 	}
 	if e.needsPlacement() {
-		all = append(all, change{"tend", 0, e.rules.relaxed, e.placement})
+		add("tend", 0, e.rules.relaxed, e.placement)
 	}
 	isNew, isOld := e.unlisted()
 	if !isNew {
 		e.api.freshAt = e.now
 	}
 	if isNew && !e.awaitsJoiners() {
-		all = append(all, change{"add", 0, e.rules.step, func() *proposal { return e.revision("add") }})
+		add("add", 0, e.rules.step, func() *proposal { return e.revision("add") })
 	}
 	if isOld {
-		all = append(all, change{"drop", e.rules.drop, e.rules.relaxed, func() *proposal { return e.revision("drop") }})
+		add("drop", e.rules.drop, e.rules.relaxed, func() *proposal { return e.revision("drop") })
 	}
 	if m := e.leavingMember(); m != "" {
-		all = append(all, change{"part/" + m, 0, e.rules.relaxed, func() *proposal { return e.removal(m, MemberLeft) }})
+		add("part/"+m, 0, e.rules.relaxed, func() *proposal { return e.removal(m, MemberLeft) })
 	}
 	if next := e.repaced(); next != nil {
-		all = append(all, change{"pace", e.rules.relaxed, e.rules.relaxed, func() *proposal { return e.propose(next) }})
+		add("pace", e.rules.relaxed, e.rules.relaxed, func() *proposal { return e.propose(next) })
 	}
 	if m := e.joiningMember(); m != "" {
-		all = append(all, change{"join/" + m, e.rules.interval, e.rules.relaxed,
-			func() *proposal { return e.addition(m) }})
+		add("join/"+m, e.rules.interval, e.rules.relaxed, func() *proposal { return e.addition(m) })
 	}
 	if len(all) == 0 && e.isCalm() {
-		all = append(all, change{"rebalance", 0, e.rules.relaxed, e.rebalance})
+		add("rebalance", 0, e.rules.relaxed, e.rebalance)
 	}
 	return all
 }
@@ -58,7 +79,7 @@ func (e *Election) changes() []change {
 // rebuilding is for no readable object. The node with the newest view restores it; without one a new view is made.
 func (e *Election) rebuilding() []change {
 	if e.view != nil && e.view.Number == e.seen {
-		return []change{{"restore", 0, e.rules.relaxed, func() *proposal {
+		return []change{{subject: "restore", step: e.rules.relaxed, make: func() *proposal {
 			return e.propose(e.view.next(), Event{Kind: ViewRebuilt})
 		}}}
 	}
@@ -67,7 +88,7 @@ func (e *Election) rebuilding() []change {
 			return nil
 		}
 	}
-	return []change{{"rebuild", e.rules.cold, 0, func() *proposal {
+	return []change{{subject: "rebuild", after: e.rules.cold, make: func() *proposal {
 		number := max(e.First, e.seen+1)
 		return e.propose(&View{Number: number, Members: []string{e.Node}, Changed: number, Joined: e.Node,
 			Owners: map[netip.Addr]Owner{}}, Event{Kind: ViewRebuilt})
@@ -79,7 +100,7 @@ func (e *Election) catchingUp() []change {
 	if e.view == nil || e.api.staleReads < e.rules.maxStaleReads {
 		return nil
 	}
-	return []change{{"catch up", 0, e.rules.relaxed, func() *proposal {
+	return []change{{subject: "catch up", step: e.rules.relaxed, make: func() *proposal {
 		next := e.view.next()
 		next.Number = e.seen + 1
 		return e.propose(next, Event{Kind: ViewRebuilt})
@@ -93,7 +114,7 @@ func (e *Election) succession() []change {
 			return nil
 		}
 	}
-	return []change{{"succeed", e.rules.suspectTimeout, 0, func() *proposal {
+	return []change{{subject: "succeed", after: e.rules.suspectTimeout, make: func() *proposal {
 		next := e.view.next()
 		next.Members = []string{e.Node}
 		next.Changed = next.Number

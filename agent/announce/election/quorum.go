@@ -111,7 +111,7 @@ func standardRules() rules {
 		examinedFor:     15 * time.Second,
 		nodeLease:       40 * time.Second,
 		lapse:           20 * time.Second,
-		maxMembers:      120,
+		maxMembers:      MaxMembers,
 		maxStaleReads:   2,
 		majority:        majority,
 		blocking:        blocking,

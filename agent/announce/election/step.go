@@ -72,8 +72,8 @@ type Facts struct {
 	// Wanted are the addresses that some node must announce, as far as this node knows. The value is false when this
 	// node cannot serve the address: it has no local endpoint and the Service requires one, or the address is Outside.
 	Wanted map[netip.Addr]bool
-	// Outside are wanted addresses in no block that this node knows. It never answers for them: they may be those of
-	// other machines.
+	// Outside are wanted addresses that this node never answers for, because they may be those of machines: they are in
+	// no block that it knows, or its own, or reserved in their block.
 	Outside map[netip.Addr]bool
 }
 
@@ -154,6 +154,8 @@ const (
 	DuplicateMember EventKind = "DuplicateMember"
 	// MovesOften: this node got Address from Node, and it has moved Number times lately without a failed node.
 	MovesOften EventKind = "MovesOften"
+	// ChangesOften: the view, whose number is Number, changes so often that this node waits before it changes it again.
+	ChangesOften EventKind = "ChangesOften"
 	// HeartbeatLate: this node sent a heartbeat an interval or more after it was due: the process did not run.
 	HeartbeatLate EventKind = "HeartbeatLate"
 	// NumberRefused: a heartbeat of Node or, without one, the object has a Number that no view can have.

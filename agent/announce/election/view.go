@@ -13,8 +13,10 @@ const (
 	// MaxNumber bounds the numbers of views: it is the largest integer that all readers of JSON agree on (RFC 8259,
 	// section 6). Views start at the seconds since 1970 and grow by one with every change, so that none comes near.
 	MaxNumber = 1<<53 - 1
-	// maxListedMembers bounds the members: a heartbeat cannot acknowledge more.
-	maxListedMembers = 1000
+	// MaxMembers bounds the members of a view, and MaxAddresses its addresses: a heartbeat and a ConfigMap have room
+	// for all of them.
+	MaxMembers   = 120
+	MaxAddresses = 4096
 )
 
 // View holds which node answers for which address of one public network.
@@ -59,7 +61,7 @@ func ParseView(raw string) (*View, error) {
 	return v, nil
 }
 
-// validate returns an error when a view contradicts itself.
+// validate returns an error when a view contradicts itself, or has what no heartbeat can carry.
 func (v *View) validate() error {
 	switch {
 	case v.Number == 0 || v.Number > MaxNumber || v.Changed > v.Number:
@@ -68,13 +70,48 @@ func (v *View) validate() error {
 	case v.Paced > v.Number || !isInterval(v.Interval) || !isInterval(v.Former):
 		return fmt.Errorf("the view has the number %d and intervals of %d and %d ms since %d: want %d to %d ms",
 			v.Number, v.Interval, v.Former, v.Paced, minInterval, maxInterval)
-	case len(v.Members) > maxListedMembers:
-		return fmt.Errorf("the view has %d members: want at most %d", len(v.Members), maxListedMembers)
-	case len(v.Members) == 0 || !slices.IsSorted(v.Members) ||
-		len(slices.Compact(slices.Clone(v.Members))) != len(v.Members):
-		return fmt.Errorf("the view has the members %q: want one or more, sorted, each once", v.Members)
+	}
+	if err := v.validateMembers(); err != nil {
+		return err
+	}
+	return v.validateOwners()
+}
+
+// validateMembers returns an error when the members are none that a change of one at a time can lead to.
+func (v *View) validateMembers() error {
+	if len(v.Members) == 0 || len(v.Members) > MaxMembers {
+		return fmt.Errorf("the view has %d members: want one or more, at most %d", len(v.Members), MaxMembers)
+	}
+	names := map[ID]string{}
+	for i, m := range v.Members {
+		other, clash := names[IDOf(m)]
+		switch {
+		case m == "" || len(m) > MaxName:
+			return fmt.Errorf("the view has a member with a name of %d bytes: want 1 to %d", len(m), MaxName)
+		case i > 0 && v.Members[i-1] >= m:
+			return fmt.Errorf("the view has the member %q after %q: want them sorted, each once", m, v.Members[i-1])
+		case clash:
+			return fmt.Errorf("the view has the members %q and %q, which heartbeats cannot distinguish: remove one",
+				other, m)
+		}
+		names[IDOf(m)] = m
+	}
+	if v.Removed != "" && (v.has(v.Removed) || v.Joined != "") || v.Joined != "" && !v.has(v.Joined) {
+		return fmt.Errorf("the view says that %q left the members and %q joined them, which are %q: want one of both",
+			v.Removed, v.Joined, v.Members)
+	}
+	return nil
+}
+
+// validateOwners returns an error when the addresses are not of this protocol, or their owners of a later view.
+func (v *View) validateOwners() error {
+	if len(v.Owners) > MaxAddresses {
+		return fmt.Errorf("the view has %d addresses: want at most %d", len(v.Owners), MaxAddresses)
 	}
 	for address, owner := range v.Owners {
+		if !address.Is4() {
+			return fmt.Errorf("the view has the address %s: want IPv4 addresses", address)
+		}
 		if owner.Epoch > v.Number {
 			return fmt.Errorf("the view has the number %d and an owner of %s since %d", v.Number, address, owner.Epoch)
 		}
@@ -82,8 +119,11 @@ func (v *View) validate() error {
 	return nil
 }
 
-// Encode returns the view as its ConfigMap holds it.
+// Encode returns the view as its ConfigMap holds it. The error explains why ParseView would not read it.
 func (v *View) Encode() (string, error) {
+	if err := v.validate(); err != nil {
+		return "", fmt.Errorf("write the view: %w", err)
+	}
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return "", fmt.Errorf("write the view: %w", err)
@@ -134,6 +174,12 @@ func (v *View) join(member string) {
 func (v *View) has(member string) bool {
 	_, found := slices.BinarySearch(v.Members, member)
 	return found
+}
+
+// lacks reports whether the view does not have an address that it could have.
+func (v *View) lacks(a netip.Addr) bool {
+	_, found := v.Owners[a]
+	return !found && a.Is4() && len(v.Owners) < MaxAddresses
 }
 
 // addresses returns the addresses, sorted.

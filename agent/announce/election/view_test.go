@@ -2,6 +2,7 @@ package election
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -36,7 +37,13 @@ func TestViewRoundTrip(t *testing.T) {
 }
 
 func TestParseViewRefuses(t *testing.T) {
-	many := strings.TrimSuffix(strings.Repeat(`"a",`, maxListedMembers+1), ",")
+	many := strings.TrimSuffix(strings.Repeat(`"a",`, MaxMembers+1), ",")
+	clash := sameIDs()
+	var addressList strings.Builder
+	for i := range MaxAddresses + 1 {
+		_, _ = fmt.Fprintf(&addressList, `"10.0.%d.%d":{},`, i>>8, i&255)
+	}
+	addresses := strings.TrimSuffix(addressList.String(), ",")
 	for raw, want := range map[string]string{
 		`{"number":18446744073709551615,"members":["a"]}`:                                      "1 to 9007199254740991",
 		`{"number":18446744073709551616,"members":["a"]}`:                                      "read the view",
@@ -52,20 +59,41 @@ func TestParseViewRefuses(t *testing.T) {
 		`{"number":2,"members":["a"],"interval":65536}`:                                        "read the view",
 		`{"number":2,"members":["a"],"interval":100,"formerInterval":1}`:                       "100 and 1 ms",
 		`{"number":2,"members":["a"],"interval":100,"paced":3}`:                                "since 3",
-		`{"number":2,"members":[` + many + `]}`:                                                "at most 1000",
-		``:                                                                                     "read the view",
-		`7`:                                                                                    "read the view",
-		`{"number":0,"members":["a"]}`:                                                         "number 0",
-		`{"number":2,"changed":3,"members":["a"]}`:                                             "members since 3",
-		`{"number":2,"members":[]}`:                                                            "want one or more",
-		`{"number":2,"members":["b","a"]}`:                                                     "sorted",
-		`{"number":2,"members":["a","a"]}`:                                                     "each once",
-		`{"number":2,"members":["a"],"owners":{"203.0.113.3":{"node":"a","epoch":3}}}`:         "203.0.113.3 since 3",
-		`{"number":2,"members":["a"],"owners":{"none":{"node":"a"}}}`:                          "read the view",
+		`{"number":2,"members":[` + many + `]}`:                                                "at most 120",
+		`{"number":2,"members":["a"],"owners":{"2001:db8::3":{"node":"a"}}}`:                   "want IPv4",
+		`{"number":2,"members":["a"],"owners":{"::ffff:203.0.113.3":{"node":"a"}}}`:            "want IPv4",
+		`{"number":2,"members":["","a"]}`:                                                      "a name of 0 bytes",
+		`{"number":2,"members":["` + strings.Repeat("a", MaxName+1) + `"]}`:                    "a name of 254 bytes",
+		`{"number":2,"members":["a","b"],"removed":"a"}`:                                       `"a" left the members`,
+		`{"number":2,"members":["a","b"],"joined":"c"}`:                                        `"c" joined them`,
+		`{"number":2,"members":["a","b"],"joined":"a","removed":"c"}`:                          "want one of both",
+		`{"number":2,"members":[` + clash + `]}`:                                               "cannot distinguish",
+		`{"number":2,"members":["a"],"owners":{` + addresses + `}}`:                            "at most 4096",
+		``:                             "read the view",
+		`7`:                            "read the view",
+		`{"number":0,"members":["a"]}`: "number 0",
+		`{"number":2,"changed":3,"members":["a"]}`:                                     "members since 3",
+		`{"number":2,"members":[]}`:                                                    "want one or more",
+		`{"number":2,"members":["b","a"]}`:                                             "sorted",
+		`{"number":2,"members":["a","a"]}`:                                             "each once",
+		`{"number":2,"members":["a"],"owners":{"203.0.113.3":{"node":"a","epoch":3}}}`: "203.0.113.3 since 3",
+		`{"number":2,"members":["a"],"owners":{"none":{"node":"a"}}}`:                  "read the view",
 	} {
 		if _, err := ParseView(raw); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", raw, err, want)
 		}
+	}
+}
+
+// sameIDs returns two names with one ID, sorted, as JSON.
+func sameIDs() string {
+	names := map[ID]string{}
+	for i := 0; ; i++ {
+		name := fmt.Sprintf("node-%d", i)
+		if other, found := names[IDOf(name)]; found {
+			return fmt.Sprintf("%q,%q", min(name, other), max(name, other))
+		}
+		names[IDOf(name)] = name
 	}
 }
 

@@ -94,6 +94,7 @@ type machine struct {
 	grant                           Grant               // in the time of its own clock
 	runs                            map[string]run      // of others: an earlier one must prove that it is alive
 	outdated                        map[netip.Addr]bool // what it knows of the Services, while its list lags
+	blind                           map[netip.Addr]bool // addresses of Services that it never finds
 }
 
 // run is the newest run of a node that another one heard, and when.

@@ -24,11 +24,11 @@ const (
 	// maxFrame bounds a frame without its Ethernet header, in bytes: it passes every tunnel that a provider may use.
 	// A longer heartbeat is sent in several frames.
 	maxFrame = 1400
-	// maxName is the maximum length of the name of a Node (RFC 1123, as Kubernetes has it), maxAcks the maximum
-	// number of acknowledgements, maxUnfit the maximum length of the bitmap, in bytes.
-	maxName  = 253
-	maxAcks  = 1023
-	maxUnfit = 1024
+	// maxName is the maximum length of the name of a Node, maxAcks the maximum number of acknowledgements, maxUnfit the
+	// maximum length of the bitmap, in bytes.
+	maxName  = election.MaxName
+	maxAcks  = election.MaxAcks
+	maxUnfit = election.MaxAddresses / 8
 	// maxParts bounds the frames of one heartbeat.
 	maxParts = 16
 	// newestShift is where the newest version that the sender understands is in the flags, less one, so that it is zero
@@ -84,15 +84,26 @@ func appendBody(b []byte, h *election.Heartbeat) []byte {
 		b = be.AppendUint32(b, uint32(a.Node))
 		b = be.AppendUint32(b, a.Sequence)
 	}
-	for _, list := range [][]netip.Addr{h.Wants, h.Released} {
-		b = be.AppendUint16(b, uint16(len(list))) //nolint:gosec // bounded by check
-		for _, a := range list {
-			four := a.As4()
-			b = append(b, four[:]...)
-		}
-	}
+	b = appendAddresses(b, h.Wants)
+	b = appendAddresses(b, h.Released)
 	b = be.AppendUint16(b, uint16(len(h.Unfit))) //nolint:gosec // bounded by check
 	return append(b, h.Unfit...)
+}
+
+// appendAddresses appends a list of addresses. A view has no others than those of IPv4, which alone have room.
+func appendAddresses(b []byte, list []netip.Addr) []byte {
+	start := len(b)
+	b = append(b, 0, 0)
+	n := uint16(0)
+	for _, a := range list {
+		if a.Is4() {
+			four := a.As4()
+			b = append(b, four[:]...)
+			n++
+		}
+	}
+	binary.BigEndian.PutUint16(b[start:], n)
+	return b
 }
 
 // parseBody reads what appendBody wrote.

@@ -58,31 +58,31 @@ func eligible(node *corev1.Node) bool {
 		node.Annotations[contract.NodeHandOver] != contract.TagTrue
 }
 
-// wanted returns the addresses that must be announced; false where this node cannot serve one. outside has those in no
-// block that it knows.
+// wanted returns the addresses that must be announced; false where this node cannot serve one. outside has those that it
+// must never answer for. That they exist is decided by the Services only: nodes know different addresses of machines.
 func (in Inputs) wanted() (wanted, outside map[netip.Addr]bool) {
 	wanted = map[netip.Addr]bool{}
 	outside = map[netip.Addr]bool{}
 	for _, service := range in.Services {
 		address, ok := Address(service)
-		if !ok || in.isReserved(address) {
+		if !ok {
 			continue
 		}
-		known := in.isKnown(address)
-		if !known {
+		may := in.isKnown(address) && !in.isReserved(address)
+		if !may {
 			outside[address] = true
 		}
 		// Of two Services with one address, either is enough.
-		wanted[address] = wanted[address] || known && in.isServed(service)
+		wanted[address] = wanted[address] || may && in.isServed(service)
 	}
 	return wanted, outside
 }
 
-// Existing returns the addresses of Services that must be announced, whether or not this node knows their blocks.
-func (in Inputs) Existing(services []*corev1.Service) map[netip.Addr]bool {
+// Existing returns the addresses of Services that must be announced, the same on all nodes.
+func Existing(services []*corev1.Service) map[netip.Addr]bool {
 	exist := map[netip.Addr]bool{}
 	for _, service := range services {
-		if address, ok := Address(service); ok && !in.isReserved(address) {
+		if address, ok := Address(service); ok {
 			exist[address] = true
 		}
 	}
@@ -105,8 +105,8 @@ func Address(service *corev1.Service) (address netip.Addr, ok bool) {
 	return address, err == nil && address.Is4()
 }
 
-// isReserved reports whether an address can be that of no Service: permission to write annotations of Services must not
-// be enough to announce the address of the gateway or of a machine.
+// isReserved reports whether an address is this node's own or, in its block, that of the gateway, the network or all
+// machines: permission to write annotations of Services must not be enough to announce it.
 func (in Inputs) isReserved(a netip.Addr) bool {
 	network := in.View.Expected.Network
 	return slices.Contains(network.IPs, a) || slices.ContainsFunc(network.Blocks, func(b contract.NetworkBlock) bool {

@@ -3,7 +3,9 @@
 package speaker
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -146,12 +148,16 @@ func TestWanted(t *testing.T) {
 		"of another type": {[]*corev1.Service{web(func(s *corev1.Service) {
 			s.Spec.Type = corev1.ServiceTypeClusterIP
 		})}, none},
-		"no address":    {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, ""))}, none},
-		"IPv6":          {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "2001:db8::1"))}, none},
-		"the gateway's": {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "203.0.113.1"))}, none},
-		"the network's": {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "203.0.113.0"))}, none},
-		"that of all":   {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "203.0.113.7"))}, none},
-		"this node's":   {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "203.0.113.2"))}, none},
+		"no address": {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, ""))}, none},
+		"IPv6":       {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "2001:db8::1"))}, none},
+		"the gateway's": {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "203.0.113.1"))},
+			map[netip.Addr]bool{netip.MustParseAddr("203.0.113.1"): false}},
+		"the network's": {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "203.0.113.0"))},
+			map[netip.Addr]bool{netip.MustParseAddr("203.0.113.0"): false}},
+		"that of all": {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "203.0.113.7"))},
+			map[netip.Addr]bool{netip.MustParseAddr("203.0.113.7"): false}},
+		"this node's": {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "203.0.113.2"))},
+			map[netip.Addr]bool{netip.MustParseAddr("203.0.113.2"): false}},
 		"of no block of the network": {[]*corev1.Service{web(annotated(contract.ServiceIPAddress, "198.51.100.3"))},
 			map[netip.Addr]bool{netip.MustParseAddr("198.51.100.3"): false}},
 		"local, with an endpoint": {[]*corev1.Service{web(local(30001))}, yes},
@@ -165,13 +171,39 @@ func TestWanted(t *testing.T) {
 		if diff := cmp.Diff(tc.want, s.Facts().Wanted, compare); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
-		if outside := s.Facts().Outside; len(outside) > 0 != (name == "of no block of the network") {
-			t.Errorf("%s: outside of all blocks are %v", name, outside)
+		never := []string{"of no block of the network", "the gateway's", "the network's", "that of all", "this node's"}
+		if outside := s.Facts().Outside; len(outside) > 0 != slices.Contains(never, name) {
+			t.Errorf("%s: it never answers for %v", name, outside)
 		}
 	}
 	gone := web(local(30009), annotated(contract.ServiceIPBlockAssigned, "false"))
 	if diff := cmp.Diff([]int32{30001, 30002}, LocalPorts([]*corev1.Service{web(local(30002)), web(local(30001)),
 		web(local(30002)), web(), gone})); diff != "" {
 		t.Errorf("ports to ask (-want +got):\n%s", diff)
+	}
+}
+
+// TestNodesAgreeOnWhatExists: whatever addresses the nodes have, they want the same addresses of Services as exist: if
+// one dropped from the view what another adds, the view would never be at rest.
+func TestNodesAgreeOnWhatExists(t *testing.T) {
+	services := []*corev1.Service{}
+	for _, a := range []string{"203.0.113.0", "203.0.113.1", "203.0.113.2", "203.0.113.3", "203.0.113.7", "198.51.100.3"} {
+		services = append(services, web(annotated(contract.ServiceIPAddress, a)))
+	}
+	exist := slices.SortedFunc(maps.Keys(Existing(services)), netip.Addr.Compare)
+	if len(exist) != len(services) {
+		t.Errorf("%v exist, want those of all Services", exist)
+	}
+	for _, own := range []string{"203.0.113.2", "203.0.113.3", "198.51.100.3"} {
+		facts := healthy(func(in *Inputs) {
+			in.Services = services
+			in.View.Expected.Network.IPs = []netip.Addr{netip.MustParseAddr(own)}
+		}).Facts()
+		if got := slices.SortedFunc(maps.Keys(facts.Wanted), netip.Addr.Compare); !slices.Equal(got, exist) {
+			t.Errorf("the node with %s wants %v, but %v exist", own, got, exist)
+		}
+		if a := netip.MustParseAddr(own); facts.Wanted[a] || !facts.Outside[a] {
+			t.Errorf("the node with %s serves that address itself", own)
+		}
 	}
 }
