@@ -13,8 +13,9 @@ type apiState struct {
 	// inFlight is set while an answer is outstanding, readWanted when the view must be read, not before after.
 	inFlight, readWanted bool
 	after                time.Duration
-	// readAt is when a read was last requested, knownAt when the last one that was answered was.
-	readAt, knownAt time.Duration
+	// requestedAt is when a read or a write was last requested, knownAt when the last one was that showed what the
+	// newest view is.
+	requestedAt, knownAt time.Duration
 	// failures counts failures since the last answer.
 	failures int
 	// absent is set when there was no readable view, in an object of the version, or in none.
@@ -95,7 +96,7 @@ func (e *Election) handleRead(r Read) {
 		return
 	case r.Asked:
 		e.api.failures = 0
-		e.api.knownAt = e.api.readAt
+		e.api.knownAt = e.api.requestedAt
 		e.api.readWanted = false
 	}
 	e.changed = true
@@ -161,6 +162,7 @@ func (e *Election) handleWrote(w Wrote) {
 		return
 	}
 	e.api.failures = 0
+	e.api.knownAt = e.api.requestedAt
 	e.api.absent = false
 	e.confirmWrite(w.View)
 	if e.view == nil || w.View.Number > e.view.Number {
@@ -197,6 +199,7 @@ func (e *Election) request(out *Output) {
 		e.api.proposal = nil
 		e.api.inFlight = true
 		e.api.written = p
+		e.api.requestedAt = e.now
 		e.budget.spend(e.now)
 		out.Write = &Write{View: p.view, Version: p.version}
 		return
@@ -211,7 +214,7 @@ func (e *Election) request(out *Output) {
 	}
 	if e.now >= e.api.after {
 		out.Read = true
-		e.api.readAt = e.now
+		e.api.requestedAt = e.now
 		e.api.inFlight = true
 		return
 	}

@@ -116,7 +116,7 @@ func New(config Config) *Election {
 		beatAt: never, hurryUntil: never, upSince: never - 1,
 		peers: map[ID]*peer{}, owned: map[netip.Addr]*ownership{}, draining: map[netip.Addr]draining{},
 		releases: map[netip.Addr]release{}, pending: map[string]time.Duration{}, moves: map[netip.Addr]*failures{},
-		api:      apiState{askedAt: never, readAt: never, knownAt: never},
+		api:      apiState{askedAt: never, requestedAt: never, knownAt: never},
 		budget:   budget{paidAt: never, reportedAt: never},
 		holdDown: holdDown{joinAt: never}, listing: listing{asOf: never},
 		doubts: doubts{reported: never, readAt: never}, lapse: lapse{at: never, reachedAt: never},

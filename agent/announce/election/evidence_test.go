@@ -161,6 +161,17 @@ func TestLapse(t *testing.T) {
 			hear(e, "node-b", 2, answer(e))
 			hear(e, "node-c", 2, func(h *Heartbeat) { answer(e)(h); h.Number = 9 })
 		}, true},
+		"a watch shows a newer view": {func(e *Election) {
+			next := *e.view
+			next.Number++
+			e.Step(e.now, Read{Found: true, View: &next, Version: "3"})
+		}, true},
+		"it has written the view": {func(e *Election) {
+			next := *e.view
+			next.Number++
+			e.api.requestedAt = e.now
+			e.Step(e.now, Wrote{View: &next, Version: "3"})
+		}, false},
 		"it has read the view":        {func(e *Election) { e.api.knownAt = e.now; e.Step(e.now, Tick{}) }, false},
 		"it has read the view before": {func(e *Election) { e.api.knownAt = e.now - time.Second; e.Step(e.now, Tick{}) }, true},
 	} {

@@ -7,9 +7,10 @@ import (
 
 // lapse is whether this node has gone without the support of a majority for so long that others may have taken it for
 // off, and its majority with it. Before it supports any node again, itself included, it must know that the view is
-// still its own.
+// still its own: by a read or a write that it requests after it hears a majority again, or from all members. An event
+// of a watch may be late.
 type lapse struct {
-	// is says so. at is when the view was last known to be its own, or its last lease ended.
+	// is says so. at is when the last lapse or lease ended.
 	is bool
 	at time.Duration
 	// reachedAt is since when it has been hearing a majority again; never while it does not.

@@ -150,6 +150,44 @@ func (w *world) suspendMajority(cut bool) string {
 	return ""
 }
 
+// suspendUnaware suspends a majority which does not know the newest view, and does not hear the rest when it continues.
+// What it learns first is an event of its watch that was under way all the time.
+func (w *world) suspendUnaware() string {
+	if !w.together() {
+		return "not stable"
+	}
+	late := *w.object.view
+	late.Number++
+	w.store(object{true, w.object.version + 1, &late})
+	for _, m := range w.nodes[1:] {
+		m.suspend()
+	}
+	w.run(2 * w.rules.nodeLease)
+	w.isolate(w.nodes[0], true)
+	for _, m := range w.nodes[1:] {
+		m.setKubelet(true)
+		m.onServer((*machine).resume)
+		m.noAPI = true // its next request fails
+		w.after(500*time.Millisecond, func() {
+			m.step(Read{Found: true, View: &late, Version: "late"})
+		})
+		w.after(5*time.Second, func() {
+			m.noAPI = false
+			w.relist(m)
+		})
+	}
+	w.run(10 * time.Second)
+	w.isolate(w.nodes[0], false)
+	w.run(20 * time.Second)
+	switch {
+	case w.violation != "":
+		return w.violation
+	case len(w.unanswered()) > 0:
+		return "no node answers after all continued"
+	}
+	return ""
+}
+
 // splits are faults of the VLAN and the API server that last for longer than Leases of Nodes are valid. The two sides
 // are the first node and the rest.
 var splits = map[string]struct {
@@ -269,6 +307,7 @@ func TestNoNodeIsOff(t *testing.T) {
 var nodeTraps = map[string]func(w *world) string{
 	"a suspended majority":             func(w *world) string { return w.suspendMajority(false) },
 	"a suspended majority and a split": func(w *world) string { return w.suspendMajority(true) },
+	"late events for a majority":       (*world).suspendUnaware,
 }
 
 // anyWalk returns one walk of four in which majorities fail.

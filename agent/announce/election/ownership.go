@@ -38,6 +38,7 @@ func (e *Election) adopt(v *View, version string) {
 	lease := e.lease
 	if e.view == nil {
 		e.api.freshAt = e.now
+		e.lapse.at = e.now // it supports no node before it has read the view, see caughtUp
 	}
 	e.balance.observe(e.view, v, e.now)
 	e.observeMoves(v)
@@ -47,7 +48,6 @@ func (e *Election) adopt(v *View, version string) {
 	e.changed = true
 	e.urgent = true
 	e.seen = max(e.seen, v.Number)
-	e.lapse.at = e.now
 	e.members = e.members[:0:0]
 	for _, m := range v.Members {
 		e.members = append(e.members, IDOf(m))
