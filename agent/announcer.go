@@ -38,6 +38,8 @@ import (
 const (
 	gatewayRounds   = 2
 	gatewayInterval = 150 * time.Millisecond
+	// clusterTimeout bounds a read of the UID of the cluster.
+	clusterTimeout = 5 * time.Second
 	// maxGateways bounds how many are asked at once.
 	maxGateways = 3
 )
@@ -107,11 +109,13 @@ func newAnnouncer(s *shared, client kubernetes.Interface) (*announcer, []part) {
 		Rebalance: s.flags.announce.rebalance,
 		Responder: a.responder,
 		Network:   s.announcedNetwork,
+		Cluster:   s.clusterUID,
 		Facts:     func() election.Facts { return s.facts(local.Ready, a.carrier) },
 		Waiting:   s.turn.Post.Waiting, Release: s.turn.Post.Release,
 		List: s.listAddresses, AskGateway: s.askGateway, Examine: examiner.Examine, Record: a.record,
-		Clock:   responder.Now,
-		Signals: s.wakes.announcer,
+		Isolated: s.wakes.lease.Signal,
+		Clock:    responder.Now,
+		Signals:  s.wakes.announcer,
 	})
 	// It is asked by another goroutine than the speaker.
 	carrier := &packet.Carrier{}
@@ -191,6 +195,20 @@ func (s *shared) inputs(localReady func(port int32) bool, carrier *packet.Carrie
 	known.Services, known.Listed = s.services.Services()
 	known.Link = carrier.Up(known.View.Report.Interface, packet.Look)
 	return known
+}
+
+// clusterUID reads the UID of the cluster, that of the namespace kube-system.
+func (s *shared) clusterUID(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
+	defer cancel()
+	namespace, err := s.client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("read Namespace %s: %w", metav1.NamespaceSystem, err)
+	}
+	if namespace.UID == "" {
+		return "", fmt.Errorf("read Namespace %s: it has no UID", metav1.NamespaceSystem)
+	}
+	return string(namespace.UID), nil
 }
 
 // listAddresses asks the API server for the addresses of all Services. Without a resource version the answer comes from

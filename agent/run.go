@@ -127,13 +127,15 @@ type part interface {
 type wakes struct {
 	samples, addresses     loop.Wake
 	localHealth, announcer loop.Wake
+	lease                  loop.Wake
 	vlan, returnPath       loop.Wake
 }
 
 func newWakes() wakes {
 	return wakes{
 		samples: loop.NewWake(), addresses: loop.NewWake(), localHealth: loop.NewWake(), announcer: loop.NewWake(),
-		vlan: loop.NewWake(), returnPath: loop.NewWake(),
+		lease: loop.NewWake(),
+		vlan:  loop.NewWake(), returnPath: loop.NewWake(),
 	}
 }
 
@@ -228,6 +230,7 @@ func newParts(s *shared, managed managing, client kubernetes.Interface) []part {
 	sources.Managed = states
 	renewer := &lease.Renewer{
 		Leases: s.client.CoordinationV1().Leases(metav1.NamespaceSystem), NodeName: s.name, Node: s.publisher.Observed,
+		Isolated: func() bool { return announcer.speaker.State().Isolated }, Wake: s.wakes.lease,
 		OnRenew: s.metrics.Renewed,
 	}
 	server := metricsserver.NewServer(s.turn, s.metrics, sources, s.health)

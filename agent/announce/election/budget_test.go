@@ -84,8 +84,8 @@ func TestChangesHaveABudget(t *testing.T) {
 			t.Logf("%d writes in the first minute, %d in the fifth", first, later)
 			const n = 2*(budgetBase+budgetEach*3) + int(time.Minute/(3*time.Second))
 			if first > n+n/4 || later > 25 || w.violation != "" {
-				t.Errorf("%d writes in the first minute and %d in the fifth, want at most %d and 25 %s\n%s", first, later,
-					n+n/4, w.violation, w.tail())
+				t.Errorf("%d writes in the first minute and %d in the fifth, want at most %d and 25 %s\n%s", first,
+					later, n+n/4, w.violation, w.tail())
 			}
 		})
 	}
@@ -110,5 +110,22 @@ func TestBudgetLeavesRoomForFailures(t *testing.T) {
 		if took := w.silentFor(10 * time.Second); took > time.Second || w.violation != "" {
 			t.Errorf("seed %d: silent for %s %s\n%s", seed, took, w.violation, w.tail())
 		}
+	}
+}
+
+// TestOtherClusterIsReportedOnce: that another cluster has the same key is reported once an hour, however many
+// heartbeats of it come.
+func TestOtherClusterIsReportedOnce(t *testing.T) {
+	e := member(t)
+	reported := 0
+	for range 2*60 + 30 {
+		for _, event := range e.Step(e.now+time.Minute, Foreign{Node: "node-x"}).Events {
+			if event == (Event{Kind: OtherCluster, Node: "node-x"}) {
+				reported++
+			}
+		}
+	}
+	if reported != 3 {
+		t.Errorf("reported %d times in two and a half hours, want 3", reported)
 	}
 }

@@ -52,6 +52,8 @@ type Election struct {
 	facts     Facts
 	gatewayAt time.Duration
 	peers     map[ID]*peer
+	// foreignAt is when a heartbeat of another cluster was last reported.
+	foreignAt time.Duration
 	// duplicateAt is when a later agent of the same name last sent a heartbeat.
 	duplicateAt time.Duration
 
@@ -91,8 +93,10 @@ type Election struct {
 	beatAt   time.Duration // when the last heartbeat was sent
 	nextBeat time.Duration
 	urgent   bool // send the next heartbeat at once
-	changed  bool // check at once what must change
-	ended    bool // the last heartbeat was sent: another agent of this node continues
+	// isIsolated is as in Output.
+	isIsolated bool
+	changed    bool // check at once what must change
+	ended      bool // the last heartbeat was sent: another agent of this node continues
 
 	events  []Event
 	times   []time.Duration
@@ -112,8 +116,8 @@ func New(config Config) *Election {
 	e := &Election{
 		Config: config, id: IDOf(config.Node), standard: standard, rules: standard.withInterval(config.Interval),
 		random: rand.New(rand.NewPCG(config.Seed, config.Boot)),
-		begun:  never, resumed: never, gatewayAt: never, duplicateAt: never, lease: never, leaseLost: true,
-		beatAt: never, hurryUntil: never, upSince: never - 1,
+		begun:  never, resumed: never, gatewayAt: never, duplicateAt: never, foreignAt: never, lease: never,
+		leaseLost: true, beatAt: never, hurryUntil: never, upSince: never - 1,
 		peers: map[ID]*peer{}, owned: map[netip.Addr]*ownership{}, draining: map[netip.Addr]draining{},
 		releases: map[netip.Addr]release{}, pending: map[string]time.Duration{}, moves: map[netip.Addr]*failures{},
 		api:      apiState{askedAt: never, requestedAt: never, knownAt: never},
@@ -139,6 +143,8 @@ func (e *Election) Step(now time.Duration, in Input) Output {
 		e.handleHeartbeat(in.Heartbeat)
 	case Knock:
 		e.handleKnock(in.Node)
+	case Foreign:
+		e.handleForeign(in.Node)
 	case Read:
 		e.handleRead(in)
 	case Wrote:
@@ -161,6 +167,7 @@ func (e *Election) Step(now time.Duration, in Input) Output {
 		e.changed = false
 		e.prunePeers()
 		e.decide(&out)
+		e.isIsolated = e.isolated()
 	}
 	e.request(&out)
 	out.Grant = e.grant()
@@ -168,6 +175,7 @@ func (e *Election) Step(now time.Duration, in Input) Output {
 	e.ended = e.facts.Replaced
 	out.Events, e.events = e.events, nil
 	out.Done = e.done()
+	out.Isolated = e.isIsolated
 	out.Restart = e.duplicateAt != never && !e.superseded() && !e.facts.Leaving
 	out.Next = e.next()
 	return out
@@ -217,6 +225,16 @@ func (e *Election) begin() {
 	e.api.readWanted = true
 	for _, o := range e.owned {
 		o.continued = true
+	}
+}
+
+// foreignEvery is the minimum time between two reports that another cluster has the same key.
+const foreignEvery = time.Hour
+
+func (e *Election) handleForeign(node string) {
+	if e.now-e.foreignAt >= foreignEvery {
+		e.foreignAt = e.now
+		e.record(OtherCluster, netip.Addr{}, node)
 	}
 }
 

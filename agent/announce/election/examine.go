@@ -13,8 +13,9 @@ import (
 type Evidence struct {
 	// Off reports whether someone has stated that the server is off: the Node was deleted, or has a taint that says so.
 	Off bool
-	// Renewal is when the kubelet says that it last renewed the Lease of the Node, in any form that differs from one
-	// renewal to the next; empty when that is unknown. Duration is for how long it says that this is valid.
+	// Renewal is when the kubelet last renewed the Lease of the Node and the agent its own, in any form that differs
+	// from one renewal to the next; empty when that is unknown. Duration is for how long the Lease of the Node is
+	// valid.
 	Renewal  string
 	Duration time.Duration
 	// Claimed reports whether a machine claims one of the member's addresses on the public network (ARP).
@@ -138,12 +139,23 @@ func (e *Election) isExamined(id ID) (x examination, ok bool) {
 }
 
 // off reports whether a node is off. Either someone states so, or everything says so for as long as the Lease of a Node
-// is valid: its kubelet does not renew that, no machine claims its addresses, and it is not heard. That the gateway and
-// the API server answer is required for every change of the members.
+// is valid: neither its kubelet nor its agent renews one, no machine claims its addresses, and it is not heard. That
+// the gateway and the API server answer is required for every change of the members.
 func (e *Election) off(id ID) bool {
 	x, ok := e.isExamined(id)
 	expired := x.renewal != "" && x.asOf-x.since >= x.duration && e.unheardFor(id) >= x.duration
 	return ok && (x.off || expired)
+}
+
+// isolated reports whether others may come to take this node for off.
+func (e *Election) isolated() bool {
+	if e.view == nil || !e.view.has(e.Node) {
+		return false
+	}
+	return e.lease <= e.now || slices.ContainsFunc(e.members, func(id ID) bool {
+		p := e.peers[id]
+		return id != e.id && (!e.acknowledges(p) || p.last.suspects(e.id))
+	})
 }
 
 // declaredOff reports whether someone states that a node is off.

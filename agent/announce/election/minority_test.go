@@ -191,9 +191,12 @@ func (w *world) suspendUnaware() string {
 // splits are faults of the VLAN and the API server that last for longer than Leases of Nodes are valid. The two sides
 // are the first node and the rest.
 var splits = map[string]struct {
-	vlan, api, two bool
+	vlan, api, kubelets, gateway, two bool
 }{
-	"of the VLAN":       {vlan: true},
+	"of the VLAN": {vlan: true},
+	"of the VLAN, and the kubelets of the rest end":                       {vlan: true, kubelets: true},
+	"of the VLAN, the rest has no gateway":                                {vlan: true, gateway: true},
+	"of the VLAN, and the kubelets of the rest end, which has no gateway": {vlan: true, kubelets: true, gateway: true},
 	"of the API server": {api: true},
 	"of the VLAN and the API server at the same time": {vlan: true, api: true, two: true},
 }
@@ -208,6 +211,8 @@ func TestSplits(t *testing.T) {
 				w.isolate(w.nodes[0], tc.vlan)
 				for _, m := range w.nodes[1:] {
 					m.noAPI = tc.api
+					m.noKubelet = tc.kubelets
+					m.noGateway = tc.gateway
 				}
 				w.run(3 * w.rules.nodeLease)
 				if two := w.violation != ""; two != tc.two {
@@ -334,7 +339,8 @@ func newMajorityWalk(seed uint64, r rules) *walk {
 	w.kinds = []fault{w.powerOffSome, w.powerOffSome, w.powerOffSome, w.crash, w.leave, w.updateOne, w.unready,
 		w.dropService}
 	if w.chance(0.5) {
-		w.kinds = append(w.kinds, w.freeze, w.cutPair, w.cutNode, w.split, w.split, w.lose, w.slow, w.loseGateway)
+		w.kinds = append(w.kinds, w.killKubelet, w.killKubelet, w.freeze, w.cutPair, w.cutNode, w.split, w.split, w.lose, w.slow,
+			w.loseGateway)
 	} else {
 		w.kinds = append(w.kinds, w.suspendSome, w.suspendSome, w.suspendSome, w.isolateOne, w.isolateOne,
 			w.killKubelet, w.killKubelet, w.loseAPI, w.loseAPIForAll, w.slowAPI)

@@ -12,7 +12,7 @@ func (w *world) keepLeases() {
 	var renew func()
 	renew = func() {
 		for _, m := range w.nodes {
-			if !m.noKubelet && !m.noAPI && !w.apiDown {
+			if (!m.noKubelet || m.alive && !m.paused && m.isolated) && !m.noAPI && !w.apiDown {
 				w.renewals[m.name]++
 			}
 		}

@@ -8,7 +8,7 @@ import (
 // Times are durations since any moment, the same for all calls of one Election, on a clock that never jumps and that
 // continues while the machine sleeps (CLOCK_BOOTTIME).
 
-// Input is one of Tick, Heard, Knock, Read, Wrote, Listed, Examined, Gateway and Facts.
+// Input is one of Tick, Heard, Knock, Foreign, Read, Wrote, Listed, Examined, Gateway and Facts.
 type Input interface{ input() }
 
 // Tick means that time has passed. It is due at Output.Next or a little later.
@@ -19,6 +19,10 @@ type Heard struct{ *Heartbeat }
 
 // Knock is an authenticated heartbeat of a Node that was dropped, because it may be an old one that was sent again.
 type Knock struct{ Node string }
+
+// Foreign is a heartbeat that a Node of another cluster, or of another network, signed with the key of this cluster. It
+// was dropped.
+type Foreign struct{ Node string }
 
 // Read is the view that was read, never from a cache when it answers Output.Read, or an event of a watch.
 type Read struct {
@@ -80,6 +84,7 @@ type Facts struct {
 func (Tick) input()     {}
 func (Heard) input()    {}
 func (Knock) input()    {}
+func (Foreign) input()  {}
 func (Read) input()     {}
 func (Wrote) input()    {}
 func (Listed) input()   {}
@@ -110,6 +115,9 @@ type Output struct {
 	// Restart reports whether a node that was silent because of a later agent of its name, which is gone, may start
 	// again, as an Election with a later Boot: other nodes ignore earlier runs.
 	Restart bool
+	// Isolated reports whether others may come to take this node for off: a member of the view does not hear this node
+	// or is not heard by it, or no majority supports it. Then show in the API server that it lives.
+	Isolated bool
 	// Next is when the next Tick is due.
 	Next time.Duration
 }
@@ -158,6 +166,9 @@ const (
 	ChangesOften EventKind = "ChangesOften"
 	// HeartbeatLate: this node sent a heartbeat an interval or more after it was due: the process did not run.
 	HeartbeatLate EventKind = "HeartbeatLate"
+	// OtherCluster: a Node of another cluster, or of another network, has the key of this cluster. Reported once an
+	// hour.
+	OtherCluster EventKind = "OtherCluster"
 	// NumberRefused: a heartbeat of Node or, without one, the object has a Number that no view can have.
 	NumberRefused EventKind = "NumberRefused"
 )

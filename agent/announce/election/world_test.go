@@ -84,6 +84,7 @@ type machine struct {
 	alive, paused, noGateway, noAPI bool
 	suspended                       bool                // nothing waits for it while it stands still
 	noKubelet                       bool                // its kubelet does not renew the Lease of the Node
+	isolated                        bool                // its agent renews its own Lease as often as a kubelet does
 	sends                           bool                // it has sent a heartbeat since it was started
 	gone                            bool                // another agent of the node has replaced it
 	waiting                         []Input             // inputs that came while the process stood still
@@ -294,6 +295,7 @@ func (m *machine) step(in Input) {
 	}
 	out := m.core.Step(m.clock(), in)
 	m.grant = out.Grant
+	m.isolated = out.Isolated
 	m.w.checkOverlap(m)
 	m.w.checkOutside(m)
 	if m.w.keepLog {

@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/election"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // parallel is how many members are examined at once.
@@ -28,7 +29,7 @@ const parallel = 8
 
 // Examiner examines members.
 type Examiner struct {
-	// Client reads Nodes and the Leases that their kubelets renew, never from a cache.
+	// Client reads Nodes and the Leases that their kubelets and agents renew, never from a cache.
 	Client kubernetes.Interface
 	// Claimed asks on the public network (ARP) which of some addresses any other machine claims.
 	Claimed func(ctx context.Context, addresses []netip.Addr) (map[netip.Addr]bool, error)
@@ -85,7 +86,15 @@ func (x *Examiner) evidence(ctx context.Context, member string) (e election.Evid
 	case err != nil:
 		return e, fmt.Errorf("read Lease %s/%s: %w", corev1.NamespaceNodeLease, member, err)
 	}
+	own, err := x.Client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, contract.AgentLeasePrefix+member,
+		metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return e, fmt.Errorf("read Lease %s/%s%s: %w", metav1.NamespaceSystem, contract.AgentLeasePrefix, member, err)
+	}
 	e.Renewal = lease.ResourceVersion
+	if err == nil {
+		e.Renewal += "/" + own.ResourceVersion
+	}
 	if seconds := lease.Spec.LeaseDurationSeconds; seconds != nil {
 		e.Duration = time.Duration(*seconds) * time.Second
 	}

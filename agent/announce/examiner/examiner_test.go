@@ -19,6 +19,7 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/election"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
 )
 
@@ -113,6 +114,26 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
+// TestAgentLives: evidence differs as well after an agent has renewed its own Lease, whose kubelet may have ended.
+func TestAgentLives(t *testing.T) {
+	client := cluster(t)
+	x := &Examiner{Client: client, Claimed: unclaimed}
+	leases := client.CoordinationV1().Leases(metav1.NamespaceSystem)
+	before := examine(t, x, "healthy")
+	for range 2 {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: contract.AgentLeasePrefix + "healthy"}}
+		_ = leases.Delete(t.Context(), lease.Name, metav1.DeleteOptions{}) // there is none at first
+		if _, err := leases.Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		after := examine(t, x, "healthy")
+		if maps.Equal(before, after) {
+			t.Errorf("%v before and after the agent renewed its Lease", before)
+		}
+		before = after
+	}
+}
+
 // TestClaimed: addresses are asked about once, and a claim counts for the member whose address it is.
 func TestClaimed(t *testing.T) {
 	asked := 0
@@ -142,10 +163,11 @@ func TestUnknown(t *testing.T) {
 		wire   error
 		want   int
 	}{
-		"all answers":          {func(*fake.Clientset) {}, nil, 2},
-		"one Node":             {refuse("nodes", "out"), nil, 1},
-		"the Lease of a Node":  {refuse("leases", "out"), nil, 1},
-		"the network does not": {func(*fake.Clientset) {}, wire, 0},
+		"all answers":           {func(*fake.Clientset) {}, nil, 2},
+		"one Node":              {refuse("nodes", "out"), nil, 1},
+		"the Lease of a Node":   {refuse("leases", "out"), nil, 1},
+		"the Lease of an agent": {refuse("leases", contract.AgentLeasePrefix+"out"), nil, 1},
+		"the network does not":  {func(*fake.Clientset) {}, wire, 0},
 	} {
 		client := cluster(t)
 		tc.change(client)

@@ -19,7 +19,7 @@ const (
 	tagLength   = 16
 )
 
-// keyID identifies the key, and so the cluster, that signed a frame. It reveals nothing about the key itself.
+// keyID identifies the key that signed a frame. It reveals nothing about the key itself.
 type keyID [keyIDLength]byte
 
 // key signs and verifies. It belongs to one goroutine.
@@ -29,8 +29,11 @@ type key struct {
 	sum []byte
 }
 
-// Ring holds the known keys: the first signs, all of them verify. It belongs to one goroutine.
-type Ring struct{ keys []*key }
+// Ring holds the known keys: the first signs, all of them verify, in one scope. It belongs to one goroutine.
+type Ring struct {
+	keys  []*key
+	scope Scope
+}
 
 // ParseKeys makes a ring of the content of the Secret, see contract.ParseAnnouncerKeys.
 func ParseKeys(content string) (*Ring, error) {

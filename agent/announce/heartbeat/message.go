@@ -47,13 +47,14 @@ const (
 const (
 	atVersion  = 3
 	atKey      = 4
-	atBoot     = 12
-	atSequence = 20
-	atPart     = 28
-	atParts    = 29
-	atInterval = 30
-	atNameSize = 32
-	atName     = 33
+	atScope    = atKey + keyIDLength
+	atBoot     = atScope + scopeLength
+	atSequence = atBoot + 8
+	atPart     = atSequence + 8
+	atParts    = atPart + 1
+	atInterval = atParts + 1
+	atNameSize = atInterval + 2
+	atName     = atNameSize + 1
 )
 
 // check returns an error when a heartbeat cannot be encoded.
@@ -90,7 +91,7 @@ func appendBody(b []byte, h *election.Heartbeat) []byte {
 	return append(b, h.Unfit...)
 }
 
-// appendAddresses appends a list of addresses. A view has no others than those of IPv4, which alone have room.
+// appendAddresses appends a list of addresses. A view has no others than those of IPv4, which isolated have room.
 func appendAddresses(b []byte, list []netip.Addr) []byte {
 	start := len(b)
 	b = append(b, 0, 0)
@@ -190,6 +191,7 @@ func (p part) appendFrame(b []byte, ring *Ring, from address) []byte {
 	b = append(b, magic...)
 	b = append(b, Version)
 	b = append(b, signer.id[:]...)
+	b = append(b, ring.scope[:]...)
 	b = be.AppendUint64(b, p.boot)
 	b = be.AppendUint64(b, p.sequence)
 	b = append(b, byte(p.index), byte(p.parts)) //nolint:gosec // bounded by check
@@ -237,6 +239,9 @@ func parsePart(payload []byte, ring *Ring, names *interner) (part, Drop) {
 		return part{}, Malformed
 	}
 	p.node = names.intern(signed[atName : atName+size])
+	if Scope(signed[atScope:atScope+scopeLength]) != ring.scope {
+		return p, OtherCluster
+	}
 	if p.boot > maxBoot || p.sequence > maxSequence {
 		return p, Implausible
 	}

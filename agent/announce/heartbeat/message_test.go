@@ -401,6 +401,41 @@ func TestProofNeedsAKnownNumber(t *testing.T) {
 	c.expect(9, 1, 0, Taken)
 }
 
+// TestScopes: a heartbeat that another cluster, or the agents of another network, signed with the same key is dropped,
+// counted by itself, and reported once a minute at most.
+func TestScopes(t *testing.T) {
+	own := ScopeOf("cluster-a", "network-a")
+	var reported []string
+	for name, tc := range map[string]struct {
+		scope Scope
+		want  Drop
+	}{
+		"this cluster":    {own, Taken},
+		"another cluster": {ScopeOf("cluster-b", "network-a"), OtherCluster},
+		"another network": {ScopeOf("cluster-a", "network-b"), OtherCluster},
+		"none":            {Scope{}, OtherCluster},
+	} {
+		e := newTestReceiver(t)
+		e.transport.Scope = own
+		e.transport.Foreign = func(node string) { reported = append(reported, node) }
+		ring := ringOf(t, 1)
+		ring.scope = tc.scope
+		now := time.Now()
+		for i := range uint64(3) {
+			h := &election.Heartbeat{Node: "node-x", Boot: 1, Sequence: i + 1}
+			if _, drop := e.take(framesOf(h, ring)[0], now); drop != tc.want {
+				t.Errorf("%s: %s, want %s", name, drop, tc.want)
+			} else if drop == OtherCluster {
+				e.reportForeign(now)
+			}
+		}
+		if n := len(reported); n > 1 || n == 1 && (tc.want == Taken || reported[0] != "node-x") {
+			t.Errorf("%s: reported %q", name, reported)
+		}
+		reported = nil
+	}
+}
+
 // FuzzTake: reading any frame returns; a valid heartbeat is the same when it is encoded again.
 func FuzzTake(f *testing.F) {
 	h := &election.Heartbeat{Node: "node-a", Boot: 5, Sequence: 1, Acks: []election.Ack{{Node: 1, Sequence: 2}},

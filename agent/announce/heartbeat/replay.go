@@ -18,7 +18,7 @@ const (
 	Malformed
 	// OtherVersion: a version of the format that is not understood.
 	OtherVersion
-	// OtherKey: signed with an unknown key, for example by another cluster on the same network.
+	// OtherKey: signed with an unknown key, as by another cluster on the same network.
 	OtherKey
 	// Forged: it names a known key, but was not signed with it.
 	Forged
@@ -28,14 +28,16 @@ const (
 	Own
 	// Implausible: it has a number that no agent sends.
 	Implausible
+	// OtherCluster: signed with our key by another cluster, or for another network.
+	OtherCluster
 
-	drops = int(Implausible) + 1
+	drops = int(OtherCluster) + 1
 )
 
 // String is the label of the reason in metrics.
 func (d Drop) String() string {
 	return [drops]string{"taken", "malformed", "other_version", "other_key", "forged", "replayed", "own",
-		"implausible"}[d]
+		"implausible", "other_cluster"}[d]
 }
 
 const (

@@ -39,6 +39,8 @@ type Config struct {
 	// Node is the name of the Node, Boot identifies this run of its agent.
 	Node string
 	Boot uint64
+	// Scope is that of the cluster and the network.
+	Scope Scope
 	// Interval is the configured time between two heartbeats.
 	Interval time.Duration
 	// Interface returns the name of the VLAN interface; empty while there is none.
@@ -51,6 +53,9 @@ type Config struct {
 	Receive func(*election.Heartbeat)
 	// Knock is called with the Node of one that was dropped, because it may be an old one; it must not block.
 	Knock func(node string)
+	// Foreign is called, once a minute at most, with the Node of a heartbeat that another cluster signed with our key.
+	// It must not block.
+	Foreign func(node string)
 	// Open opens the interface, Look reads its state. A test in another network namespace sets them.
 	Open func(interfaceName string) (*packet.Port, error)
 	Look func(interfaceName string) (packet.Link, error)
@@ -158,6 +163,7 @@ func (t *Transport) Send(h *election.Heartbeat) error {
 	if t.port == nil {
 		return errors.New("there is no VLAN interface to send heartbeats on")
 	}
+	ring.scope = t.Scope
 	t.sent.Store(h.Sequence)
 	t.body = appendBody(t.body[:0], h)
 	from := addressOf(t.port.MAC, t.Source())
@@ -197,6 +203,9 @@ type receiver struct {
 	// implausible is the last heartbeat with numbers that no agent sends, reportedAt when one was last reported.
 	implausible election.Heartbeat
 	reportedAt  time.Time
+	// foreign is the Node of the last heartbeat of another cluster, foreignAt when one was last reported.
+	foreign   string
+	foreignAt time.Time
 }
 
 func newReceiver(t *Transport) *receiver {
@@ -228,6 +237,8 @@ func (r *receiver) receive(ctx context.Context, p *packet.Port, until time.Time)
 				r.transport.Receive(h)
 			case drop == Implausible:
 				r.report(ctx, now)
+			case drop == OtherCluster:
+				r.reportForeign(now)
 			}
 		}
 	}
@@ -240,6 +251,7 @@ func (r *receiver) take(frame []byte, now time.Time) (*election.Heartbeat, Drop)
 	if err != nil {
 		return nil, OtherKey
 	}
+	ring.scope = r.transport.Scope
 	payload, ok := payloadOf(frame)
 	if !ok {
 		return nil, Malformed
@@ -247,6 +259,9 @@ func (r *receiver) take(frame []byte, now time.Time) (*election.Heartbeat, Drop)
 	p, drop := parsePart(payload, ring, &r.names)
 	if drop == Implausible {
 		r.implausible = election.Heartbeat{Node: p.node, Boot: p.boot, Sequence: p.sequence}
+	}
+	if drop == OtherCluster {
+		r.foreign = p.node
 	}
 	if drop != Taken {
 		return nil, drop
@@ -280,6 +295,14 @@ func (r *receiver) take(frame []byte, now time.Time) (*election.Heartbeat, Drop)
 func (t *Transport) knock(node string) {
 	if t.Knock != nil {
 		t.Knock(node)
+	}
+}
+
+// reportForeign reports a heartbeat of another cluster, not too often.
+func (r *receiver) reportForeign(now time.Time) {
+	if r.transport.Foreign != nil && now.Sub(r.foreignAt) >= reportEvery {
+		r.foreignAt = now
+		r.transport.Foreign(r.foreign)
 	}
 }
 

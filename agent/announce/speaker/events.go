@@ -28,7 +28,7 @@ const (
 	// which is named; this node removed it and gave its addresses to others.
 	EventUnheard = "AnnouncerUnheard"
 	// EventOff (Warning): with `agent://`, this node removed another one, which is named, although too few nodes are left
-	// for a majority: it was declared off, or its kubelet does not renew the Lease of the Node any more, no machine
+	// for a majority: it was declared off, or neither its kubelet nor its agent renews a Lease any more, no machine
 	// claims its addresses, and no node hears it. Its addresses go to other nodes.
 	EventOff = "AnnouncerOff"
 	// EventJoined (Normal): with `agent://`, this node added another one, which is named: it takes part in announcing
@@ -43,6 +43,9 @@ const (
 	// EventTwice (Warning): with `agent://`, another agent was started with the name of this Node; the older one is
 	// silent.
 	EventTwice = "AnnouncerTwice"
+	// EventKeyShared (Warning): with `agent://`, a Node of another cluster, which is named, signs heartbeats on this VLAN
+	// with the key of this cluster. They are dropped; replace the key of one of the clusters. Once an hour.
+	EventKeyShared = "AnnouncerKeyShared"
 	// EventMany (Normal): with `agent://`, the node took over more addresses within a minute than are reported on
 	// their Services.
 	EventMany = "ManyAddressesTakenOver"
@@ -116,8 +119,8 @@ func noticeOf(node string, e election.Event) (n Notice, ok bool) {
 				"its addresses go to other nodes", e.Node)
 	case election.MemberOff:
 		n = onNode(corev1.EventTypeWarning, EventOff,
-			"Node %s counts as off, so its addresses go to other nodes: it was declared off, or its kubelet has not renewed "+
-				"its Lease for long, no machine claims its addresses, and no node hears it. If it still runs, "+
+			"Node %s counts as off, so its addresses go to other nodes: it was declared off, or neither its kubelet nor its agent "+
+				"has renewed a Lease for long, no machine claims its addresses, and no node hears it. If it still runs, "+
 				"two machines may answer for an address: look at it", e.Node)
 	case election.MemberJoined:
 		n = onNode(corev1.EventTypeNormal, EventJoined, "Node %s takes part in announcing addresses", e.Node)
@@ -128,6 +131,10 @@ func noticeOf(node string, e election.Event) (n Notice, ok bool) {
 		n = onNode(corev1.EventTypeWarning, EventUnsupported,
 			"Answers for no address: no majority of the nodes that announce addresses "+
 				"acknowledges this one on the public network")
+	case election.OtherCluster:
+		n = onNode(corev1.EventTypeWarning, EventKeyShared,
+			"Node %s of another cluster, or of another network, signs heartbeats on this VLAN with the key of this cluster. "+
+				"They are dropped. Replace the key of one of the clusters, in its Secret kube-system/phoenixnap-announcer", e.Node)
 	case election.DuplicateMember:
 		n = onNode(corev1.EventTypeWarning, EventTwice,
 			"Two agents use the name of this Node, on two machines or one: "+

@@ -44,6 +44,8 @@ func TestNotices(t *testing.T) {
 			Notice{Address: address, Type: corev1.EventTypeWarning, Reason: EventMovesOften},
 			[]string{"Node a,", "Node b ", address.String(), "5 times", "externalTrafficPolicy: Local"}},
 		"late": {election.Event{Kind: election.HeartbeatLate}, Notice{}, nil},
+		"another cluster": {election.Event{Kind: election.OtherCluster, Node: "b"},
+			Notice{Type: corev1.EventTypeWarning, Reason: EventKeyShared}, []string{"Node b of another cluster"}},
 		"two agents": {election.Event{Kind: election.DuplicateMember},
 			Notice{Type: corev1.EventTypeWarning, Reason: EventTwice}, nil},
 	} {

@@ -51,6 +51,8 @@ type session struct {
 	lastFacts election.Facts // given to the election
 	// leaving is set when the addresses go to other nodes, replaced when another agent of this node continues.
 	leaving, replaced bool
+	// isolated is as in State.
+	isolated bool
 	// sendError is why the last heartbeat could not be sent.
 	sendError string
 
@@ -73,6 +75,14 @@ func (s *session) knock(node string) {
 	select {
 	case s.inbox <- election.Knock{Node: node}:
 	default: // it knocks again
+	}
+}
+
+// foreign handles a heartbeat that another cluster signed with our key.
+func (s *session) foreign(node string) {
+	select {
+	case s.inbox <- election.Foreign{Node: node}:
+	default: // the next one is reported
 	}
 }
 
@@ -211,6 +221,7 @@ func (s *session) step(ctx context.Context, in election.Input) election.Output {
 	s.observe(in)
 	out := s.election.Step(s.Clock(), in)
 	s.grant(out.Grant)
+	s.showIsolated(out.Isolated)
 	if out.Send != nil {
 		s.send(ctx, out.Send)
 	}
@@ -291,6 +302,18 @@ func (s *session) grant(g election.Grant) {
 		state.Addresses = g.Addresses
 		state.Until = g.Until
 	})
+}
+
+// showIsolated notes whether others may take this node for off, and has the API server show that it lives.
+func (s *session) showIsolated(is bool) {
+	if is == s.isolated {
+		return
+	}
+	s.isolated = is
+	s.note(func(state *State) { state.Isolated = is })
+	if is {
+		s.Isolated()
+	}
 }
 
 // send sends a heartbeat. A failure is logged once, until sending succeeds again.
@@ -385,6 +408,10 @@ func (s *session) record(ctx context.Context, e election.Event) {
 		log.V(2).Info("A heartbeat was sent late: the process did not run")
 	case election.NumberRefused:
 		log.Info(refusal(e), "node", e.Node, "number", e.Number, "view", number, "network", s.network)
+	case election.OtherCluster:
+		log.Info("Dropping heartbeats of another cluster, or for another network, on this VLAN: it has the same key. "+
+			"Give each cluster its own", "node", e.Node, "network", s.network,
+			"secret", metav1.NamespaceSystem+"/"+contract.AnnouncerSecret)
 	case election.DuplicateMember:
 		log.Info("Answering for no address: a later agent uses the name of this Node")
 	case election.MemberFailed, election.MemberOff, election.MemberLeft, election.MemberJoined, election.ViewRebuilt:

@@ -66,6 +66,8 @@ type Config struct {
 	Responder Responder
 	// Network returns the ID of the network on which the agents announce; empty when they do not or it is unknown.
 	Network func() string
+	// Cluster returns the UID of the cluster, never an empty one without an error.
+	Cluster func(ctx context.Context) (string, error)
 	// Facts returns the current facts about node and cluster; the Speaker sets Leaving and Replaced.
 	Facts func() election.Facts
 	// List returns the addresses of all Services, never from a cache.
@@ -74,6 +76,8 @@ type Config struct {
 	AskGateway func(ctx context.Context) bool
 	// Examine returns what is known about silent members with these addresses other than by heartbeats.
 	Examine func(ctx context.Context, members map[string][]netip.Addr) election.Examined
+	// Isolated is called when other nodes may come to take this one for off; it must not block. It may be nil.
+	Isolated func()
 	// Record receives events; it must not block. It may be nil.
 	Record func(election.Event)
 	// Waiting reports whether another agent of this node is ready to continue when this one ends, and Release lets it.
@@ -106,6 +110,8 @@ type State struct {
 	// Addresses are those that this node answers for, sorted, until Until. They must not be changed.
 	Addresses []netip.Addr
 	Until     time.Duration
+	// Isolated is as in election.Output.
+	Isolated bool
 	// BecameOwner and LostOwnership count addresses that this node started and stopped answering for.
 	BecameOwner, LostOwnership uint64
 	// Repeated counts addresses that it started to answer for after they had moved often, Late its heartbeats that were
@@ -121,6 +127,9 @@ type State struct {
 func New(c Config) *Speaker {
 	if c.Record == nil {
 		c.Record = func(election.Event) {}
+	}
+	if c.Isolated == nil {
+		c.Isolated = func() {}
 	}
 	if c.Waiting == nil {
 		c.Waiting = func() bool { return false }
@@ -150,18 +159,35 @@ func (s *Speaker) note(change func(*State)) {
 // Run announces until ctx ends. Then another agent of this node continues, or it hands over its addresses, which takes
 // a moment.
 func (s *Speaker) Run(ctx context.Context) error {
+	cluster := s.cluster(ctx)
 	for ctx.Err() == nil {
 		network := s.Network()
 		if network == "" {
 			s.wake.Wait(ctx, idle)
 			continue
 		}
-		if err := s.session(ctx, network); err != nil && ctx.Err() == nil {
+		if err := s.session(ctx, cluster, network); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Failed to announce addresses, retrying")
 			s.wake.Wait(ctx, retryAfter)
 		}
 	}
 	return nil
+}
+
+// cluster returns the UID of the cluster, which is part of what heartbeats sign. An agent that starts without an API
+// server waits: it could support no other one.
+func (s *Speaker) cluster(ctx context.Context) string {
+	for failures := 0; ctx.Err() == nil; failures++ {
+		uid, err := s.Cluster(ctx)
+		if err == nil {
+			return uid
+		}
+		if failures == 0 {
+			klog.FromContext(ctx).Error(err, "Failed to read the UID of the cluster, retrying")
+		}
+		loop.Sleep(ctx, loop.Backoff(retryAfter, idle, failures))
+	}
+	return ""
 }
 
 var (
@@ -172,7 +198,7 @@ var (
 )
 
 // session announces until ctx ends and the addresses are handed over, the network changes, or it must start again.
-func (s *Speaker) session(ctx context.Context, network string) error {
+func (s *Speaker) session(ctx context.Context, cluster, network string) error {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	started := time.Now()
@@ -183,6 +209,8 @@ func (s *Speaker) session(ctx context.Context, network string) error {
 	transport.Boot = boot
 	transport.Receive = current.receive
 	transport.Knock = current.knock
+	transport.Foreign = current.foreign
+	transport.Scope = heartbeat.ScopeOf(cluster, network)
 	current.transport = heartbeat.New(transport)
 	current.store = s.NewStore(network)
 	current.election = s.NewElection(election.Config{
@@ -218,5 +246,6 @@ func (s *Speaker) stop() {
 		state.View = nil
 		state.Addresses = nil
 		state.Until = 0
+		state.Isolated = false
 	})
 }

@@ -160,6 +160,7 @@ func start(t *testing.T, change ...func(*harness, *Config)) *harness {
 			defer s.mu.Unlock()
 			return maps.Clone(s.facts.Wanted), nil
 		},
+		Cluster:    func(context.Context) (string, error) { return "cluster-a", nil },
 		AskGateway: func(context.Context) bool { return true },
 		Examine:    func(context.Context, map[string][]netip.Addr) election.Examined { return nil },
 		Record: func(e election.Event) {

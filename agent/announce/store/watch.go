@@ -16,10 +16,12 @@ const (
 	// watchAgain is the pause after the end of a watch, watchFor how long the API server keeps one open.
 	watchAgain = time.Second
 	watchFor   = 5 * time.Minute
+	// trustFor is how long a watch is trusted that shows nothing: the API server sends a bookmark about every minute.
+	trustFor = 150 * time.Second
 )
 
-// follow handles one watch of the object with that name in kube-system until it ends. It calls observe with each state
-// of the object, and with an empty one when it is deleted.
+// follow handles one watch of the object with that name in kube-system until it ends, or shows nothing for long. It
+// calls observe with each state of the object, and with an empty one when it is deleted.
 func follow[T any, P interface {
 	*T
 	runtime.Object
@@ -29,19 +31,27 @@ func follow[T any, P interface {
 	seconds := int64(watchFor / time.Second)
 	watcher, err := open(ctx, metav1.ListOptions{
 		FieldSelector:  fields.OneTermEqualSelector(metav1.ObjectNameField, name).String(),
-		TimeoutSeconds: &seconds,
+		TimeoutSeconds: &seconds, AllowWatchBookmarks: true,
 	})
 	if err != nil {
 		return fmt.Errorf("watch %T %s/%s: %w", *new(T), metav1.NamespaceSystem, name, err)
 	}
 	defer watcher.Stop()
+	silent := time.NewTimer(trustFor)
+	defer silent.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-silent.C:
+			return nil // the next one begins with the object as it is
 		case event, open := <-watcher.ResultChan():
 			if !open {
 				return nil
+			}
+			silent.Reset(trustFor)
+			if event.Type == watch.Bookmark {
+				continue // it has nothing but a version
 			}
 			switch object := event.Object.(type) {
 			case P:

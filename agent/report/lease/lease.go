@@ -21,6 +21,9 @@ import (
 const (
 	// Period is the time between renewals, give or take a twentieth.
 	Period = 30 * time.Second
+	// IsolatedPeriod is the time between renewals while other nodes may take this one for off. The Lease of a Node,
+	// which they look at as well, is valid four times as long.
+	IsolatedPeriod = 10 * time.Second
 	// Duration is how long the Lease is valid: when it expires, the controller sets the conditions of the agent to
 	// Unknown.
 	Duration = 3 * time.Minute
@@ -43,6 +46,10 @@ type Renewer struct {
 	// Node returns the Node, or nil while it is not known. The Lease is owned by the Node and goes with it, and there
 	// is none without a Node.
 	Node func() *corev1.Node
+	// Isolated reports whether other nodes may take this one for off, see speaker.State, and Wake that this has begun.
+	// They may be nil.
+	Isolated func() bool
+	Wake     loop.Wake
 	// OnRenew, where it is not nil, is called after each attempt with its error.
 	OnRenew func(error)
 
@@ -53,20 +60,30 @@ type Renewer struct {
 // Run renews until ctx ends. A failed renewal is logged and tried again soon.
 func (r *Renewer) Run(ctx context.Context) error {
 	failures := 0
-	return loop.Run(ctx, func(ctx context.Context) time.Duration {
+	var due time.Time
+	return r.Wake.Run(ctx, IsolatedPeriod/2, func(ctx context.Context) (pause time.Duration) {
+		if early := time.Until(due); early > 0 && !r.isolated() { // no longer, as when another node has just died
+			return early
+		}
+		defer func() { due = time.Now().Add(pause) }()
 		if r.Node() == nil {
 			return nodePause
 		}
 		if err := r.attempt(ctx); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Failed to renew the agent's Lease")
-			pause := loop.Backoff(firstRetry, lastRetry, failures)
+			pause = loop.Backoff(firstRetry, lastRetry, failures)
 			failures++
 			return pause - rand.N(pause/4)
 		}
 		failures = 0
+		if r.isolated() {
+			return loop.Jitter(IsolatedPeriod, 20)
+		}
 		return loop.Jitter(Period, 20)
 	})
 }
+
+func (r *Renewer) isolated() bool { return r.Isolated != nil && r.Isolated() }
 
 func (r *Renewer) attempt(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)

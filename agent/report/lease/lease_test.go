@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
 )
 
@@ -22,6 +23,48 @@ func newRenewer(client *fake.Clientset) *Renewer {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "srv-a", UID: "u1"}}
 	return &Renewer{Leases: client.CoordinationV1().Leases("kube-system"), NodeName: "srv-a",
 		Node: func() *corev1.Node { return node }}
+}
+
+// TestRenewsOftenWhileIsolated: while others may take the node for off, the Lease is renewed every ten seconds, and within
+// five at first. A moment in which it is isolated, as when another node dies, costs nothing.
+func TestRenewsOftenWhileIsolated(t *testing.T) {
+	for name, tc := range map[string]struct {
+		lasts       time.Duration
+		least, most int
+	}{
+		"for long":     {10 * time.Minute, 55, 66},
+		"for a moment": {2 * time.Second, 18, 22},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			client := fake.NewClientset()
+			ctx, cancel := context.WithTimeout(testlog.Context(t), 10*time.Minute+time.Second)
+			defer cancel()
+			var isolated atomic.Bool
+			r := newRenewer(client)
+			r.Isolated = isolated.Load
+			r.Wake = loop.NewWake()
+			go func() {
+				time.Sleep(time.Second)
+				isolated.Store(true)
+				r.Wake.Signal()
+				time.Sleep(tc.lasts)
+				isolated.Store(false)
+			}()
+			if err := r.Run(ctx); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+			updates := 0
+			for _, a := range client.Actions() {
+				if a.GetVerb() == "update" {
+					updates++
+				}
+			}
+			if updates < tc.least || updates > tc.most {
+				t.Errorf("%s: %d renewals in ten minutes, want %d to %d", name, updates, tc.least, tc.most)
+			}
+		})
+	}
 }
 
 func read(t *testing.T, client *fake.Clientset) *coordinationv1.Lease {

@@ -80,6 +80,7 @@ func RunNode(ctx context.Context, args []string) error {
 				})
 			}}),
 		Network: func() string { return networkID },
+		Cluster: func(context.Context) (string, error) { return "bench", nil },
 		Facts: func() election.Facts {
 			f := facts()
 			f.Standby = turn.Waits()
