@@ -74,9 +74,9 @@ const (
 	// MaxListed bounds the lists of addresses in a heartbeat. The rest follows later: absence of an address means
 	// nothing.
 	MaxListed = 48
-	// MaxAcks bounds the nodes about which a heartbeat reports, members first, and MaxName the name of a Node, in bytes
-	// (RFC 1123, as Kubernetes has it).
+	// MaxAcks bounds the nodes about which a heartbeat reports, members first.
 	MaxAcks = 1023
+	// MaxName bounds the name of a Node, in bytes (RFC 1123, as Kubernetes has it).
 	MaxName = 253
 )
 

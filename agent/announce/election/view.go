@@ -13,9 +13,9 @@ const (
 	// MaxNumber bounds the numbers of views: it is the largest integer that all readers of JSON agree on (RFC 8259,
 	// section 6). Views start at the seconds since 1970 and grow by one with every change, so that none comes near.
 	MaxNumber = 1<<53 - 1
-	// MaxMembers bounds the members of a view, and MaxAddresses its addresses: a heartbeat and a ConfigMap have room
-	// for all of them.
-	MaxMembers   = 120
+	// MaxMembers bounds the members of a view: a heartbeat reports about all of them.
+	MaxMembers = 120
+	// MaxAddresses bounds the addresses of a view: a heartbeat and a ConfigMap have room for all of them.
 	MaxAddresses = 4096
 )
 

@@ -104,9 +104,9 @@ func playView(t *testing.T, v *election.View, services int) {
 		a.all = append(a.all, e)
 		a.step(i, 0, election.Facts{Link: true, Candidate: true, Known: true, Wanted: wanted})
 	}
-	for now := time.Duration(0); now < 2*time.Second; now += 100 * time.Millisecond {
+	for beat := range 20 {
 		for i := range a.all {
-			a.step(i, now, election.Tick{})
+			a.step(i, time.Duration(beat)*election.StandardInterval, election.Tick{})
 		}
 	}
 }
