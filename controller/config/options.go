@@ -143,14 +143,14 @@ type parser struct {
 // get returns the value and its source; both are empty when the option is not set.
 func (p *parser) get(o Option) (value, where string) {
 	if p.flags != nil && o.Flag != "" && p.flags.Changed(o.Flag) {
-		return p.flags.Lookup(o.Flag).Value.String(), "--" + o.Flag
+		return trimPasted(p.flags.Lookup(o.Flag).Value.String()), "--" + o.Flag
 	}
 	if o.Env != "" {
-		if value := p.getenv(o.Env); value != "" {
+		if value := trimPasted(p.getenv(o.Env)); value != "" {
 			return value, o.Env
 		}
 	}
-	if value := p.secret[o.Field]; o.Field != "" && value != "" {
+	if value := trimPasted(p.secret[o.Field]); o.Field != "" && value != "" {
 		return value, "secret field " + o.Field
 	}
 	return "", ""
@@ -172,8 +172,19 @@ func (p *parser) refuse(when bool, format string, args ...any) {
 func (p *parser) required(o Option) string {
 	value, where := p.get(o)
 	p.refuse(where == "", "%s is missing: set %s", o.Field, o.name())
-	p.refuse(isPlaceholder(value), "%s is still the placeholder of the template: replace it", where)
+	if isPlaceholder(value) {
+		p.refuse(true, "%s is still the placeholder of the template: replace it", where)
+		return value
+	}
+	p.refuseFlaw(where, value, inCredential)
 	return value
+}
+
+// refuseFlaw records a flaw of a value, and reports whether there is one.
+func (p *parser) refuseFlaw(where, value string, possible func(rune) bool) bool {
+	err := flaw(value, possible)
+	p.refuse(err != nil, "%s %w", where, err)
+	return err != nil
 }
 
 // isPlaceholder reports whether a value is an unchanged placeholder of deploy/template/secret.yaml.
@@ -184,7 +195,7 @@ func isPlaceholder(value string) bool {
 // parsed reads an option with parse, or returns fallback when it is not set or invalid.
 func parsed[T any](p *parser, o Option, fallback T, parse func(string) (T, error)) T {
 	raw, where := p.get(o)
-	if raw == "" {
+	if raw == "" || p.refuseFlaw(where, raw, inOption) {
 		return fallback
 	}
 	value, err := parse(raw)
@@ -268,7 +279,7 @@ func parseLoadBalancer(raw string) (LoadBalancer, error) {
 func parseURL(raw string) (string, error) {
 	u, err := url.Parse(raw)
 	switch {
-	case err != nil:
+	case err != nil, strings.Contains(raw, " "):
 		return "", errors.New("the value is not a URL: want https://host")
 	case u.User != nil:
 		return "", errors.New("a URL with a user name is not allowed: set clientID and clientSecret instead")

@@ -63,6 +63,8 @@ func parseSecret(raw []byte) (map[string]string, error) {
 				strings.Join(known, ", ")))
 		case err != nil:
 			problems = append(problems, fmt.Errorf("field %s: %w", name, err))
+		case slices.Contains([]string{clientID.Field, clientSecret.Field}, name) && !isText(values[name]):
+			problems = append(problems, fmt.Errorf("field %s: the value is not text: put it in quotation marks", name))
 		default:
 			fields[name] = text
 		}
@@ -112,6 +114,11 @@ func scalar(raw json.RawMessage) (string, error) {
 		return fmt.Sprint(flag), nil
 	}
 	return "", errors.New("the value is not a string, a number or a boolean")
+}
+
+// isText reports whether a value is a string or missing. Of a number only the value would be left, not its digits.
+func isText(raw json.RawMessage) bool {
+	return bytes.HasPrefix(raw, []byte(`"`)) || string(raw) == "null"
 }
 
 // credentials follows the secret file: Kubernetes replaces it when the Secret changes.
