@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/repo/deploy/reapply"
 )
 
 // The Prometheus operator, whose definitions of PodMonitor and PrometheusRule ship inside its Go module, and the sum of
@@ -55,6 +56,9 @@ func TestTheOperatorTakesWhatIsShipped(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	cluster := reapply.NewCluster(t, plane.Config())
+	cluster.Must(t, "delete", "-k", filepath.Join(root, "deploy", "monitoring"))
+	cluster.Check(t, manifests[0].Data)
 	for _, mistake := range []struct{ field, misspelt string }{
 		{"podMetricsEndpoints:", "podMetricEndpoints:"}, {"insecureSkipVerify: true", "insecureSkipVerify: maybe"},
 		{"scheme: https", "scheme: tls"},
