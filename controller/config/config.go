@@ -115,6 +115,7 @@ func Load(secretPath string, flags *pflag.FlagSet, getenv func(string) string) (
 	p := &parser{flags: flags, getenv: getenv, secret: secret}
 	config := p.parse()
 	p.refuseContradictions(config)
+	p.problems = append(p.problems, checkTrust(getenv)...)
 	if err == nil && len(secret) == 0 && len(p.problems) > 0 {
 		err = fmt.Errorf("cloud config %s has no fields: write at least clientID and clientSecret into it", secretPath)
 	}

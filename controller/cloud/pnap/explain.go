@@ -1,6 +1,7 @@
 package pnap
 
 import (
+	"crypto/x509"
 	"errors"
 	"net/http"
 
@@ -36,11 +37,45 @@ func Explain(err error) string {
 	return text.Stable(said) + "; " + Remedy(err)
 }
 
+// What to do about a certificate that is not accepted, of the API, the token endpoint or a proxy.
+const (
+	trustAuthority = "have the controller trust the certificate authority of the proxy or API that it reaches: " +
+		"controller.trustedCA of the chart, or deploy/components/trusted-ca (docs/guides/install.md)"
+	correctHost = "set --base-url and --token-url to a host name of the certificate, or have the proxy present one for " +
+		"the name"
+	correctClock = "check the clock of the node, and renew the certificate of the proxy or API"
+)
+
+// certificateRemedy returns what to do about a certificate that is not accepted, and nothing for other errors.
+func certificateRemedy(err error) string {
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return trustAuthority
+	}
+	if _, ok := errors.AsType[x509.HostnameError](err); ok {
+		return correctHost
+	}
+	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
+		return correctClock
+	}
+	return ""
+}
+
+// withCertificateRemedy returns the text of an error, with what to do about a certificate.
+func withCertificateRemedy(err error) string {
+	if remedy := certificateRemedy(err); remedy != "" {
+		return err.Error() + "; " + remedy
+	}
+	return err.Error()
+}
+
 // Remedy returns what to do about an error of a request. There are few: they also distinguish kinds of failures.
 func Remedy(err error) string {
 	const again = "the controller tries again by itself"
 	e, ok := errors.AsType[*Error](err)
+	certificate := certificateRemedy(err)
 	switch {
+	case certificate != "":
+		return certificate
 	case IsPaused(err):
 		return "the controller continues by itself; if this lasts, lower --api-requests-per-second"
 	case !ok, e.unsent():

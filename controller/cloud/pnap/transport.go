@@ -122,7 +122,7 @@ func (t *transport) admit(request *http.Request) (string, error) {
 	}
 	token, err := t.tokens.get(ctx)
 	if err != nil {
-		t.health.failed(ctx, t.tokens.redact(err.Error()))
+		t.health.failed(ctx, t.tokens.redact(withCertificateRemedy(err)))
 		return "", &unsentError{error: err}
 	}
 	return token, nil
@@ -196,7 +196,7 @@ func (t *transport) lost(request *http.Request, err error) {
 		return
 	}
 	t.backoff.failed(keyOf(request), "no answer")
-	t.health.failed(request.Context(), t.tokens.redact("no answer: "+err.Error()))
+	t.health.failed(request.Context(), t.tokens.redact("no answer: "+withCertificateRemedy(err)))
 }
 
 // answered updates the API's health and the backoff from an answer.

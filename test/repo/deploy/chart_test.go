@@ -172,6 +172,7 @@ func TestChartRefusesWrongValues(t *testing.T) {
 		"controler.replicas=1":  "controler", "agent.extraArgs={uplink}": "extraArgs",
 		"cloudConfigSecret=a b": "cloudConfigSecret", "controller.image.tag=a b": "tag",
 		"enabled=false": "enabled=false is for the condition of a chart that has this one as a dependency",
+		"controller.env[0].name=SSL_CERT_DIR,controller.trustedCA.secret=a": "remove it from controller.env",
 		"cloudConfig.clientID=a,cloudConfig.clientSecret=12345":             "/cloudConfig/clientSecret",
 		"controller.resources.limits.memory=much":                           "/controller/resources/limits/memory",
 		"announcer=agent,agent.enabled=false":                               "agent.enabled", "manageVLAN=true,agent.enabled=false": "agent.enabled",

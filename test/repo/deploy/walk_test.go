@@ -64,7 +64,7 @@ var contexts = map[string]string{
 manageVLAN: true
 cloudConfig: {clientID: a, clientSecret: b, loadbalancer: 'kube-vip://60473c2509268bc77fd06d29'}
 policies: {denyExternalIPs: true, publishers: [{namespace: a, name: b}]}
-controller: {nodeSelector: {a: b}, podLabels: {a: b}, podAnnotations: {a: b}}
+controller: {trustedCA: {configMap: a}, nodeSelector: {a: b}, podLabels: {a: b}, podAnnotations: {a: b}}
 agent: {metrics: node, nodeSelector: {a: b}, podLabels: {a: b}, podAnnotations: {a: b}}
 monitoring:
   podMonitor: {enabled: true, labels: {a: b}}

@@ -202,12 +202,15 @@ func belongsToTheReader(args []string, out string) bool {
 	return missing != nil && !strings.Contains(missing[2], "phoenixnap") && (missing[1] == "nodes" || !elsewhere)
 }
 
-// withSecret puts the file that the guide shows in the place of secret.yaml.
+// withSecret puts the file that the guide shows in the place of secret.yaml, and of a file that the reader has.
 func (b *bench) withSecret(args []string) []string {
 	args = slices.Clone(args)
 	for i, arg := range args {
-		if arg == "secret.yaml" {
+		switch arg {
+		case "secret.yaml":
 			args[i] = b.secret
+		case "--from-file=ca.crt":
+			args[i] += "=" + b.secret
 		}
 	}
 	return args

@@ -51,6 +51,7 @@ controller:
   port: 10258
   extraArgs: []
   env: []
+  trustedCA: {configMap: "", secret: ""}
   nodeSelector: {}
   tolerations: []
   affinity: {}
