@@ -23,6 +23,9 @@ import (
 // Store holds the objects of a cluster. Any number of clients can work on it, as processes do on one API server.
 type Store struct {
 	ktesting.ObjectTracker
+	// Admit stands for mutating admission webhooks: it may change an object that is about to be stored in the place of
+	// another, or as a new one, for which stored is nil. It is set before the Store is used; nil admits everything.
+	Admit func(changed, stored metav1.Object)
 
 	mu      sync.Mutex
 	version int64
@@ -66,8 +69,15 @@ func (s *Store) Create(
 	if made.GetUID() == "" {
 		made.SetUID(types.UID(fmt.Sprintf("%s-%d", gvr.Resource, s.version)))
 	}
+	s.admit(made, nil)
 	s.keys[key{gvr, namespace, made.GetName()}] = true
 	return s.ObjectTracker.Create(gvr, object, namespace)
+}
+
+func (s *Store) admit(changed, stored metav1.Object) {
+	if s.Admit != nil {
+		s.Admit(changed, stored)
+	}
 }
 
 // Snapshot is what a Store held at a time.
@@ -124,47 +134,61 @@ func (s *Store) restore(k key, wanted runtime.Object) error {
 func (s *Store) Update(
 	gvr schema.GroupVersionResource, object runtime.Object, namespace string, _ ...metav1.UpdateOptions,
 ) error {
-	return s.replace(gvr, object, namespace)
+	_, err := s.replace(gvr, object, namespace)
+	return err
 }
 
 // Patch implements ktesting.ObjectTracker: the object is patched already, so a resource version or UID that the patch
-// named stands in it.
+// named stands in it. It is what the client gets to read, so it becomes what was stored.
 func (s *Store) Patch(
 	gvr schema.GroupVersionResource, object runtime.Object, namespace string, _ ...metav1.PatchOptions,
 ) error {
-	return s.replace(gvr, object, namespace)
+	stored, err := s.replace(gvr, object, namespace)
+	if err != nil {
+		return err
+	}
+	answer, err := meta.Accessor(object)
+	if err != nil {
+		return err
+	}
+	answer.SetResourceVersion(stored.GetResourceVersion())
+	answer.SetFinalizers(stored.GetFinalizers())
+	answer.SetAnnotations(stored.GetAnnotations())
+	return nil
 }
 
-func (s *Store) replace(gvr schema.GroupVersionResource, object runtime.Object, namespace string) error {
+func (s *Store) replace(gvr schema.GroupVersionResource, object runtime.Object, namespace string) (metav1.Object,
+	error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	object = object.DeepCopyObject()
 	changed, err := meta.Accessor(object)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	stored, err := s.stored(gvr, namespace, changed.GetName())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	switch {
 	case changed.GetResourceVersion() != "" && changed.GetResourceVersion() != stored.GetResourceVersion(),
 		changed.GetUID() != "" && changed.GetUID() != stored.GetUID():
-		return conflict(gvr, changed, stored)
+		return nil, conflict(gvr, changed, stored)
 	case stored.GetDeletionTimestamp() != nil && len(changed.GetFinalizers()) > len(stored.GetFinalizers()):
-		return apierrors.NewInvalid(schema.GroupKind{Group: gvr.Group, Kind: gvr.Resource}, changed.GetName(), nil)
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: gvr.Group, Kind: gvr.Resource}, changed.GetName(), nil)
 	}
+	s.admit(changed, stored)
 	changed.SetUID(stored.GetUID())
 	changed.SetCreationTimestamp(stored.GetCreationTimestamp())
 	changed.SetDeletionTimestamp(stored.GetDeletionTimestamp())
 	changed.SetResourceVersion(s.next())
 	if err := s.ObjectTracker.Update(gvr, object, namespace); err != nil {
-		return err
+		return nil, err
 	}
 	if changed.GetDeletionTimestamp() != nil && len(changed.GetFinalizers()) == 0 {
-		return s.ObjectTracker.Delete(gvr, namespace, changed.GetName())
+		return changed, s.ObjectTracker.Delete(gvr, namespace, changed.GetName())
 	}
-	return nil
+	return changed, nil
 }
 
 func conflict(gvr schema.GroupVersionResource, changed, stored metav1.Object) error {

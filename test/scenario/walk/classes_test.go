@@ -89,7 +89,8 @@ func (c *classes) list() []classCount {
 	for _, name := range []string{
 		classListLag, classServerLag, classMismatch, classWrongAccount, classStoppedLeader, classClockSkew,
 		classConfigMapEdit, classLedgersLost, classRecordTime, classRestore, classSecondCluster, classWhileDown,
-		classDefaults, classLatePurchase, classAbsurd, classPortalBlock,
+		classDefaults, classLatePurchase, classAbsurd, classPortalBlock, classRetained, classHeaders, classUntagged,
+		classWebhook, classFreshTag,
 	} {
 		all = append(all, classCount{name, c.counts[name]})
 	}

@@ -50,6 +50,7 @@ func (w *world) addNeighbour(uid string) *world {
 
 // found makes the namespaces of a cluster.
 func (w *world) found() {
+	w.store.Admit = w.admit
 	w.kube = w.store.Client()
 	w.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: types.UID(w.uid)}})
 	w.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})

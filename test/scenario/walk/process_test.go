@@ -222,9 +222,15 @@ func (p *process) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	stopped := purchase && p.stop()
 	if purchase {
+		if !stopped {
+			p.world.judgeIntent(p, request)
+		}
 		defer p.world.judgePurchase(p.world.blocks(), stopped)
 	}
 	response, err := p.exchange(request)
+	if purchase {
+		p.world.noteFreshTag(response)
+	}
 	if p.isLost() { // its successor, which is the same client, does not know of its failures
 		p.world.sim.ClientRestarted(p.world.client)
 	}

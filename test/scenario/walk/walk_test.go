@@ -192,6 +192,7 @@ func (w *world) look() {
 			}
 		}
 		cluster.watchExtras()
+		cluster.judgeRetained()
 		if cluster.process.isLost() {
 			cluster.succeed()
 		}
@@ -272,7 +273,7 @@ func (w *world) checkServices() {
 			continue
 		}
 		if len(service.Status.LoadBalancer.Ingress) == 0 {
-			if explanation(&service) == "" {
+			if reason := explanation(&service); reason == "" || reason == "APIPaused" { // the pause is long over
 				w.count.stuck.Add(1)
 				w.fail("Service %s has neither an address nor a reason: %v; the account has %v", service.Name,
 					service.Status.Conditions, w.ours())
@@ -356,6 +357,9 @@ func (w *world) checkEnd() {
 	if len(left) > 0 {
 		w.count.leaked.Add(int64(len(left)))
 		w.fail("blocks are left: %v", left)
+	}
+	if len(w.events.misled) > 0 {
+		w.fail("refusals give the wrong advice: %q", w.events.misled)
 	}
 	for _, b := range w.blocks() {
 		if b.tags[contract.TagCluster] == otherCluster && b.status != "unassigned" {

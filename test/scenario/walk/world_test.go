@@ -104,6 +104,10 @@ type world struct {
 	stopped []*process
 	// abandoned are the owners whose Service disappeared without the controller: their blocks may be reported only.
 	abandoned map[string]bool
+	// webhook is what a webhook removes from updates; empty for nothing. excess reports that too many retained blocks
+	// were reported.
+	webhook string
+	excess  bool
 	// damaged are the ConfigMaps that a user made unreadable.
 	damaged []string
 	// mismatchEnds is when lists and IDs agree again.
@@ -384,12 +388,17 @@ type events struct {
 	mu      sync.Mutex
 	reasons map[string]int
 	orphans []string
+	// misled are refusals whose remedy does not fit: no user can do anything about a new tag.
+	misled []string
 }
 
 func (e *events) Event(_ runtime.Object, _, reason, text string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.reasons[reason]++
+	if reason == "IPBlockRefused" && strings.Contains(text, "does not exist") {
+		e.misled = append(e.misled, text)
+	}
 	if reason == "OrphanedIPBlock" {
 		e.orphans = append(e.orphans, text)
 	}

@@ -16,7 +16,7 @@ const (
 	FaultHTML      = "html"       // answers with Status, 502 by default, and a page of HTML, as a proxy does.
 	FaultEmpty     = "empty"      // does the request and answers without a body.
 	FaultTruncate  = "truncate"   // does the request and cuts the JSON of the answer in half.
-	FaultDropField = "drop-field" // does the request and leaves out Field, of the element number Element of a list.
+	FaultDropField = "drop-field" // does the request and leaves out Field, of the element number Element of a list, or all.
 	FaultOmit      = "omit"       // does the request and leaves out the element number Element of a list.
 	FaultDelay     = "delay"      // does the request and answers Delay later.
 	FaultHang      = "hang"       // does nothing and never answers.
@@ -55,9 +55,12 @@ type Fault struct {
 	Action string `json:"action"`
 	// Status of FaultStatus and FaultHTML.
 	Status int `json:"status,omitempty"`
-	// RetryAfter is a header of FaultStatus, in seconds of the client's time.
-	RetryAfter int `json:"retryAfter,omitempty"`
-	// Field and Element of FaultDropField. Element is that of FaultOmit, too; a shorter list stays as it is.
+	// RetryAfter is a header of FaultStatus, in seconds of the client's time. RetryAfterText is the same header as it is
+	// written, such as a date, or what no server may write; it takes precedence.
+	RetryAfter     int    `json:"retryAfter,omitempty"`
+	RetryAfterText string `json:"retryAfterText,omitempty"`
+	// Field and Element of FaultDropField. Element is that of FaultOmit, too; a shorter list stays as it is. A negative
+	// Element of FaultDropField is all of them.
 	Field   string `json:"field,omitempty"`
 	Element int    `json:"element,omitempty"`
 	// Delay of FaultDelay and FaultOutcome, in model time.
@@ -139,7 +142,10 @@ func (s *Sim) faultReplaces(d *delivery) bool {
 	switch d.fault.Action {
 	case FaultStatus:
 		d.reply = refuse(d.fault.Status, "This failure was injected.")
-		if d.fault.RetryAfter > 0 {
+		switch {
+		case d.fault.RetryAfterText != "":
+			d.reply.header = http.Header{"Retry-After": {d.fault.RetryAfterText}}
+		case d.fault.RetryAfter > 0:
 			d.reply.header = http.Header{"Retry-After": {strconv.Itoa(d.fault.RetryAfter)}}
 		}
 		s.encode(d, nil)
@@ -171,8 +177,11 @@ func (s *Sim) garble(d *delivery, body any) {
 	case FaultTruncate:
 		d.raw = d.raw[:len(d.raw)/2]
 	case FaultDropField:
-		if list, ok := body.([]any); ok && d.fault.Element < len(list) {
-			dropField(list[d.fault.Element], d.fault.Field)
+		list, _ := body.([]any)
+		for i := range list {
+			if d.fault.Element == i || d.fault.Element < 0 {
+				dropField(list[i], d.fault.Field)
+			}
 		}
 		dropField(body, d.fault.Field)
 		d.raw = marshal(body, d.raw)
