@@ -154,9 +154,11 @@ type Error struct {
 	StatusCode       int           // the HTTP status of the answer; 0 when there was none
 	Message          string        // the API's message, or the reason why there was no answer
 	ValidationErrors []string      // the API's errors about the request
-	RetryAfter       time.Duration // how long the API requires the client to wait (429); 0 when it is not set
+	RetryAfter       time.Duration // how long the API requires the client to wait (429), at most 10 minutes; 0 if none
 
-	cause error
+	// freshTag is true for a rejected request of which a tag may be too new.
+	freshTag bool
+	cause    error
 }
 
 // unsent reports whether the request was not sent, without a token or because the API required a pause.
@@ -206,6 +208,13 @@ func IsInaccessible(err error) bool {
 
 // IsConflict reports whether the API answered 409: the object is in a state that does not allow the change.
 func IsConflict(err error) bool { return statusOf(err) == http.StatusConflict }
+
+// IsTagFresh reports whether the API answered 400 to a request with a tag that was made a moment ago: that heals by
+// itself.
+func IsTagFresh(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.freshTag
+}
 
 // IsRefused reports whether certainly nothing was changed: the API answered 4xx, or the request was not sent.
 func IsRefused(err error) bool {

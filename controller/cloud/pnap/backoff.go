@@ -14,7 +14,8 @@ import (
 
 const (
 	// defaultPause follows the first 429 without Retry-After and doubles with each further one up to
-	// longestDefaultPause; longestPause bounds a Retry-After.
+	// longestDefaultPause; longestPause bounds a Retry-After where it is read: a mistake of the API, or of a proxy,
+	// must not stop the controller for days.
 	defaultPause        = 5 * time.Second
 	longestDefaultPause = 2 * time.Minute
 	longestPause        = 10 * time.Minute
@@ -45,7 +46,7 @@ func (h *holdOff) start(header http.Header) {
 		pause = loop.Backoff(defaultPause, longestDefaultPause, h.inARow)
 		h.inARow++
 	}
-	if until := h.now().Add(min(pause, longestPause)); until.After(h.until) {
+	if until := h.now().Add(pause); until.After(h.until) {
 		h.until = until
 	}
 }
@@ -62,15 +63,15 @@ func (h *holdOff) remaining() time.Duration {
 	return max(h.until.Sub(h.now()), 0)
 }
 
-// retryAfter reads the header of that name: seconds or a date (RFC 9110, section 10.2.3); 0 when it is
-// absent, cannot be read or lies in the past.
+// retryAfter reads the header of that name: seconds or a date (RFC 9110, section 10.2.3); at most longestPause, and 0
+// when it is absent, cannot be read or lies in the past.
 func retryAfter(header http.Header, now time.Time) time.Duration {
 	value := header.Get("Retry-After")
 	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second
+		return min(time.Duration(seconds)*time.Second, longestPause)
 	}
 	if date, err := http.ParseTime(value); err == nil {
-		return max(date.Sub(now), 0)
+		return min(max(date.Sub(now), 0), longestPause)
 	}
 	return 0
 }

@@ -163,6 +163,28 @@ func TestRetryAfterIsMissing(t *testing.T) {
 	}
 }
 
+// TestRetryAfterIsBounded: no header stops the client for more than ten minutes, and none makes it hurry.
+func TestRetryAfterIsBounded(t *testing.T) {
+	c := frozen()
+	for value, want := range map[string]time.Duration{
+		"30": 30 * time.Second, "2592000": longestPause, "99999999999999999999": 0, "-5": 0, "1.5": 0,
+		"soon": 0, "": 0,
+		c.at.Add(time.Minute).UTC().Format(http.TimeFormat):     time.Minute,
+		c.at.AddDate(1, 0, 0).UTC().Format(http.TimeFormat):     longestPause,
+		c.at.Add(-time.Minute).UTC().Format(http.TimeFormat):    0,
+		time.Unix(1<<37, 0).UTC().Format("2006-01-02T15:04:05"): 0,
+	} {
+		if got := retryAfter(http.Header{"Retry-After": {value}}, c.at); got != want {
+			t.Errorf("Retry-After %q is read as %s, want %s", value, got, want)
+		}
+		h := &holdOff{now: c.now}
+		h.start(http.Header{"Retry-After": {value}})
+		if got := h.remaining(); got > longestPause || want > 0 && got != want {
+			t.Errorf("Retry-After %q holds requests back for %s, want %s", value, got, want)
+		}
+	}
+}
+
 // roundTrip implements http.RoundTripper with a function.
 type roundTrip func(*http.Request) (*http.Response, error)
 

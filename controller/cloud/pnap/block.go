@@ -2,6 +2,7 @@ package pnap
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net/http"
 	"net/netip"
@@ -59,7 +60,7 @@ func (c *Client) BuyBlock(ctx context.Context, wanted BlockRequest) (plan.Block,
 	}
 	body, err := request(ctx, c, name, c.blocks.IPBlocksAPI.IpBlocksPost(ctx).IpBlockCreate(*order).Execute)
 	if err != nil {
-		c.forgetTagsAfter(err)
+		c.judgeTags(err, wanted.Tags)
 		return plan.Block{}, err
 	}
 	element, err := decodeNew(operationOf(ctx), name, body)
@@ -74,7 +75,7 @@ func (c *Client) SetBlockTags(ctx context.Context, id string, tags map[string]st
 	ctx = withOperation(ctx, "set tags of IP block")
 	call := c.blocks.IPBlocksAPI.IpBlocksIpBlockIdTagsPut(ctx, id).TagAssignmentRequest(tagRequests(tags))
 	err := send(ctx, c, id, call.Execute)
-	c.forgetTagsAfter(err)
+	c.judgeTags(err, tags)
 	return err
 }
 
@@ -190,8 +191,9 @@ func decodeNetwork(o object) plan.Network {
 const blockResource = "/ips/ip-blocks/"
 
 // EnsureTags creates the named tags that do not exist in the account. A tag must exist before it can be set on a
-// resource, and a new one may be rejected there for some seconds. Known names are not checked again until the API
-// rejects tags with 400. In a dry run missing tags are ignored, so that the purchase that needs them can be reported.
+// resource, and a new one may be rejected there for some seconds (see IsTagFresh). Known names are not checked again
+// until the API rejects tags with 400. In a dry run missing tags are ignored, so that the purchase that needs them can
+// be reported.
 func (c *Client) EnsureTags(ctx context.Context, names ...string) error {
 	if c.tagNames.holds(names) {
 		return nil
@@ -208,9 +210,10 @@ func (c *Client) EnsureTags(ctx context.Context, names ...string) error {
 		if err := c.createTag(ctx, name); err != nil && !IsDryRun(err) {
 			return err
 		}
+		c.tagNames.made(name, c.now())
 	}
 	if !c.dryRun {
-		c.tagNames.add(names)
+		c.tagNames.add(names, c.now())
 	}
 	return nil
 }
@@ -229,35 +232,78 @@ func (c *Client) createTag(ctx context.Context, name string) error {
 	return err
 }
 
-// forgetTagsAfter forgets which tags exist when tags were rejected as invalid: another client may have deleted one.
-func (c *Client) forgetTagsAfter(err error) {
-	if statusOf(err) == http.StatusBadRequest {
-		c.tagNames.clear()
+// judgeTags notes on a rejected request whether one of its tags may be too new. It forgets which tags exist: another
+// client may have deleted one.
+func (c *Client) judgeTags(err error, tags map[string]string) {
+	rejected, ok := errors.AsType[*Error](err)
+	if !ok || rejected.StatusCode != http.StatusBadRequest {
+		return
+	}
+	rejected.freshTag = c.tagNames.fresh(tags, c.now().Add(-tagPropagation))
+	c.tagNames.clear()
+}
+
+// tagPropagation is how long after its creation a tag may be rejected (phoenixNAP Tag Manager API, which is eventually
+// consistent).
+const tagPropagation = time.Minute
+
+// tagMemory is which tags exist, and since when each is known to, for concurrent use; its zero value is empty. Another
+// process may have made a tag right before this one saw it first, so the time of that counts.
+type tagMemory struct {
+	mu    sync.Mutex
+	names sets.Set[string]
+	since map[string]time.Time
+}
+
+func (m *tagMemory) holds(names []string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.names.HasAll(names...)
+}
+
+func (m *tagMemory) add(names []string, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.names = m.names.Union(sets.New(names...))
+	for _, name := range names {
+		if m.since[name].IsZero() {
+			m.date(name, now)
+		}
 	}
 }
 
-// nameSet is a set of names for concurrent use; its zero value is empty.
-type nameSet struct {
-	mu    sync.Mutex
-	names sets.Set[string]
+// made says that a tag was created at this moment.
+func (m *tagMemory) made(name string, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.date(name, now)
 }
 
-func (s *nameSet) holds(names []string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.names.HasAll(names...)
+// date is called with the lock held.
+func (m *tagMemory) date(name string, at time.Time) {
+	if m.since == nil {
+		m.since = map[string]time.Time{}
+	}
+	m.since[name] = at
 }
 
-func (s *nameSet) add(names []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.names = s.names.Union(sets.New(names...))
+// fresh reports whether one of the tags is not known for longer than since the given time.
+func (m *tagMemory) fresh(tags map[string]string, after time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name := range tags {
+		if m.since[name].After(after) {
+			return true
+		}
+	}
+	return false
 }
 
-func (s *nameSet) clear() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	clear(s.names)
+// clear forgets which tags exist, and not since when.
+func (m *tagMemory) clear() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.names)
 }
 
 // TagAssignments returns the values of the named tag by the ID of the IP block that has it. It is an index of the

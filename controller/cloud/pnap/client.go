@@ -59,7 +59,8 @@ type Client struct {
 	tokens    *tokenSource
 	health    *condition
 	dryRun    bool
-	tagNames  nameSet
+	now       func() time.Time
+	tagNames  tagMemory
 	servers   *bmcapi.APIClient
 	blocks    *ipapi.APIClient
 	networks  *networkapi.APIClient
@@ -86,6 +87,7 @@ func New(config Config) (*Client, error) {
 	})
 	client.tokens = tokens
 	client.health = health
+	client.now = config.Now
 	client.dryRun = config.DryRun
 	return client, nil
 }

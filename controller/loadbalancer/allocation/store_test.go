@@ -235,3 +235,14 @@ func wantOneWinner(t *testing.T, results []error) {
 		t.Errorf("%d of two writers won: %v", winners, results)
 	}
 }
+
+// TestALedgerThatIsNotKept: an address is given only once the API server's answer shows the ledger as it was written.
+func TestALedgerThatIsNotKept(t *testing.T) {
+	store := kubefake.NewStore()
+	s := allocation.NewStore(store.Client())
+	l := save(t, s, fresh("b1"))
+	store.Admit = func(changed, _ metav1.Object) { changed.(*corev1.ConfigMap).Data = nil }
+	if _, err := s.Save(t.Context(), take(t, l, "web")); err == nil || !strings.Contains(err.Error(), "webhook") {
+		t.Errorf("said %v, want an error that names the webhook", err)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -34,6 +35,16 @@ func (o Owner) String() string {
 	default:
 		return "Service " + o.Namespace + "/" + o.Name
 	}
+}
+
+// Description begins the description of every block that is bought for the owner. It stays with the block whatever
+// happens to its tags.
+func (o Owner) Description() string { return fmt.Sprintf("Kubernetes cluster %s, %s", o.Cluster, o) }
+
+// describedBy reports whether a block without any tag was bought for the owner according to its description. A person
+// who gave it other tags has taken it.
+func (o Owner) describedBy(b Block) bool {
+	return len(b.Tags) == 0 && !b.BringYourOwn && strings.HasPrefix(b.Description, o.Description()+", ")
 }
 
 // Tag is the name and value of the tag that distinguishes the owner's blocks from others of the cluster.

@@ -74,7 +74,8 @@ func (c *ConfigMap) Save(ctx context.Context, purchase *contract.Purchase) error
 		return fmt.Errorf("save the purchase in ConfigMap %s: %w", c.name, err)
 	}
 	c.object = stored
-	return nil
+	return Kept("ConfigMap "+metav1.NamespaceSystem+"/"+c.name, wanted.Annotations[contract.ServiceIPPurchase],
+		stored.Annotations)
 }
 
 func (c *ConfigMap) wanted(purchase *contract.Purchase) (*corev1.ConfigMap, error) {

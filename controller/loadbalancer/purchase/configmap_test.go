@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
@@ -60,6 +61,23 @@ func TestRecordInAConfigMap(t *testing.T) {
 
 // TestOneOfTwoBuyersRecords: of two that decided on the same version, one may buy; also on the first time,
 // when the ConfigMap does not exist.
+// TestARecordThatIsNotKept: a webhook may remove the annotation. Then nothing is bought.
+func TestARecordThatIsNotKept(t *testing.T) {
+	w := newWorld(t)
+	w.oldTags()
+	store := kubefake.NewStore()
+	store.Admit = func(changed, _ metav1.Object) { changed.SetAnnotations(nil) }
+	record := purchase.NewConfigMap(store.Client(), purchase.PoolName("default"))
+	for range 2 { // it is created, and then updated
+		_, err := w.buyer.Buy(testlog.Context(t), order(plan.PoolOwner(cluster)), record)
+		if err == nil || !strings.Contains(err.Error(), "did not keep annotation "+contract.ServiceIPPurchase) ||
+			!strings.Contains(err.Error(), "webhook") {
+			t.Fatalf("said %v", err)
+		}
+	}
+	w.wantPurchases(0)
+}
+
 func TestOneOfTwoBuyersRecords(t *testing.T) {
 	first, kube := configMap(purchase.NodesName)
 	second := purchase.NewConfigMap(kube, purchase.NodesName)

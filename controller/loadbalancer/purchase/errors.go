@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
@@ -18,6 +19,16 @@ var ErrOutdated = errors.New("the record of the purchase changed meanwhile")
 
 // ErrUnreadable says that what is recorded cannot be understood. A person must repair it.
 var ErrUnreadable = errors.New("the record of the purchase cannot be read")
+
+// Kept is nil if the API server's answer shows the intent as it was written, and else the error about that: a record
+// that an admission webhook removed protects from no second purchase.
+func Kept(object, written string, stored map[string]string) error {
+	if stored[contract.ServiceIPPurchase] == written {
+		return nil
+	}
+	return fmt.Errorf("the API server did not keep annotation %s of %s, so that nothing is bought; exclude it from "+
+		"the admission webhook that removes the annotation", contract.ServiceIPPurchase, object)
+}
 
 // Why a purchase waits, beside plan.PurchaseUnanswered.
 const (
@@ -65,21 +76,32 @@ type Refused struct {
 func (r *Refused) Error() string { return r.Detail }
 
 // remedy says what to do about a refused purchase.
-func (o Order) remedy(refusal error) string {
-	var failure *pnap.Error
-	errors.As(refusal, &failure)
+func (o Order) remedy(failure *pnap.Error) string {
 	size := fmt.Sprintf("the size (annotation %s or option ipBlockSize)", contract.ServiceIPBlockSize)
 	switch {
-	case failure == nil:
-		return pnap.Remedy(refusal)
+	case o.Owner.Nodes:
+		size = "the size (bring a block of another one with --node-ip-block)"
+	case o.Owner.Pool != "": // the annotation of a Service does not size a block that others share
+		size = "the size (option ipBlockSize)"
+	}
+	switch {
 	case failure.StatusCode == http.StatusNotAcceptable: // "No IP Blocks available of provided cidr block size"
 		return fmt.Sprintf("phoenixNAP has no IP block of size %s left in location %s: change %s, or use a public "+
 			"network in another location", o.size(), o.Location, size)
+	case failure.StatusCode == http.StatusBadRequest && aboutTags(failure):
+		return "the controller makes the tags that are missing and tries again by itself; if this lasts, check that " +
+			"the credentials have the scopes " + pnap.Scopes
 	case failure.StatusCode == http.StatusBadRequest:
 		return fmt.Sprintf("check %s, and %s", size, cmp.Or(o.LocationSource, "the location"))
 	default:
-		return pnap.Remedy(refusal)
+		return pnap.Remedy(failure)
 	}
+}
+
+// aboutTags reports whether the API complains about tags: of what else is in a request no complaint has that word.
+func aboutTags(failure *pnap.Error) bool {
+	said := strings.ToLower(strings.Join(append(failure.ValidationErrors, failure.Message), " "))
+	return strings.Contains(said, "tag")
 }
 
 // A refused purchase is tried again after a pause that doubles with each refusal.

@@ -56,11 +56,15 @@ func (w *world) restart(cloud purchase.Cloud) {
 	w.buyer = purchase.New(purchase.Config{Cloud: cloud, Now: w.clock.Now})
 }
 
-// oldTags makes the tags that blocks carry, long ago.
-func (w *world) oldTags() {
+// oldTags makes tags long ago: all that blocks carry, or those that are named.
+func (w *world) oldTags(names ...string) {
 	w.t.Helper()
-	if err := w.client.EnsureTags(w.t.Context(), contract.TagUsage, contract.TagCluster, contract.TagService,
-		contract.TagPool, contract.TagNodes); err != nil {
+	if names == nil {
+		names = []string{
+			contract.TagUsage, contract.TagCluster, contract.TagService, contract.TagPool, contract.TagNodes,
+		}
+	}
+	if err := w.client.EnsureTags(w.t.Context(), names...); err != nil {
 		w.t.Fatal(err)
 	}
 	w.clock.Advance(5 * time.Minute)

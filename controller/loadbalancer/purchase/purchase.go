@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -28,9 +27,6 @@ const (
 	// intentLife is how old a recorded intent may be when the purchase is sent. A process that was
 	// frozen in between must look again: someone else may lead by now.
 	intentLife = 10 * time.Second
-	// tagsDelay is how long after their creation tags may be refused (phoenixNAP Tag Manager API, which
-	// is eventually consistent).
-	tagsDelay = time.Minute
 	// locationsLife is how long a location that was on sale is not asked for again.
 	locationsLife = time.Hour
 	// recordTimeout bounds the writing down of a purchase that was made while the process is ending.
@@ -84,7 +80,7 @@ func (o Order) subject() string { return cmp.Or(o.Subject, o.Owner.String()) }
 // description shows in the portal whose block it is; the API allows 250 characters. It ends with the nonce.
 func (o Order) description(nonce string) string {
 	const most = 250
-	whose := fmt.Sprintf("Kubernetes cluster %s, %s", o.Owner.Cluster, o.Owner)
+	whose := o.Owner.Description()
 	tail := ", purchase " + nonce
 	return whose[:min(len(whose), most-len(tail))] + tail
 }
@@ -105,8 +101,6 @@ type Buyer struct {
 	config Config
 
 	mu sync.Mutex
-	// tagsSince is when the tags were first ensured by this process.
-	tagsSince time.Time
 	// onSale are the locations that were on sale, and when that was seen.
 	onSale   map[string]time.Time
 	refusals map[string]refusal
@@ -186,11 +180,6 @@ func (b *Buyer) ensureTags(ctx context.Context, order Order) error {
 	if err := b.config.Cloud.EnsureTags(ctx, contract.TagUsage, contract.TagCluster, purpose); err != nil {
 		return fmt.Errorf("create the tags of IP blocks: %w", err)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.tagsSince.IsZero() {
-		b.tagsSince = b.config.Now()
-	}
 	return nil
 }
 
@@ -245,23 +234,17 @@ func (b *Buyer) judgeRefusal(order Order, refusal error) error {
 	var failure *pnap.Error
 	errors.As(refusal, &failure)
 	switch {
-	case failure != nil && failure.StatusCode == http.StatusBadRequest && b.tagsFresh():
-		return b.backOff(order, &Pause{Reason: TagsFresh, After: b.config.Interval, Cause: refusal})
-	case failure != nil && failure.RetryAfter > 0:
-		return b.backOff(order, &Pause{Reason: APIPaused, After: failure.RetryAfter, Cause: refusal})
-	}
-	refused := b.backOffLonger(order, "phoenixNAP refused to sell an IP block: "+refusal.Error()+"; "+
-		order.remedy(refusal))
-	if failure == nil || failure.StatusCode == 0 { // never sent: that is no word of the API
+	case failure == nil, failure.StatusCode == 0 && failure.RetryAfter == 0: // never sent: that is no word of the API
 		return refusal
+	case pnap.IsTagFresh(refusal):
+		return b.backOff(order, &Pause{Reason: TagsFresh, After: b.config.Interval, Cause: refusal})
+	case failure.RetryAfter > 0, pnap.IsPaused(refusal):
+		after := max(failure.RetryAfter, b.config.Interval)
+		return b.backOff(order, &Pause{Reason: APIPaused, After: after, Cause: refusal})
+	default:
+		return b.backOffLonger(order, "phoenixNAP refused to sell an IP block: "+refusal.Error()+"; "+
+			order.remedy(failure))
 	}
-	return refused
-}
-
-func (b *Buyer) tagsFresh() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.config.Now().Sub(b.tagsSince) < tagsDelay
 }
 
 // amend writes down what became of an intent. Failing that costs time, no money: the intent stands, and

@@ -210,6 +210,79 @@ func TestFreshTags(t *testing.T) {
 	t.Error("the tags never became usable")
 }
 
+// TestFreshPoolTag: the tag of the pool is new in an account that has served dedicated Services for long. That is no
+// refusal, and takes seconds.
+func TestFreshPoolTag(t *testing.T) {
+	w := newWorld(t)
+	w.oldTags(contract.TagUsage, contract.TagCluster, contract.TagService)
+	if _, err := w.buy(order(web)); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.Advance(time.Hour)
+	began := w.clock.Now()
+	w.object = &object{}
+	for w.clock.Now().Sub(began) < time.Minute {
+		_, err := w.buy(order(pool))
+		if err == nil {
+			return
+		}
+		var pause *purchase.Pause
+		if !errors.As(err, &pause) || pause.Reason != purchase.TagsFresh {
+			t.Fatalf("said %v", err)
+		}
+		w.clock.Advance(pause.After)
+	}
+	t.Error("the tag did not become usable within a minute")
+}
+
+// TestRemediesFitRefusals: what to do depends on what was refused, and for whom.
+func TestRemediesFitRefusals(t *testing.T) {
+	const annotation = "annotation " + contract.ServiceIPBlockSize
+	for name, test := range map[string]struct {
+		status       int
+		complaint    string
+		owner        plan.Owner
+		want, absent string
+		paused       bool
+	}{
+		"size":               {status: 400, complaint: "cidrBlockSize: want /28", owner: web, want: annotation},
+		"size of the pool":   {status: 400, owner: pool, want: "ipBlockSize", absent: annotation},
+		"size for the nodes": {status: 406, owner: nodes, want: "--node-ip-block"},
+		"nothing left":       {status: 406, owner: web, want: "has no IP block of size /29 left in location ASH"},
+		"a tag that was lost": {status: 400, complaint: `Tag "usage" does not exist.`, owner: web, want: "tags",
+			absent: "size"},
+		"rights":                 {status: 403, owner: web, want: "credentials", absent: "size"},
+		"credentials":            {status: 401, owner: web, want: "client secret", absent: "size"},
+		"a pause without a time": {status: 429, owner: web, paused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			failure := &pnap.Error{Op: "buy IP block", StatusCode: test.status, Message: test.complaint}
+			w.restart(refusing{w.client, failure})
+			_, err := w.buy(order(test.owner))
+			var pause *purchase.Pause
+			var refused *purchase.Refused
+			if errors.As(err, &pause) != test.paused || errors.As(err, &refused) == test.paused {
+				t.Fatalf("said %v", err)
+			}
+			said := err.Error()
+			if !strings.Contains(said, test.want) || test.absent != "" && strings.Contains(said, test.absent) {
+				t.Errorf("said %q, want %q and not %q", said, test.want, test.absent)
+			}
+		})
+	}
+}
+
+// refusing refuses every purchase.
+type refusing struct {
+	*pnap.Client
+	failure error
+}
+
+func (r refusing) BuyBlock(context.Context, pnap.BlockRequest) (plan.Block, error) {
+	return plan.Block{}, r.failure
+}
+
 //proves:known-bugs/location-mismatch
 func TestLocationNotOnSale(t *testing.T) {
 	w := newWorld(t)

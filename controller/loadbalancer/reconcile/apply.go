@@ -264,9 +264,10 @@ func (r *serviceRecord) Load(ctx context.Context) (*contract.Purchase, error) {
 // Save implements purchase.Record.
 func (r *serviceRecord) Save(ctx context.Context, intent *contract.Purchase) error {
 	wanted := map[string]any{contract.ServiceIPPurchase: nil}
+	encoded := ""
 	if intent != nil {
-		encoded, err := intent.Encode()
-		if err != nil {
+		var err error
+		if encoded, err = intent.Encode(); err != nil {
 			return err
 		}
 		wanted = map[string]any{contract.ServiceIPPurchase: encoded, contract.ServiceIPOwner: string(r.service.UID)}
@@ -279,5 +280,13 @@ func (r *serviceRecord) Save(ctx context.Context, intent *contract.Purchase) err
 		return err
 	}
 	r.service = updated
+	if err := purchase.Kept("Service "+updated.Namespace+"/"+updated.Name, encoded, updated.Annotations); err != nil {
+		return err
+	}
+	if intent != nil && !contract.WrittenForThis(updated) {
+		return fmt.Errorf("the API server did not keep annotation %s of Service %s/%s, so that nothing is bought; "+
+			"exclude Services from the admission webhook that removes it", contract.ServiceIPOwner, updated.Namespace,
+			updated.Name)
+	}
 	return nil
 }

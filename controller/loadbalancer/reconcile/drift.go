@@ -21,9 +21,9 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
-// Drifted returns the Services that have drifted without an event of Kubernetes:
-// their block was changed behind our back, what blocked them is gone, or agents report otherwise than
-// their condition says. It is one look at the account for all of them. Then it sweeps, see Sweep.
+// Drifted returns the Services that have drifted without an event of Kubernetes: their block was changed by others,
+// what blocked them, or their release, is gone, or agents report otherwise than their condition says. It is one look at
+// the account for all of them. Then it sweeps, see Sweep.
 func (b *Balancer) Drifted(ctx context.Context) ([]types.NamespacedName, error) {
 	services, err := b.config.Services.List(labels.Everything())
 	if err != nil {
@@ -43,10 +43,15 @@ func (b *Balancer) Drifted(ctx context.Context) ([]types.NamespacedName, error) 
 			found = append(found, types.NamespacedName{Namespace: service.Namespace, Name: service.Name})
 			continue
 		}
-		if !contract.WantsAddress(service) {
+		differs := b.drifted
+		switch {
+		case contract.WantsAddress(service):
+		case contract.NeedsBlock(service):
+			differs = b.resumes
+		default:
 			continue
 		}
-		drifted, err := b.drifted(ctx, service)
+		drifted, err := differs(ctx, service)
 		if err != nil {
 			problems = append(problems, b.lookupFailed(ctx, service, nil, err))
 			continue
@@ -92,6 +97,23 @@ func (b *Balancer) drifted(ctx context.Context, service *corev1.Service) (bool, 
 	case plan.Refuse:
 		return !says(service, blockCondition(p.Step.Reason, p.Step.Detail)), nil
 	default: // the account must change
+		return true, nil
+	}
+}
+
+// resumes reports whether Release would change anything, or has something else to say. What it waits for it checks
+// itself.
+func (b *Balancer) resumes(ctx context.Context, service *corev1.Service) (bool, error) {
+	o, err := b.observeToRelease(ctx, service, depth{})
+	if err != nil {
+		return false, err
+	}
+	switch step := plan.PlanRelease(o, service).Next(); step.Action {
+	case plan.Wait:
+		return false, nil
+	case plan.Refuse:
+		return !says(service, blockCondition(step.Reason, step.Detail)), nil
+	default:
 		return true, nil
 	}
 }

@@ -2,9 +2,7 @@ package reconcile
 
 import (
 	"context"
-	"errors"
 	"maps"
-	"net/http"
 	"net/netip"
 	"slices"
 	"time"
@@ -172,7 +170,7 @@ func hasAddress(service *corev1.Service, address netip.Addr) bool {
 func (b *Balancer) besides(ctx context.Context, service *corev1.Service, p plan.ServicePlan, reported bool) error {
 	switch {
 	case p.Tags != nil:
-		if err := b.retag(ctx, service, p.Retag, p.Tags); err != nil && !isBadRequest(err) {
+		if err := b.retag(ctx, service, p.Retag, p.Tags); err != nil && !pnap.IsTagFresh(err) {
 			return err
 		}
 		return b.retry(service, because(reasonRetagging))
@@ -184,12 +182,6 @@ func (b *Balancer) besides(ctx context.Context, service *corev1.Service, p plan.
 	default:
 		return &plan.Refusal{Reason: p.Rejected.Reason, Detail: p.Rejected.Detail, Reported: reported}
 	}
-}
-
-// isBadRequest reports that the API did not understand, as it does not understand new tags for a while.
-func isBadRequest(err error) bool {
-	var failure *pnap.Error
-	return errors.As(err, &failure) && failure.StatusCode == http.StatusBadRequest
 }
 
 // markUnassigned corrects the annotation of a published Service whose block is not assigned any more.

@@ -23,6 +23,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 )
 
 // Pauses of the queue. Those after errors are the framework's.
@@ -31,6 +32,8 @@ const (
 	lastBackoff  = 5 * time.Minute
 	// leastPause keeps a Service that must be called again at once from spinning.
 	leastPause = 50 * time.Millisecond
+	// longestPause bounds every other pause, whoever asks for it: no wait is longer than the quarantine of an address.
+	longestPause = plan.Quarantine
 	// conflictPause lets the informer catch up.
 	conflictPause     = time.Second
 	defaultDriftEvery = time.Minute // how often to check for changes outside of the cluster
@@ -196,7 +199,7 @@ func (c *Controller) requeue(ctx context.Context, key types.NamespacedName, agai
 	case err == nil:
 		c.queue.Forget(key)
 		if again > 0 {
-			c.queue.AddAfter(key, again)
+			c.queue.AddAfter(key, min(again, longestPause))
 		}
 	case waits:
 		c.queue.Forget(key)
@@ -217,7 +220,7 @@ func waitOf(err error) (pause time.Duration, waits bool) {
 	var retry *api.RetryError
 	switch {
 	case errors.As(err, &retry):
-		return max(retry.RetryAfter(), leastPause), true
+		return min(max(retry.RetryAfter(), leastPause), longestPause), true
 	case apierrors.IsConflict(err):
 		return conflictPause, true
 	default:

@@ -2,6 +2,8 @@ package service
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -28,6 +30,33 @@ func TestNothingIsBoughtWithoutTheFinalizer(t *testing.T) {
 		elapse(2 * lastBackoff)
 		if w.addressOf("web") == "" {
 			t.Error("no address although the finalizer can be written")
+		}
+	})
+}
+
+// TestNothingIsBoughtWhenTheFinalizerIsNotKept: a webhook may remove the finalizer from the answer of the API server.
+func TestNothingIsBoughtWhenTheFinalizerIsNotKept(t *testing.T) {
+	inTime(t, Config{}, func(w *clocked) {
+		var stripping atomic.Bool
+		stripping.Store(true)
+		w.kube.PrependReactor("patch", "services", func(action ktesting.Action) (bool, runtime.Object, error) {
+			return stripping.Load(), w.get(action.(ktesting.PatchAction).GetName()), nil
+		})
+		w.create("web")
+		elapse(2 * lastBackoff)
+		if n := w.shop.count("ensure", "web"); n != 0 {
+			t.Errorf("the balancer was called %d times", n)
+		}
+		if said := w.events.all(); !slices.ContainsFunc(said, func(e string) bool {
+			return strings.Contains(e, eventSyncFailed) && strings.Contains(e, "did not keep finalizer") &&
+				strings.Contains(e, "webhook")
+		}) {
+			t.Errorf("no event names the cause and the remedy: %q", said)
+		}
+		stripping.Store(false)
+		elapse(2 * lastBackoff)
+		if w.addressOf("web") == "" {
+			t.Error("no address although the finalizer is kept")
 		}
 	})
 }

@@ -80,7 +80,8 @@ func (c *Controller) serve(ctx context.Context, service *corev1.Service) (again 
 	return c.checkAnnouncer(ctx, service, state, status), nil
 }
 
-// addFinalizer adds the finalizer to a Service before anything is bought for it.
+// addFinalizer adds the finalizer to a Service before anything is bought for it. The answer of the API server counts: a
+// webhook may have removed it.
 func (c *Controller) addFinalizer(ctx context.Context, service *corev1.Service) (*corev1.Service, error) {
 	if slices.Contains(service.Finalizers, finalizerFor(service)) {
 		return service, nil
@@ -88,6 +89,11 @@ func (c *Controller) addFinalizer(ctx context.Context, service *corev1.Service) 
 	patched, err := c.send(ctx, service, finalizerPatch(service, time.Now()))
 	if isGone(err) || isBeingDeleted(err) {
 		return nil, api.NewRetryError("waiting for the latest version of the Service", conflictPause)
+	}
+	if err == nil && !slices.Contains(patched.Finalizers, finalizerFor(service)) {
+		err = fmt.Errorf("the API server did not keep finalizer %s of Service %s/%s, so that nothing is bought; "+
+			"exclude Services from the admission webhook that removes it", finalizerFor(service), service.Namespace,
+			service.Name)
 	}
 	if err != nil {
 		c.recordFailure(ctx, service, c.states.of(service), "", err)

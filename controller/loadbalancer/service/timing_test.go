@@ -50,6 +50,21 @@ func TestWaitingIsNoFailure(t *testing.T) {
 	})
 }
 
+// TestWaitsAreBounded: whoever asks for a pause of a month gets one of minutes.
+func TestWaitsAreBounded(t *testing.T) {
+	inTime(t, Config{}, func(w *clocked) {
+		w.shop.set(func(s *shop) {
+			s.waits = 2
+			s.pause = 30 * 24 * time.Hour
+		})
+		w.create("web")
+		elapse(time.Hour)
+		if got := pauses(w.shop.times("ensure", "web")); !cmp.Equal(got, []int{600, 600}) {
+			t.Errorf("pauses between the calls: %v", got)
+		}
+	})
+}
+
 //proves:known-bugs/unstable-errors
 func TestErrorsBackOffAndAWaitEndsThat(t *testing.T) {
 	inTime(t, Config{}, func(w *clocked) {
