@@ -157,6 +157,9 @@ func (w *wiring) balancer() *reconcile.Balancer {
 			OwnBlocks:          w.config.OwnBlocks,
 			NodeBlock:          w.config.NodeIPBlock,
 			MaxBlocks:          w.config.MaxIPBlocks,
+			MaxRetained:        w.config.MaxRetained,
+
+			MaxRetainedPerNamespace: w.config.MaxRetainedPerNamespace,
 		},
 	})
 }
@@ -213,9 +216,9 @@ func (w *wiring) orphans() (loop, error) {
 		Metrics:   w.metrics.orphans,
 		NetworkID: w.config.LoadBalancer.NetworkID,
 		Brought:   w.config.OwnBlocks,
-		MaxBlocks: w.config.MaxIPBlocks,
-		Collect:   w.config.CollectOrphans,
-		Grace:     w.config.OrphanGrace,
+		MaxBlocks: w.config.MaxIPBlocks, MaxRetained: w.config.MaxRetained,
+		Collect: w.config.CollectOrphans,
+		Grace:   w.config.OrphanGrace,
 		NodesKept: w.config.ManageMembership && w.config.NodeIPBlock == "" &&
 			w.config.NodeAddress != config.NodeAddressNone,
 	}), nil

@@ -29,6 +29,9 @@ const (
 	defaultBlockSize   = "/29"
 	defaultOrphanGrace = time.Hour
 	defaultRequestRate = 10
+	// An IP block that outlives its Service is paid for without end, and takes no more than the right to make Services.
+	defaultMaxRetained             = 2
+	defaultMaxRetainedPerNamespace = 1
 
 	setCloudConfig = "set --cloud-config to the path of the secret with clientID and clientSecret"
 )
@@ -49,6 +52,7 @@ type Config struct {
 	BlockSize            string        // the prefix length of new blocks with its slash: "/28", "/29" or "/30"
 	OwnBlocks            []string      // IDs of blocks that Services may request although the cluster did not buy them
 	MaxIPBlocks          int           // the maximum number of blocks to buy; 0 means as many as the network can have
+	MaxRetained          int           // the maximum number of blocks that outlive their Services; 0 for none
 	AnnotationIPLocation string        // the name of the Service annotation that sets a location
 	DryRun               bool          // report changes instead of making them
 	CollectOrphans       bool          // delete blocks of this cluster whose Service no longer exists
@@ -56,6 +60,8 @@ type Config struct {
 	ControlPlaneEndpoint bool          // maintain the Service in front of the API servers
 	APIServerPort        int           // the port of that Service, 0 to 65535; 0 means the port of the API servers
 	RequestsPerSecond    int           // the average rate limit of requests to the phoenixNAP API
+	// MaxRetainedPerNamespace is the part of MaxRetained that the Services of one namespace may have.
+	MaxRetainedPerNamespace int
 	// ServiceNodeSelector selects the Nodes that may carry load-balancer traffic.
 	ServiceNodeSelector labels.Selector
 	// Warnings are sentences about settings that have no effect.
@@ -87,8 +93,9 @@ func (c *Config) String() string {
 			"orphanGrace=%s ",
 			c.Allocation, c.BlockSize, c.OwnBlocks, c.MaxIPBlocks, c.DryRun, c.CollectOrphans, c.OrphanGrace) +
 		fmt.Sprintf("annotationIPLocation=%s controlPlaneEndpoint=%t apiServerPort=%d serviceNodeSelector=%q "+
-			"apiRequestsPerSecond=%d",
-			c.AnnotationIPLocation, c.ControlPlaneEndpoint, c.APIServerPort, c.ServiceNodeSelector, c.RequestsPerSecond)
+			"apiRequestsPerSecond=%d maxRetainedIPBlocks=%d maxRetainedIPBlocksPerNamespace=%d",
+			c.AnnotationIPLocation, c.ControlPlaneEndpoint, c.APIServerPort, c.ServiceNodeSelector, c.RequestsPerSecond,
+			c.MaxRetained, c.MaxRetainedPerNamespace)
 }
 
 // GoString returns the same as String, so that %#v does not print secrets.
@@ -136,6 +143,7 @@ func (p *parser) parse() *Config {
 		NodeAddress:          parsed(p, nodeAddress, NodeAddressBlock, parseNodeAddress),
 		ManageMembership:     parsed(p, manageMembership, false, parseToggle),
 		MaxIPBlocks:          parsed(p, maxIPBlocks, 0, parseCount),
+		MaxRetained:          parsed(p, maxRetained, defaultMaxRetained, parseCount),
 		OwnBlocks:            parsed(p, ownIPBlocks, nil, parseIDs),
 		DryRun:               parsed(p, dryRun, false, parseToggle),
 		CollectOrphans:       parsed(p, collectOrphans, false, parseToggle),
@@ -147,6 +155,8 @@ func (p *parser) parse() *Config {
 		BlockSize:            parsed(p, ipBlockSize, defaultBlockSize, parseSize),
 		RequestsPerSecond:    parsed(p, requestRate, defaultRequestRate, parseRate),
 		ServiceNodeSelector:  parsed(p, serviceNodeSelector, labels.Everything(), parseSelector),
+
+		MaxRetainedPerNamespace: parsed(p, maxRetainedPerNamespace, defaultMaxRetainedPerNamespace, parseCount),
 	}
 	p.required(clientSecret)
 	config.BaseURL = parsed(p, baseURL, pnap.DefaultBaseURL, parseURL)

@@ -74,6 +74,14 @@ var (
 	maxIPBlocks = Option{Field: "maxIPBlocks", Env: "PNAP_MAX_IP_BLOCKS", Flag: "max-ip-blocks",
 		Default: "0, as many as the public network can have (10 IPv4 blocks)",
 		Usage:   "Maximum number of IP blocks to buy."}
+	maxRetained = Option{Field: "maxRetainedIPBlocks", Env: "PNAP_MAX_RETAINED_IP_BLOCKS",
+		Flag: "max-retained-ip-blocks", Default: strconv.Itoa(defaultMaxRetained),
+		Usage: "Maximum number of IP blocks that may outlive their Services (annotation " + contract.ServiceIPRetain +
+			"); 0 for none. They count for the maximum to buy, too."}
+	maxRetainedPerNamespace = Option{Field: "maxRetainedIPBlocksPerNamespace",
+		Env: "PNAP_MAX_RETAINED_IP_BLOCKS_PER_NAMESPACE", Flag: "max-retained-ip-blocks-per-namespace",
+		Default: strconv.Itoa(defaultMaxRetainedPerNamespace),
+		Usage:   "Maximum number of IP blocks that may outlive the Services of one namespace; 0 for none."}
 	ownIPBlocks = Option{Field: "ownIPBlocks", Env: "PNAP_OWN_IP_BLOCKS", Flag: "own-ip-blocks", Default: "none",
 		Usage: "IDs of IP blocks, separated by commas, that Services may request with the annotation " +
 			"phoenixnap.com/ip-block-id although this cluster did not buy them."}
@@ -114,7 +122,8 @@ var (
 func Options() []Option {
 	return []Option{
 		clientID, clientSecret, location, baseURL, tokenURL, loadBalancer, ipAllocation, ipBlockSize, ownIPBlocks,
-		maxIPBlocks, annotationIPLocation, serviceNodeSelector, manageMembership, nodeAddress, nodeIPBlock,
+		maxIPBlocks, maxRetained, maxRetainedPerNamespace, annotationIPLocation, serviceNodeSelector, manageMembership,
+		nodeAddress, nodeIPBlock,
 		collectOrphans, orphanGrace, controlPlaneEndpoint, apiServerPort, requestRate, dryRun,
 	}
 }

@@ -196,7 +196,8 @@ func (s fixture) reportBlocks() {
 		Account: account.New(account.Config{Cloud: client, Now: clock.Now}), Cloud: client,
 		Ledgers: allocation.NewStore(s.kube), Kube: s.kube,
 		Services: factory.Core().V1().Services(), Events: record.NewFakeRecorder(100),
-		Metrics: orphans.NewMetrics(), NetworkID: simtest.NetworkID, MaxBlocks: 3, Now: clock.Now,
+		Metrics: orphans.NewMetrics(), NetworkID: simtest.NetworkID, MaxBlocks: 3, MaxRetained: 2,
+		Now: clock.Now,
 	})
 	for range 2 {
 		_, err = collector.Look(s.Context())

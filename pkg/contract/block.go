@@ -128,11 +128,13 @@ const (
 // BlockReport is the state of the cluster's IP blocks. It is output; a controller that starts reads only which blocks
 // were held.
 type BlockReport struct {
-	Looked     time.Time       `json:"looked"`               // when the list of blocks was requested
-	NetworkID  string          `json:"networkID"`            // the public network of the Services
-	MaxBlocks  int             `json:"maxBlocks,omitempty"`  // how many may be bought; 0: no limit but the network's
-	Collecting bool            `json:"collecting,omitempty"` // the controller deletes orphans
-	Blocks     []ReportedBlock `json:"blocks"`               // ordered by ID
+	Looked     time.Time `json:"looked"`               // when the list of blocks was requested
+	NetworkID  string    `json:"networkID"`            // the public network of the Services
+	MaxBlocks  int       `json:"maxBlocks,omitempty"`  // how many may be bought; 0: no limit but the network's
+	Collecting bool      `json:"collecting,omitempty"` // the controller deletes orphans
+	// MaxRetained is how many blocks may outlive their Services.
+	MaxRetained int             `json:"maxRetained,omitempty"`
+	Blocks      []ReportedBlock `json:"blocks"` // ordered by ID
 }
 
 // ReportedBlock is one block that was bought for the cluster or brought to it.
@@ -147,6 +149,8 @@ type ReportedBlock struct {
 	Name       string       `json:"name,omitempty"`       // the name of what it was bought for, see the purposes
 	Standing   string       `json:"standing"`             // how the block is used
 	Since      *time.Time   `json:"since,omitempty"`      // when it was first found unused; nil while used
+	// Retain: it outlives its Service, or did.
+	Retain bool `json:"retain,omitempty"`
 	// Held: it is one of too many orphans, and is not deleted until a person confirms it.
 	Held bool `json:"held,omitempty"`
 }

@@ -54,10 +54,11 @@ type Found struct {
 	// Wanted are the blocks that were looked for, each once. Hidden ones are listed but cannot be read by their ID,
 	// though they are in the index or, not bought for the cluster, would not be in any case.
 	Wanted []plan.Sighting
-	// Unlisted are those of the cluster that the index contains and the list lacks. Without a read of the index there
-	// are none.
+	// Unlisted are those of the cluster that the index contains and the list lacks, or shows without the tag. Without a
+	// read of the index there are none.
 	Unlisted []plan.Block
-	// Unseen are the IDs of those of the cluster that the index contains, while neither the list nor the ID shows them.
+	// Unseen are the IDs of those of the cluster that the index contains, while neither the list nor the ID shows them,
+	// or their tag.
 	Unseen []string
 
 	gone []string // the IDs of listed blocks that do not exist
@@ -144,7 +145,8 @@ func (a *Account) readRecorded(ctx context.Context, s Search, f *Found) error {
 	return nil
 }
 
-// readIndex looks for the blocks of the cluster that the list lacks, and drops those that do not exist.
+// readIndex looks for the blocks of the cluster that the list lacks or shows without their tag, and drops those that do
+// not exist.
 func (a *Account) readIndex(ctx context.Context, s Search, f *Found) error {
 	tagged, err := a.tagged(ctx, contract.TagCluster, s.After)
 	if err != nil {
@@ -158,14 +160,15 @@ func (a *Account) readIndex(ctx context.Context, s Search, f *Found) error {
 		return gone
 	})
 	for _, id := range slices.Sorted(maps.Keys(tagged)) {
-		if tagged[id] != s.Cluster || contains(f.Blocks, id) {
+		listed := slices.ContainsFunc(f.Blocks, func(b plan.Block) bool { return b.ID == id && s.shows(b) })
+		if tagged[id] != s.Cluster || listed {
 			continue
 		}
 		block, found, err := a.Block(ctx, id, s.After)
 		if err != nil {
 			return err
 		}
-		if !found {
+		if !found || !s.shows(block) {
 			f.Unseen = append(f.Unseen, id)
 		}
 		if !found || !plan.OfCluster(block, s.Cluster) {
@@ -179,6 +182,9 @@ func (a *Account) readIndex(ctx context.Context, s Search, f *Found) error {
 	}
 	return nil
 }
+
+// shows reports whether a block has the tag by which the index knows it.
+func (s Search) shows(b plan.Block) bool { return b.Tags[contract.TagCluster] == s.Cluster }
 
 func contains(blocks []plan.Block, id string) bool {
 	return slices.ContainsFunc(blocks, func(b plan.Block) bool { return b.ID == id })

@@ -76,13 +76,13 @@ func TestFind(t *testing.T) {
 			want:     []string{"old assigned", "odd hidden", "new"},
 			all:      []string{"old", "odd", "new", "foreign", "untagged"},
 			unlisted: []string{"new"}, ask: []string{"old", "deleted", "odd", "cluster", "gone", "new", "retagged"},
-			unseen: []string{"gone"}},
+			unseen: []string{"gone", "retagged"}},
 		"from the list": {search: account.Search{Wanted: wanted, Trusted: trusted, Enough: enough},
 			want: []string{"old", "deleted", "odd"}, all: []string{"old", "deleted", "odd", "foreign", "untagged"}},
 		"hidden blocks need the index": {search: account.Search{
 			Wanted: func(b plan.Block) bool { return b.ID == "deleted" },
 			Enough: enough}, all: []string{"new", "old", "odd", "foreign", "untagged"}, unlisted: []string{"new"},
-			ask: []string{"deleted", "cluster", "gone", "new", "retagged"}, unseen: []string{"gone"}},
+			ask: []string{"deleted", "cluster", "gone", "new", "retagged"}, unseen: []string{"gone", "retagged"}},
 		"by their IDs": {search: account.Search{Wanted: func(plan.Block) bool { return false }, Enough: enough,
 			IDs: []string{"brought", "", "old", "brought", "none"}},
 			want: []string{"old assigned", "brought"},
@@ -91,7 +91,7 @@ func TestFind(t *testing.T) {
 		"listed, never bought, not readable": {search: account.Search{Wanted: func(plan.Block) bool { return false },
 			IDs: []string{"untagged"}}, want: []string{"untagged hidden"}, unlisted: []string{"new"},
 			all: []string{"untagged", "new", "old", "deleted", "odd", "foreign"},
-			ask: []string{"untagged", "cluster", "gone", "new", "retagged"}, unseen: []string{"gone"}},
+			ask: []string{"untagged", "cluster", "gone", "new", "retagged"}, unseen: []string{"gone", "retagged"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api.asked = nil

@@ -28,6 +28,8 @@ type Block struct {
 	Created  *time.Time `json:"created,omitempty"`
 	// Unused is the time since when the block is unused, as far as the controller has observed.
 	Unused *time.Time `json:"unused,omitempty"`
+	// Retain reports that the block outlives its Service, or did.
+	Retain bool `json:"retain,omitempty"`
 	// Held reports that the controller does not delete the orphan until a person confirms it.
 	Held bool `json:"held,omitempty"`
 	// Used, Resting (in quarantine) and Free count its addresses. All those of a dedicated block belong to its Service.
@@ -124,6 +126,7 @@ func reported(r contract.ReportedBlock, f Facts) Block {
 		ID: text.Clean(r.ID), Location: text.Clean(r.Location), Status: text.Clean(r.Status),
 		AssignedTo: text.Clean(r.AssignedTo), For: text.Clean(purpose(r, f.Services)),
 		Standing: text.Clean(r.Standing), Created: r.Created, Unused: r.Since, Held: r.Held,
+		Retain: r.Retain,
 	}
 	if r.CIDR.IsValid() {
 		b.CIDR = r.CIDR.String()

@@ -97,6 +97,8 @@ type Network struct {
 	Announcer string `json:"announcer,omitempty"`
 	Blocks    int    `json:"blocks"`              // how many IPv4 blocks are assigned to it
 	MaxBlocks int    `json:"maxBlocks,omitempty"` // how many blocks may be bought; 0: no limit but the network's
+	// MaxRetained is how many blocks may outlive their Services.
+	MaxRetained int `json:"maxRetained,omitempty"`
 	// Off reports that the controller serves no Services and has no public network: --load-balancer is not set.
 	Off bool `json:"off,omitempty"`
 }
@@ -199,6 +201,7 @@ func networkOf(f Facts) Network {
 	}
 	if f.Report != nil && !n.Off {
 		n.MaxBlocks = f.Report.MaxBlocks
+		n.MaxRetained = f.Report.MaxRetained
 		if n.ID == "" {
 			n.ID = text.Clean(f.Report.NetworkID)
 		}

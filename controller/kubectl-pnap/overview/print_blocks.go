@@ -62,21 +62,30 @@ func (s sheet) owned(blocks []Block) string {
 	return s.table([]string{"BLOCK", "ID", "SITE", "AGE", "FOR"}, rows) + s.limit()
 }
 
-// limit writes how many blocks are bought, and how many are allowed.
+// limit writes how many blocks are bought and how many of them outlive their Services, and how many are allowed.
 func (s sheet) limit() string {
 	if s.Controller.Looked == nil {
 		return ""
 	}
 	bought := 0
+	retained := 0
 	for _, b := range s.Blocks {
 		if b.Standing != contract.StandingBrought && b.Status != "" {
 			bought++
 		}
+		if b.Retain {
+			retained++
+		}
 	}
-	if s.Network.MaxBlocks == 0 {
-		return fmt.Sprintf("%d bought\n", bought)
+	said := fmt.Sprintf("%d bought", bought)
+	if s.Network.MaxBlocks > 0 {
+		said += fmt.Sprintf(", %d allowed (--max-ip-blocks)", s.Network.MaxBlocks)
 	}
-	return fmt.Sprintf("%d bought, %d allowed (--max-ip-blocks)\n", bought, s.Network.MaxBlocks)
+	if retained > 0 {
+		said += fmt.Sprintf("\n%d may outlive their Services, %d allowed (--max-retained-ip-blocks)", retained,
+			s.Network.MaxRetained)
+	}
+	return said + "\n"
 }
 
 // free lists addresses that Services can get without a purchase.

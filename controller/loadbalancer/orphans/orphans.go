@@ -57,6 +57,8 @@ type Config struct {
 	Brought []string
 	// MaxBlocks is the maximum number of blocks to buy; 0 for no limit except the network's.
 	MaxBlocks int
+	// MaxRetained is the maximum number of blocks that outlive their Services; 0 for none.
+	MaxRetained int
 	// Collect releases orphans; otherwise they are only reported.
 	Collect bool
 	// Grace is how long a block must be an orphan before it is released.

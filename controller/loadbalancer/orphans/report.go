@@ -137,7 +137,7 @@ func (s *reportStore) write(ctx context.Context, r contract.BlockReport) error {
 func (c *Collector) publish(ctx context.Context, all []plan.Block, f facts, askedAt time.Time) {
 	r := contract.BlockReport{
 		Looked: askedAt.UTC().Truncate(time.Second), NetworkID: c.config.NetworkID, MaxBlocks: c.config.MaxBlocks,
-		Collecting: c.config.Collect,
+		MaxRetained: c.config.MaxRetained, Collecting: c.config.Collect,
 	}
 	for _, b := range all {
 		switch {
@@ -172,7 +172,7 @@ func (c *Collector) reported(b plan.Block, f facts) contract.ReportedBlock {
 func describe(b plan.Block, standing string) contract.ReportedBlock {
 	block := contract.ReportedBlock{
 		ID: b.ID, CIDR: b.CIDR, Location: b.Location, Status: string(b.Status), AssignedTo: b.ResourceID,
-		Standing: standing,
+		Standing: standing, Retain: plan.Retained(b),
 	}
 	block.Purpose, block.Name = purposeOf(b)
 	if !b.CreatedOn.IsZero() {

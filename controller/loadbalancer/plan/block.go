@@ -160,7 +160,7 @@ type View struct {
 	// Sightings are the blocks that may belong to the Service; those that do not are not changed.
 	Sightings []Sighting
 	// Unseen are the IDs of blocks of the cluster that the index of its tag names, though neither the list nor their ID
-	// shows them.
+	// shows them, or that tag of them.
 	Unseen []string
 	// Networks are the public networks that could be read, by ID: the configured one and those that hold
 	// one of the blocks.
@@ -214,13 +214,12 @@ func (v View) purchaseSettled(o Owner) bool {
 	})
 }
 
-// boughtUntagged returns the block that the purchase recorded when its tags do not name the owner.
+// boughtUntagged returns a block that the recorded purchase or its description names while its tags do not name the
+// owner: they are on their way, the API does not show them, or a person removed them.
 func (v View) boughtUntagged(o Owner) (Block, bool) {
-	if v.Purchase == nil || v.Purchase.BlockID == "" {
-		return Block{}, false
-	}
 	untagged, found := find(v.Sightings, func(s Sighting) bool {
-		return s.Block.ID == v.Purchase.BlockID && !o.Owns(s.Block)
+		recorded := v.Purchase != nil && v.Purchase.BlockID != "" && s.Block.ID == v.Purchase.BlockID
+		return !o.Owns(s.Block) && !s.Hidden && (recorded || o.describedBy(s.Block))
 	})
 	return untagged.Block, found
 }

@@ -197,9 +197,18 @@ func decideDedicated(o Observed) ServicePlan {
 			return refused
 		}
 	}
-	if p.Step.Action == Done {
+	var refusal Step
+	refused := false
+	if o.Desired.Retain {
+		refusal, refused = refuseRetaining(o)
+	}
+	switch {
+	case p.Step.Action == Buy && refused:
+		return ServicePlan{Step: refusal}
+	case p.Step.Action == Done:
 		p.Surplus = actionable(Duplicates(o.Owner, wish, view))
-		p.Retag, p.Tags, _ = Retag(o.Owner, wish, view, o.Desired.Retain)
+		p.Retag, p.Tags, _ = Retag(o.Owner, wish, view, o.Desired.Retain && !refused)
+		p.Rejected = refusal
 	}
 	return p
 }
@@ -215,8 +224,7 @@ func (o Observed) refuseRetagged(published netip.Addr) (refused ServicePlan, ret
 			OfCluster(b, o.Owner.Cluster) && !purposed(b))
 	})
 	return refusedPlan(BlockRetagged,
-		"IP block %s (%s) holds address %s of this Service but its tags do not say so any more; restore them or "+
-			"delete the Service and create it again",
+		"IP block %s (%s) holds address %s of this Service but its tags do not say so any more; "+retaggedRemedy,
 		block.ID, block.CIDR, published), retagged
 }
 
@@ -298,7 +306,7 @@ func (p ServicePlan) UpToDate(o Observed) bool {
 		}, p.Step.Reason)
 	case Refuse:
 		return !o.boughtUnseen() && slices.Contains([]Reason{
-			LocationMissing, LocationMismatch, NetworkFull, TooManyBlocks, SizeMismatch,
+			LocationMissing, LocationMismatch, NetworkFull, TooManyBlocks, TooManyRetained, SizeMismatch,
 			AnnotationsRefused, AllocationMismatch,
 		}, p.Step.Reason)
 	default:

@@ -31,6 +31,9 @@ type Options struct {
 	NodeBlock string
 	// MaxBlocks is the most blocks that may be bought for the cluster; 0 for what the network holds.
 	MaxBlocks int
+	// MaxRetained is the most blocks of the cluster that may outlive their Services, and MaxRetainedPerNamespace the
+	// most of Services of one namespace; 0 for none.
+	MaxRetained, MaxRetainedPerNamespace int
 }
 
 // Desired is what the author of a Service asks for, as far as it can be known without the account.

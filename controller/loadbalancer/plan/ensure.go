@@ -240,10 +240,7 @@ func networkFull(b Block, network Network) Step {
 // before it costs money.
 func withoutBlock(o Owner, w Wish, v View, network Network) Step {
 	if block, untagged := v.boughtUntagged(o); untagged && !v.PurchaseOpen() {
-		return refuse(block, BlockRetagged,
-			"IP block %s (%s) was bought for this Service but its tags do not say so any more; restore them or "+
-				"delete the Service and create it again",
-			block.ID, block.CIDR)
+		return v.retagged(o, block)
 	}
 	unseen, isUnseen := v.BoughtUnseen()
 	switch {

@@ -15,7 +15,8 @@ func leavingService(b plan.Block, l plan.Ledger, others ...*corev1.Service) plan
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-web"}}
 	return plan.Observed{
 		Service: service, Owner: plan.OwnerOf(service, "c1"), Holder: holder("web"), Live: true,
-		Options: plan.Options{Allocation: contract.AllocationDedicated, BlockSize: "/29", Location: "ASH"},
+		Options: plan.Options{Allocation: contract.AllocationDedicated, BlockSize: "/29", Location: "ASH",
+			MaxRetained: 9, MaxRetainedPerNamespace: 9},
 		Ledgers: []plan.Ledger{l}, Blocks: []plan.Block{b}, Services: append(others, service),
 		View: plan.View{
 			Now: noon, NetworkID: net1, Sightings: []plan.Sighting{{Block: b}},

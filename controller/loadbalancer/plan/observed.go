@@ -81,9 +81,14 @@ func (o Observed) WantsPool() bool {
 	return o.Desired.BlockID == "" && (o.Desired.Shared || holds || published)
 }
 
-// Relevant reports whether a block matters to the Service: it is its own, of its pool, named by it, or one
-// of which it holds an address.
+// Relevant reports whether a block matters to the Service: it is its own, of its pool, named by it, or one of which it
+// holds an address; its own also where only the description says so.
 func (o Observed) Relevant(block Block) bool {
+	for _, owner := range o.Owners() {
+		if owner.describedBy(block) {
+			return true
+		}
+	}
 	if o.Owner.Owns(block) || (o.Desired.BlockID != "" && block.ID == o.Desired.BlockID) ||
 		(o.WantsPool() && o.Pool().Owns(block)) {
 		return true
@@ -122,9 +127,11 @@ func (o Observed) Owners() []Owner {
 
 // NeedsNoIndex reports whether there can be nothing to look for beyond what is seen. The index of the tag of the
 // cluster is needed as long as a block is missing that the Service may have, or one that is about to take a place where
-// a purchase may follow.
+// a purchase may follow; and where retained blocks are counted.
 func (o Observed) NeedsNoIndex() bool {
-	if contract.WantsAddress(o.Service) && len(o.Owned(o.Owner)) == 0 {
+	own := o.Owned(o.Owner)
+	retained := slices.ContainsFunc(own, func(s Sighting) bool { return Retained(s.Block) })
+	if contract.WantsAddress(o.Service) && len(own) == 0 || o.Desired.Retain && !retained {
 		return false
 	}
 	return !slices.ContainsFunc(o.Owners(), func(owner Owner) bool {

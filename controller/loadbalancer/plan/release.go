@@ -31,9 +31,11 @@ func Release(o Owner, v View) []Step {
 	if v.Purchase != nil && v.Purchase.BlockID == "" && v.PurchaseOpen() {
 		return []Step{{Action: Wait, Reason: PurchaseUnanswered}}
 	}
-	if block, untagged := v.boughtUntagged(o); untagged && v.PurchaseOpen() {
-		// Its tags may still be on their way. Later a person has removed them on purpose.
-		return []Step{{Action: Wait, Reason: BlockInvisible, Block: block}}
+	switch block, untagged := v.boughtUntagged(o); {
+	case untagged && v.PurchaseOpen(): // its tags may still be on their way
+		return []Step{waitUnseen(block)}
+	case untagged && o.describedBy(block):
+		return []Step{v.retagged(o, block)}
 	}
 	if unseen, isUnseen := v.BoughtUnseen(); isUnseen {
 		return []Step{waitUnseen(unseen)}
@@ -53,6 +55,20 @@ func releaseAll(owned []Sighting, v View) []Step {
 	slices.SortStableFunc(steps, func(a, b Step) int { return cmp.Compare(releaseRank(a), releaseRank(b)) })
 	return steps
 }
+
+// retagged decides about a block that was bought for the owner while its tags do not say so: what the API does not show
+// at the moment comes back, and else a person has to decide. The block is paid for in any case.
+func (v View) retagged(o Owner, block Block) Step {
+	if slices.Contains(v.Unseen, block.ID) {
+		return waitUnseen(block)
+	}
+	return refuse(block, BlockRetagged, "IP block %s (%s) was bought for %s but its tags do not say so any more; "+
+		retaggedRemedy, block.ID, block.CIDR, o)
+}
+
+// retaggedRemedy is what to do about a block whose tags were removed.
+const retaggedRemedy = "restore them, give it other ones if it serves something else now, or delete it in the " +
+	"phoenixNAP portal"
 
 // releaseRank orders steps: what certainly helps first, what has failed before later, what waits or
 // needs a person last.
@@ -172,6 +188,9 @@ type ReleasePlan struct {
 	// Retag is the block whose tags must be set, if any, and Tags are its complete new tags.
 	Retag Block
 	Tags  map[string]string
+	// Forgone says why no block outlives the Service, which asks for that; its Action is Refuse or, when there is
+	// nothing to say, Wait.
+	Forgone Step
 	// Steps give back blocks, in the order in which they must be tried.
 	Steps []Step
 	// Drop are the ledgers of blocks that are gone or given up.
@@ -223,6 +242,11 @@ func PlanRelease(o Observed, live *corev1.Service) ReleasePlan {
 		}
 	}
 	if retain, known := retaining(live); known {
+		if retain {
+			var refused bool
+			p.Forgone, refused = refuseRetaining(o)
+			retain = !refused
+		}
 		p.Retag, p.Tags, _ = Retag(o.Owner, Wish{Published: lastAddress(live)}, o.View, retain)
 	}
 	if unseen, isUnseen := o.releasedUnseen(); isUnseen {
@@ -288,7 +312,7 @@ func (o Observed) waitsForPool() bool {
 func (p *ReleasePlan) addClosed(o Observed, l Ledger) {
 	sighting, seen := o.Sighting(l.BlockID)
 	switch {
-	case !seen && o.Exists(l.BlockID):
+	case slices.Contains(o.Unseen, l.BlockID), !seen && o.Exists(l.BlockID):
 		p.Steps = append(p.Steps, waitUnseen(Block{ID: l.BlockID, CIDR: l.CIDR}))
 		return
 	case !seen:

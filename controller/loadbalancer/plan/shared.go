@@ -263,7 +263,7 @@ func decideBrought(o Observed) ServicePlan {
 	switch {
 	case !seen && !o.Live:
 		return ServicePlan{Step: Step{Action: Wait, Reason: BlockInvisible}}
-	case (!seen || sighting.Hidden) && o.Exists(id):
+	case slices.Contains(o.Unseen, id), (!seen || sighting.Hidden) && o.Exists(id):
 		return ServicePlan{Step: waitUnseen(Block{ID: id, CIDR: held.CIDR})}
 	case !seen && o.Published().IsValid():
 		return refusedPlan(BlockLost,

@@ -93,6 +93,9 @@ const (
 	NetworkUnusable Reason = "NetworkUnusable"
 	// TooManyBlocks: the option maxIPBlocks allows no further purchase.
 	TooManyBlocks Reason = "TooManyBlocks"
+	// TooManyRetained: as many blocks outlive their Services as the options maxRetainedIPBlocks and
+	// maxRetainedIPBlocksPerNamespace allow, or are asked to.
+	TooManyRetained Reason = "TooManyRetainedBlocks"
 	// AddressRefused: the address asked for is in no block that may be used, is reserved, or is in use.
 	AddressRefused Reason = "AddressRefused"
 	// BlockElsewhere: the block is assigned to something else than the public network; remove it there.

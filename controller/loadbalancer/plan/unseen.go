@@ -16,7 +16,8 @@ func (v View) inNetwork(id string) bool {
 	return false
 }
 
-// Exists reports whether there is a block that cannot be read by its ID: a network has it, or the index names it.
+// Exists reports whether there is a block that cannot be read by its ID, or not with its tags: a network has it, or the
+// index names it.
 func (v View) Exists(id string) bool { return v.inNetwork(id) || slices.Contains(v.Unseen, id) }
 
 // BoughtUnseen returns the block of the recorded purchase if it exists and cannot be read; its ID is empty when only
@@ -61,8 +62,11 @@ func (o Observed) unseenAt(address netip.Addr) (Block, bool) {
 }
 
 // showsOwner reports whether it is known whose the block is: it was read by its ID, or the list shows that it is
-// neither the Service's own nor the pool's.
+// neither the Service's own nor the pool's. What answers without the tags that the index knows shows no owner.
 func (o Observed) showsOwner(blockID string) bool {
+	if slices.Contains(o.Unseen, blockID) {
+		return false
+	}
 	if sighting, seen := o.Sighting(blockID); seen && !sighting.Hidden {
 		return true
 	}

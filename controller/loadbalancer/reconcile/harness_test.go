@@ -140,7 +140,8 @@ func newCluster(t *testing.T, uid string, clock *pnapsim.Clock) *world {
 		nodes: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}),
 	}
 	w.config = reconcile.Config{
-		NetworkID: networkID, Options: plan.Options{Location: "ASH"}, Now: w.clock.Now, Events: w.events,
+		NetworkID: networkID, Now: w.clock.Now, Events: w.events,
+		Options:  plan.Options{Location: "ASH", MaxRetained: 9, MaxRetainedPerNamespace: 9},
 		Services: corelisters.NewServiceLister(w.services), Nodes: corelisters.NewNodeLister(w.nodes),
 	}
 	return w

@@ -137,6 +137,10 @@ var refusals = map[string]situation{
 		says: []string{networkID, contract.ServiceIPAllocation + ": shared", "another network"}},
 	"NetworkUnusable": {drive: inTurn(served(), byPortal(pnapsim.Edit{Kind: pnapsim.EditNetworkStatus,
 		Network: networkID, Status: "ERROR"})), says: []string{networkID, "ERROR", "READY", "portal"}},
+	"TooManyRetainedBlocks": {
+		options: []option{configured(func(c *reconcile.Config) { c.MaxRetainedPerNamespace = 0 })},
+		drive:   served(annotated(contract.ServiceIPRetain, "true")), says: []string{contract.ServiceIPRetain,
+			"namespace shop", "--max-retained-ip-blocks-per-namespace", "remove the annotation"}},
 	"TooManyBlocks": {options: []option{configured(func(c *reconcile.Config) { c.MaxBlocks = 1 })},
 		drive: func(w *world) {
 			w.service("first")

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -127,7 +128,7 @@ func (b *Balancer) applyRelease(ctx context.Context, o plan.Observed, p plan.Rel
 	case len(p.Save) > 0:
 		return reasonLedger, b.ledgers.save(ctx, p.Save...)
 	case p.Tags != nil:
-		if err := b.retag(ctx, o.Service, p.Retag, p.Tags); err != nil && !isBadRequest(err) {
+		if err := b.retag(ctx, o.Service, p.Retag, p.Tags); err != nil && !pnap.IsTagFresh(err) {
 			return "", err
 		}
 		return reasonRetagging, nil
@@ -135,7 +136,11 @@ func (b *Balancer) applyRelease(ctx context.Context, o plan.Observed, p plan.Rel
 	if err := b.drop(ctx, p.Drop...); err != nil {
 		return "", err
 	}
-	return b.takeFirst(ctx, o.Service, p.Steps)
+	reason, err := b.takeFirst(ctx, o.Service, p.Steps)
+	if reason == plan.BlockUnassigning && p.Forgone.Action == plan.Refuse {
+		b.config.Events.Event(o.Service, corev1.EventTypeWarning, eventRefused, p.Forgone.Detail)
+	}
+	return reason, err
 }
 
 // conclude says what the release waits for, or clears up after it.

@@ -1,6 +1,10 @@
 package reconcile_test
 
 import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -8,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
@@ -51,6 +56,79 @@ func TestReleaseRetainsTheBlockOfTheAddress(t *testing.T) {
 			w.clock.Advance(time.Second)
 			w.settle("web")
 			w.wantBlocks(want...)
+		})
+	}
+}
+
+// TestChurnDoesNotPileUpBlocks: an author who creates and deletes Services under ever other names leaves one block
+// behind, and learns why it is not more.
+func TestChurnDoesNotPileUpBlocks(t *testing.T) {
+	for _, late := range []bool{false, true} { // it is asked for at first, or when the Service is about to go
+		t.Run(fmt.Sprintf("late %t", late), func(t *testing.T) {
+			w := newWorld(t, configured(func(c *reconcile.Config) {
+				c.MaxRetained = 2
+				c.MaxRetainedPerNamespace = 1
+			}))
+			for i := range 14 {
+				name := fmt.Sprintf("web-%d", i)
+				retain := annotated(contract.ServiceIPRetain, "true")
+				switch {
+				case late:
+					w.service(name)
+					w.settle(name)
+					w.edit(name, retain)
+				case i == 0:
+					w.service(name, retain)
+					w.settle(name)
+				default:
+					w.service(name, retain)
+					if err := w.refused(name, time.Minute); !strings.Contains(err.Error(), "namespace shop") {
+						t.Errorf("refusal is %q", err)
+					}
+				}
+				w.delete(name)
+				w.settle(name)
+			}
+			w.wantBlocks("203.0.113.8/29 unassigned")
+			if !slices.Contains(w.eventReasons(), "IPBlockRefused") {
+				t.Errorf("events are %v", w.eventReasons())
+			}
+		})
+	}
+}
+
+// TestReleaseWaitsForTags: answers without tags are no proof that a block is not the Service's. While the network, its
+// description or the index of the tag names it, the Service does not go; and no second one is bought.
+func TestReleaseWaitsForTags(t *testing.T) {
+	for _, indexed := range []bool{true, false} {
+		t.Run(fmt.Sprintf("indexed %t", indexed), func(t *testing.T) {
+			w := newWorld(t)
+			w.service("web")
+			w.settle("web")
+			w.clock.Advance(time.Hour)
+			hidden := pnapsim.Fault{Method: http.MethodGet, Action: pnapsim.FaultDropField, Field: "tags", Element: -1,
+				Times: -1, For: pnapsim.Duration(45 * time.Second)}
+			for _, path := range []string{blocksPath, blocksPath + "/*"} {
+				hidden.Path = path
+				w.arm(hidden)
+			}
+			if !indexed {
+				hidden.Path = "/tag-manager/v1/tags"
+				hidden.Field = "resourceAssignments"
+				w.arm(hidden)
+			}
+			w.delete("web")
+			for range 8 {
+				if err := w.lb.Release(w.ctx, w.get("web")); err == nil {
+					t.Fatalf("the Service is released while the account holds %s", w.blocks())
+				}
+				w.clock.Advance(5 * time.Second)
+			}
+			w.wantBlocks("203.0.113.8/29 assigned")
+			w.clock.Advance(time.Minute)
+			w.settle("web")
+			w.wantBlocks()
+			w.wantPurchases(1)
 		})
 	}
 }

@@ -92,7 +92,9 @@ func (w *withAccount) start() (stop func()) {
 		Cloud: client, Account: account.New(account.Config{Cloud: client}), Ledgers: allocation.NewStore(w.kube),
 		Buyer: purchase.New(purchase.Config{Cloud: client}),
 		Kube:  w.kube, Services: core.Services().Lister(), Nodes: core.Nodes().Lister(), Events: w.events.recorder,
-		NetworkID: networkID, Options: plan.Options{Location: "ASH", Announcer: contract.AnnouncerKubeVIP},
+		NetworkID: networkID, Options: plan.Options{
+			Location: "ASH", Announcer: contract.AnnouncerKubeVIP, MaxRetained: 9, MaxRetainedPerNamespace: 9,
+		},
 	})
 	return w.run(factory, Config{
 		Kube: w.kube, Services: core.Services(), Nodes: core.Nodes(), Balancer: load, Events: w.events.recorder,

@@ -92,7 +92,8 @@ func (p parts) ofServices() []loop {
 		Services: core.Services().Lister(), Nodes: core.Nodes().Lister(), Events: p.world.events,
 		NetworkID: networkID, Now: p.now, Options: plan.Options{
 			Announcer: contract.AnnouncerKubeVIP, Location: location, OwnBlocks: p.world.brought(),
-			NodeBlock:  nodeBlockID,
+			NodeBlock:   nodeBlockID,
+			MaxRetained: maxRetained, MaxRetainedPerNamespace: maxRetainedPerNamespace,
 			Allocation: p.world.defaults.allocation, BlockSize: p.world.defaults.size,
 		},
 	})

@@ -1,0 +1,107 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+)
+
+// retainedBlocks counts the blocks that outlive their Services, in all and by namespace.
+type retainedBlocks struct {
+	all int
+	in  map[string]int
+}
+
+func (r *retainedBlocks) add(namespace string) {
+	r.all++
+	r.in[namespace]++
+}
+
+// full says which bound keeps one more block of the namespace from being retained; empty when none does.
+func (r *retainedBlocks) full(namespace string, o Options) string {
+	const bound = "%s has or expects %d IP blocks that outlive their Services, and may have %d (%s)"
+	switch {
+	case r.in[namespace] >= o.MaxRetainedPerNamespace:
+		return fmt.Sprintf(bound, "namespace "+namespace, r.in[namespace], o.MaxRetainedPerNamespace,
+			"--max-retained-ip-blocks-per-namespace")
+	case r.all >= o.MaxRetained:
+		return fmt.Sprintf(bound, "the cluster", r.all, o.MaxRetained, "--max-retained-ip-blocks")
+	default:
+		return ""
+	}
+}
+
+// refuseRetaining refuses to let the block of the Service outlive it where no more may: such a block is paid for
+// without end, and its author needs no right but to create and delete Services. Blocks that are retained come first, and
+// then the Services that ask for it, in the order of their creation; one that is refused takes the place of no other. A
+// block that is retained already stays so.
+func refuseRetaining(o Observed) (refusal Step, refused bool) {
+	count := retainedBlocks{in: map[string]int{}}
+	for _, b := range append(o.Known(), ownBlocks(o)...) {
+		switch {
+		case !OfCluster(b, o.Owner.Cluster) || !Retained(b):
+		case o.Owner.Owns(b):
+			return Step{}, false
+		default:
+			count.add(namespaceOf(b))
+		}
+	}
+	for _, earlier := range askedBefore(o) {
+		if count.full(earlier.Namespace, o.Options) == "" {
+			count.add(earlier.Namespace)
+		}
+	}
+	full := count.full(o.Service.Namespace, o.Options)
+	if full == "" {
+		return Step{}, false
+	}
+	return refuse(Block{}, TooManyRetained, "annotation %s cannot be served: %s; remove the annotation, release one "+
+		"of these blocks, or have an administrator raise the option", contract.ServiceIPRetain, full), true
+}
+
+// ownBlocks are the Service's own, as they were read by their ID.
+func ownBlocks(o Observed) []Block {
+	var own []Block
+	for _, s := range o.Owned(o.Owner) {
+		own = append(own, s.Block)
+	}
+	return own
+}
+
+// askedBefore are the other Services that ask for a block that outlives them and have none that is retained yet, and
+// that were created before this one, the oldest first.
+func askedBefore(o Observed) []*corev1.Service {
+	older := func(a, b *corev1.Service) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace),
+			cmp.Compare(a.Name, b.Name))
+	}
+	var asked []*corev1.Service
+	for _, other := range o.Services {
+		if other.UID == o.Service.UID || other.Annotations[contract.ServiceIPRetain] != contract.TagTrue ||
+			!contract.NeedsBlock(other) || older(other, o.Service) >= 0 {
+			continue
+		}
+		owner := OwnerOf(other, o.Owner.Cluster)
+		counted := func(b Block) bool { return owner.Owns(b) && Retained(b) }
+		desired, problem := ReadDesired(other, o.Options)
+		if problem == nil && desired.Retain && !slices.ContainsFunc(o.Known(), counted) {
+			asked = append(asked, other)
+		}
+	}
+	slices.SortFunc(asked, older)
+	return asked
+}
+
+// namespaceOf is the namespace of the Service for which a block was bought. No namespace has an underscore.
+func namespaceOf(b Block) string {
+	if service, tagged := b.Tags[contract.TagService]; tagged {
+		namespace, _, _ := strings.Cut(service, "_")
+		return namespace
+	}
+	return b.Tags[contract.TagServiceNamespace]
+}
