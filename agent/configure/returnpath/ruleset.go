@@ -13,6 +13,8 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // nftTable is the name of the agent's own nftables table, in the family ip. Nothing in it belongs to another program.
@@ -25,12 +27,9 @@ const (
 	addressLength     = 4
 )
 
-// inner are the networks of private addresses (RFC 1918, RFC 6598). No gateway of a public network leads to them:
-// requests from there, such as from a pod of another node, are answered by the main table.
-var inner = []netip.Prefix{
-	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"),
-	netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("100.64.0.0/10"),
-}
+// inner are the networks of private addresses. No gateway of a public network leads to them: requests from there, such
+// as from a pod of another node, are answered by the main table.
+var inner = contract.PrivateNetworks()
 
 // ruleset is the content of the agent's nftables table. The zero value stands for no table.
 type ruleset struct {

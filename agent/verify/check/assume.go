@@ -47,7 +47,8 @@ func (e Expected) mayBeMeant(l Link, s Snapshot) bool {
 	case e.Interface != "":
 		return l.Name == e.Interface
 	default:
-		return slices.ContainsFunc(s.hostPrefixes(l), func(p netip.Prefix) bool { return !p.Addr().IsPrivate() })
+		return slices.ContainsFunc(s.hostPrefixes(l),
+			func(p netip.Prefix) bool { return !contract.IsPrivate(p.Addr()) })
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 const (
@@ -49,7 +51,7 @@ func (v view) bridgedPods() []netip.Addr {
 	for _, a := range v.Addresses {
 		l := v.LinkIndexed(a.LinkIndex)
 		if l == nil || l.Type != "bridge" || !l.Up || !l.LowerUp || l == v.uplink ||
-			!a.Prefix.Addr().IsPrivate() {
+			!contract.IsPrivate(a.Prefix.Addr()) {
 			continue
 		}
 		if next := a.Prefix.Addr().Next(); a.Prefix.Contains(next) {
@@ -253,9 +255,8 @@ func marks(ways []replyRoute) string {
 			"prerouting priority mangle - 10;\n", marksTable)
 	for _, w := range ways {
 		fmt.Fprintf(&b,
-			"    iifname %q ct state new ip saddr != { 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10 } ip "+
-				"daddr %s ct mark set ct mark and %#x xor %#x\n",
-			w.name, w.block, keep, w.mark)
+			"    iifname %q ct state new ip saddr != { %s } ip daddr %s ct mark set ct mark and %#x xor %#x\n",
+			w.name, joined(contract.PrivateNetworks()), w.block, keep, w.mark)
 		fmt.Fprintf(&replies, "    ct direction reply ct mark and %#x == %#x meta mark set meta mark and %#x xor %#x\n",
 			replyBits, w.mark, keep, w.mark)
 	}

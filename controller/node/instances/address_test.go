@@ -1,6 +1,9 @@
 package instances
 
 import (
+	"math/rand/v2"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,6 +59,9 @@ func TestNodeAddresses(t *testing.T) {
 		"public node IP is kept": {server: own, nodeIP: "198.51.100.4",
 			want: "Hostname=n InternalIP=10.0.0.11 ExternalIP=198.51.100.2 ExternalIP=2001:db8::2 " +
 				"ExternalIP=203.0.113.2 ExternalIP=198.51.100.4"},
+		"node IP of the shared address space": {server: own, nodeIP: "100.64.0.11",
+			want: "Hostname=n InternalIP=10.0.0.11 InternalIP=100.64.0.11 ExternalIP=198.51.100.2 " +
+				"ExternalIP=2001:db8::2 ExternalIP=203.0.113.2"},
 		"two node IPs": {server: pnap.Server{NetworkType: "NONE"}, nodeIP: "10.9.0.1,fd00::1",
 			want: "Hostname=n InternalIP=10.9.0.1 InternalIP=fd00::1"},
 		"unreadable node IP": {server: pnap.Server{PrivateIPs: addrs("10.0.0.11")}, nodeIP: "x",
@@ -77,6 +83,42 @@ func TestNodeAddresses(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestWhatTheKubeletNamesIsInternal: whatever range --node-ip is of, it is external only if the API lists it as public.
+// So the server's public addresses stay what they are.
+func TestWhatTheKubeletNamesIsInternal(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	server := pnap.Server{PrivateIPs: addrs("10.0.0.11"), PublicIPs: addrs("198.51.100.2", "2001:db8::2")}
+	edges := addrs("100.64.0.0", "100.127.255.255", "100.63.255.255", "172.31.0.1", "172.32.0.1", "192.168.1.1",
+		"9.9.9.9", "fd00::1", "2001:db8::3", "198.51.100.2", "10.0.0.11")
+	for i := range 5000 {
+		var ip netip.Addr
+		switch {
+		case i < len(edges):
+			ip = edges[i]
+		case i%2 == 0:
+			ip = netip.AddrFrom4([4]byte{byte(1 + random.IntN(223)), byte(random.IntN(256)), 1, 2})
+		default:
+			ip = netip.AddrFrom16([16]byte{0x20, byte(random.IntN(256)), 15: byte(random.IntN(256))})
+		}
+		node := newNode("n")
+		node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr] = ip.String()
+		all := nodeAddresses(node, server)
+		named, err := helpers.GetNodeAddressesFromNodeIP(ip.String(), all)
+		if err != nil {
+			t.Fatalf("%s: the framework rejects the addresses: %v", ip, err)
+		}
+		kind := corev1.NodeInternalIP
+		if slices.Contains(server.PublicIPs, ip) {
+			kind = corev1.NodeExternalIP
+		}
+		if !slices.Contains(named, corev1.NodeAddress{Type: kind, Address: ip.String()}) ||
+			kind == corev1.NodeInternalIP && !slices.Contains(named, corev1.NodeAddress{Type: corev1.NodeExternalIP,
+				Address: "198.51.100.2"}) {
+			t.Fatalf("%s: %s", ip, render(named))
+		}
 	}
 }
 

@@ -145,7 +145,9 @@ func describe(servers []pnap.Server) string {
 }
 
 // nodeAddresses returns the addresses of a Node: hostname, internal, external, in a stable order. The
-// hostname is the kubelet's, since a server can be renamed in the portal while the machine runs.
+// hostname is the kubelet's, since a server can be renamed in the portal while the machine runs. What the kubelet names
+// (--node-ip) is external only if the API lists it as public: where an external one is named, the framework drops the
+// others.
 func nodeAddresses(node *corev1.Node, server pnap.Server) []corev1.NodeAddress {
 	reported := reportedIdentity(node)
 	external := externalIPs(server, reported)
@@ -157,10 +159,10 @@ func nodeAddresses(node *corev1.Node, server pnap.Server) []corev1.NodeAddress {
 		if slices.Contains(internal, ip) || slices.Contains(external, ip) {
 			continue
 		}
-		if ip.IsPrivate() {
-			internal = append(internal, ip)
-		} else {
+		if slices.Contains(publicIPs(server), ip) {
 			external = append(external, ip)
+		} else {
+			internal = append(internal, ip)
 		}
 	}
 	hostname := cmp.Or(node.Labels[corev1.LabelHostname], node.Name)
@@ -235,7 +237,7 @@ func pick(ips []netip.Addr, reported identity) []netip.Addr {
 // private returns the reported private addresses. Public ones may be addresses of Services.
 func (i identity) private() []netip.Addr {
 	ips := slices.SortedFunc(maps.Keys(i.addresses), netip.Addr.Compare)
-	return slices.DeleteFunc(ips, func(ip netip.Addr) bool { return !ip.IsPrivate() })
+	return slices.DeleteFunc(ips, func(ip netip.Addr) bool { return !contract.IsPrivate(ip) })
 }
 
 // providedNodeIPs returns the addresses of the kubelet's --node-ip. The framework permanently rejects a Node whose
@@ -250,12 +252,18 @@ func providedNodeIPs(node *corev1.Node) []netip.Addr {
 	return ips
 }
 
+// publicIPs returns the addresses that the API lists as public.
+func publicIPs(server pnap.Server) []netip.Addr {
+	public := slices.Clone(server.PublicIPs)
+	for _, membership := range server.PublicNetworks {
+		public = append(public, membership.IPs...)
+	}
+	return public
+}
+
 // allAddresses returns every address of a server in the API, each once.
 func allAddresses(server pnap.Server) []netip.Addr {
-	all := slices.Concat(server.PrivateIPs, server.PublicIPs)
-	for _, membership := range server.PublicNetworks {
-		all = append(all, membership.IPs...)
-	}
+	all := slices.Concat(server.PrivateIPs, publicIPs(server))
 	var each []netip.Addr
 	for _, ip := range all {
 		if !slices.Contains(each, ip) {
