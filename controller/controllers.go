@@ -40,6 +40,7 @@ func controllers(loops *loops) map[string]app.ControllerInitFuncConstructor {
 		"phoenixnap-node-network":      (*wiring).networkPublisher,
 		"phoenixnap-vlan-ready":        whereBalancing((*wiring).labeller),
 		"phoenixnap-agent-watch":       whereBalancing((*wiring).agentWatch),
+		"phoenixnap-server-watch":      (*wiring).serverWatch,
 		"phoenixnap-heartbeat-key":     (*wiring).heartbeatKey,
 		"phoenixnap-admission":         (*wiring).admission,
 		"phoenixnap-membership":        whereBalancing((*wiring).membership),
@@ -114,6 +115,10 @@ func (w *wiring) labeller() (loop, error) {
 func (w *wiring) agentWatch() (loop, error) {
 	return metadata.NewAgentWatch(w.completed.Client, w.core().Nodes(),
 		w.completed.EventRecorder), nil
+}
+
+func (w *wiring) serverWatch() (loop, error) {
+	return metadata.NewServerWatch(w.completed.Client, w.core().Nodes(), w.inventory, w.instances), nil
 }
 
 // conditionMetrics exports the conditions of Nodes and Services as metrics.

@@ -110,6 +110,7 @@ type wiring struct {
 	*connection
 	*provider.Cloud
 	completed *appconfig.CompletedConfig
+	instances *instances.Instances
 	ledgers   *allocation.Store
 }
 
@@ -128,7 +129,7 @@ func newWiring(lifecycle *lifecycle, c *connection, completed *appconfig.Complet
 	for _, warning := range loaded.Warnings {
 		klog.FromContext(lifecycle.ctx).Info("Warning about the configuration", "warning", warning)
 	}
-	provided := provider.New(instances.New(instances.Config{
+	provided := instances.New(instances.Config{
 		Inventory: c.inventory,
 		Nodes:     completed.SharedInformers.Core().V1().Nodes().Lister(),
 		Live:      completed.Client.CoreV1(),
@@ -136,6 +137,7 @@ func newWiring(lifecycle *lifecycle, c *connection, completed *appconfig.Complet
 		NetworkID: c.config.LoadBalancer.NetworkID,
 		Events:    completed.EventRecorder,
 		Metrics:   c.metrics.instances,
-	}))
-	return &wiring{connection: c, Cloud: provided, completed: completed, ledgers: allocation.NewStore(completed.Client)}
+	})
+	return &wiring{connection: c, Cloud: provider.New(provided), completed: completed, instances: provided,
+		ledgers: allocation.NewStore(completed.Client)}
 }

@@ -98,6 +98,9 @@ const (
 	NodePublicNetworkBlocks = Prefix + "public-network-blocks"
 	// NodeAnnouncer is the announcer of addresses: AnnouncerKubeVIP, AnnouncerAgent or AnnouncerNone.
 	NodeAnnouncer = Prefix + "announcer"
+	// NodeServerMissing is when the controller found that the server of a Ready Node no longer exists (RFC 3339). The
+	// other annotations about the server and its network are then removed.
+	NodeServerMissing = Prefix + "server-missing"
 )
 
 // NodeHandOver is the Node annotation that makes the agent of the Node hand its addresses over to other nodes. A user

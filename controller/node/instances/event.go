@@ -18,6 +18,8 @@ import (
 const (
 	// ReasonPossibleNodeDeletion (Warning): precedes the deletion of a Node, or explains why the Node is kept.
 	ReasonPossibleNodeDeletion = "PossibleNodeDeletion"
+	// ReasonServerReplaced (Warning): the server of a Ready Node no longer exists, and what to do.
+	ReasonServerReplaced = "ServerReplaced"
 	// ReasonServerNotFound (Warning): no server belongs to the Node.
 	ReasonServerNotFound = "ServerNotFound"
 	// ReasonServerAmbiguous (Warning): several servers may belong to the Node, and which.

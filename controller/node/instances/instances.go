@@ -220,7 +220,7 @@ func (i *Instances) keep(ctx context.Context, node *corev1.Node, id string, foun
 		}
 		return fmt.Errorf("server %s of node %s is missing, but the Node is kept: %s", id, node.Name, found.reason)
 	}
-	if found.changed {
+	if found.changed && !IsReady(node) {
 		logger.Info("Server is missing", "node", node.Name, "server", id, "confirmAfter", found.confirmation)
 		i.events.warn(node, ReasonPossibleNodeDeletion,
 			"phoenixNAP server %s is missing; the Node will be deleted if that is confirmed after %s", id,
@@ -240,11 +240,45 @@ func (i *Instances) confirm(ctx context.Context, node *corev1.Node) error {
 	case current.UID != node.UID || current.Spec.ProviderID != node.Spec.ProviderID:
 		return fmt.Errorf("node %s was replaced while its server was checked", node.Name)
 	}
-	if ready := contract.FindNodeCondition(current, corev1.NodeReady); ready != nil &&
-		ready.Status == corev1.ConditionTrue {
-		return fmt.Errorf("node %s is ready although its server cannot be found: the Node is kept", node.Name)
+	if IsReady(current) {
+		return fmt.Errorf("node %s: %w: the Node is kept", node.Name, errReady)
 	}
 	return nil
+}
+
+// errReady reports that a Node is Ready although its server is proven gone.
+var errReady = errors.New("the Node is Ready although its server is gone")
+
+// IsReady reports whether the kubelet of a Node reports that it is Ready.
+func IsReady(node *corev1.Node) bool {
+	ready := contract.FindNodeCondition(node, corev1.NodeReady)
+	return ready != nil && ready.Status == corev1.ConditionTrue
+}
+
+// GoneWhileReady reports whether the server of a Ready Node is gone, with the same proof as a deletion needs: then the
+// machine was replaced under the name of the Node, which Kubernetes never notices. It warns about that on the Node. An
+// error means that it is not known.
+func (i *Instances) GoneWhileReady(ctx context.Context, node *corev1.Node) (bool, error) {
+	_, err := i.InstanceExists(ctx, node)
+	if !errors.Is(err, errReady) {
+		return false, err
+	}
+	id, list, err := i.locate(ctx, node)
+	if err != nil {
+		return false, err
+	}
+	claimed, err := i.claimed(node)
+	if err != nil {
+		return false, err
+	}
+	now := "no server of the account has the host name of the Node"
+	if server, err := match(node, list.ByID, claimed); err == nil {
+		now = fmt.Sprintf("the machine seems to be server %s now (%s)", server.ID, server.Hostname)
+	}
+	i.events.warn(node, ReasonServerReplaced, "phoenixNAP server %s, which spec.providerID of this Node names, no "+
+		"longer exists, and the Node is Ready: %s. A provider ID cannot change, so register the Node again: kubectl "+
+		"delete node %s, then restart the kubelet on the machine", id, now, node.Name)
+	return true, nil
 }
 
 // knownServers returns the servers of all Nodes, with true for those that are not in the list.

@@ -78,7 +78,11 @@ func newClient(t *testing.T, sim *pnapsim.Sim, url string, patience time.Duratio
 // node adds a Node; serverID "" leaves it without provider ID.
 func (w *world) node(name, serverID string) *corev1.Node {
 	w.t.Helper()
-	node := newNode(name)
+	return w.add(newNode(name), serverID)
+}
+
+func (w *world) add(node *corev1.Node, serverID string) *corev1.Node {
+	w.t.Helper()
 	if serverID != "" {
 		node.Spec.ProviderID = contract.ProviderID(serverID)
 	}

@@ -22,7 +22,7 @@ func networkAnnotations() []string {
 	return []string{
 		contract.NodeServerID, contract.NodePublicNetworkID, contract.NodePublicNetworkVLAN,
 		contract.NodePublicNetworkIPs, contract.NodePublicNetworkMember, contract.NodePublicNetworkBlocks,
-		contract.NodeAnnouncer,
+		contract.NodeAnnouncer, contract.NodeServerMissing,
 	}
 }
 

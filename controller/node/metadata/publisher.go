@@ -188,7 +188,8 @@ func (p *NetworkPublisher) register(object any) {
 
 // isNew reports whether a Node has a server but no annotations yet.
 func isNew(node *corev1.Node) bool {
-	return node.Spec.ProviderID != "" && node.Annotations[contract.NodeServerID] == ""
+	return node.Spec.ProviderID != "" && node.Annotations[contract.NodeServerID] == "" &&
+		node.Annotations[contract.NodeServerMissing] == ""
 }
 
 // Run publishes until ctx ends, and then returns nil.
@@ -317,7 +318,7 @@ func serverOf(node *corev1.Node, list instances.List) (pnap.Server, bool) {
 		return pnap.Server{}, false
 	}
 	server, ok := list.ByID[id]
-	return server, ok
+	return server, ok && server.Status != pnap.ServerReserved // that is no machine any more
 }
 
 // published collects the blocks in the annotations of Nodes, so that they survive a restart.
