@@ -107,9 +107,17 @@ func (w *wiring) networkPublisher() (loop, error) {
 	})
 }
 
+// carriers is the rule by which Nodes may carry traffic of load balancers.
+func (w *wiring) carriers() contract.Carriers {
+	return contract.Carriers{
+		NetworkID: w.config.LoadBalancer.NetworkID, Announcer: w.config.LoadBalancer.Announcer,
+		Selector: w.config.ServiceNodeSelector,
+	}
+}
+
 func (w *wiring) labeller() (loop, error) {
 	return metadata.NewLabeller(w.completed.Client, w.core().Nodes(),
-		w.completed.EventRecorder, w.config.ServiceNodeSelector)
+		w.completed.EventRecorder, w.carriers())
 }
 
 func (w *wiring) agentWatch() (loop, error) {
@@ -135,7 +143,7 @@ func (w *wiring) services() (loop, error) {
 		Events:    w.completed.EventRecorder,
 		Metrics:   w.metrics.services,
 		Workers:   int(w.completed.ComponentConfig.ServiceController.ConcurrentServiceSyncs),
-		Selector:  w.config.ServiceNodeSelector,
+		Carriers:  w.carriers(),
 		Announcer: w.config.LoadBalancer.Announcer,
 	}), nil
 }
@@ -155,6 +163,8 @@ func (w *wiring) balancer() *reconcile.Balancer {
 		NetworkID: w.config.LoadBalancer.NetworkID,
 		Options: plan.Options{
 			Announcer:          w.config.LoadBalancer.Announcer,
+			Selector:           w.config.ServiceNodeSelector,
+			DryRun:             w.config.DryRun,
 			Location:           w.config.Location,
 			LocationAnnotation: w.config.AnnotationIPLocation,
 			Allocation:         w.config.Allocation,

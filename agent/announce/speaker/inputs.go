@@ -51,11 +51,9 @@ func (in Inputs) Facts() election.Facts {
 	}
 }
 
-// eligible reports whether a Node may carry the traffic of load balancers: it is not being deleted, it is not
-// excluded from load balancers, and it has no request to hand over its addresses.
+// eligible reports whether the Node itself allows that it carries the traffic of load balancers.
 func eligible(node *corev1.Node) bool {
-	return !contract.ExcludedFromLoadBalancers(node) && node.DeletionTimestamp == nil &&
-		node.Annotations[contract.NodeHandOver] != contract.TagTrue
+	return contract.Carriers{Announcer: contract.AnnouncerAgent}.Barred(node) == contract.Obstacle{}
 }
 
 // wanted returns the addresses that must be announced; false where this node cannot serve one. outside has those that it

@@ -92,6 +92,9 @@ func TestFacts(t *testing.T) {
 		"cordoned": {func(s *Inputs) { s.Node.Spec.Unschedulable = true },
 			with(func(f *election.Facts) { f.Cordoned = true })},
 		"being deleted": {func(s *Inputs) { s.Node.DeletionTimestamp = &metav1.Time{} }, witness},
+		"about to be deleted": {func(s *Inputs) {
+			s.Node.Spec.Taints = []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler"}}
+		}, witness},
 		"kube-vip announces": {func(s *Inputs) { s.View.Announcer = contract.AnnouncerKubeVIP },
 			with(func(f *election.Facts) { f.Candidate = false })},
 		"without an address": {func(s *Inputs) { s.View.Report.Source = "" },

@@ -148,6 +148,12 @@ func stripNode(node *corev1.Node) *corev1.Node {
 	kept := &corev1.Node{ObjectMeta: stripMeta(node.ObjectMeta)}
 	kept.Spec.PodCIDR = node.Spec.PodCIDR
 	kept.Spec.PodCIDRs = node.Spec.PodCIDRs
+	kept.Spec.Unschedulable = node.Spec.Unschedulable
+	for _, taint := range node.Spec.Taints {
+		if contract.MarksDeletion(taint) {
+			kept.Spec.Taints = append(kept.Spec.Taints, taint)
+		}
+	}
 	kept.Status.Addresses = node.Status.Addresses
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady || strings.HasPrefix(string(c.Type), contract.Prefix) {

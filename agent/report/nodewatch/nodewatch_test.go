@@ -182,7 +182,8 @@ func TestStrip(t *testing.T) {
 			Annotations:   map[string]string{contract.NodeServerID: "s", "other": "x"},
 			Labels:        map[string]string{contract.NodeVLANReady: "true", "zone": "z"},
 			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}},
-		Spec: corev1.NodeSpec{PodCIDRs: []string{"10.0.0.0/24"}},
+		Spec: corev1.NodeSpec{PodCIDRs: []string{"10.0.0.0/24"}, Unschedulable: true,
+			Taints: []corev1.Taint{{Key: corev1.TaintNodeUnschedulable}, {Key: "ToBeDeletedByClusterAutoscaler"}}},
 		Status: corev1.NodeStatus{
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady}, {Type: corev1.NodeDiskPressure},
 				{Type: contract.ConditionVLANReady}},
@@ -194,7 +195,8 @@ func TestStrip(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: "7",
 			Annotations: map[string]string{contract.NodeServerID: "s"},
 			Labels:      map[string]string{contract.NodeVLANReady: "true"}},
-		Spec: corev1.NodeSpec{PodCIDRs: []string{"10.0.0.0/24"}},
+		Spec: corev1.NodeSpec{PodCIDRs: []string{"10.0.0.0/24"}, Unschedulable: true,
+			Taints: []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler"}}},
 		Status: corev1.NodeStatus{
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady}, {Type: contract.ConditionVLANReady}},
 			Addresses:  node.Status.Addresses,
@@ -203,5 +205,29 @@ func TestStrip(t *testing.T) {
 	got, err := strip(node)
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("(-want +got, %v):\n%s", err, diff)
+	}
+}
+
+// What decides whether a Node may carry traffic is not stripped.
+func TestStripKeepsWhatBars(t *testing.T) {
+	for name, change := range map[string]func(*corev1.Node){
+		"nothing":     func(*corev1.Node) {},
+		"excluded":    func(n *corev1.Node) { n.Labels[corev1.LabelNodeExcludeBalancers] = "" },
+		"handed over": func(n *corev1.Node) { n.Annotations[contract.NodeHandOver] = "true" },
+		"unselected":  func(n *corev1.Node) { n.Annotations[contract.NodeAnnouncer] = contract.AnnouncerNone },
+		"deleted":     func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{} },
+		"scaled down": func(n *corev1.Node) {
+			n.Spec.Taints = []corev1.Taint{{Key: "other"}, {Key: "ToBeDeletedByClusterAutoscaler"}}
+		},
+		"cordoned": func(n *corev1.Node) { n.Spec.Unschedulable = true },
+	} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{},
+			Annotations: map[string]string{contract.NodeAnnouncer: contract.AnnouncerAgent}}}
+		change(node)
+		kept := stripNode(node)
+		if got, want := (contract.Carriers{}).Barred(kept), (contract.Carriers{}).Barred(node); got != want ||
+			kept.Spec.Unschedulable != node.Spec.Unschedulable {
+			t.Errorf("%s: barred %+v, want %+v", name, got, want)
+		}
 	}
 }

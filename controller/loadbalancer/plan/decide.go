@@ -51,8 +51,26 @@ const (
 )
 
 // Decide decides what comes next for a Service that is to have an address. What was asked for and cannot
-// be had never takes a published address away: then everything goes on as if it had not been asked for.
+// be had never takes a published address away: then everything goes on as if it had not been asked for. Nothing is
+// bought while no Node may carry the traffic. A dry run buys nothing, and does not write what makes Nodes fit.
 func Decide(o Observed) ServicePlan {
+	p := decide(o)
+	if p.Step.Action == Buy && !o.Options.DryRun {
+		if ready, why := o.NodeReady(); !ready {
+			p.Step = Step{Action: Wait, Reason: NoNodeReady, Detail: why}
+		}
+	}
+	return p
+}
+
+// NodeReady reports whether a Node may carry traffic, and why none may.
+func (o Observed) NodeReady() (ready bool, why string) {
+	rule := contract.Carriers{NetworkID: o.NetworkID, Announcer: o.Options.Announcer, Selector: o.Options.Selector}
+	ready, why = rule.Any(o.Nodes)
+	return ready, "waiting for a Node that may carry load-balancer traffic: " + why
+}
+
+func decide(o Observed) ServicePlan {
 	o = o.withoutDefault()
 	wanted := decideWanted(o)
 	if wanted.Step.Action != Refuse || !o.Published().IsValid() {
@@ -302,7 +320,7 @@ func (p ServicePlan) UpToDate(o Observed) bool {
 		return true
 	case Wait:
 		return slices.Contains([]Reason{
-			BlockCreating, BlockAssigning, BlockUnassigning, NetworkChanging, AddressResting,
+			BlockCreating, BlockAssigning, BlockUnassigning, NetworkChanging, AddressResting, NoNodeReady,
 		}, p.Step.Reason)
 	case Refuse:
 		return !o.boughtUnseen() && slices.Contains([]Reason{

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
@@ -19,6 +20,10 @@ import (
 type Options struct {
 	// Announcer is contract.AnnouncerKubeVIP or contract.AnnouncerAgent.
 	Announcer string
+	// Selector selects the Nodes that may carry traffic; nil for what each Node names, see contract.Carriers.
+	Selector labels.Selector
+	// DryRun reports that nothing is changed.
+	DryRun bool
 	// Location in which all blocks are bought; empty leaves it to the annotation LocationAnnotation of each Service.
 	Location, LocationAnnotation string
 	// Allocation of Services that name none: contract.AllocationDedicated or contract.AllocationShared.

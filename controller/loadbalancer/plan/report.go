@@ -58,6 +58,24 @@ func Reporting(all []AddressReport, state contract.AddressState) []string {
 	return said
 }
 
+// LatestAnswer is the report of an answer that is the newest: a Node that was cut off may not have taken its own back.
+// Of several the one by the holder counts, then the first by name; the zero
+// AddressReport without an answer.
+func LatestAnswer(all []AddressReport) AddressReport {
+	var latest AddressReport
+	for _, r := range all {
+		if r.State != contract.AddressAnswered {
+			continue
+		}
+		newer := r.Since.Compare(latest.Since)
+		if latest.Node == "" || r.Held && !latest.Held ||
+			r.Held == latest.Held && (newer > 0 || newer == 0 && r.Node < latest.Node) {
+			latest = r
+		}
+	}
+	return latest
+}
+
 // Silent reports whether it is reported that no machine answers for the address, and no agent reports otherwise.
 func Silent(nodes []*corev1.Node, address netip.Addr) bool {
 	all := ReportsOf(nodes, address)

@@ -70,6 +70,9 @@ const (
 	NetworkChanging Reason = "NetworkChanging"
 	// NetworkUnreadable: the network that holds the block cannot be read.
 	NetworkUnreadable Reason = "NetworkUnreadable"
+	// NoNodeReady: no Node may carry the traffic, so that nothing is bought, and no address published that the status
+	// does not have yet. The message names the Nodes, why each may not, and what to do.
+	NoNodeReady Reason = "NoNodeReady"
 )
 
 // Where a release ends. No Service has these reasons: its conditions are removed then.
@@ -143,7 +146,7 @@ type Step struct {
 	// Address of the Service, for Done of Ensure. A Refuse carries it as well when the block is assigned
 	// and only a change that was asked for is refused: the published address goes on working.
 	Address netip.Addr
-	// Detail is the sentence of a Refuse.
+	// Detail is the sentence of a Refuse, and of a Wait for something else than the account.
 	Detail string
 	// Until is when a Wait ends at the latest; the zero Time when that is not known.
 	Until time.Time

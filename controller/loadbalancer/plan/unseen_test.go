@@ -27,6 +27,7 @@ func publishedIn(b plan.Block, shown sources, desired plan.Desired, ledgers ...p
 	o := plan.Observed{
 		Service: service, Owner: plan.OwnerOf(service, "c1"), Holder: holder("web"), Desired: desired, Live: true,
 		Ledgers: ledgers, Services: []*corev1.Service{service}, View: plan.View{Now: noon, NetworkID: net1},
+		Nodes: []*corev1.Node{member()},
 	}
 	if shown.list {
 		o.Blocks = []plan.Block{b}
@@ -144,5 +145,14 @@ func TestNothingIsForgottenThatTheNetworkHas(t *testing.T) {
 				t.Errorf("%s, %s: %+v, want %s", name, where, got, test.want)
 			}
 		}
+	}
+}
+
+// member is a Node whose server is a member of the network.
+func member() *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{
+			contract.NodePublicNetworkID: net1, contract.NodePublicNetworkMember: "true"}},
+		Spec: corev1.NodeSpec{ProviderID: contract.ProviderID("60473c2509268bc77fd06d31")},
 	}
 }

@@ -98,7 +98,7 @@ func answered(nodes []*corev1.Node, all []plan.AddressReport, before *metav1.Con
 		return announcedCondition(metav1.ConditionFalse, contract.AnnouncedHolderSilent,
 			"Node "+holder+" holds the address, but the agents of "+names(quiet)+" do not hear it")
 	}
-	latest := latestAnswer(all)
+	latest := plan.LatestAnswer(all)
 	announcer := latest.Machine(nodes)
 	if announcer == "" && latest.MAC != "" && anyIdentity(nodes) {
 		return announcedCondition(metav1.ConditionFalse, contract.AnnouncedForeign,
@@ -121,7 +121,7 @@ func announcerOf(nodes []*corev1.Node, address netip.Addr) (node string, since t
 	if announcement(nodes, address, nil).Status != metav1.ConditionTrue {
 		return "", time.Time{}
 	}
-	latest := latestAnswer(plan.ReportsOf(nodes, address))
+	latest := plan.LatestAnswer(plan.ReportsOf(nodes, address))
 	return latest.Machine(nodes), latest.Since
 }
 
@@ -132,24 +132,7 @@ func onlyHolders(all []plan.AddressReport) (holder string, only bool) {
 			return "", false
 		}
 	}
-	return latestAnswer(all).Node, true
-}
-
-// latestAnswer is the report of an answer that is the newest: a Node that was cut off may not have taken its own back.
-// Of several the one by the holder counts, then the first by name.
-func latestAnswer(all []plan.AddressReport) plan.AddressReport {
-	var latest plan.AddressReport
-	for _, r := range all {
-		if r.State != contract.AddressAnswered {
-			continue
-		}
-		newer := r.Since.Compare(latest.Since)
-		if latest.Node == "" || r.Held && !latest.Held ||
-			r.Held == latest.Held && (newer > 0 || newer == 0 && r.Node < latest.Node) {
-			latest = r
-		}
-	}
-	return latest
+	return plan.LatestAnswer(all).Node, true
 }
 
 func anyIdentity(nodes []*corev1.Node) bool {
@@ -164,23 +147,6 @@ func names(all []string) string {
 		return strings.Join(sorted, ", ")
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(sorted[:mostNames], ", "), len(sorted)-mostNames)
-}
-
-// anyNodeReady reports whether an address of the network can be reached: a member node says that it is
-// ready, or no node says anything because no agent is installed.
-func anyNodeReady(nodes []*corev1.Node, networkID string) bool {
-	agents := false
-	for _, node := range nodes {
-		condition := contract.FindNodeCondition(node, contract.ConditionVLANReady)
-		if condition == nil {
-			continue
-		}
-		agents = true
-		if condition.Status == corev1.ConditionTrue && isMember(node, networkID) {
-			return true
-		}
-	}
-	return !agents
 }
 
 // commonInterface returns the name of the VLAN interface when all agents of member nodes report the

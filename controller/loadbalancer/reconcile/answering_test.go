@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cloud-provider/api"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
@@ -16,13 +15,7 @@ import (
 // report has the agent of a Node report about an address; an empty state for nothing at all.
 func (w *world) report(address string, state contract.AddressState) {
 	w.t.Helper()
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{
-			contract.NodePublicNetworkID: networkID, contract.NodePublicNetworkMember: "true",
-		}},
-		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: contract.ConditionVLANReady,
-			Status: corev1.ConditionTrue}}},
-	}
+	node := w.node("node-1", vlanIs(corev1.ConditionTrue))
 	if state != "" {
 		node.Annotations[contract.NodeReportedAddresses] = `{"` + address + `":{"state":"` + string(state) +
 			`","since":"2026-03-01T12:00:00Z"}}`

@@ -24,8 +24,6 @@ const (
 	reasonLookupFailed plan.Reason = "LookupFailed"
 	// reasonReleaseFailed: a step of the release was not carried out; the message repeats why.
 	reasonReleaseFailed plan.Reason = "ReleaseFailed"
-	// reasonNoNodeReady: the block is assigned, but no node can carry its traffic yet.
-	reasonNoNodeReady plan.Reason = "NoNodeReady"
 	// reasonLedger: the record of addresses changed while it was worked on.
 	reasonLedger plan.Reason = "LedgerChanged"
 	// reasonResting: the API failed to move the block and is not asked again for a while.
@@ -263,7 +261,7 @@ var texts = map[plan.Reason]string{
 	plan.NetworkUnreadable: "waiting for the network of the IP block to become readable",
 	reasonLookupFailed:     "waiting for an answer of the phoenixNAP API about IP blocks",
 	reasonReleaseFailed:    "waiting to try the release of the IP block again",
-	reasonNoNodeReady:      "waiting for a node that is ready for the public network",
+	plan.NoNodeReady:       "waiting for a Node that may carry load-balancer traffic",
 	purchase.TagsFresh:     "waiting for new tags to be usable",
 	purchase.APIPaused:     "waiting as long as the phoenixNAP API asks to",
 	waitOutdated:           "waiting for the latest version of the Service",

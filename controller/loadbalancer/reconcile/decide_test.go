@@ -39,33 +39,29 @@ func node(network string, ready corev1.ConditionStatus, vlan string) *corev1.Nod
 	return n
 }
 
-func TestAnyNodeReadyAndCommonInterface(t *testing.T) {
+func TestCommonInterface(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		nodes []*corev1.Node
-		ready bool
 		vlan  string
 	}{
-		{"no node", nil, true, ""},
-		{"no agent", []*corev1.Node{node("net1", "", ""), node("net1", "", "")}, true, ""},
-		{"one of two ready", []*corev1.Node{node("net1", "False", "bond0.20"), node("net1", "True", "bond0.20")}, true,
+		{"no node", nil, ""},
+		{"no agent", []*corev1.Node{node("net1", "", ""), node("net1", "", "")}, ""},
+		{"one of two ready", []*corev1.Node{node("net1", "False", "bond0.20"), node("net1", "True", "bond0.20")},
 			"bond0.20"},
-		{"none ready", []*corev1.Node{node("net1", "False", "bond0.20"), node("net1", "Unknown", "bond0.20")}, false,
+		{"none ready", []*corev1.Node{node("net1", "False", "bond0.20"), node("net1", "Unknown", "bond0.20")},
 			"bond0.20"},
-		{"ready node is no member", []*corev1.Node{node("", "True", "bond0.20")}, false, ""},
+		{"ready node is no member", []*corev1.Node{node("", "True", "bond0.20")}, ""},
 		{"ready node is in another network", []*corev1.Node{node("net2", "True", "bond0.21"),
-			node("net1", "False", "bond0.20")}, false, "bond0.20"},
+			node("net1", "False", "bond0.20")}, "bond0.20"},
 		{"agent on one node only, not ready", []*corev1.Node{node("net1", "False", "bond0.20"), node("net1", "", "")},
-			false, "bond0.20"},
-		{"names differ", []*corev1.Node{node("net1", "True", "bond0.20"), node("net1", "True", "vlan20")}, true, ""},
-		{"one reports none", []*corev1.Node{node("net1", "True", "bond0.20"), node("net1", "False", "-")}, true, ""},
-		{"one reports garbage", []*corev1.Node{node("net1", "True", "bond0.20"), node("net1", "True", "garbage")}, true,
+			"bond0.20"},
+		{"names differ", []*corev1.Node{node("net1", "True", "bond0.20"), node("net1", "True", "vlan20")}, ""},
+		{"one reports none", []*corev1.Node{node("net1", "True", "bond0.20"), node("net1", "False", "-")}, ""},
+		{"one reports garbage", []*corev1.Node{node("net1", "True", "bond0.20"), node("net1", "True", "garbage")},
 			""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := anyNodeReady(test.nodes, "net1"); got != test.ready {
-				t.Errorf("ready is %t, want %t", got, test.ready)
-			}
 			if got := commonInterface(test.nodes, "net1"); got != test.vlan {
 				t.Errorf("interface is %q, want %q", got, test.vlan)
 			}
@@ -220,7 +216,7 @@ func TestEveryReasonHasWords(t *testing.T) {
 		plan.PurchaseDue, plan.PurchaseUnanswered, plan.BlockCreating, plan.BlockInvisible, plan.AssignmentDue,
 		plan.BlockAssigning, plan.BlockAssigned, plan.UnassignmentDue, plan.BlockUnassigning, plan.DeletionDue,
 		plan.DeletionUnverified, plan.NetworkChanging, plan.NetworkUnreadable, reasonLookupFailed,
-		reasonReleaseFailed, reasonNoNodeReady, purchase.TagsFresh, waitOutdated, reasonResting, purchase.APIPaused,
+		reasonReleaseFailed, plan.NoNodeReady, purchase.TagsFresh, waitOutdated, reasonResting, purchase.APIPaused,
 		plan.AddressResting, reasonLedger, waitSurplus, reasonRetagging, reasonAnnounced,
 	} {
 		if words(reason) == words("") {

@@ -89,9 +89,10 @@ func (b *Balancer) drifted(ctx context.Context, service *corev1.Service) (bool, 
 	p := plan.Decide(o)
 	switch p.Step.Action {
 	case plan.Done:
-		ready := hasAddress(service, p.Step.Address) || anyNodeReady(o.Nodes, o.NetworkID)
+		ready, why := o.NodeReady()
+		ready = ready || hasAddress(service, p.Step.Address)
 		return !p.UpToDate(o) || !publication(o, p.Step).empty() || ready && !hasAddress(service, p.Step.Address) ||
-			len(differingConditions(service, publishedConditions(o, p, ready), o.Now)) > 0, nil
+			len(differingConditions(service, publishedConditions(o, p, ready, why), o.Now)) > 0, nil
 	case plan.Wait:
 		return o.Published().IsValid(), nil
 	case plan.Refuse:

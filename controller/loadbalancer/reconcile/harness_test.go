@@ -139,12 +139,36 @@ func newCluster(t *testing.T, uid string, clock *pnapsim.Clock) *world {
 			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
 		nodes: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}),
 	}
+	if err := w.nodes.Add(w.node("node-1")); err != nil {
+		t.Fatal(err)
+	}
 	w.config = reconcile.Config{
 		NetworkID: networkID, Now: w.clock.Now, Events: w.events,
 		Options:  plan.Options{Location: "ASH", MaxRetained: 9, MaxRetainedPerNamespace: 9},
 		Services: corelisters.NewServiceLister(w.services), Nodes: corelisters.NewNodeLister(w.nodes),
 	}
 	return w
+}
+
+// node is a Node without an agent whose server is a member of the public network.
+func (w *world) node(name string, change ...func(*corev1.Node)) *corev1.Node {
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}, Annotations: map[string]string{
+			contract.NodePublicNetworkID: networkID, contract.NodePublicNetworkMember: "true",
+		}},
+		Spec: corev1.NodeSpec{ProviderID: contract.ProviderID(serverID)},
+	}
+	for _, c := range change {
+		c(node)
+	}
+	return node
+}
+
+// vlanIs has the agent of a Node report the condition VLANReady.
+func vlanIs(status corev1.ConditionStatus) func(*corev1.Node) {
+	return func(n *corev1.Node) {
+		n.Status.Conditions = []corev1.NodeCondition{{Type: contract.ConditionVLANReady, Status: status}}
+	}
 }
 
 // clientOf is the client of a cluster, which must touch no block of another.

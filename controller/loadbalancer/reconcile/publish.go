@@ -29,9 +29,10 @@ func (b *Balancer) publish(
 	}
 	b.recordPublished(ctx, o, p.Step, changes)
 	status := statusFor(service, p.Step.Address)
-	ready := hasAddress(service, p.Step.Address) || anyNodeReady(o.Nodes, o.NetworkID)
+	ready, why := o.NodeReady()
+	ready = ready || hasAddress(service, p.Step.Address)
 	said := says(service, blockCondition(p.Rejected.Reason, p.Rejected.Detail))
-	conditions := publishedConditions(o, p, ready)
+	conditions := publishedConditions(o, p, ready, why)
 	for i := range conditions {
 		conditions[i] = b.explained(ctx, o.Service, conditions[i])
 	}
@@ -46,20 +47,20 @@ func (b *Balancer) publish(
 	case p.Rejects() || p.Tags != nil || len(p.Surplus) > 0:
 		return status, b.besides(ctx, service, p, said || changed)
 	case !ready:
-		return nil, b.retry(service, because(reasonNoNodeReady))
+		return nil, b.retry(service, because(plan.NoNodeReady))
 	default:
 		return status, nil
 	}
 }
 
-// publishedConditions are what the Service says once its block is assigned.
-func publishedConditions(o plan.Observed, p plan.ServicePlan, ready bool) []metav1.Condition {
+// publishedConditions are what the Service says once its block is assigned. why is why no Node is ready.
+func publishedConditions(o plan.Observed, p plan.ServicePlan, ready bool, why string) []metav1.Condition {
 	block := blockCondition(plan.BlockAssigned, words(plan.BlockAssigned))
 	if p.Rejects() {
 		block = blockCondition(p.Rejected.Reason, p.Rejected.Detail)
 		block.Status = metav1.ConditionTrue
 	}
-	published := publishedCondition(ready, reasonNoNodeReady, words(reasonNoNodeReady))
+	published := publishedCondition(ready, plan.NoNodeReady, why)
 	before := meta.FindStatusCondition(o.Service.Status.Conditions, contract.ServiceConditionAnnounced)
 	return []metav1.Condition{block, published, announcement(o.Nodes, p.Step.Address, before)}
 }

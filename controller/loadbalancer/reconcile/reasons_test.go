@@ -88,6 +88,8 @@ var onTheWay = map[string]situation{
 		w.service("web")
 		w.arm(pnapsim.Fault{Method: http.MethodPost, Path: blocksPath, Action: pnapsim.FaultReset, Times: -1})
 	}, says: []string{"whether an IP block was bought"}},
+	"NoNodeReady": {drive: inTurn(noNodeReady, served()), says: []string{"a Node that may carry",
+		"Node node-1 has the condition", "kubectl describe node node-1"}},
 	"BlockCreating": {drive: served(), says: []string{"203.0.113.8/29", "to be created"}},
 	"BlockInvisible": {options: []option{slow(func(l *pnapsim.Latency) { l.ListLag = pnapsim.Duration(time.Hour) })},
 		drive: inTurn(served(), failing(http.MethodGet, anyBlock, 404)),
@@ -213,8 +215,9 @@ var trouble = map[string]situation{
 // publication are the reasons of AddressPublished, but for those of the service controller.
 var publication = map[string]situation{
 	"BlockNotAssigned": {drive: served(), says: []string{"once its IP block is assigned"}},
-	"NoNodeReady":      {drive: inTurn(noNodeReady, served()), says: []string{"a node that is ready"}},
-	"Published":        {drive: served(), says: []string{"in the status of the Service"}},
+	"NoNodeReady": {drive: assignedWithoutNode, says: []string{"a Node that may carry", "Node node-1 has the condition",
+		"kubectl describe node node-1"}},
+	"Published": {drive: served(), says: []string{"in the status of the Service"}},
 }
 
 // ofTheServiceController are the reasons of AddressPublished that package service sets, and tests.
@@ -225,12 +228,18 @@ func failsToAssign(w *world) {
 		Outcome: pnapsim.OutcomeError})
 }
 
+// assignedWithoutNode loses the only Node once the block is bought.
+func assignedWithoutNode(w *world) {
+	served()(w)
+	for len(w.blocks()) == 0 {
+		_, err := w.sync("web")
+		w.clock.Advance(w.pauseAfter(err))
+	}
+	noNodeReady(w)
+}
+
 func noNodeReady(w *world) {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{
-		contract.NodePublicNetworkID: networkID, contract.NodePublicNetworkMember: "true"}},
-		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: contract.ConditionVLANReady,
-			Status: corev1.ConditionFalse}}}}
-	if err := w.nodes.Replace([]any{node}, ""); err != nil {
+	if err := w.nodes.Replace([]any{w.node("node-1", vlanIs(corev1.ConditionFalse))}, ""); err != nil {
 		w.t.Fatal(err)
 	}
 }

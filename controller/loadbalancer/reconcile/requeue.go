@@ -32,6 +32,11 @@ func under(step plan.Step, reason plan.Reason) plan.Step {
 
 // waitUntil is wait for a step whose end may be known: then the condition names the time, and nothing is asked before.
 func (b *Balancer) waitUntil(ctx context.Context, service *corev1.Service, step plan.Step) error {
+	if step.Detail != "" {
+		err := b.retry(service, step)
+		b.note(ctx, service, step.Reason, step.Detail)
+		return err
+	}
 	left := step.Until.Sub(b.config.Now())
 	if left <= 0 { // not known, or it ended a moment ago
 		return b.wait(ctx, service, step)

@@ -185,9 +185,9 @@ func TestReleasedAddressRests(t *testing.T) {
 		t.Fatalf("said %v", err)
 	}
 	t.Run("until agents say that it is silent", func(t *testing.T) {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{
-			contract.NodeReportedAddresses: `{"` + given + `":{"state":"Silent","since":"2026-03-01T12:00:00Z"}}`,
-		}}}
+		node := w.node("node-1")
+		node.Annotations[contract.NodeReportedAddresses] = `{"` + given +
+			`":{"state":"Silent","since":"2026-03-01T12:00:00Z"}}`
 		if err := w.nodes.Add(node); err != nil {
 			t.Fatal(err)
 		}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -85,12 +84,9 @@ func TestSlowAssignmentIsWaitedForWithoutBackOff(t *testing.T) {
 //proves:known-bugs/published-early
 func TestAddressIsNotPublishedBeforeItWorks(t *testing.T) {
 	w := newWorld(t)
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{
-		contract.NodePublicNetworkID: networkID, contract.NodePublicNetworkMember: "true",
-		contract.NodeReportedIdentity: `{"hostname":"node-1","vlanInterface":"bond0.20"}`,
-	}}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: contract.ConditionVLANReady,
-		Status: corev1.ConditionFalse}}}}
-	if err := w.nodes.Add(node); err != nil {
+	node := w.node("node-1", vlanIs(corev1.ConditionTrue))
+	node.Annotations[contract.NodeReportedIdentity] = `{"hostname":"node-1","vlanInterface":"bond0.20"}`
+	if err := w.nodes.Replace([]any{node}, ""); err != nil {
 		t.Fatal(err)
 	}
 	w.service("web")
@@ -102,11 +98,14 @@ func TestAddressIsNotPublishedBeforeItWorks(t *testing.T) {
 		if published := w.get("web").Annotations[contract.KubeVIPAddresses]; published != "" {
 			t.Fatalf("%s is announced while the account holds %s", published, w.blocks())
 		}
+		if len(w.blocks()) == 1 { // without a ready node none would be bought
+			node.Status.Conditions[0].Status = corev1.ConditionFalse
+		}
 		w.clock.Advance(w.pauseAfter(err))
 	}
 	for range 3 {
 		_, err := w.sync("web")
-		if err == nil || err.Error() != "waiting for a node that is ready for the public network" {
+		if err == nil || err.Error() != "waiting for a Node that may carry load-balancer traffic" {
 			t.Fatalf("said %v", err)
 		}
 		w.clock.Advance(interval)

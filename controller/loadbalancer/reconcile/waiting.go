@@ -203,10 +203,10 @@ func (p *pace) freshness(service *corev1.Service, now time.Time) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case waits && w.reason != plan.AddressResting && w.reason != reasonNoNodeReady:
+	case waits && w.reason != plan.AddressResting && w.reason != plan.NoNodeReady:
 		return now.Add(-w.pause / 2)
 	case service.ResourceVersion != "" && p.ensured[service.UID] == service.ResourceVersion &&
-		(!waits || w.reason == reasonNoNodeReady):
+		(!waits || w.reason == plan.NoNodeReady):
 		return now.Add(-account.Unhurried)
 	default:
 		return time.Time{}

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 
@@ -65,6 +66,7 @@ func newWithAccount(t *testing.T) *withAccount {
 	}}}); err != nil {
 		t.Fatal(err)
 	}
+	w.member()
 	server := httptest.NewServer(w.sim.Handler())
 	w.url = server.URL
 	t.Cleanup(server.Close)
@@ -74,6 +76,23 @@ func newWithAccount(t *testing.T) *withAccount {
 		}
 	})
 	return w
+}
+
+// member creates a Node that may carry the traffic.
+func (w *withAccount) member() {
+	w.t.Helper()
+	nodes := w.kube.CoreV1().Nodes()
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: w.namespace, Annotations: map[string]string{
+			contract.NodePublicNetworkID: networkID, contract.NodePublicNetworkMember: "true"}},
+		Spec: corev1.NodeSpec{ProviderID: contract.ProviderID("60473c2509268bc77fd06d31")},
+	}
+	if _, err := nodes.Create(w.t.Context(), node, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() {
+		_ = nodes.Delete(context.WithoutCancel(w.t.Context()), node.Name, metav1.DeleteOptions{})
+	})
 }
 
 // start starts a controller with the real balancer and returns what ends it.

@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // Pauses of the queue. Those after errors are the framework's.
@@ -66,8 +66,8 @@ type Config struct {
 	Workers int
 	// DriftEvery is the time between two checks for changes outside of the cluster; 0 means a minute.
 	DriftEvery time.Duration
-	// Selector selects the Nodes that may carry traffic of Services; nil means all.
-	Selector labels.Selector
+	// Carriers decides which Nodes may carry traffic of Services.
+	Carriers contract.Carriers
 	// Announcer is contract.AnnouncerKubeVIP, contract.AnnouncerAgent or contract.AnnouncerNone.
 	Announcer string
 }
@@ -89,9 +89,6 @@ type Controller struct {
 func New(config Config) *Controller {
 	config.Metrics = cmp.Or(config.Metrics, NewMetrics())
 	config.DriftEvery = cmp.Or(config.DriftEvery, defaultDriftEvery)
-	if config.Selector == nil {
-		config.Selector = labels.Everything()
-	}
 	return &Controller{
 		config: config, services: config.Services.Lister(), nodes: config.Nodes.Lister(),
 		states: newStateCache(), changes: newNodeChanges(), pass: newPass(config.Metrics),

@@ -34,7 +34,8 @@ const (
 	// eventSyncFailed (Warning): an error that is tried again after 5 s to 5 minutes. Never sent for a mere wait, nor
 	// beside a refusal that has its own event.
 	eventSyncFailed = "SyncLoadBalancerFailed"
-	// eventUnavailable (Warning): no Node may carry traffic of load balancers.
+	// eventUnavailable (Warning): no Node may carry traffic of load balancers; names the Nodes, why each may not, and
+	// what to do.
 	eventUnavailable = "UnAvailableLoadBalancer"
 	// eventWaiting (Normal): the address takes longer than 30 s; the conditions say what it waits for. Sent once.
 	eventWaiting = "WaitingForLoadBalancer"
@@ -107,15 +108,15 @@ func (c *Controller) recordShortcomings(ctx context.Context, service *corev1.Ser
 		c.inform(service, eventIPv4Only, textIPv4Only)
 	}
 	nodes, err := c.nodes.List(labels.Everything())
-	switch {
-	case err != nil:
+	if err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to list Nodes")
-	case slices.ContainsFunc(nodes, func(node *corev1.Node) bool { return carries(node, c.config.Selector) }):
-		state.recordedNoNodes = false
-	case !state.recordedNoNodes:
-		state.recordedNoNodes = true
-		c.warn(service, eventUnavailable, textUnavailable)
+		return
 	}
+	may, why := c.config.Carriers.Any(nodes)
+	if !may && !state.recordedNoNodes {
+		c.warn(service, eventUnavailable, text.Message(textUnavailable+": "+why))
+	}
+	state.recordedNoNodes = !may
 }
 
 // recordPublished reports a new address. Who wrote it to the status does not matter: kube-vip may have been faster.

@@ -19,15 +19,12 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
 )
 
-// toBeDeleted is the taint that the cluster autoscaler puts on a Node before it deletes it.
-const toBeDeleted = "ToBeDeletedByClusterAutoscaler"
-
 // betweenPasses is the minimum time between two passes over all Services because of Nodes.
 const betweenPasses = time.Second
 
 // nodeFacts is what of a Node matters to Services.
 type nodeFacts struct {
-	carries    bool
+	obstacle   contract.Obstacle
 	vlanReady  corev1.ConditionStatus
 	network    string
 	member     string
@@ -37,7 +34,7 @@ type nodeFacts struct {
 
 func (c *Controller) factsOf(node *corev1.Node) nodeFacts {
 	facts := nodeFacts{
-		carries:    carries(node, c.config.Selector),
+		obstacle:   c.config.Carriers.Obstacle(node, true),
 		network:    node.Annotations[contract.NodePublicNetworkID],
 		member:     node.Annotations[contract.NodePublicNetworkMember],
 		providerID: node.Spec.ProviderID,
@@ -47,13 +44,6 @@ func (c *Controller) factsOf(node *corev1.Node) nodeFacts {
 		facts.vlanReady = condition.Status
 	}
 	return facts
-}
-
-// carries reports whether the Node may carry traffic of load balancers.
-func carries(node *corev1.Node, selector labels.Selector) bool {
-	return node.DeletionTimestamp == nil && selector.Matches(labels.Set(node.Labels)) &&
-		!slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == toBeDeleted }) &&
-		!contract.ExcludedFromLoadBalancers(node)
 }
 
 // reportChanges returns the addresses about which the report of a Node's agent has changed.

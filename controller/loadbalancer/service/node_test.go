@@ -18,7 +18,8 @@ import (
 func nodeWith(change func(*corev1.Node)) *corev1.Node {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{"edge": "yes"},
-			Annotations: map[string]string{contract.NodePublicNetworkMember: "true"}},
+			Annotations: map[string]string{contract.NodePublicNetworkID: "n",
+				contract.NodePublicNetworkMember: "true"}},
 		Spec: corev1.NodeSpec{ProviderID: "phoenixnap://60473c2509268bc77fd06d31"},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
 			{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
@@ -29,10 +30,13 @@ func nodeWith(change func(*corev1.Node)) *corev1.Node {
 	return node
 }
 
+// ofEdge is the rule by which Nodes carry traffic that have the label edge.
+var ofEdge = contract.Carriers{Selector: labels.SelectorFromSet(labels.Set{"edge": "yes"})}
+
 //proves:known-bugs/flapping-nodes
 //proves:known-bugs/missed-nodes
 func TestNodesThatMatter(t *testing.T) {
-	c := &Controller{config: Config{Selector: labels.SelectorFromSet(labels.Set{"edge": "yes"})}}
+	c := &Controller{config: Config{Carriers: ofEdge}}
 	for name, tc := range map[string]struct {
 		change  func(*corev1.Node)
 		carries bool
@@ -51,14 +55,17 @@ func TestNodesThatMatter(t *testing.T) {
 			true},
 		"not excluded": {func(n *corev1.Node) { n.Labels[corev1.LabelNodeExcludeBalancers] = "false" }, true,
 			false},
-		"about to be deleted": {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: toBeDeleted}} }, false,
-			true},
+		"about to be deleted": {func(n *corev1.Node) {
+			n.Spec.Taints = []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler"}}
+		}, false, true},
 		"being deleted": {func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{} }, false, true},
+		"unreachable": {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }, false,
+			true},
 		"VLAN not ready": {func(n *corev1.Node) { n.Status.Conditions[1].Status = corev1.ConditionUnknown },
-			true, true},
+			false, true},
 		"no word of the VLAN": {func(n *corev1.Node) { n.Status.Conditions = n.Status.Conditions[:1] }, true, true},
 		"no member any more": {func(n *corev1.Node) { n.Annotations[contract.NodePublicNetworkMember] = "false" },
-			true, true},
+			false, true},
 		"another network": {func(n *corev1.Node) { n.Annotations[contract.NodePublicNetworkID] = "x" }, true,
 			true},
 		"another server": {func(n *corev1.Node) { n.Spec.ProviderID = "phoenixnap://60473c2509268bc77fd06d32" },
@@ -67,7 +74,7 @@ func TestNodesThatMatter(t *testing.T) {
 			true},
 	} {
 		node := nodeWith(tc.change)
-		if got := carries(node, c.config.Selector); got != tc.carries {
+		if got, _ := ofEdge.Any([]*corev1.Node{node}); got != tc.carries {
 			t.Errorf("%s: carries traffic %v, want %v", name, got, tc.carries)
 		}
 		if got := c.factsOf(node) != c.factsOf(nodeWith(func(*corev1.Node) {})); got != tc.matters {

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
@@ -51,7 +50,7 @@ func TestChangesThatMatterLeadToALook(t *testing.T) {
 		}), 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config := Config{Selector: labels.SelectorFromSet(labels.Set{"edge": "yes"}), DriftEvery: time.Hour}
+			config := Config{Carriers: ofEdge, DriftEvery: time.Hour}
 			inTime(t, config, func(w *clocked) {
 				w.create("web")
 				w.create("api")

@@ -33,21 +33,18 @@ type Labeller struct {
 	nodes    corelisters.NodeLister
 	synced   cache.InformerSynced
 	events   record.EventRecorder
-	selector labels.Selector
+	carriers contract.Carriers
 	wake     loop.Wake
 
 	// seen are the Nodes in the last pass, by name; it belongs to the goroutine of Run.
 	seen map[string]vlanNode
 }
 
-// NewLabeller returns a Labeller. It starts nothing. Only Nodes that selector matches get the label; nil matches all.
+// NewLabeller returns a Labeller. It starts nothing. Only Nodes that carriers finds fit get the label.
 func NewLabeller(client kubernetes.Interface, nodes coreinformers.NodeInformer, events record.EventRecorder,
-	selector labels.Selector) (*Labeller, error) {
-	if selector == nil {
-		selector = labels.Everything()
-	}
+	carriers contract.Carriers) (*Labeller, error) {
 	l := &Labeller{
-		client: client, nodes: nodes.Lister(), events: events, selector: selector,
+		client: client, nodes: nodes.Lister(), events: events, carriers: carriers,
 		wake: loop.NewWake(), seen: map[string]vlanNode{},
 	}
 	registration, err := nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -74,7 +71,7 @@ func (l *Labeller) compare(before, after any) {
 }
 
 func (l *Labeller) readiness(node *corev1.Node) readiness {
-	return readinessOf(node, l.selector.Matches(labels.Set(node.Labels)) && !contract.ExcludedFromLoadBalancers(node))
+	return readinessOf(node, l.carriers)
 }
 
 // shaky reports whether the kubelet reports the Node as not Ready.
@@ -206,21 +203,8 @@ func (l *Labeller) take(ctx context.Context, name string, now time.Time) error {
 	seen.lost = append(seen.lost, now)
 	l.seen[name] = seen
 	klog.FromContext(ctx).Info("Node may no longer announce addresses", "node", name, "label", contract.NodeVLANReady,
-		"reason", why(node))
-	l.events.Eventf(node, corev1.EventTypeWarning, ReasonExcluded,
-		"The node is not ready for the public network (%s): label %s removed", why(node), contract.NodeVLANReady)
+		"reason", l.carriers.Unfit(node, true).Why)
+	l.events.Eventf(node, corev1.EventTypeWarning, ReasonExcluded, "Label %s removed, because the Node %s",
+		contract.NodeVLANReady, l.carriers.Unfit(node, true).Why)
 	return nil
-}
-
-// why returns the reason that the agent reports.
-func why(node *corev1.Node) string {
-	condition := contract.FindNodeCondition(node, contract.ConditionVLANReady)
-	switch {
-	case condition == nil:
-		return "no condition"
-	case condition.Status == corev1.ConditionTrue:
-		return "the Node is silent, not selected or excluded from load balancers"
-	default:
-		return condition.Reason
-	}
 }

@@ -47,7 +47,7 @@ func newLabelHarnessOn(t *testing.T, client *fake.Clientset, selector labels.Sel
 	client.ClearActions()
 	factory := informers.NewSharedInformerFactory(client, 0)
 	events := record.NewFakeRecorder(100)
-	labeller, err := NewLabeller(client, factory.Core().V1().Nodes(), events, selector)
+	labeller, err := NewLabeller(client, factory.Core().V1().Nodes(), events, contract.Carriers{Selector: selector})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,11 @@ func newLabelHarnessOn(t *testing.T, client *fake.Clientset, selector labels.Sel
 func pass(d time.Duration) { <-time.After(d) }
 
 func readyNode(name string, status corev1.ConditionStatus, labelled bool) *corev1.Node {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}, Annotations: map[string]string{
+			contract.NodePublicNetworkID: "n", contract.NodePublicNetworkMember: "true"}},
+		Spec: corev1.NodeSpec{ProviderID: contract.ProviderID("60473c2509268bc77fd06d31")},
+	}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: contract.ConditionVLANReady, Status: status,
 		Reason: "VLANInterfaceDown"}}
 	if labelled {

@@ -41,20 +41,18 @@ const (
 )
 
 // readinessOf reads the agent's condition, which does not count when the Node itself no longer reports.
-func readinessOf(node *corev1.Node, selected bool) readiness {
+func readinessOf(node *corev1.Node, carriers contract.Carriers) readiness {
 	condition := contract.FindNodeCondition(node, contract.ConditionVLANReady)
-	if condition == nil {
-		return unwatched
-	}
-	kubelet := contract.FindNodeCondition(node, corev1.NodeReady)
 	switch {
-	case !selected, kubelet != nil && kubelet.Status == corev1.ConditionUnknown,
-		condition.Status == corev1.ConditionFalse:
-		return notReady
-	case condition.Status == corev1.ConditionTrue:
+	case condition == nil:
+		return unwatched
+	case carriers.Unfit(node, true) == (contract.Obstacle{}):
 		return ready
-	default:
+	case condition.Status == corev1.ConditionUnknown && !contract.Unreachable(node) &&
+		carriers.Barred(node) == (contract.Obstacle{}):
 		return doubtful
+	default:
+		return notReady
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -43,8 +44,13 @@ func TestReadinessOf(t *testing.T) {
 		"True but Node not chosen": {conditions: []corev1.NodeCondition{yes}, unselected: true, want: notReady},
 	}
 	for name, test := range tests {
-		node := &corev1.Node{Status: corev1.NodeStatus{Conditions: test.conditions}}
-		if got := readinessOf(node, !test.unselected); got != test.want {
+		node := readyNode("a", corev1.ConditionTrue, false)
+		node.Status.Conditions = test.conditions
+		carriers := contract.Carriers{Selector: labels.Everything()}
+		if test.unselected {
+			carriers.Selector = labels.Nothing()
+		}
+		if got := readinessOf(node, carriers); got != test.want {
 			t.Errorf("%s: got %v, want %v", name, got, test.want)
 		}
 	}

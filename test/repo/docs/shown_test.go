@@ -57,7 +57,7 @@ kind: List
 items:
 - apiVersion: v1
   kind: Node
-  metadata: {name: server-1, labels: {node-role.kubernetes.io/control-plane: "", topology.kubernetes.io/region: ASH, phoenixnap.com/vlan-ready: "true"}}
+  metadata: {name: server-1, labels: {node-role.kubernetes.io/control-plane: "", node.kubernetes.io/exclude-from-external-load-balancers: "", topology.kubernetes.io/region: ASH}}
   spec:
     providerID: phoenixnap://5fc7a7aee5bd9d4e4a1b2c3d
     taints: [{key: node-role.kubernetes.io/control-plane, effect: NoSchedule}]

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
 	cloudnode "k8s.io/cloud-provider/controllers/node"
 	"k8s.io/cloud-provider/controllers/nodelifecycle"
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
@@ -75,6 +74,9 @@ func (f fence) RoundTrip(request *http.Request) (*http.Response, error) {
 	return f.base.RoundTrip(request)
 }
 
+// carriers is the rule by which Nodes carry traffic.
+var carriers = contract.Carriers{NetworkID: networkID, Announcer: contract.AnnouncerKubeVIP}
+
 // parts are what the loops share.
 type parts struct {
 	*process
@@ -99,7 +101,7 @@ func (p parts) ofServices() []loop {
 	})
 	serving := service.New(service.Config{
 		Kube: p.kube, Services: core.Services(), Nodes: core.Nodes(), Balancer: load, Events: p.world.events,
-		Workers: 3, Announcer: contract.AnnouncerKubeVIP,
+		Workers: 3, Announcer: contract.AnnouncerKubeVIP, Carriers: carriers,
 	})
 	collecting := orphans.New(orphans.Config{
 		Account: p.account, Cloud: p.client, Ledgers: p.ledgers, Kube: p.kube, Services: core.Services(),
@@ -129,10 +131,11 @@ func (p parts) ofMembership() ([]loop, error) {
 
 func (p parts) ofNodes() ([]loop, error) {
 	informer := p.shared.Core().V1().Nodes()
-	provider := provider.New(instances.New(instances.Config{
+	existing := instances.New(instances.Config{
 		Inventory: p.inventory, Nodes: informer.Lister(), Live: p.kube.CoreV1(), Events: p.world.events,
 		Networks: p.account, NetworkID: networkID, Now: p.now,
-	}))
+	})
+	provider := provider.New(existing)
 	// The framework's own controllers, with the pauses of its defaults.
 	initialising, err := cloudnode.NewCloudNodeController(informer, p.kube, provider, 5*time.Minute, 2, 1)
 	if err != nil {
@@ -149,7 +152,7 @@ func (p parts) ofNodes() ([]loop, error) {
 	if err != nil {
 		return nil, err
 	}
-	labelling, err := metadata.NewLabeller(p.kube, informer, p.world.events, labels.Everything())
+	labelling, err := metadata.NewLabeller(p.kube, informer, p.world.events, carriers)
 	if err != nil {
 		return nil, err
 	}
@@ -158,6 +161,7 @@ func (p parts) ofNodes() ([]loop, error) {
 		func(ctx context.Context) error { initialising.RunWithContext(ctx, metrics); return nil },
 		func(ctx context.Context) error { watching.Run(ctx, metrics); return nil },
 		publishing.Run, labelling.Run, metadata.NewAgentWatch(p.kube, informer, p.world.events).Run,
+		metadata.NewServerWatch(p.kube, informer, p.inventory, existing).Run,
 	}, nil
 }
 

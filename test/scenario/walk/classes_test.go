@@ -52,6 +52,10 @@ const (
 	classAbsurd = "absurd_input"
 	// The portal's user adds blocks to the network and removes them.
 	classPortalBlock = "portal_block"
+	// Nodes are excluded from load balancers or cordoned, or their agents report a fault.
+	classBarredNodes = "barred_nodes"
+	// A server is replaced under the host name of a Ready Node.
+	classReplacedServer = "replaced_server"
 )
 
 // The times of the leader election, as the manifests set them.
@@ -90,7 +94,7 @@ func (c *classes) list() []classCount {
 		classListLag, classServerLag, classMismatch, classWrongAccount, classStoppedLeader, classClockSkew,
 		classConfigMapEdit, classLedgersLost, classRecordTime, classRestore, classSecondCluster, classWhileDown,
 		classDefaults, classLatePurchase, classAbsurd, classPortalBlock, classRetained, classHeaders, classUntagged,
-		classWebhook, classFreshTag,
+		classWebhook, classFreshTag, classBarredNodes, classReplacedServer,
 	} {
 		all = append(all, classCount{name, c.counts[name]})
 	}

@@ -25,6 +25,8 @@ type observer struct {
 	// touched are the Services that a user changed, and moved the blocks that the portal's user did: theirs may change.
 	touched map[types.UID]bool
 	moved   map[string]bool
+	// carried is when a Node could carry traffic the last time.
+	carried time.Time
 	// unused is since when a block is paid for without use.
 	unused map[string]time.Time
 }
@@ -48,6 +50,7 @@ func (w *world) observe() {
 			return
 		case <-ticker.C:
 			for _, cluster := range w.clusters() {
+				cluster.observeCarriers()
 				cluster.observeAddresses()
 				cluster.observeUse()
 			}

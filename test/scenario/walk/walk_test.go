@@ -47,6 +47,7 @@ func TestWalk(t *testing.T) {
 		{name: "walk_double_purchases", value: count.doubles.Load(), unit: "blocks", zero: true},
 		{name: "walk_extra_blocks", value: count.extra.Load(), unit: "blocks"},
 		{name: "walk_extra_blocks_collapsed", value: count.collapsed.Load(), unit: "blocks"},
+		{name: "walk_blocks_bought_in_vain", value: count.futile.Load(), unit: "blocks", zero: true},
 		{name: "walk_addresses_given_twice", value: count.twice.Load(), unit: "addresses", zero: true},
 		{name: "walk_fenced_changes", value: count.fenced.Load(), unit: "requests"},
 		{name: "walk_nodes_wrongly_deleted", value: count.nodesLost.Load(), unit: "Nodes", zero: true},
@@ -123,6 +124,7 @@ func (w *world) walk() {
 	for _, cluster := range w.clusters() {
 		cluster.checkEnd()
 	}
+	w.checkReplaced()
 	for _, violation := range w.sim.Violations() {
 		if !w.isExcused(violation) {
 			w.fail("rule broken: %s", violation)
@@ -245,6 +247,7 @@ func (w *world) calm() {
 	w.process.mu.Unlock()
 	w.use(w.own)
 	w.deleteDamaged()
+	w.unbar()
 	for _, cluster := range w.clusters() {
 		cluster.calming.Store(true)
 	}

@@ -48,6 +48,8 @@ type counts struct {
 	// a reason, deposed are changes by a process that is deposed, stuck are Services without an address or a reason, or
 	// that cannot be deleted.
 	taken, lost, deposed, stuck atomic.Int64
+	// futile are blocks that were bought while no Node could carry the traffic.
+	futile atomic.Int64
 
 	classes classes
 	// busiest is how many calls a process made in a minute, unassigned and unused are seconds, see observer.
@@ -303,6 +305,9 @@ func (w *world) judgePurchase(before []block, stopped bool) {
 			continue
 		}
 		w.count.purchases.Add(1)
+		if !stopped {
+			w.judgeCarriers(bought)
+		}
 		w.did("bought %s", bought)
 		if stopped {
 			w.mu.Lock()

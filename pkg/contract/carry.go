@@ -1,0 +1,184 @@
+package contract
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
+)
+
+// toBeDeleted is the taint that the cluster autoscaler puts on a Node before it deletes it.
+const toBeDeleted = "ToBeDeletedByClusterAutoscaler"
+
+// Carriers decides which Nodes may carry the traffic of load balancers. The controller, the agents and kubectl pnap ask
+// only here: by one rule a block is bought, an address published and announced, and the label NodeVLANReady set.
+//
+// What the announcer does counts. The agents follow the labels and annotations of their Node. kube-vip reads none of
+// them: it announces wherever its pod runs, which is where the label NodeVLANReady is.
+type Carriers struct {
+	// NetworkID is the ID of the public network; empty for the one that each Node names.
+	NetworkID string
+	// Announcer is AnnouncerKubeVIP or AnnouncerAgent; empty for the one that each Node names.
+	Announcer string
+	// Selector is --service-node-selector; nil for what each Node names: the controller publishes AnnouncerNone on
+	// those that it does not select.
+	Selector labels.Selector
+}
+
+// Obstacle is why a Node may not carry traffic. The zero Obstacle means that it may.
+type Obstacle struct {
+	// Why continues the sentence "Node x …".
+	Why string
+	// Remedy is a command, or what else to do; %s stands for the names of the Nodes. Empty where waiting is enough.
+	Remedy string
+}
+
+// Barred returns why a Node must not carry traffic, although it may be able to: it is about to go, or someone decided
+// so. The zero Obstacle means that it is not barred.
+func (c Carriers) Barred(node *corev1.Node) Obstacle {
+	announcer := node.Annotations[NodeAnnouncer]
+	switch {
+	case leaving(node) != Obstacle{}:
+		return leaving(node)
+	case c.Selector != nil && !c.Selector.Matches(labels.Set(node.Labels)):
+		return Obstacle{"does not match --service-node-selector", "add the labels " + text.Quote(c.Selector.String())}
+	case c.Selector == nil && announcer == AnnouncerNone:
+		return Obstacle{"does not match --service-node-selector", "add the labels that this option names"}
+	case ExcludedFromLoadBalancers(node):
+		return Obstacle{"has the label " + corev1.LabelNodeExcludeBalancers,
+			"kubectl label node %s " + corev1.LabelNodeExcludeBalancers + "-"}
+	case cmp.Or(c.Announcer, announcer) == AnnouncerAgent && node.Annotations[NodeHandOver] == TagTrue:
+		return Obstacle{"hands its addresses over", "kubectl annotate node %s " + NodeHandOver + "-"}
+	default:
+		return Obstacle{}
+	}
+}
+
+// MarksDeletion reports whether a taint means that its Node is about to be deleted.
+func MarksDeletion(taint corev1.Taint) bool { return taint.Key == toBeDeleted }
+
+// leaving is why a Node will be gone soon.
+func leaving(node *corev1.Node) Obstacle {
+	switch {
+	case node.DeletionTimestamp != nil:
+		return Obstacle{Why: "is being deleted"}
+	case slices.ContainsFunc(node.Spec.Taints, MarksDeletion):
+		return Obstacle{Why: "is about to be deleted by the cluster autoscaler"}
+	default:
+		return Obstacle{}
+	}
+}
+
+// Unfit returns why a Node should not carry traffic. By this the label NodeVLANReady is set. watched reports whether
+// any Node of the cluster has an agent: where none has, a Node without one is not suspicious.
+func (c Carriers) Unfit(node *corev1.Node, watched bool) Obstacle {
+	return cmp.Or(c.Barred(node), c.outside(node), c.broken(node, watched))
+}
+
+// Obstacle returns why a Node does not carry traffic: it is unfit, and no pod of kube-vip runs there all the same.
+func (c Carriers) Obstacle(node *corev1.Node, watched bool) Obstacle {
+	if c.runsKubeVIP(node) {
+		return cmp.Or(leaving(node), c.outside(node), c.broken(node, watched))
+	}
+	return c.Unfit(node, watched)
+}
+
+// runsKubeVIP reports whether a pod of kube-vip runs on the Node, if kube-vip announces. The last Node keeps its label,
+// barred or not.
+func (c Carriers) runsKubeVIP(node *corev1.Node) bool {
+	return cmp.Or(c.Announcer, node.Annotations[NodeAnnouncer]) == AnnouncerKubeVIP &&
+		node.Labels[NodeVLANReady] == TagTrue
+}
+
+// outside is why a Node is not in the public network.
+func (c Carriers) outside(node *corev1.Node) Obstacle {
+	_, err := ParseProviderID(node.Spec.ProviderID)
+	network := node.Annotations[NodePublicNetworkID]
+	switch {
+	case node.Spec.ProviderID == "":
+		return Obstacle{"has no phoenixNAP server yet", "kubectl describe node %s"}
+	case err != nil:
+		return Obstacle{Why: "is no phoenixNAP server"}
+	case node.Annotations[NodeServerMissing] != "":
+		return Obstacle{"names a phoenixNAP server that no longer exists", "kubectl describe node %s"}
+	case network == "":
+		return Obstacle{Why: "waits for the controller to publish the public network"}
+	case c.NetworkID != "" && network != c.NetworkID, node.Annotations[NodePublicNetworkMember] != TagTrue:
+		return Obstacle{"is not a member of public network " + text.Clean(cmp.Or(c.NetworkID, network)),
+			"add its server to the network, or set --manage-membership"}
+	default:
+		return Obstacle{}
+	}
+}
+
+// broken is why a Node that is in the public network cannot carry its traffic now.
+func (c Carriers) broken(node *corev1.Node, watched bool) Obstacle {
+	condition := FindNodeCondition(node, ConditionVLANReady)
+	switch {
+	case Unreachable(node):
+		return Obstacle{"is unreachable, because its kubelet does not report", "kubectl describe node %s"}
+	case condition == nil && watched && !c.runsKubeVIP(node):
+		return Obstacle{"has no agent that reports on it", "kubectl -n kube-system describe daemonset phoenixnap-agent"}
+	case condition == nil || condition.Status == corev1.ConditionTrue:
+		return Obstacle{}
+	default:
+		return Obstacle{text.Clean(fmt.Sprintf("has the condition %s=%s, reason %s", ConditionVLANReady,
+			condition.Status, condition.Reason)), "kubectl describe node %s"}
+	}
+}
+
+// Unreachable reports whether the kubelet of a Node does not report, so that what the Node says may be long past.
+func Unreachable(node *corev1.Node) bool {
+	kubelet := FindNodeCondition(node, corev1.NodeReady)
+	return kubelet != nil && kubelet.Status == corev1.ConditionUnknown
+}
+
+// Any reports whether a Node may carry traffic. If none may, why names the Nodes, the reason of each, and what to do.
+func (c Carriers) Any(nodes []*corev1.Node) (may bool, why string) {
+	watched := slices.ContainsFunc(nodes, func(node *corev1.Node) bool {
+		return FindNodeCondition(node, ConditionVLANReady) != nil
+	})
+	stopped := map[Obstacle][]string{}
+	for _, node := range nodes {
+		o := c.Obstacle(node, watched)
+		if o == (Obstacle{}) {
+			return true, ""
+		}
+		stopped[o] = append(stopped[o], text.Clean(node.Name))
+	}
+	if len(stopped) == 0 {
+		return false, "the cluster has no Nodes"
+	}
+	return false, explain(stopped)
+}
+
+// maxNodesNamed bounds the Nodes that a message names for one obstacle.
+const maxNodesNamed = 5
+
+// explain says what stops Nodes; what stops the most comes first.
+func explain(stopped map[Obstacle][]string) string {
+	order := slices.SortedFunc(maps.Keys(stopped), func(a, b Obstacle) int {
+		return cmp.Or(len(stopped[b])-len(stopped[a]), cmp.Compare(a.Why, b.Why))
+	})
+	said := make([]string, 0, len(order))
+	for _, o := range order {
+		names := slices.Sorted(slices.Values(stopped[o]))
+		shown := names[:min(len(names), maxNodesNamed)]
+		sentence := "Node " + strings.Join(shown, ", ")
+		if more := len(names) - len(shown); more > 0 {
+			sentence += fmt.Sprintf(" and %d more", more)
+		}
+		sentence += " " + o.Why
+		if o.Remedy != "" {
+			sentence += " (" + strings.ReplaceAll(o.Remedy, "%s", strings.Join(shown, " ")) + ")"
+		}
+		said = append(said, sentence)
+	}
+	return strings.Join(said, "; ")
+}

@@ -1,0 +1,157 @@
+package contract
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+const carrierNetwork = "60473c2509268bc77fd06d29"
+
+// carrier is a Node that may carry traffic.
+func carrier(name string, changes ...func(*corev1.Node)) *corev1.Node {
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}, Annotations: map[string]string{
+			NodePublicNetworkID: carrierNetwork, NodePublicNetworkMember: TagTrue}},
+		Spec: corev1.NodeSpec{ProviderID: ProviderID("60473c2509268bc77fd06d31")},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+			{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
+			{Type: ConditionVLANReady, Status: corev1.ConditionTrue, Reason: "Ready"},
+		}},
+	}
+	for _, change := range changes {
+		change(node)
+	}
+	return node
+}
+
+func excluded(n *corev1.Node) { n.Labels[corev1.LabelNodeExcludeBalancers] = "" }
+
+func labelled(n *corev1.Node) { n.Labels[NodeVLANReady] = TagTrue }
+
+func TestWhoCarries(t *testing.T) {
+	vlan := func(status corev1.ConditionStatus) func(*corev1.Node) {
+		return func(n *corev1.Node) { n.Status.Conditions[1].Status = status }
+	}
+	kubelet := func(status corev1.ConditionStatus) func(*corev1.Node) {
+		return func(n *corev1.Node) { n.Status.Conditions[0].Status = status }
+	}
+	annotated := func(name, value string) func(*corev1.Node) {
+		return func(n *corev1.Node) { n.Annotations[name] = value }
+	}
+	for name, tc := range map[string]struct {
+		changes []func(*corev1.Node)
+		// kubeVIP and agent are part of why not with either announcer; empty where the Node may carry.
+		kubeVIP, agent string
+	}{
+		"healthy":   {},
+		"not ready": {changes: []func(*corev1.Node){kubelet(corev1.ConditionFalse)}},
+		"cordoned":  {changes: []func(*corev1.Node){func(n *corev1.Node) { n.Spec.Unschedulable = true }}},
+		"not excluded": {changes: []func(*corev1.Node){func(n *corev1.Node) {
+			n.Labels[corev1.LabelNodeExcludeBalancers] = "false"
+		}}},
+		"excluded": {[]func(*corev1.Node){excluded}, corev1.LabelNodeExcludeBalancers,
+			corev1.LabelNodeExcludeBalancers},
+		"kube-vip's last": {[]func(*corev1.Node){excluded, labelled}, "", corev1.LabelNodeExcludeBalancers},
+		"handed over":     {[]func(*corev1.Node){annotated(NodeHandOver, TagTrue)}, "", NodeHandOver},
+		"not selected": {[]func(*corev1.Node){annotated(NodeAnnouncer, AnnouncerNone)}, "--service-node-selector",
+			"--service-node-selector"},
+		"unreachable": {[]func(*corev1.Node){kubelet(corev1.ConditionUnknown), labelled}, "kubelet", "kubelet"},
+		"broken": {[]func(*corev1.Node){vlan(corev1.ConditionFalse), labelled}, "=False, reason Ready",
+			"=False"},
+		"doubtful": {[]func(*corev1.Node){vlan(corev1.ConditionUnknown)}, "=Unknown", "=Unknown"},
+		"no member": {[]func(*corev1.Node){annotated(NodePublicNetworkMember, "false")}, "not a member",
+			"not a member"},
+		"another network": {[]func(*corev1.Node){annotated(NodePublicNetworkID, "x")}, "not a member", "not a member"},
+		"replaced": {[]func(*corev1.Node){annotated(NodeServerMissing, "2026-03-01T12:00:00Z")}, "no longer exists",
+			"no longer exists"},
+		"nothing known": {[]func(*corev1.Node){annotated(NodePublicNetworkID, "")}, "publish", "publish"},
+		"another provider": {[]func(*corev1.Node){func(n *corev1.Node) { n.Spec.ProviderID = "k3s://a" }},
+			"no phoenixNAP", "no phoenixNAP"},
+		"not initialised": {[]func(*corev1.Node){func(n *corev1.Node) { n.Spec.ProviderID = "" }}, "no phoenixNAP",
+			"no phoenixNAP"},
+		"going": {[]func(*corev1.Node){labelled, func(n *corev1.Node) {
+			n.DeletionTimestamp = &metav1.Time{}
+		}}, "deleted", "deleted"},
+		"scaled down": {[]func(*corev1.Node){labelled, func(n *corev1.Node) {
+			n.Spec.Taints = []corev1.Taint{{Key: toBeDeleted}}
+		}}, "autoscaler", "autoscaler"},
+	} {
+		node := carrier("a", tc.changes...)
+		for announcer, want := range map[string]string{AnnouncerKubeVIP: tc.kubeVIP, AnnouncerAgent: tc.agent} {
+			may, why := Carriers{NetworkID: carrierNetwork, Announcer: announcer}.Any([]*corev1.Node{node})
+			if may != (want == "") || !strings.Contains(why, want) || !may && !strings.HasPrefix(why, "Node a ") {
+				t.Errorf("%s, %s: may carry %v, %q, want %q", name, announcer, may, why, want)
+			}
+		}
+	}
+}
+
+// Who has no agent is suspicious only where others have one, and where no pod of kube-vip was allowed by hand.
+func TestNodesWithoutAgent(t *testing.T) {
+	bare := func(n *corev1.Node) { n.Status.Conditions = n.Status.Conditions[:1] }
+	broken := func(n *corev1.Node) { n.Status.Conditions[1].Status = corev1.ConditionFalse }
+	rule := Carriers{Announcer: AnnouncerKubeVIP}
+	for name, tc := range map[string]struct {
+		nodes []*corev1.Node
+		may   bool
+	}{
+		"no Nodes":       {nil, false},
+		"no agents":      {[]*corev1.Node{carrier("a", bare)}, true},
+		"excluded":       {[]*corev1.Node{carrier("a", bare, excluded)}, false},
+		"one agent":      {[]*corev1.Node{carrier("a", bare), carrier("b", broken)}, false},
+		"label by hand":  {[]*corev1.Node{carrier("a", bare, labelled), carrier("b", broken)}, true},
+		"one that works": {[]*corev1.Node{carrier("a", bare), carrier("b")}, true},
+	} {
+		if may, why := rule.Any(tc.nodes); may != tc.may || may != (why == "") {
+			t.Errorf("%s: may carry %v, %q", name, may, why)
+		}
+	}
+}
+
+// The message names the Nodes, the reason of each, and a command that ends it, and does not grow with the cluster.
+func TestWhyNoneCarries(t *testing.T) {
+	rule := Carriers{Selector: labels.SelectorFromSet(labels.Set{"edge": "yes"})}
+	edge := func(n *corev1.Node) { n.Labels["edge"] = "yes" }
+	nodes := []*corev1.Node{carrier("cp-2", edge, excluded), carrier("cp-1", edge, excluded), carrier("w-1")}
+	const label = "node.kubernetes.io/exclude-from-external-load-balancers"
+	want := "Node cp-1, cp-2 has the label " + label + " (kubectl label node cp-1 cp-2 " + label + "-); " +
+		`Node w-1 does not match --service-node-selector (add the labels "edge=yes")`
+	if _, why := rule.Any(nodes); why != want {
+		t.Errorf("%q\nwant %q", why, want)
+	}
+	for i := range 1000 {
+		nodes = append(nodes, carrier(fmt.Sprintf("x-%03d", i), edge, excluded))
+	}
+	if _, why := rule.Any(nodes); len(why) > 600 || !strings.Contains(why, "and 997 more") {
+		t.Errorf("%q", why)
+	}
+}
+
+// FuzzCarriers: whatever a Node looks like, the answer is the same twice, and why is empty only if it may carry.
+func FuzzCarriers(f *testing.F) {
+	f.Add("a", "phoenixnap://60473c2509268bc77fd06d31", "True", "Ready", "true", "agent", false)
+	f.Fuzz(func(t *testing.T, name, provider, status, reason, member, announcer string, bar bool) {
+		node := carrier(name, func(n *corev1.Node) {
+			n.Spec.ProviderID = provider
+			n.Status.Conditions[1].Status = corev1.ConditionStatus(status)
+			n.Status.Conditions[1].Reason = reason
+			maps.Copy(n.Annotations, map[string]string{NodePublicNetworkMember: member, NodeAnnouncer: announcer})
+			if bar {
+				excluded(n)
+			}
+		})
+		may, why := Carriers{}.Any([]*corev1.Node{node})
+		again, same := Carriers{}.Any(slices.Repeat([]*corev1.Node{node}, 2))
+		wrong := may && (bar || status != "True" || member != "true")
+		if wrong || may != again || may != (why == "") || may != (same == "") {
+			t.Errorf("may carry %v (%q), twice %v (%q)", may, why, again, same)
+		}
+	})
+}
