@@ -55,6 +55,8 @@ func (r *reader) parts() []request {
 		{overview.PartAllocations, "list", "configmaps", system, "Owners of addresses in shared IP blocks", r.ledgers},
 		{overview.PartBlocks, "get", "configmaps", system, "IP blocks", r.report},
 		{overview.PartController, "get", "leases.coordination.k8s.io", system, "The state of the controller", r.leader},
+		{overview.PartAgents, "list", "leases.coordination.k8s.io", system, "How old the reports of agents are",
+			r.agents},
 		{overview.PartPods, "list", "pods", system, "Why the controller or an agent does not run", r.pods},
 	}
 }
@@ -160,6 +162,16 @@ func (r *reader) pods() error {
 		return fmt.Errorf("list pods in namespace %s: %w", metav1.NamespaceSystem, err)
 	}
 	r.facts.Pods = list.Items
+	return nil
+}
+
+// agents reads the Leases of all, because RBAC knows no prefix.
+func (r *reader) agents() error {
+	list, err := r.kube.CoordinationV1().Leases(metav1.NamespaceSystem).List(r.ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list Leases in namespace %s: %w", metav1.NamespaceSystem, err)
+	}
+	r.facts.Agents = list.Items
 	return nil
 }
 

@@ -25,12 +25,13 @@ const (
 	PartAllocations Part = "allocations" // who holds addresses of shared and brought blocks
 	PartBlocks      Part = "blocks"      // the controller's report on the account
 	PartController  Part = "controller"  // the Lease of the controller
+	PartAgents      Part = "agents"      // the Leases of the agents
 	PartPods        Part = "pods"        // the pods of the controller and of the agents
 )
 
 // Parts returns all parts, in the order in which they are read.
 func Parts() []Part {
-	return []Part{PartNodes, PartServices, PartAllocations, PartBlocks, PartController, PartPods}
+	return []Part{PartNodes, PartServices, PartAllocations, PartBlocks, PartController, PartAgents, PartPods}
 }
 
 // Facts are what was read from the cluster.
@@ -42,6 +43,7 @@ type Facts struct {
 	Report   *contract.BlockReport    // the controller's report on blocks; nil when there is none
 	Failure  *contract.AccountFailure // why the controller cannot read the account; nil while it can
 	Leader   *coordinationv1.Lease    // the Lease of the controller; nil when there is none
+	Agents   []coordinationv1.Lease   // the Leases of the agents, and perhaps others
 	Pods     []corev1.Pod             // the pods of the controller and of the agents in kube-system
 	// Unreadable describes what could not be read, and which permission is missing.
 	Unreadable []string
@@ -238,6 +240,12 @@ type Node struct {
 	Addresses  []netip.Addr `json:"addresses,omitempty"` // those of the membership
 	// Announces reports whether the node may announce addresses (label phoenixnap.com/vlan-ready).
 	Announces bool `json:"announces"`
+	// Obstacle is why the node may not carry load-balancer traffic; empty while it may.
+	Obstacle string `json:"obstacle,omitempty"`
+	// Renewed is when the agent last showed that it runs; nil when that is unknown. Outdated reports that this is so
+	// long ago that what the agent has written may no longer be so.
+	Renewed  *time.Time `json:"renewed,omitempty"`
+	Outdated bool       `json:"outdated,omitempty"`
 	// VLANReady and AnnouncementHealthy are the conditions that the agent reports.
 	VLANReady           Condition `json:"vlanReady"`
 	AnnouncementHealthy Condition `json:"announcementHealthy"`
@@ -256,8 +264,14 @@ const taintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 
 func nodesOf(f Facts) []Node {
 	nodes := make([]Node, 0, len(f.Nodes))
+	watched := slices.ContainsFunc(f.Nodes, func(n corev1.Node) bool {
+		return contract.FindNodeCondition(&n, contract.ConditionVLANReady) != nil
+	})
 	for i := range f.Nodes {
-		nodes = append(nodes, nodeOf(&f.Nodes[i]))
+		node := nodeOf(&f.Nodes[i])
+		node.Obstacle = contract.Carriers{}.Obstacle(&f.Nodes[i], watched).Why
+		node.Renewed, node.Outdated = f.lastSign(&f.Nodes[i])
+		nodes = append(nodes, node)
 	}
 	slices.SortFunc(nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 	return nodes

@@ -102,7 +102,7 @@ func TestForeignTextIsHarmless(t *testing.T) {
 	if err != nil || strings.Contains(string(written), "\u202e") {
 		t.Errorf("%s, %v", written, err)
 	}
-	if want := []string{"a?b", "thirda?b"}; !slices.Equal(o.Services[0].On, want) {
+	if want := []string{"a?b"}; !slices.Equal(o.Services[0].On, want) {
 		t.Errorf("the address is on %q, want %q", o.Services[0].On, want)
 	}
 	if len(o.Blocks) != 2 || o.Blocks[1].Used != 1 || len(o.Nodes) != 3 ||

@@ -170,8 +170,8 @@ func (s sheet) nodes() string {
 	var rows [][]string
 	for _, n := range s.Nodes {
 		rows = append(rows, []string{
-			n.Name, cmp.Or(n.ServerID, s.mark(unknown, "unknown")), s.membership(n), s.condition(n.VLANReady),
-			s.condition(n.AnnouncementHealthy),
+			n.Name, cmp.Or(n.ServerID, s.mark(unknown, "unknown")), s.membership(n), s.reported(n, n.VLANReady),
+			s.reported(n, n.AnnouncementHealthy),
 		})
 	}
 	return s.table([]string{"NODE", "SERVER", "MEMBER", "VLAN", "ADDRESSES"}, rows)
@@ -185,6 +185,18 @@ func (s sheet) membership(n Node) string {
 		return s.mark(waiting, n.Membership)
 	default:
 		return s.mark(unknown, membershipUnknown)
+	}
+}
+
+// reported is a condition of a Node, with the age of what is outdated.
+func (s sheet) reported(n Node, v Condition) string {
+	switch {
+	case !n.Outdated || v.Status == "" || v.Status == "Unknown":
+		return s.condition(v)
+	case n.Renewed == nil:
+		return s.mark(unknown, v.Reason+" (outdated)")
+	default:
+		return s.mark(unknown, v.Reason+" ("+s.age(*n.Renewed)+" ago)")
 	}
 }
 
@@ -238,6 +250,8 @@ func (s sheet) state(service Service) string {
 		return s.mark(unknown, "unknown")
 	case service.Going != nil:
 		return s.mark(waiting, "deleting: "+service.State)
+	case service.Healthy && service.Outdated:
+		return s.mark(unknown, service.State+" (outdated)")
 	case service.Healthy:
 		return s.mark(healthy, service.State)
 	case service.AddressPublished.True() && service.Announced.Status == "False",

@@ -26,9 +26,11 @@ const (
 	KindWaiting    Kind = "NodeUninitialized"    // Nodes wait until a controller initializes them
 	KindServer     Kind = "NodeWithoutServer"    // no phoenixNAP server is known for Nodes
 	KindAgent      Kind = "NoAgent"              // no agent reports on Nodes
+	KindOutdated   Kind = "ReportsOutdated"      // agents have not shown for a while that they run
 	KindReplica    Kind = "ReplicaDown"          // a pod of the controller does not work, another one does
 	KindVLAN       Kind = "VLANNotReady"         // a Node cannot carry traffic of the public network
 	KindAddresses  Kind = "AddressesUnhealthy"   // addresses that concern a Node do not answer as they should
+	KindCarrier    Kind = "NoNodeReady"          // no Node may carry traffic, so nothing is bought or published
 	KindService    Kind = "ServiceUnhealthy"     // a Service has no address, or it is not answered
 	KindBlocks     Kind = "BlocksUnused"         // blocks are paid for and not used
 	KindUnreadable Kind = "Unreadable"           // something could not be read, so that there may be more problems
@@ -61,7 +63,7 @@ func problemsOf(f Facts, o Overview) []Problem {
 	}
 	for _, find := range []func(Facts, Overview) []Problem{
 		controllerProblems, accountProblems, waitingProblems, serverProblems, agentProblems, replicaProblems,
-		vlanProblems, serviceProblems, blockProblems,
+		outdatedProblems, vlanProblems, carrierProblems, serviceProblems, blockProblems,
 	} {
 		problems = append(problems, find(f, o)...)
 	}
@@ -173,10 +175,14 @@ func waitingProblems(_ Facts, o Overview) []Problem {
 // serverProblems reports Nodes that nothing connects with a phoenixNAP server, and that do not wait for it.
 func serverProblems(f Facts, _ Overview) []Problem {
 	without := map[string][]string{}
+	var problems []Problem
 	for i := range f.Nodes {
 		n := &f.Nodes[i]
 		waits := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == taintUninitialized })
-		_, err := contract.ParseProviderID(n.Spec.ProviderID)
+		id, err := contract.ParseProviderID(n.Spec.ProviderID)
+		if n.Annotations[contract.NodeServerMissing] != "" {
+			problems = append(problems, replaced(n, id)...)
+		}
 		if waits || err == nil {
 			continue
 		}
@@ -186,7 +192,6 @@ func serverProblems(f Facts, _ Overview) []Problem {
 		}
 		without[kind] = append(without[kind], text.Clean(n.Name))
 	}
-	var problems []Problem
 	for _, kind := range slices.Sorted(maps.Keys(without)) {
 		names := slices.Sorted(slices.Values(without[kind]))
 		message := subject(names, "has", "have") + " no provider ID and no taint, so no controller looks for a " +
@@ -198,6 +203,13 @@ func serverProblems(f Facts, _ Overview) []Problem {
 		problems = append(problems, one(KindServer, message, names...)...)
 	}
 	return problems
+}
+
+// replaced reports a Ready Node whose server no longer exists.
+func replaced(n *corev1.Node, id string) []Problem {
+	name := text.Clean(n.Name)
+	return one(KindServer, "Node "+name+" names phoenixNAP server "+id+", which no longer exists: the machine was "+
+		"replaced (kubectl delete node "+name+", then restart the kubelet on the machine)", name)
 }
 
 // agentProblems reports Nodes on which no agent reports, grouped by the reason that its pod shows.
@@ -284,6 +296,43 @@ func replicaProblems(f Facts, o Overview) []Problem {
 		}
 	}
 	return problems
+}
+
+// outdatedProblems reports agents that were alive a while ago. Where the controller has noticed that, it is among
+// agentProblems.
+func outdatedProblems(f Facts, o Overview) []Problem {
+	if o.Network.Off {
+		return nil
+	}
+	var problems []Problem
+	for i := range f.Nodes {
+		renewed, outdated := f.lastSign(&f.Nodes[i])
+		if !outdated || lacksAgent(&f.Nodes[i]) {
+			continue
+		}
+		name := text.Clean(f.Nodes[i].Name)
+		since := "since its kubelet does not report"
+		if renewed != nil {
+			since = "for " + o.age(*renewed)
+		}
+		problems = append(problems, one(KindOutdated, "The agent of Node "+name+" has not reported "+since+
+			", so what it says of VLAN and addresses is outdated: the node is down or cut off, or its agent has ended "+
+			"(kubectl describe node "+name+")", name)...)
+	}
+	return problems
+}
+
+// carrierProblems reports that no Node may carry traffic, where a public network is published.
+func carrierProblems(f Facts, o Overview) []Problem {
+	if o.Network.Off || o.Network.ID == "" || len(f.Nodes) == 0 {
+		return nil
+	}
+	may, why := contract.Carriers{}.Any(pointers(f.Nodes))
+	if may {
+		return nil
+	}
+	return one(KindCarrier, "No Node may carry load-balancer traffic, so no IP block is bought and no address is "+
+		"published: "+why)
 }
 
 // vlanProblems reports what the agents found. What no agent looks at any more is among agentProblems, and addresses

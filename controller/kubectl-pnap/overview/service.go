@@ -2,16 +2,14 @@ package overview
 
 import (
 	"cmp"
-	"encoding/json"
-	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
@@ -24,9 +22,11 @@ type Service struct {
 	// Block is its block in CIDR notation, BlockID the block's ID in the API where the controller reports it.
 	Block   string `json:"block,omitempty"`
 	BlockID string `json:"blockID,omitempty"`
-	// On are the Nodes that answer for the address, as the agents report; more than one is a fault.
-	On      []string `json:"on,omitempty"`
-	Healthy bool     `json:"healthy"` // whether the address is published and answered
+	// On are the Nodes that answer for the address now, as the agents that are alive report; more than one is a fault.
+	On []string `json:"on,omitempty"`
+	// Outdated reports that all agents that reported an answer have not shown for a while that they run.
+	Outdated bool `json:"outdated,omitempty"`
+	Healthy  bool `json:"healthy"` // whether the address is published and answered
 	// State is the reason of the first condition that does not hold; Answered when all hold.
 	State            string     `json:"state"`
 	Since            *time.Time `json:"since,omitempty"` // when that began
@@ -91,7 +91,8 @@ func serviceOf(s *corev1.Service, f Facts, blocks []Block) Service {
 		}
 	}
 	if address, err := netip.ParseAddr(service.Address); err == nil {
-		service.On = holders(f.Nodes, address)
+		service.On = f.answering(address)
+		service.Outdated = len(service.On) == 0 && f.wasAnswered(address)
 	}
 	decisive := service.deciding()
 	service.Healthy = service.Going == nil && service.AddressPublished.True() && service.Announced.True()
@@ -108,41 +109,41 @@ func serviceCondition(s *corev1.Service, conditionType string) Condition {
 	return newCondition(string(c.Status), c.Reason, c.Message, c.LastTransitionTime.Time)
 }
 
-// holders returns the Nodes that hold the address or whose MAC address answers for it, as the agents report.
-func holders(nodes []corev1.Node, address netip.Addr) []string {
-	found := map[string]bool{}
-	for i := range nodes {
-		raw := nodes[i].Annotations[contract.NodeReportedAddresses]
-		if !strings.Contains(raw, address.String()) {
-			continue // most Nodes report few addresses; they need not be decoded
-		}
-		reported, err := contract.ParseReportedAddresses(raw)
-		if err != nil {
-			continue
-		}
-		switch entry, watched := reported[address]; {
-		case !watched || entry.State != contract.AddressAnswered && entry.State != contract.AddressDuplicate:
-		case entry.Held:
-			found[text.Clean(nodes[i].Name)] = true
-		default:
-			if name := nodeOfMAC(nodes, entry.MAC); name != "" {
-				found[name] = true
-			}
-		}
+// answering returns the Nodes that answer for the address now: the latest report of an answer says which. Several only
+// if an agent hears more than one machine.
+func (f Facts) answering(address netip.Addr) []string {
+	all := plan.ReportsOf(f.current(), address)
+	nodes := pointers(f.Nodes)
+	if len(plan.Reporting(all, contract.AddressDuplicate)) == 0 {
+		return machines(nodes, plan.LatestAnswer(all))
 	}
-	return slices.Sorted(maps.Keys(found))
+	return machines(nodes, slices.DeleteFunc(all, func(r plan.AddressReport) bool {
+		return r.State == contract.AddressSilent
+	})...)
 }
 
-func nodeOfMAC(nodes []corev1.Node, mac string) string {
+// wasAnswered reports whether an agent has ever reported that the address is answered, and not taken that back.
+func (f Facts) wasAnswered(address netip.Addr) bool {
+	return plan.LatestAnswer(plan.ReportsOf(pointers(f.Nodes), address)).Node != ""
+}
+
+// pointers returns the Nodes as the packages of the controller take them.
+func pointers(nodes []corev1.Node) []*corev1.Node {
+	all := make([]*corev1.Node, len(nodes))
 	for i := range nodes {
-		raw := nodes[i].Annotations[contract.NodeReportedIdentity]
-		var id contract.Identity
-		if mac == "" || !strings.Contains(raw, mac) || json.Unmarshal([]byte(raw), &id) != nil {
-			continue
-		}
-		if slices.Contains(id.MACs, mac) {
-			return text.Clean(nodes[i].Name)
+		all[i] = &nodes[i]
+	}
+	return all
+}
+
+// machines are the Nodes that answer by these reports, each once.
+func machines(nodes []*corev1.Node, reports ...plan.AddressReport) []string {
+	var found []string
+	for _, r := range reports {
+		if name := r.Machine(nodes); name != "" {
+			found = append(found, text.Clean(name))
 		}
 	}
-	return ""
+	slices.Sort(found)
+	return slices.Compact(found)
 }
