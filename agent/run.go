@@ -31,6 +31,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/vip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/arp"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/listen"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
 )
 
@@ -40,6 +41,7 @@ type runFlags struct {
 	announce                       announceFlags
 	interval, announcementInterval time.Duration
 	metricsAddress                 string
+	metricsPrivate                 bool
 	kubeVIPNamespace               string
 }
 
@@ -62,6 +64,9 @@ func newRunCommand() *cobra.Command {
 		"namespace in which kube-vip runs; its lease is there where it has one for all Services")
 	command.Flags().StringVar(&f.metricsAddress, "metrics-bind-address", "127.0.0.1:0",
 		"address of /metrics, /healthz and /readyz; port 0 takes any free one, empty serves none")
+	command.Flags().BoolVar(&f.metricsPrivate, listen.Flag, false,
+		"serve metrics and health on the same port of the private addresses of this machine, too (RFC 1918, 4193, "+
+			"6598)")
 	return command
 }
 
@@ -234,6 +239,7 @@ func newParts(s *shared, managed managing, client kubernetes.Interface) []part {
 		OnRenew: s.metrics.Renewed,
 	}
 	server := metricsserver.NewServer(s.turn, s.metrics, sources, s.health)
+	server.Private = s.flags.metricsPrivate
 	acting := slices.Concat([]part{s.publisher}, reconcilers, verifying, []part{renewer})
 	for i, each := range acting {
 		acting[i] = onTurn{each, s.turn}

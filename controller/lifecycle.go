@@ -24,6 +24,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/dryrun"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/leader"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/listen"
 )
 
 const (
@@ -174,13 +175,17 @@ func orDie[T any](built T, err error) T {
 }
 
 // serve serves health, metrics and the rest in place of the framework, which does not serve a
-// single check, so there would be no way to learn what is wrong with the phoenixNAP API. It ends with the process.
-func (l *lifecycle) serve(completed *appconfig.CompletedConfig, api func() pnap.Health) error {
+// single check, so there would be no way to learn what is wrong with the phoenixNAP API. private adds the private
+// addresses of the machine. It ends with the process.
+func (l *lifecycle) serve(completed *appconfig.CompletedConfig, api func() pnap.Health, private bool) error {
 	serving := completed.SecureServing
 	if serving == nil {
 		return nil
 	}
 	completed.SecureServing = nil
+	if private {
+		serving.Listener = listen.OnPrivate(l.ctx, serving.Listener)
+	}
 	var checks []healthz.HealthChecker
 	if election := completed.ComponentConfig.Generic.LeaderElection; election.LeaderElect {
 		checks = append(checks, healthz.NamedCheck("leaderElection", // the name that the framework gives it

@@ -118,7 +118,7 @@ type wiring struct {
 func newWiring(lifecycle *lifecycle, c *connection, completed *appconfig.CompletedConfig) *wiring {
 	err := lifecycle.guard(completed, c.config.DryRun)
 	if err == nil {
-		err = lifecycle.serve(completed, c.api.Health)
+		err = lifecycle.serve(completed, c.api.Health, c.config.MetricsPrivate)
 	}
 	if err != nil {
 		klog.Fatal(err) //nolint:forbidigo // the framework has no other way out

@@ -55,6 +55,7 @@ type Config struct {
 	MaxRetained          int           // the maximum number of blocks that outlive their Services; 0 for none
 	AnnotationIPLocation string        // the name of the Service annotation that sets a location
 	DryRun               bool          // report changes instead of making them
+	MetricsPrivate       bool          // serve metrics on the private addresses of the machine, too
 	CollectOrphans       bool          // delete blocks of this cluster whose Service no longer exists
 	OrphanGrace          time.Duration // how long a block must have been an orphan before it is deleted
 	ControlPlaneEndpoint bool          // maintain the Service in front of the API servers
@@ -93,9 +94,10 @@ func (c *Config) String() string {
 			"orphanGrace=%s ",
 			c.Allocation, c.BlockSize, c.OwnBlocks, c.MaxIPBlocks, c.DryRun, c.CollectOrphans, c.OrphanGrace) +
 		fmt.Sprintf("annotationIPLocation=%s controlPlaneEndpoint=%t apiServerPort=%d serviceNodeSelector=%q "+
-			"apiRequestsPerSecond=%d maxRetainedIPBlocks=%d maxRetainedIPBlocksPerNamespace=%d",
+			"apiRequestsPerSecond=%d maxRetainedIPBlocks=%d maxRetainedIPBlocksPerNamespace=%d "+
+			"metricsOnPrivateAddresses=%t",
 			c.AnnotationIPLocation, c.ControlPlaneEndpoint, c.APIServerPort, c.ServiceNodeSelector, c.RequestsPerSecond,
-			c.MaxRetained, c.MaxRetainedPerNamespace)
+			c.MaxRetained, c.MaxRetainedPerNamespace, c.MetricsPrivate)
 }
 
 // GoString returns the same as String, so that %#v does not print secrets.
@@ -146,6 +148,7 @@ func (p *parser) parse() *Config {
 		MaxRetained:          parsed(p, maxRetained, defaultMaxRetained, parseCount),
 		OwnBlocks:            parsed(p, ownIPBlocks, nil, parseIDs),
 		DryRun:               parsed(p, dryRun, false, parseToggle),
+		MetricsPrivate:       parsed(p, metricsPrivate, false, parseToggle),
 		CollectOrphans:       parsed(p, collectOrphans, false, parseToggle),
 		OrphanGrace:          parsed(p, orphanGrace, defaultOrphanGrace, parseGrace),
 		AnnotationIPLocation: parsed(p, annotationIPLocation, contract.ServiceIPLocation, parseAnnotation),

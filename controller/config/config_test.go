@@ -94,7 +94,7 @@ collectOrphans: "true"
 orphanGrace: 90m
 apiRequestsPerSecond: 5
 `
-	config, err := load(t, yaml, nil, "--dry-run")
+	config, err := load(t, yaml, nil, "--dry-run", "--metrics-on-private-addresses")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,11 +102,12 @@ apiRequestsPerSecond: 5
 		config.AnnotationIPLocation, config.ServiceNodeSelector.String(),
 		config.ControlPlaneEndpoint, config.APIServerPort, config.Allocation, config.BlockSize, config.NodeIPBlock,
 		config.NodeAddress, config.ManageMembership,
-		config.OwnBlocks, config.CollectOrphans, config.OrphanGrace, config.RequestsPerSecond, config.DryRun}
+		config.OwnBlocks, config.CollectOrphans, config.OrphanGrace, config.RequestsPerSecond, config.DryRun,
+		config.MetricsPrivate}
 	want := []any{"ASH", "https://pnap.example", "https://pnap.example/auth/realms/BMC/protocol/openid-connect/token",
 		LoadBalancer{Announcer: contract.AnnouncerKubeVIP, NetworkID: network}, 4, "example.com/site", "role=edge",
 		true, 6443, contract.AllocationShared, "/28", "60473a6115e34466c9f8f001", NodeAddressBlock, true,
-		[]string{"60473a6115e34466c9f8f002", "60473a6115e34466c9f8f003"}, true, 90 * time.Minute, 5, true}
+		[]string{"60473a6115e34466c9f8f002", "60473a6115e34466c9f8f003"}, true, 90 * time.Minute, 5, true, true}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -127,9 +128,9 @@ func TestDefaults(t *testing.T) {
 	got := []any{config.Allocation, config.BlockSize, config.OwnBlocks, config.NodeIPBlock, config.NodeAddress,
 		config.ManageMembership, config.DryRun,
 		config.CollectOrphans, config.OrphanGrace, config.ControlPlaneEndpoint, config.APIServerPort,
-		config.RequestsPerSecond}
+		config.RequestsPerSecond, config.MetricsPrivate}
 	want := []any{contract.AllocationDedicated, "/29", []string(nil), "", NodeAddressBlock, false, false, false,
-		time.Hour, false, 0, 10}
+		time.Hour, false, 0, 10, false}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -142,7 +143,7 @@ func TestStringShowsEveryOption(t *testing.T) {
 		t.Fatal(err)
 	}
 	shown := map[Option]string{baseURL: "baseURL", tokenURL: "tokenURL", loadBalancer: "publicNetwork",
-		dryRun: "dryRun"}
+		dryRun: "dryRun", metricsPrivate: "metricsOnPrivateAddresses"}
 	for _, o := range Options() {
 		name := shown[o]
 		if name == "" {

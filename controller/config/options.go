@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/listen"
 )
 
 // Option is one option of the controller, with the sources of its value.
@@ -88,6 +89,9 @@ var (
 	dryRun = Option{Flag: "dry-run", toggle: true, Default: "off",
 		Usage: "Report what would be bought, changed or deleted, without changing anything at phoenixNAP or in the " +
 			"cluster."}
+	metricsPrivate = Option{Flag: listen.Flag, toggle: true, Default: "off",
+		Usage: "Serve metrics and health on the same port of the private addresses of this machine, too (RFC 1918, " +
+			"4193, 6598)."}
 	collectOrphans = Option{Field: "collectOrphans", Env: "PNAP_COLLECT_ORPHANS", Flag: "collect-orphans", toggle: true,
 		Default: "off: orphans are reported",
 		Usage:   "Delete IP blocks that this cluster bought and whose Service no longer exists."}
@@ -123,8 +127,8 @@ func Options() []Option {
 	return []Option{
 		clientID, clientSecret, location, baseURL, tokenURL, loadBalancer, ipAllocation, ipBlockSize, ownIPBlocks,
 		maxIPBlocks, maxRetained, maxRetainedPerNamespace, annotationIPLocation, serviceNodeSelector, manageMembership,
-		nodeAddress, nodeIPBlock,
-		collectOrphans, orphanGrace, controlPlaneEndpoint, apiServerPort, requestRate, dryRun,
+		nodeAddress, nodeIPBlock, collectOrphans, orphanGrace, controlPlaneEndpoint, apiServerPort, requestRate,
+		metricsPrivate, dryRun,
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/standby"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/listen"
 )
 
 const (
@@ -70,8 +71,11 @@ func (h *Health) Ready() error {
 	return errors.Join(missing...)
 }
 
-// Server serves metrics and health on one address.
+// Server serves metrics and health on one address and, where Private is set, on the private addresses of the machine.
 type Server struct {
+	// Private is set before Run.
+	Private bool
+
 	turn    *standby.Turn
 	handler http.Handler
 }
@@ -114,6 +118,9 @@ func (s *Server) Run(ctx context.Context) error {
 		return nil
 	}
 	klog.FromContext(ctx).Info("Serving metrics and health", "address", listener.Addr().String())
+	if s.Private {
+		listener = listen.OnPrivate(ctx, listener)
+	}
 	server := &http.Server{
 		Handler: s.handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout,
 		IdleTimeout: requestTimeout, MaxHeaderBytes: headerLimit,
