@@ -96,14 +96,14 @@ func TestChartVariants(t *testing.T) {
 	must(t, err)
 	for _, want := range []string{
 		"phoenixnap-cloud-controller-manager:v9.9.9", `- "--dry-run"`, `- "--v=2"`, `- "--uplink=bond1"`,
-		"- name: ours", "--metrics-bind-address=$(HOST_IP):10298",
+		"- name: ours", "- --metrics-on-private-addresses",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is missing", want)
 		}
 	}
 	for _, unwanted := range []string{"ValidatingAdmissionPolicy", "node-role.kubernetes.io/control-plane: ",
-		"host: 127.0.0.1", "phoenixnap:publish-addresses"} {
+		"phoenixnap:publish-addresses"} {
 		if strings.Contains(text, unwanted) {
 			t.Errorf("%s is in the chart", unwanted)
 		}
@@ -186,7 +186,6 @@ func TestChartRefusesWrongValues(t *testing.T) {
 		"monitoring.podMonitor.enabled=true":         "monitoring.podMonitor.enabled=true needs agent.metrics=node",
 		"cloudConfig.clientID=a":                     "cloudConfig.clientSecret is missing: set it",
 		"cloudConfig.clientId=a":                     "clientId",
-		"controller.env[0].name=HOST_IP":             "remove it from controller.env",
 		"agent.env[0].name=PNAP_AGENT_NODE_NAME":     "remove it from agent.env",
 		"agent.env[0].name=A,agent.env[1].name=A":    "agent.env sets A twice: keep one of them",
 		`agent.podLabels.app\.kubernetes\.io/name=a`: "remove it from agent.podLabels",

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/listen"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/controlplane"
 )
 
@@ -61,26 +61,21 @@ func composed(t *testing.T, overlay, component string) (*appsv1.Deployment, *app
 	return deployment, daemonSet
 }
 
-// TestMetricsComponent: a Prometheus in the cluster reaches what it serves, and so do the probes.
+// TestMetricsComponent: a Prometheus in the cluster reaches what it serves, by a named port where there is one.
 func TestMetricsComponent(t *testing.T) {
 	deployment, daemonSet := composed(t, "kubeadm", "metrics")
-	for _, container := range []corev1.Container{deployment.Spec.Template.Spec.Containers[0],
-		daemonSet.Spec.Template.Spec.Containers[0]} {
-		if container.LivenessProbe.HTTPGet.Host != "" || container.ReadinessProbe.HTTPGet.Host != "" {
-			t.Errorf("%s: a probe asks %s", container.Name, container.LivenessProbe.HTTPGet.Host)
-		}
-		if !slices.ContainsFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == "HOST_IP" }) {
-			t.Errorf("%s does not know its address", container.Name)
-		}
-	}
+	plain := controller(t, "kubeadm").Spec.Template.Spec.Containers[0]
 	controller := deployment.Spec.Template.Spec.Containers[0]
 	if len(controller.Ports) != 1 || controller.Ports[0].Name != "metrics" ||
 		controller.Ports[0].ContainerPort != controller.LivenessProbe.HTTPGet.Port.IntVal {
 		t.Errorf("%s: ports %v, probe %v", controller.Name, controller.Ports, controller.LivenessProbe.HTTPGet)
 	}
-	if args := daemonSet.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args,
-		"--metrics-bind-address=$(HOST_IP):10298") || len(args) != 2 {
-		t.Errorf("the agent's arguments are %v", args)
+	agents := agent(t, "kubeadm").Spec.Template.Spec.Containers[0].Args
+	for _, args := range [][2][]string{{plain.Args, controller.Args},
+		{agents, daemonSet.Spec.Template.Spec.Containers[0].Args}} {
+		if want := slices.Concat(args[0], []string{"--" + listen.Flag}); !slices.Equal(args[1], want) {
+			t.Errorf("the arguments are %v, want %v", args[1], want)
+		}
 	}
 }
 

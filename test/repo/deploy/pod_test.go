@@ -15,9 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
-	componenthelpers "k8s.io/component-helpers/scheduling/corev1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
-	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
@@ -58,7 +55,8 @@ func TestPrivileges(t *testing.T) {
 		spec corev1.PodSpec
 		want []string
 	}{
-		{"controller", controller(t, "kubeadm").Spec.Template.Spec, []string{hostNetwork}},
+		{"controller", controller(t, "kubeadm").Spec.Template.Spec, []string{hostNetwork,
+			`probe or lifecycle host (container "controller" uses probe or lifecycle host "127.0.0.1")`}},
 		{"agent", agent(t, "kubeadm").Spec.Template.Spec, root},
 		{"agent that manages", agent(t, "kubeadm-manage-vlan").Spec.Template.Spec, managing},
 	} {
@@ -188,77 +186,15 @@ func typed[T runtime.Object](t *testing.T, text string) (found T) {
 	return found
 }
 
-// node is a Node with a label and taints, each of the form key:effect.
-func node(label, value string, taints ...string) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"kubernetes.io/os": "linux"}}}
-	if label != "" {
-		n.Labels[label] = value
-	}
-	for _, taint := range taints {
-		key, effect, _ := strings.Cut(taint, ":")
-		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffect(effect), Value: "true"})
-	}
-	return n
-}
-
-// runsOn is what the scheduler decides by labels and taints.
-func runsOn(t *testing.T, spec corev1.PodSpec, n *corev1.Node) bool {
-	t.Helper()
-	match, err := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: spec}).Match(n)
-	must(t, err)
-	_, untolerated := componenthelpers.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints, spec.Tolerations,
-		func(taint *corev1.Taint) bool {
-			return taint.Effect != corev1.TaintEffectPreferNoSchedule
-		}, false)
-	return match && !untolerated
-}
-
-// TestScheduling: the controller starts on control-plane nodes that are not initialised yet and have no network, the
-// agent everywhere.
-func TestScheduling(t *testing.T) {
-	const (
-		label         = "node-role.kubernetes.io/control-plane"
-		uninitialized = "node.cloudprovider.kubernetes.io/uninitialized:NoSchedule"
-		notReady      = "node.kubernetes.io/not-ready:NoSchedule"
-	)
-	for name, tc := range map[string]struct {
-		node *corev1.Node
-		// by overlay
-		kubeadm, k3s bool
-	}{
-		"a new control-plane node of kubeadm": {node(label, "", label+":NoSchedule", uninitialized, notReady), true,
-			false},
-		"a new server of k3s": {node(label, "true", uninitialized, notReady), false, true},
-		"a server of k3s that has taints": {node(label, "true", "CriticalAddonsOnly:NoExecute",
-			"node-role.kubernetes.io/etcd:NoExecute"), false, true},
-		"a worker":                        {node("", ""), false, false},
-		"a new worker":                    {node("", "", uninitialized, notReady), false, false},
-		"a control-plane node that fails": {node(label, "", "node.kubernetes.io/unreachable:NoExecute"), false, false},
-		"a node that a user drains": {node(label, "", "node.kubernetes.io/unschedulable:NoSchedule"), false,
-			false},
-	} {
-		for overlay, want := range map[string]bool{"kubeadm": tc.kubeadm, "k3s": tc.k3s} {
-			if got := runsOn(t, controller(t, overlay).Spec.Template.Spec, tc.node); got != want {
-				t.Errorf("%s: the controller of %s runs there: %t, want %t", name, overlay, got, want)
-			}
-			if !runsOn(t, agent(t, overlay).Spec.Template.Spec, tc.node) {
-				t.Errorf("%s: the agent of %s does not run there", name, overlay)
-			}
-		}
-	}
-}
-
 // TestArguments: the programs know every flag that the manifests give.
 func TestArguments(t *testing.T) {
 	for _, overlay := range []string{"kubeadm-manage-vlan", "k3s"} {
-		for pkg, spec := range map[string]corev1.PodSpec{"./controller": controller(t, overlay).Spec.Template.Spec,
-			"./agent": agent(t, overlay).Spec.Template.Spec} {
+		deployment, daemonSet := composed(t, overlay, "metrics")
+		for pkg, spec := range map[string]corev1.PodSpec{"./controller": deployment.Spec.Template.Spec,
+			"./agent": daemonSet.Spec.Template.Spec} {
 			program, err := tools.Product(t.Context(), pkg)
 			must(t, err)
-			args := slices.Clone(spec.Containers[0].Args)
-			for i := range args { // as the kubelet does
-				args[i] = strings.ReplaceAll(args[i], "$(HOST_IP)", "192.0.2.1")
-			}
+			args := spec.Containers[0].Args
 			if out, err := exec.CommandContext(t.Context(), program,
 				append(slices.Clone(args), "--help")...).CombinedOutput(); err != nil {
 				t.Errorf("%s %v: %v\n%s", pkg, args, err, out)

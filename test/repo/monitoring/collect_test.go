@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/listen"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/controlplane"
 )
 
@@ -84,8 +85,9 @@ func TestPodMonitorsFindThePods(t *testing.T) {
 		}
 		for _, endpoint := range m.Spec.PodMetricsEndpoints {
 			if endpoint.Port == "" && len(endpoint.Relabelings) == 1 {
-				opened := "=$(HOST_IP)" + strings.TrimPrefix(endpoint.Relabelings[0].Replacement, "$1")
-				if endpoint.Relabelings[0].TargetLabel != "__address__" || !strings.Contains(ports, opened) {
+				served := "--metrics-bind-address=127.0.0.1" + strings.TrimPrefix(endpoint.Relabelings[0].Replacement, "$1")
+				if endpoint.Relabelings[0].TargetLabel != "__address__" || !strings.Contains(read(t, file), served) ||
+					strings.Count(ports, "--"+listen.Flag) != 2 {
 					t.Errorf("%s asks %v, which components/metrics does not open", m.Metadata.Name,
 						endpoint.Relabelings)
 				}
