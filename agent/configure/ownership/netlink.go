@@ -82,10 +82,10 @@ func WriteSettings(index int, values Settings) error {
 	return nil
 }
 
-// setAlias changes the alias of a link. With born the link also leaves BirthGroup.
-func setAlias(index int, alias string, born bool) error {
+// setAlias changes the alias of a link. With leave the link also leaves BirthGroup.
+func setAlias(index int, alias string, leave bool) error {
 	attributes := []*nl.RtAttr{nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(alias))}
-	if born {
+	if leave {
 		attributes = append(attributes, nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(0)))
 	}
 	if err := setLink(index, attributes...); err != nil {
@@ -117,6 +117,29 @@ func Gone(err error) bool {
 		errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT)
 }
 
+// ReadLink is Read for a link of the running machine.
+func ReadLink(link netlink.Link) (r Record, ok bool, err error) {
+	a := link.Attrs()
+	l := Link{Name: a.Name, Alias: a.Alias, Group: int(a.Group), Port: a.MasterIndex != 0,
+		Up: a.RawFlags&unix.IFF_UP != 0}
+	v, is := link.(*netlink.Vlan)
+	if is && v.VlanProtocol == netlink.VLAN_PROTOCOL_8021Q && a.NetNsID < 0 {
+		below, err := netlink.LinkByIndex(a.ParentIndex)
+		if err != nil && !Gone(err) {
+			return Record{}, false, fmt.Errorf("read the link below %s: %w", a.Name, err)
+		}
+		l.Tagged = err == nil && below.Type() != link.Type()
+	}
+	if l.newborn() {
+		addresses, err := netlink.AddrList(link, netlink.FAMILY_V4)
+		if err != nil {
+			return Record{}, false, fmt.Errorf("read the addresses of %s: %w", a.Name, err)
+		}
+		l.Addressed = len(addresses) > 0
+	}
+	return Read(l)
+}
+
 // Journal writes the records of links. All reconcilers of a process share one: a record has several writers.
 type Journal struct {
 	mu sync.Mutex
@@ -133,7 +156,7 @@ func (j *Journal) Update(index int, change func(*Record)) error {
 	}
 	alias := link.Attrs().Alias
 	group := int(link.Attrs().Group)
-	record, has, err := Read(alias, group)
+	record, has, err := ReadLink(link)
 	if err != nil {
 		return fmt.Errorf("read the record of %s: %w", link.Attrs().Name, err)
 	}
@@ -150,7 +173,8 @@ func (j *Journal) Update(index int, change func(*Record)) error {
 	if wanted == alias {
 		return nil
 	}
-	return setAlias(index, wanted, record.Made && group == BirthGroup)
+	// Without an alias in that group, a link that a person made would next count as one that the agent has just made.
+	return setAlias(index, wanted, group == BirthGroup && (record.Made || wanted == ""))
 }
 
 // Keep enforces settings of a link and reports whether any changed. It records those before of a link it did not make.

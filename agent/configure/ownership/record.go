@@ -20,8 +20,8 @@ const Protocol = 173
 // maxAlias is the longest alias that the kernel takes, in bytes (IFALIASZ less the final zero).
 const maxAlias = 255
 
-// BirthGroup is the group (IFLA_GROUP) in which the agent makes a link, and which marks it as the agent's until its
-// first record: no kernel accepts an alias in the request that makes a link.
+// BirthGroup is the group (IFLA_GROUP) in which the agent makes a link, and by which it recognizes the link until its
+// first record: no kernel accepts an alias in the request that makes a link. Others may use the number, see Read.
 const BirthGroup = 173
 
 // Record is what the agent did to a link. It is stored in the link's alias, so it is deleted with the link, survives
@@ -119,13 +119,37 @@ func (r Record) Encode() (string, error) {
 	return alias, nil
 }
 
-// Read reads the record of a link from its alias and group. ok is false when the agent never touched the link.
-func Read(alias string, group int) (r Record, ok bool, err error) {
-	r, ok, err = ParseRecord(alias)
-	if err == nil && !ok && alias == "" && group == BirthGroup {
+// Link is what shows whether the agent made a network interface.
+type Link struct {
+	Name, Alias string
+	Group       int
+	// Tagged reports that it is an 802.1Q interface on a link of this network namespace that is none itself.
+	Tagged bool
+	// Port reports that it belongs to a bridge or bond, Up that it was set up, Addressed that it has an IPv4 address.
+	Port, Up, Addressed bool
+}
+
+// Read reads the record of a link. ok is false when the agent never touched the link. The agent makes only 802.1Q
+// interfaces, so neither its words nor its group on another link say that it made it.
+func Read(l Link) (r Record, ok bool, err error) {
+	r, ok, err = ParseRecord(l.Alias)
+	switch {
+	case err != nil:
+		return r, ok, err
+	case ok && r.Made && !l.Tagged:
+		return Record{}, false, fmt.Errorf("alias %q: the agent makes only 802.1Q interfaces, and %s is none: remove "+
+			"the alias", l.Alias, l.Name)
+	case !ok && l.newborn():
 		return Record{Made: true}, true, nil
+	default:
+		return r, ok, nil
 	}
-	return r, ok, err
+}
+
+// newborn reports whether the agent was killed between making the link and its first record: before that it neither
+// sets the link up nor gives it an address.
+func (l Link) newborn() bool {
+	return l.Group == BirthGroup && l.Alias == "" && l.Tagged && !l.Port && !l.Up && !l.Addressed
 }
 
 // Empty reports whether an adopted link was not changed.

@@ -67,23 +67,36 @@ func TestRecordTooLong(t *testing.T) {
 	}
 }
 
+// TestBirth: the agent's words and its group count only on a link as the agent makes it.
 func TestBirth(t *testing.T) {
+	newborn := Link{Group: BirthGroup, Tagged: true}
+	with := func(change func(*Link)) Link {
+		l := newborn
+		change(&l)
+		return l
+	}
 	for name, tc := range map[string]struct {
-		alias    string
-		group    int
+		link     Link
 		ok, made bool
 	}{
-		"new":               {"", BirthGroup, true, true},
-		"recorded":          {"phoenixnap-agent made", 0, true, true},
-		"foreign":           {"", 0, false, false},
-		"foreign, grouped":  {"mine", BirthGroup, false, false},
-		"adopted, grouped":  {"phoenixnap-agent adopted down", BirthGroup, true, false},
-		"foreign and alias": {"mine", 0, false, false},
+		"new":                   {newborn, true, true},
+		"recorded":              {Link{Alias: "phoenixnap-agent made", Tagged: true, Up: true, Addressed: true}, true, true},
+		"foreign":               {Link{Tagged: true}, false, false},
+		"foreign, grouped":      {with(func(l *Link) { l.Alias = "mine" }), false, false},
+		"adopted, grouped":      {with(func(l *Link) { l.Alias = "phoenixnap-agent adopted down" }), true, false},
+		"grouped, but a bridge": {with(func(l *Link) { l.Tagged = false }), false, false},
+		"grouped and a port":    {with(func(l *Link) { l.Port = true }), false, false},
+		"grouped and up":        {with(func(l *Link) { l.Up = true }), false, false},
+		"grouped and addressed": {with(func(l *Link) { l.Addressed = true }), false, false},
 	} {
-		r, ok, err := Read(tc.alias, tc.group)
+		r, ok, err := Read(tc.link)
 		if err != nil || ok != tc.ok || r.Made != tc.made {
 			t.Errorf("%s: record %t, made %t, %v", name, ok, r.Made, err)
 		}
+	}
+	_, ok, err := Read(Link{Name: "bond0", Alias: "phoenixnap-agent made"})
+	if ok || err == nil || !strings.Contains(err.Error(), "bond0") {
+		t.Errorf("a bond that is marked as made by the agent: record %t, %v; want an error that names it", ok, err)
 	}
 }
 

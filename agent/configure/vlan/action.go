@@ -23,6 +23,8 @@ type Observed struct {
 // Link is a network interface with what the agent noted on it.
 type Link struct {
 	check.Link
+	// Group is IFLA_GROUP.
+	Group int
 	// Ours reports whether the agent made or adopted the link; Record holds which, and what it did.
 	Ours   bool
 	Record ownership.Record
@@ -30,6 +32,38 @@ type Link struct {
 	Unreadable string
 	// Settings are read of VLAN links; nil where the interface has no IPv4.
 	Settings ownership.Settings
+}
+
+// Recognize returns what was observed, with the links that the agent made or adopted.
+func Recognize(links []Link, addresses []check.Address) Observed {
+	o := Observed{Links: links, Addresses: addresses}
+	for i := range o.Links {
+		l := &o.Links[i]
+		below := o.indexed(l.Parent)
+		record, ours, err := ownership.Read(ownership.Link{Name: l.Name, Alias: l.Alias, Group: l.Group,
+			Tagged: l.VLAN != nil && l.VLAN.Protocol == "802.1q" && l.Parent != 0 && below != nil && below.VLAN == nil,
+			Port:   l.Master != 0, Up: l.Up,
+			Addressed: o.anyOn(l.Index, func(check.Address) bool { return true }),
+		})
+		l.Ours = ours
+		l.Record = record
+		if err != nil {
+			l.Unreadable = fmt.Sprintf("%s: the record of what the agent did cannot be read: %v", l.Name, err)
+		}
+	}
+	return o
+}
+
+// inUse returns what would be lost with a link that the agent made: the kernel deletes what is on top of it, too, and a
+// bridge or bond loses a port. Empty when nothing would.
+func (o Observed) inUse(l Link) string {
+	if master := o.indexed(l.Master); l.Master != 0 && master != nil {
+		return fmt.Sprintf("%s, which the agent made, stays: it is a port of %s", l.Name, master.Name)
+	}
+	if above := o.find(func(a Link) bool { return a.Parent == l.Index }); above != nil {
+		return fmt.Sprintf("%s, which the agent made, stays: %s is on it", l.Name, above.Name)
+	}
+	return ""
 }
 
 func (o Observed) find(match func(Link) bool) *Link {
@@ -157,15 +191,17 @@ func (l Link) addAddress(prefix netip.Prefix) action {
 	return a
 }
 
-// release undoes what was done to a link.
-func release(l Link, s Observed) []action {
+// release undoes what was done to a link, or returns the problem that prevents it.
+func release(l Link, s Observed) (actions []action, problem string) {
 	if l.Unreadable != "" {
-		return nil
+		return nil, l.Unreadable
 	}
 	if l.Record.Made {
-		return []action{l.action("deleted "+l.Name, Kernel.Delete)}
+		if problem = s.inUse(l); problem != "" {
+			return nil, problem
+		}
+		return []action{l.action("deleted "+l.Name, Kernel.Delete)}, ""
 	}
-	var actions []action
 	for _, p := range l.Record.Addresses {
 		if s.has(l.Index, p) {
 			actions = append(actions, l.deleteAddress(p))
@@ -179,7 +215,7 @@ func release(l Link, s Observed) []action {
 	}
 	return append(actions, l.update("recorded on "+l.Name+" what was undone", func(record *ownership.Record) {
 		*record = ownership.Record{Alias: record.Alias}
-	}))
+	})), ""
 }
 
 // Cleanup undoes everything that the agent did to links: it deletes those that it made and restores those that it
@@ -191,13 +227,14 @@ func Cleanup(ctx context.Context, kernel Kernel) (done []string, err error) {
 	}
 	var errs []error
 	for _, l := range seen.Links {
-		if l.Unreadable != "" {
-			errs = append(errs, errors.New(l.Unreadable))
-		}
-		if !l.Ours {
+		if !l.Ours && l.Unreadable == "" {
 			continue
 		}
-		for _, a := range release(l, seen) {
+		actions, problem := release(l, seen)
+		if problem != "" {
+			errs = append(errs, errors.New(problem))
+		}
+		for _, a := range actions {
 			if err := a.do(ctx, &run{kernel: kernel}); err != nil {
 				errs = append(errs, fmt.Errorf("clean up %s: %w", l.Name, err))
 				break

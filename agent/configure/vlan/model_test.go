@@ -77,19 +77,22 @@ func (m *model) clone() *model {
 
 func (m *model) Look(context.Context) (Observed, error) {
 	m.handOver()
-	s := Observed{Addresses: slices.Clone(m.addresses)}
+	var links []Link
 	for _, l := range m.links {
 		l.Settings = cloned(l.Settings)
 		if l.VLAN == nil {
 			l.Settings = nil
 		}
-		var err error
-		if l.Record, l.Ours, err = ownership.Read(l.Alias, m.group[l.Index]); err != nil {
-			l.Unreadable = err.Error()
-		}
-		s.Links = append(s.Links, l)
+		l.Group = m.group[l.Index]
+		links = append(links, l)
 	}
-	return s, nil
+	return Recognize(links, slices.Clone(m.addresses)), nil
+}
+
+// recognized is one link with what the agent recognizes of it.
+func (m *model) recognized(index int) Link {
+	seen, _ := m.Look(context.Background())
+	return *seen.indexed(index)
 }
 
 func (m *model) change() error {
@@ -134,7 +137,7 @@ func (m *model) Delete(index int) error {
 	if err != nil {
 		return err
 	}
-	if record, ours, err := ownership.Read(l.Alias, m.group[index]); err != nil || !ours || !record.Made {
+	if seen := m.recognized(index); !seen.Ours || !seen.Record.Made {
 		return fmt.Errorf("%s does not belong to the agent", l.Name)
 	}
 	m.remove(index)
@@ -144,7 +147,7 @@ func (m *model) Delete(index int) error {
 // remove deletes a link and everything attached to it.
 func (m *model) remove(index int) {
 	for _, l := range slices.Clone(m.links) {
-		if l.VLAN != nil && l.Parent == index {
+		if l.Parent == index {
 			m.remove(l.Index)
 		}
 	}
@@ -158,19 +161,20 @@ func (m *model) Note(index int, change func(*ownership.Record)) error {
 	if err != nil {
 		return err
 	}
-	record, ours, err := ownership.Read(l.Alias, m.group[index])
-	if err != nil {
-		return err
+	seen := m.recognized(index)
+	record := seen.Record
+	if seen.Unreadable != "" {
+		return errors.New(seen.Unreadable)
 	}
-	if !ours {
+	if !seen.Ours {
 		record.Alias = l.Alias
 	}
 	change(&record)
-	if record.Made {
-		m.group[index] = 0
-	}
 	if l.Alias = record.Alias; !record.Empty() {
 		l.Alias, err = record.Encode()
+	}
+	if (record.Made || l.Alias == "") && m.group[index] == ownership.BirthGroup {
+		m.group[index] = 0
 	}
 	return err
 }

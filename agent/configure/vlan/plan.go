@@ -94,15 +94,19 @@ func plan(w want, s Observed) (actions []action, problems []string) {
 	target := w.target(s)
 	for _, l := range s.Links {
 		if l.Ours && (target == nil || l.Index != target.Index) {
-			actions = append(actions, release(l, s)...)
+			undo, problem := release(l, s)
+			actions = append(actions, undo...)
+			if problem != "" {
+				problems = append(problems, problem)
+			}
 		}
 	}
 	if w.ID == 0 {
-		return actions, nil
+		return actions, problems
 	}
 	if target == nil {
-		if problems = w.blockedReasons(s); len(problems) > 0 {
-			return actions, problems
+		if blocked := w.blockedReasons(s); len(blocked) > 0 {
+			return actions, append(problems, blocked...)
 		}
 		target = w.planned(s)
 		actions = append(actions, w.make(target.MTU))

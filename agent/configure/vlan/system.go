@@ -31,27 +31,18 @@ func (System) Look(ctx context.Context) (Observed, error) {
 	if err != nil {
 		return Observed{}, err
 	}
-	s := Observed{Addresses: addresses}
+	var all []Link
 	for _, l := range links {
-		s.Links = append(s.Links, linkOf(l))
+		link := Link{Link: l.Link, Group: l.Group}
+		// An interface without IPv4 has no settings, and one that was just deleted will not be in the next listing.
+		if l.VLAN != nil {
+			if settings, err := ownership.ReadSettings(l.Index); err == nil {
+				link.Settings = settings
+			}
+		}
+		all = append(all, link)
 	}
-	return s, nil
-}
-
-func linkOf(l netstate.Link) Link {
-	record, ours, err := ownership.Read(l.Alias, l.Group)
-	link := Link{Link: l.Link, Ours: ours, Record: record}
-	if err != nil {
-		link.Unreadable = fmt.Sprintf("%s: the record of what the agent did cannot be read: %v", l.Name, err)
-	}
-	if l.VLAN == nil {
-		return link
-	}
-	// An interface without IPv4 has no settings, and one that was just deleted will not be in the next listing.
-	if settings, err := ownership.ReadSettings(l.Index); err == nil {
-		link.Settings = settings
-	}
-	return link
+	return Recognize(all, addresses), nil
 }
 
 // Make makes a VLAN interface.
@@ -81,13 +72,13 @@ func (System) Delete(index int) error {
 	if err != nil {
 		return fmt.Errorf("delete interface %d: %w", index, err)
 	}
-	a := link.Attrs()
-	record, ours, err := ownership.Read(a.Alias, int(a.Group))
-	if err != nil || !ours || !record.Made {
-		return fmt.Errorf("delete %s: it is not marked as made by the agent", a.Name)
+	name := link.Attrs().Name
+	record, ours, err := ownership.ReadLink(link)
+	if err != nil || !ours || !record.Made || link.Attrs().MasterIndex != 0 {
+		return fmt.Errorf("delete %s: it is not an interface that the agent made and no one uses since", name)
 	}
 	if err := netlink.LinkDel(link); err != nil && !ownership.Gone(err) {
-		return fmt.Errorf("delete %s: %w", a.Name, explain(err))
+		return fmt.Errorf("delete %s: %w", name, explain(err))
 	}
 	return nil
 }

@@ -159,13 +159,19 @@ func linkOf(link netlink.Link) check.Link {
 			NoPartner: slave.AdActorOperPortState&lacpDefaulted != 0, PermanentMAC: macText(slave.PermHardwareAddr),
 		}
 	}
+	// A parent in another namespace has an index of that namespace, which may belong to another link here.
+	parent := 0
+	if a.NetNsID < 0 {
+		parent = a.ParentIndex
+	}
 	switch kind := link.(type) {
 	case *netlink.Vlan:
 		l.VLAN = &check.VLAN{ID: kind.VlanId, Protocol: kind.VlanProtocol.String()}
-		// A parent in another namespace has an index of that namespace, which may belong to another link here.
-		if a.NetNsID < 0 {
-			l.Parent = a.ParentIndex
-		}
+		l.Parent = parent
+	case *netlink.Macvlan, *netlink.Macvtap, *netlink.IPVlan, *netlink.IPVtap:
+		l.Parent = parent
+	case *netlink.Vxlan:
+		l.Parent = kind.VtepDevIndex
 	case *netlink.Bond:
 		l.Bond = &check.Bond{Mode: kind.Mode.String(), MinLinks: max(0, kind.MinLinks)}
 	default:

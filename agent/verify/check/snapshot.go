@@ -51,7 +51,8 @@ type Link struct {
 	Up, LowerUp bool
 	// OperState is the operational state of RFC 2863 in the kernel's words: "up", "down", "lower-layer-down" …
 	OperState string
-	// Parent is the index of the link below a VLAN link, Master that of its bond or bridge; 0 when there is none here.
+	// Parent is the index of the link below a VLAN, MACVLAN, IPVLAN or VXLAN link, Master that of its bond or bridge; 0
+	// when there is none here.
 	Parent, Master int
 	// NoARP reports that the link neither asks nor answers by ARP (IFF_NOARP).
 	NoARP bool

@@ -346,6 +346,41 @@ func TestAdopted(t *testing.T) {
 	n.mustBe(before)
 }
 
+// TestForeignLinksStay: links that the agent did not make stay, whatever group and alias they have; so does one that it
+// made and that is a port of a bridge since. The clean-up says why.
+func TestForeignLinksStay(t *testing.T) {
+	n := bareServer(t, netlink.BOND_MODE_ACTIVE_BACKUP)
+	grouped := func(name string) netlink.LinkAttrs {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = name
+		attrs.Group = ownership.BirthGroup
+		return attrs
+	}
+	for _, l := range []netlink.Link{&netlink.Bridge{LinkAttrs: grouped("vmbr1")},
+		&netlink.Dummy{LinkAttrs: grouped("dummy1")}, netlink.NewLinkBond(grouped("bond1")), &netlink.Veth{LinkAttrs: grouped("tap1"), PeerName: "guest1"}} {
+		n.must("add "+l.Attrs().Name, netlink.LinkAdd(l))
+	}
+	n.addAddress("vmbr1", "10.7.0.1/24")
+	n.must("mark bond0", netlink.LinkSetAlias(n.link("bond0"), "phoenixnap-agent made"))
+	n.addVLAN("bond0", "bond0.7", 7)
+	n.must("mark bond0.7", netlink.LinkSetAlias(n.link("bond0.7"), "phoenixnap-agent made"))
+	n.must("plug bond0.7", netlink.LinkSetMaster(n.link("bond0.7"), n.link("vmbr1")))
+	n.addVLAN("bond0", "bond0.8", 8)
+	n.must("mark bond0.8", netlink.LinkSetAlias(n.link("bond0.8"), "phoenixnap-agent made"))
+	guest := grouped("guest8")
+	guest.ParentIndex = n.link("bond0.8").Attrs().Index
+	n.must("add guest8", netlink.LinkAdd(&netlink.Macvlan{LinkAttrs: guest, Mode: netlink.MACVLAN_MODE_BRIDGE}))
+	before := n.photograph()
+	_, err := vlan.Cleanup(t.Context(), vlan.System{Journal: &ownership.Journal{}})
+	for _, want := range []string{"bond0 is none", "bond0.7, which the agent made, stays: it is a port of vmbr1",
+		"bond0.8, which the agent made, stays: guest8 is on it"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the clean-up says %v, want %q", err, want)
+		}
+	}
+	n.mustBe(before)
+}
+
 // TestWrongInterfaceIsNotTouched: what a user configured wrong is reported, and nothing is changed.
 func TestWrongInterfaceIsNotTouched(t *testing.T) {
 	for name, wrong := range map[string]func(n *network){
