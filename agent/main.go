@@ -152,7 +152,8 @@ func (f *nodeFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.iface, "interface", "",
 		"name of the VLAN interface; empty finds it by the VLAN ID of the network")
 	flags.StringVar(&f.uplink, "uplink", "",
-		"name of the interface that carries the server's VLANs; empty finds the bond")
+		"name of the interface that carries the server's VLANs; empty finds it by the address in the network, the "+
+			"default route, or the only bond")
 }
 
 // name returns the Node's name.

@@ -123,11 +123,11 @@ func inspects(command string) bool {
 		return false
 	}
 	switch words[0] {
-	case "cat", "hostnamectl", "tcpdump", "arping", "bridge", "ethtool":
+	case "cat", "hostnamectl", "tcpdump", "arping", "ethtool":
 		return true
 	case "phoenixnap-agent":
 		return slices.Contains(words, "diagnose")
-	case "ip", "kubectl", "nft":
+	case "ip", "bridge", "kubectl", "nft":
 		return slices.Contains(words, "show") || slices.Contains(words, "get") || slices.Contains(words, "list")
 	default:
 		return false
@@ -164,6 +164,9 @@ func writeFixes(p *page, tool check.Tool, fixes []check.Fix) {
 }
 
 func writeFix(p *page, fix check.Fix) {
+	if fix.Warning != "" {
+		p.prose(strings.Repeat(" ", beneath), beneath, "first: "+fix.Warning)
+	}
 	if fix.File != "" {
 		p.prose(strings.Repeat(" ", beneath), beneath, "write to "+fix.File+":")
 		for line := range strings.Lines(fix.Content) {

@@ -16,8 +16,9 @@ import (
 // Observed is what the node has.
 type Observed struct {
 	Links []Link
-	// Addresses are the IPv4 addresses.
+	// Addresses are the IPv4 addresses, Defaults the default routes of the main table.
 	Addresses []check.Address
+	Defaults  []check.Route
 }
 
 // Link is a network interface with what the agent noted on it.
@@ -88,7 +89,7 @@ func (o Observed) has(index int, prefix netip.Prefix) bool {
 
 // snapshot is the input that the checks need to find the uplink.
 func (o Observed) snapshot() check.Snapshot {
-	snapshot := check.Snapshot{Addresses: o.Addresses}
+	snapshot := check.Snapshot{Addresses: o.Addresses, Tables: map[int][]check.Route{check.TableMain: o.Defaults}}
 	for _, l := range o.Links {
 		snapshot.Links = append(snapshot.Links, l.Link)
 	}

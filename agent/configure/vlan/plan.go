@@ -173,7 +173,10 @@ func (w want) blockedReasons(s Observed) []string {
 			problems = append(problems, fmt.Sprintf(
 				"%s already has the VLAN ID %d on the uplink, with another name or protocol: rename or delete it",
 				l.Name, w.ID))
-		case l.VLAN != nil && l.VLAN.ID == w.ID && s.find(member(l.Parent, w.Uplink)) != nil:
+		case l.Index == w.Uplink && l.VLANAware:
+			problems = append(problems, fmt.Sprintf("%s is a bridge that filters VLANs, and its ports are not the agent's: "+
+				"make %s where %s is configured", l.Name, w.Name, l.Name))
+		case l.VLAN != nil && l.VLAN.ID == w.ID && s.memberOf(l.Parent, w.Uplink):
 			problems = append(problems,
 				fmt.Sprintf("%s takes the frames of VLAN %d from a member of the uplink: delete it", l.Name, w.ID))
 		}
@@ -186,8 +189,19 @@ func (w want) blockedReasons(s Observed) []string {
 	return problems
 }
 
-func member(index, master int) func(Link) bool {
-	return func(l Link) bool { return l.Index == index && l.Master == master }
+// memberOf reports whether a link is a member of another one, such as a bond, or of a member of it.
+func (o Observed) memberOf(index, master int) bool {
+	for range 2 {
+		l := o.indexed(index)
+		if l == nil || l.Master == 0 {
+			return false
+		}
+		if l.Master == master {
+			return true
+		}
+		index = l.Master
+	}
+	return false
 }
 
 // occupied returns the problem that a person gave ip to an interface other than index; empty when there is none.

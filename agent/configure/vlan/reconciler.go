@@ -173,13 +173,15 @@ func (r *Reconciler) decide(seen Observed, now time.Time) (w *want, due time.Dur
 		return &want{}, 0, ""
 	}
 	r.absent = time.Time{}
-	name := check.Evaluate(e, seen.snapshot()).Uplink
+	report := check.Evaluate(e, seen.snapshot())
+	name := report.Uplink
 	if due = r.uplink.wait(name, now); due > 0 {
 		return nil, due, ""
 	}
 	uplink := seen.find(func(l Link) bool { return l.Name == name })
 	if uplink == nil {
-		return nil, 0, "no uplink to carry the VLAN was found: name it with --uplink"
+		return nil, 0, cmp.Or(report.Finding(check.UplinkUp).Cause, "no uplink to carry the VLAN was found") +
+			": name it with --uplink"
 	}
 	return wanted(e, uplink.Link), 0, ""
 }

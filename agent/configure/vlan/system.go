@@ -42,7 +42,9 @@ func (System) Look(ctx context.Context) (Observed, error) {
 		}
 		all = append(all, link)
 	}
-	return Recognize(all, addresses), nil
+	o := Recognize(all, addresses)
+	o.Defaults, err = netstate.DefaultRoutes(ctx)
+	return o, err
 }
 
 // Make makes a VLAN interface.

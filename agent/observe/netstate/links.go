@@ -172,6 +172,8 @@ func linkOf(link netlink.Link) check.Link {
 		l.Parent = parent
 	case *netlink.Vxlan:
 		l.Parent = kind.VtepDevIndex
+	case *netlink.Bridge:
+		l.VLANAware = kind.VlanFiltering != nil && *kind.VlanFiltering
 	case *netlink.Bond:
 		l.Bond = &check.Bond{Mode: kind.Mode.String(), MinLinks: max(0, kind.MinLinks)}
 	default:

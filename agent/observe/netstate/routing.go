@@ -69,6 +69,23 @@ func readRoutes(links []check.Link, wanted map[int]bool) (map[int][]check.Route,
 	return tables, err
 }
 
+// DefaultRoutes lists the IPv4 default routes of the main table.
+func DefaultRoutes(ctx context.Context) ([]check.Route, error) {
+	// In a filter, this destination stands for a default route.
+	filter := &netlink.Route{Table: unix.RT_TABLE_MAIN, Dst: nil}
+	listed, err := Dump(ctx, func() ([]netlink.Route, error) {
+		return netlink.RouteListFiltered(netlink.FAMILY_V4, filter, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_DST)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list default routes: %w", err)
+	}
+	var routes []check.Route
+	for _, r := range listed {
+		routes = append(routes, routesOf(r)...)
+	}
+	return routes, nil
+}
+
 // choice decides which routes of the main table are kept.
 type choice struct {
 	links map[int]check.Link

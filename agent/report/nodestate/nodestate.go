@@ -291,6 +291,8 @@ func machineLink(s check.Snapshot, l check.Link, uplink string) bool {
 			return true
 		}
 		master := s.LinkIndexed(l.Master)
-		return l.Master != 0 && master != nil && (master.Name == uplink || master.Type == "bond")
+		// The ports of a bridge may be those of virtual machines.
+		return l.Master != 0 && master != nil &&
+			(master.Name == uplink && master.Type != "bridge" || master.Type == "bond")
 	}
 }

@@ -60,10 +60,10 @@ func (b bondState) String() string {
 
 // checkBond: a bond that has lost members carries traffic, so nothing here is worse than a warning.
 func checkBond(v view) Finding {
-	if v.uplink.Bond == nil {
-		return notApplicable(v.uplink.Name + " is not a bond")
+	if v.trunk.Bond == nil {
+		return notApplicable(v.trunk.Name + " is not a bond")
 	}
-	b := v.bondOf(*v.uplink)
+	b := v.bondOf(*v.trunk)
 	const support = "for a member without a carrier or a partner, contact phoenixNAP support"
 	warn := func(reason, expected, cause, note string) Finding {
 		return Finding{Status: Warn, Reason: reason, Expected: expected, Observed: b.String(), Cause: cause,
@@ -99,7 +99,7 @@ func checkBond(v view) Finding {
 
 // fixNoCarrier shows where a carrier gets lost. No command restores one: the link is up already.
 func fixNoCarrier(v view) []Fix {
-	u := v.uplink
+	u := v.trunk
 	if u.Bond == nil {
 		return anyTool(fmt.Sprintf("check the cable and the switch port of %s; without a link there, contact "+
 			"phoenixNAP support", u.Name), "ip -br link show "+u.Name, "ethtool "+u.Name)

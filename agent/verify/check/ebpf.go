@@ -131,7 +131,7 @@ func (v view) xdp() []string {
 
 // carries reports whether clients' packets pass the link.
 func (v view) carries(l *Link) bool {
-	return l.Index == v.vlan.Index || v.uplink != nil && (l.Index == v.uplink.Index || l.Master == v.uplink.Index) ||
+	return l.Index == v.vlan.Index || v.uplink != nil && (l.Index == v.uplink.Index || l.Master == v.trunk.Index) ||
 		l.Index == v.vlan.Parent
 }
 

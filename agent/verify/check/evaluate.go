@@ -21,7 +21,11 @@ func undetermined(reason, cause string, fixes ...Fix) Finding {
 type view struct {
 	Expected
 	Snapshot
+	// uplink is the link that the VLAN interface is on or has to be on, trunk what that leads through, see findUplink;
+	// meant are the links of which one has to be named.
 	uplink *Link
+	trunk  *Link
+	meant  []string
 	vlan   *Link
 	// own are the node's own IPv4 addresses on the VLAN interface, sorted.
 	own []netip.Prefix
@@ -62,50 +66,28 @@ func look(expected Expected, snapshot Snapshot) view {
 	if !expected.Published {
 		return v
 	}
-	v.uplink = findUplink(expected, snapshot)
-	v.vlan = findVLAN(expected, snapshot, v.uplink)
+	up := findUplink(expected, snapshot)
+	v.uplink = up.link
+	v.trunk = up.trunk
+	v.meant = up.meant
+	v.vlan = findVLAN(expected, snapshot, up)
 	v.own = ownAddresses(expected, snapshot, v.vlan)
 	return v
 }
 
-// findUplink finds the link that carries the server's VLANs, on a phoenixNAP server a bond: what a person named, else
-// the bond below the VLAN interface, else the only bond or one called bond0, else the link below other VLAN links.
-func findUplink(e Expected, s Snapshot) *Link {
-	if e.Uplink != "" {
-		return s.LinkNamed(e.Uplink)
-	}
-	below := func(l Link) bool {
-		return s.link(func(v Link) bool { return v.VLAN != nil && v.Parent == l.Index }) != nil
-	}
-	belowOurs := func(l Link) bool {
-		return s.link(func(v Link) bool { return e.isVLAN(v) && v.Parent == l.Index }) != nil
-	}
-	for _, match := range []func(Link) bool{
-		func(l Link) bool { return l.Type == "bond" && belowOurs(l) },
-		func(l Link) bool { return l.Type == "bond" && below(l) },
-		func(l Link) bool { return l.Type == "bond" },
-		func(l Link) bool { return l.Name == "bond0" },
-		func(l Link) bool { return l.Master == 0 && belowOurs(l) },
-		func(l Link) bool { return l.Master == 0 && below(l) },
-	} {
-		if l := s.link(match); l != nil {
-			return l
-		}
-	}
-	return nil
-}
-
-// findVLAN finds the VLAN interface by its VLAN ID, whatever its name, and prefers one on the uplink.
-func findVLAN(e Expected, s Snapshot, uplink *Link) *Link {
-	if e.Interface != "" {
+// findVLAN finds the VLAN interface by its VLAN ID, whatever its name, on the trunk of the uplink. Where no uplink is
+// known, it is any with that ID; where several may be meant, none.
+func findVLAN(e Expected, s Snapshot, up uplink) *Link {
+	switch {
+	case e.Interface != "":
 		return s.LinkNamed(e.Interface)
+	case up.trunk != nil:
+		return e.vlanOn(s, up.trunk)
+	case len(up.meant) > 0:
+		return nil
+	default:
+		return s.link(e.isVLAN)
 	}
-	if uplink != nil {
-		if l := s.link(func(l Link) bool { return e.isVLAN(l) && l.Parent == uplink.Index }); l != nil {
-			return l
-		}
-	}
-	return s.link(e.isVLAN)
 }
 
 // ownAddresses leaves out gateways, and addresses of Services, which their announcer adds as a deprecated /32.

@@ -45,6 +45,9 @@ func editLink(name string, edit func(*Link)) func(*Expected, *Snapshot) {
 
 func editBond(edit func(*Bond)) func(*Expected, *Snapshot) {
 	return editLink("bond0", func(l *Link) {
+		if l.Bond == nil {
+			return
+		}
 		bond := *l.Bond
 		edit(&bond)
 		l.Bond = &bond
@@ -53,6 +56,9 @@ func editBond(edit func(*Bond)) func(*Expected, *Snapshot) {
 
 func editSlave(name string, edit func(*Slave)) func(*Expected, *Snapshot) {
 	return editLink(name, func(l *Link) {
+		if l.Slave == nil {
+			return // the machine has no bond
+		}
 		slave := *l.Slave
 		edit(&slave)
 		l.Slave = &slave

@@ -52,6 +52,8 @@ type Fix struct {
 	File     string   `json:"file,omitempty"`
 	Content  string   `json:"content,omitempty"`
 	Commands []string `json:"commands,omitempty"`
+	// Warning says what the commands take away, and is read before them.
+	Warning string `json:"warning,omitempty"`
 	// Note says what is not a command: a step in phoenixNAP's portal, or that the effect ends with a reboot.
 	Note string `json:"note,omitempty"`
 }

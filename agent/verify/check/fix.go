@@ -20,7 +20,7 @@ type plan struct {
 }
 
 func planOf(v view) plan {
-	p := plan{name: fmt.Sprintf("%s.%d", v.uplink.Name, v.Network.VLAN), uplink: v.uplink.Name, id: v.Network.VLAN}
+	p := plan{name: v.freeName(""), uplink: v.uplink.Name, id: v.Network.VLAN}
 	if v.Interface != "" {
 		p.name = v.Interface
 	}
@@ -48,41 +48,191 @@ func fixVLAN(v view) []Fix {
 		return anyTool(fmt.Sprintf("set --interface to the interface with VLAN ID %d, or omit the option: the "+
 			"interface is found by its ID", v.Network.VLAN))
 	}
+	if right := v.vlanOn(v.Snapshot, v.trunk); v.Interface != "" && v.vlan == nil && right != nil {
+		return anyTool(fmt.Sprintf("set --interface to %s, which has VLAN ID %d, or omit the option: the interface is "+
+			"found by its ID", right.Name, v.Network.VLAN))
+	}
 	p := planOf(v)
-	var remove []string
 	wrong := v.vlan
 	if wrong == nil {
 		wrong = v.misnumbered()
 	}
-	if wrong != nil {
-		remove = []string{"ip link delete " + wrong.Name}
-		// Names such as eno1.100 speak of the link below; on another link they would mislead.
-		p.name = fmt.Sprintf("%s.%d", v.uplink.Name, v.Network.VLAN)
-		if v.Interface != "" || wrong.Parent == v.uplink.Index {
-			p.name = wrong.Name
+	if wrong == nil {
+		return v.passing(p.fixes(nil))
+	}
+	if why := v.keeps(*wrong, v.Network.IPs...); why != "" {
+		return v.refusal([]string{why})
+	}
+	// Names such as eno1.100 speak of the link below; on another link they would mislead.
+	p.name = v.freeName(wrong.Name)
+	if v.Interface != "" || wrong.Parent == v.uplink.Index {
+		p.name = wrong.Name
+	}
+	fixes := v.passing(p.fixes([]string{"ip link delete " + wrong.Name}))
+	return v.restoring(fixes, p.name, v.defaultsOver(wrong.Index))
+}
+
+// maxName is the longest name of an interface (IFNAMSIZ less the final zero).
+const maxName = 15
+
+// freeName is the customary name of the VLAN interface, or another one where that is too long, or that of an interface
+// other than removed.
+func (v view) freeName(removed string) string {
+	customary := fmt.Sprintf("%s.%d", v.uplink.Name, v.Network.VLAN)
+	for _, name := range []string{customary, fmt.Sprintf("vlan%d", v.Network.VLAN)} {
+		if len(name) <= maxName && (name == removed || v.LinkNamed(name) == nil) {
+			return name
 		}
 	}
-	return p.fixes(remove)
+	return fmt.Sprintf("pnap%d", v.Network.VLAN)
+}
+
+// passing opens the VLAN on a bridge that filters VLANs: for the bridge itself, and for its port to the switch.
+func (v view) passing(fixes []Fix) []Fix {
+	if !v.uplink.VLANAware {
+		return fixes
+	}
+	commands := []string{fmt.Sprintf("bridge vlan add vid %d dev %s self", v.Network.VLAN, v.uplink.Name)}
+	if v.trunk.Index != v.uplink.Index {
+		commands = append(commands, fmt.Sprintf("bridge vlan add vid %d dev %s", v.Network.VLAN, v.trunk.Name))
+	}
+	return afterwards(fixes, commands)
+}
+
+// refusal is the fix where an interface has something that no command may take away.
+func (v view) refusal(reasons []string) []Fix {
+	where := "none"
+	if v.uplink != nil {
+		where = v.uplink.Name
+	}
+	return anyTool(fmt.Sprintf("delete nothing as long as %s: move that first, or name the right interfaces with "+
+		"--uplink and --interface; the VLAN interface with ID %d belongs on %s", strings.Join(reasons, " and "),
+		v.Network.VLAN, where), "ip -d link show type vlan", "ip address show", "ip route show default")
+}
+
+// restoring puts back default routes that go with what the fixes delete, by the interface that takes its place.
+func (v view) restoring(fixes []Fix, name string, lost []Route) []Fix {
+	var commands []string
+	for _, r := range lost {
+		route := fmt.Sprintf("ip route replace default via %s dev %s onlink", r.Gateway, name)
+		if r.Metric > 0 {
+			route += fmt.Sprintf(" metric %d", r.Metric)
+		}
+		commands = append(commands, route)
+	}
+	if len(commands) == 0 {
+		return fixes
+	}
+	return warned(afterwards(fixes, commands), "the default route moves to "+name+
+		": do this from the remote console, and change the route in the configuration, too")
+}
+
+// onlyAddress reports whether a link has no other IPv4 address: with its last one, the kernel deletes its routes.
+func (v view) onlyAddress(l Link, address netip.Prefix) bool {
+	return !slices.ContainsFunc(v.Addresses, func(a Address) bool {
+		return a.LinkIndex == l.Index && a.Prefix.Addr().Is4() && a.Prefix != address
+	})
+}
+
+// fixEnslaved takes the VLAN interface out of a bridge. An address of the network, and the default route, that the
+// bridge has move to it with the same commands; the bridge's other ports lose the network.
+func fixEnslaved(v view) []Fix {
+	l := v.vlan
+	bridge := v.LinkIndexed(l.Master)
+	commands := []string{"ip link set " + l.Name + " nomaster"}
+	var moved []string
+	for _, a := range v.Addresses {
+		if a.LinkIndex == bridge.Index && v.ofNetwork(a) {
+			commands = append(commands, fmt.Sprintf("ip address add %s dev %s", a.Prefix, l.Name),
+				fmt.Sprintf("ip address delete %s dev %s", a.Prefix, bridge.Name))
+			moved = append(moved, a.Prefix.String())
+		}
+	}
+	fixes := perTool(commands, fmt.Sprintf("remove %s from %s in the configuration, too", l.Name, bridge.Name))
+	for i := range fixes {
+		if fixes[i].Tool == Networkd { // else its state stays "configuring"
+			fixes[i].Commands = append(fixes[i].Commands, "networkctl reconfigure "+l.Name)
+		}
+	}
+	if len(moved) > 0 {
+		fixes = v.restoring(fixes, l.Name, v.defaultsOver(bridge.Index))
+	}
+	return warned(fixes, v.cutWith(*bridge, moved))
+}
+
+// ofNetwork reports whether an address is the node's own in the network.
+func (v view) ofNetwork(a Address) bool {
+	_, inBlock := v.block(a.Prefix.Addr())
+	return a.Prefix.Addr().Is4() && !v.isVirtual(a) && (inBlock || slices.Contains(v.Network.IPs, a.Prefix.Addr()))
+}
+
+// cutWith says what loses the network when the VLAN interface leaves a bridge.
+func (v view) cutWith(bridge Link, moved []string) string {
+	var warnings []string
+	if len(moved) > 0 {
+		warnings = append(warnings, fmt.Sprintf("%s moves from %s to %s, and a connection over it stops meanwhile: do "+
+			"this from the remote console", strings.Join(moved, " and "), bridge.Name, v.vlan.Name))
+	} else if routes := v.defaultsOver(bridge.Index); len(routes) > 0 {
+		warnings = append(warnings, fmt.Sprintf("the default route by %s leads over %s, which loses its way out",
+			routes[0].Gateway, bridge.Name))
+	}
+	ports := sortedNames(v.Links, func(l Link) (string, bool) {
+		return l.Name, l.Master == bridge.Index && l.Index != v.vlan.Index
+	})
+	if ports != "none" {
+		warnings = append(warnings, fmt.Sprintf("what is behind the other ports of %s (%s) loses the network: give it a "+
+			"bridge over %s first", bridge.Name, ports, v.trunk.Name))
+	}
+	return strings.Join(warnings, "; ")
+}
+
+// afterwards adds commands behind those of each fix that has any.
+func afterwards(fixes []Fix, commands []string) []Fix {
+	for i := range fixes {
+		if len(fixes[i].Commands) > 0 {
+			fixes[i].Commands = slices.Concat(fixes[i].Commands, commands)
+		}
+	}
+	return fixes
+}
+
+// warned says before the commands of each fix what they take away.
+func warned(fixes []Fix, warning string) []Fix {
+	for i := range fixes {
+		if len(fixes[i].Commands) > 0 {
+			fixes[i].Warning = joinedNotes(fixes[i].Warning, warning)
+		}
+	}
+	return fixes
 }
 
 // fixAddress puts the address on the VLAN interface. The files are those of fixVLAN, so that neither undoes the other.
 func fixAddress(v view, ip netip.Addr) []Fix {
 	p := planOf(v)
 	fixes := p.fixes(nil)
-	var commands, elsewhere []string
+	// First the right one: with its last address, the kernel deletes the routes of an interface.
+	commands := []string{fmt.Sprintf("ip address add %s dev %s", v.prefixOf(ip), p.name)}
+	var elsewhere []string
+	var lost []Route
 	for _, own := range v.own {
 		if own.Addr() == ip {
 			commands = append(commands, fmt.Sprintf("ip address delete %s dev %s", own, p.name))
 			elsewhere = append(elsewhere, fmt.Sprintf("%s from %s", own, p.name))
 		}
 	}
-	for _, holder := range v.Holds(ip) {
-		if holder != p.name {
-			commands = append(commands, fmt.Sprintf("ip address flush dev %s to %s/32", holder, ip))
-			elsewhere = append(elsewhere, fmt.Sprintf("%s from %s", ip, holder))
+	for _, a := range v.Addresses {
+		holder := v.LinkIndexed(a.LinkIndex)
+		if a.Prefix.Addr() != ip || holder == nil || holder.Name == p.name {
+			continue
+		}
+		commands = append(commands, fmt.Sprintf("ip address delete %s dev %s", a.Prefix, holder.Name))
+		elsewhere = append(elsewhere, fmt.Sprintf("%s from %s", ip, holder.Name))
+		if v.onlyAddress(*holder, a.Prefix) {
+			lost = append(lost, v.defaultsOver(holder.Index)...)
 		}
 	}
-	commands = append(commands, fmt.Sprintf("ip address add %s dev %s", v.prefixOf(ip), p.name))
+	slices.Sort(commands[1:])
+	slices.Sort(elsewhere)
 	for i := range fixes {
 		switch {
 		case fixes[i].Tool == IPRoute2:
@@ -98,7 +248,24 @@ func fixAddress(v view, ip netip.Addr) []Fix {
 				"remove "+strings.Join(elsewhere, " and ")+" where it is configured, too")
 		}
 	}
-	return fixes
+	if gone := v.beyond(lost); len(gone) > 0 {
+		fixes = warned(fixes, fmt.Sprintf("the default route by %s goes with the last address of the other interface: "+
+			"give that one an address first", joined(gone)))
+	}
+	return v.restoring(fixes, p.name, slices.DeleteFunc(lost, func(r Route) bool {
+		return slices.Contains(v.beyond(lost), r.Gateway)
+	}))
+}
+
+// beyond are the gateways of routes that are in no block, so that the VLAN interface cannot take the routes over.
+func (v view) beyond(routes []Route) []netip.Addr {
+	var gateways []netip.Addr
+	for _, r := range routes {
+		if _, known := v.block(r.Gateway); !known {
+			gateways = append(gateways, r.Gateway)
+		}
+	}
+	return gateways
 }
 
 // fixes writes the plan for every tool; remove are commands that run first, to remove what is wrong.

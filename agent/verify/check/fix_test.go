@@ -160,7 +160,7 @@ var (
 			`neighbour delete \S+ dev \S+|neigh flush [0-9.]+)$`),
 		"makes an interface": regexp.MustCompile(`^ip link add link \S+ name \S+ type vlan id \d+$`),
 		"adds a route or rule": regexp.MustCompile(`^ip (` +
-			`route replace default via \S+ dev \S+ onlink (metric 4096|table \d+)|` +
+			`route replace default via \S+ dev \S+ onlink( metric \d+| table \d+)?|` +
 			`rule add pref 105[567] (from|fwmark) \S+ lookup .+)$`),
 		"reads a file of ours": regexp.MustCompile(
 			`^(sysctl -p|nft -f|chmod 600|systemctl enable --now) \S*phoenixnap-\S+$`),

@@ -32,7 +32,7 @@ func checkHardwareAddress(v view) Finding {
 func checkUniqueVLAN(v view) Finding {
 	var others, below []string
 	for _, l := range v.Links {
-		if l.VLAN == nil || l.Index == v.vlan.Index || l.VLAN.ID != v.Network.VLAN {
+		if !v.second(l) {
 			continue
 		}
 		text := fmt.Sprintf("%s on %s", l.Name, v.parentName(l))
@@ -40,7 +40,7 @@ func checkUniqueVLAN(v view) Finding {
 			text += " with the same address " + joined(shared)
 		}
 		others = append(others, text)
-		if p := v.LinkIndexed(l.Parent); l.Up && p != nil && p.Master == v.uplink.Index {
+		if p := v.LinkIndexed(l.Parent); l.Up && p != nil && p.Master != 0 && v.takesBefore(*p) {
 			below = append(below, text)
 		}
 	}
@@ -60,6 +60,17 @@ func checkUniqueVLAN(v view) Finding {
 		Expected: "only " + v.vlan.Name, Observed: "also " + strings.Join(others, ", "),
 		Cause: fmt.Sprintf("VLAN %d is also on %s", v.Network.VLAN, strings.Join(others, ", ")),
 		Fixes: fixSecondInterface(v)}
+}
+
+// second reports whether a link is another VLAN interface of the network: one with its ID on the same trunk. On another
+// trunk, or inside another VLAN, the ID is that of another network.
+func (v view) second(l Link) bool {
+	return v.isVLAN(l) && l.Index != v.vlan.Index && v.onTrunk(l)
+}
+
+// takesBefore reports whether the kernel gives frames to VLAN interfaces of a link before the uplink gets them.
+func (v view) takesBefore(l Link) bool {
+	return l.Master == v.uplink.Index || l.Master == v.trunk.Index
 }
 
 // noGatewayHeard reports that gateways were asked, with an address of their block, and none of them was heard at all.
@@ -176,19 +187,41 @@ func fixHardwareAddress(name, mac string) []Fix {
 	}
 }
 
-// fixSecondInterface removes the VLAN interfaces of the same ID that are not the one on the uplink.
+// fixSecondInterface removes the VLAN interfaces of the same ID that are not the one on the uplink, and that have
+// nothing of their own. Addresses that the right one has, too, are no loss.
 func fixSecondInterface(v view) []Fix {
-	var commands []string
+	var commands, kept []string
+	var lost []Route
 	for _, l := range v.Links {
-		if l.VLAN != nil && l.Index != v.vlan.Index && l.VLAN.ID == v.Network.VLAN {
-			commands = append(commands, "ip link delete "+l.Name)
+		if !v.second(l) {
+			continue
 		}
+		if why := v.keeps(l, v.shared(l)...); why != "" {
+			kept = append(kept, why)
+			continue
+		}
+		commands = append(commands, "ip link delete "+l.Name)
+		lost = append(lost, v.defaultsOver(l.Index)...)
 	}
-	return perTool(sorted(commands), "remove it from the configuration of the machine's network, too")
+	if len(kept) > 0 {
+		return v.refusal(sorted(kept))
+	}
+	return v.restoring(perTool(sorted(commands), "remove it from the configuration of the machine's network, too"),
+		v.vlan.Name, lost)
 }
 
+// fixForeignAddress: the address may be that of pods or virtual machines, so nothing can take it over.
 func fixForeignAddress(v view, i foreignAddress) []Fix {
-	return perTool([]string{fmt.Sprintf("ip address delete %s dev %s", i.address, i.link)},
+	fixes := perTool([]string{fmt.Sprintf("ip address delete %s dev %s", i.address, i.link)},
 		fmt.Sprintf("remove %s from the configuration of %s, too; the blocks belong on %s", i.address, i.link,
 			v.vlan.Name))
+	warning := ""
+	if !slices.ContainsFunc(v.own, func(p netip.Prefix) bool { return p.Addr() == i.address.Addr() }) {
+		warning = fmt.Sprintf("what reaches this machine by %s, or other machines through it, loses the connection",
+			i.address.Addr())
+	}
+	if l := v.LinkNamed(i.link); l != nil && v.onlyAddress(*l, i.address) && len(v.defaultsOver(l.Index)) > 0 {
+		warning = joinedNotes(warning, fmt.Sprintf("the default route over %s goes with its last address", i.link))
+	}
+	return warned(fixes, warning)
 }

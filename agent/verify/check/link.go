@@ -22,19 +22,20 @@ var linkChecks = []Check{
 	{
 		ID: UplinkUp, Title: "the uplink exists and is up", Severity: Error,
 		DependsOn: []ID{NetworkPublished, Identity}, evaluate: checkUplink,
-		Meaning: "The interface that carries the server's VLANs (`bond0` on a phoenixNAP server) exists, is up and " +
-			"has a carrier.",
+		Meaning: "The interface that carries the server's VLANs (`bond0` on a phoenixNAP server, or a bridge that has " +
+			"it as its port) exists, is up and has a carrier.",
 		Causes: []string{"The bond is not configured, or down.", "No member of the bond has a link.",
-			"The uplink has an unusual name."},
+			"The uplink has an unusual name.", "Several may be meant: neither an address of the network nor the " +
+				"default route shows which one leads to it."},
 		Remedy: "Bring it up; without a carrier, check the cables and the switch ports of its members. If it is not " +
 			"recognised, name it with `--uplink`.",
-		Reasons: []string{"UplinkMissing", "UplinkDown", "UplinkNoCarrier"},
+		Reasons: []string{"UplinkMissing", "UplinkAmbiguous", "UplinkDown", "UplinkNoCarrier"},
 	},
 	{
 		ID: VLANInterface, Title: "the VLAN interface exists on the uplink", Severity: Error,
 		DependsOn: []ID{NetworkPublished, UplinkUp}, evaluate: checkVLAN,
-		Meaning: "An 802.1Q interface with the network's VLAN ID sits on the uplink itself. It is found by its ID; " +
-			"its name does not matter.",
+		Meaning: "An 802.1Q interface with the network's VLAN ID sits on the uplink itself, or on a bridge over it. It " +
+			"is found by its ID; its name does not matter. One on another bond belongs to another network.",
 		Causes: []string{"It was never configured.", "Its ID is that of another network.",
 			"It sits on a member of the bond instead of the bond.", "It tags with 802.1ad.",
 			"It was made a port of a bridge, which takes its packets."},
@@ -108,6 +109,13 @@ const (
 )
 
 func checkUplink(v view) Finding {
+	if len(v.meant) > 0 {
+		return Finding{Status: Fail, Reason: "UplinkAmbiguous", Expected: "one uplink",
+			Observed: "possible: " + strings.Join(v.meant, ", "),
+			Cause:    "any of " + strings.Join(v.meant, ", ") + " may lead to the public network",
+			Fixes: anyTool("set --uplink to the interface that carries the server's public network",
+				"ip -br link show", "ip route show default")}
+	}
 	if v.uplink == nil {
 		names := sortedNames(v.Links, func(l Link) (string, bool) { return l.Name, l.Name != "lo" })
 		return Finding{Status: Fail, Reason: "UplinkMissing", Expected: cmp.Or(v.Uplink, "a bond, such as bond0"),
@@ -115,6 +123,9 @@ func checkUplink(v view) Finding {
 			Fixes: anyTool("set --uplink to the interface that carries the server's VLANs")}
 	}
 	u := v.uplink
+	if v.trunk != nil && u.Up && (!v.trunk.Up || !v.trunk.LowerUp) {
+		u = v.trunk // a bridge has a carrier as long as one of its ports has
+	}
 	f := Finding{Status: Fail, Expected: u.Name + " up with carrier", Observed: u.Name + " " + u.state()}
 	switch {
 	case !u.Up:
@@ -156,13 +167,7 @@ func checkVLAN(v view) Finding {
 	case v.enslavedTo(*l) != "":
 		o := fail("VLANInterfaceEnslaved", l.Name+" is a port of "+v.enslavedTo(*l),
 			fmt.Sprintf("%s is a port of %s, which takes its packets", l.Name, v.enslavedTo(*l)))
-		o.Fixes = perTool([]string{"ip link set " + l.Name + " nomaster"},
-			fmt.Sprintf("remove %s from %s in the configuration, too", l.Name, v.enslavedTo(*l)))
-		for i := range o.Fixes {
-			if o.Fixes[i].Tool == Networkd { // else its state stays "configuring"
-				o.Fixes[i].Commands = append(o.Fixes[i].Commands, "networkctl reconfigure "+l.Name)
-			}
-		}
+		o.Fixes = fixEnslaved(v)
 		return o
 	default:
 		return ok(fmt.Sprintf("%s: VLAN ID %d, %s, on %s", l.Name, l.VLAN.ID, l.VLAN.Protocol, v.uplink.Name))
@@ -201,7 +206,7 @@ func checkMissingVLAN(v view, fail func(reason, observed, cause string) Finding)
 // One with further addresses has a purpose of its own.
 func (v view) misnumbered() *Link {
 	return v.link(func(l Link) bool {
-		if l.VLAN == nil {
+		if !v.onTrunk(l) || v.isVLAN(l) {
 			return false
 		}
 		if strings.HasSuffix(l.Name, fmt.Sprintf(".%d", v.Network.VLAN)) ||

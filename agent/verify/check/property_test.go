@@ -20,7 +20,8 @@ func rank(s Status) int {
 // network without blocks, changes what is checked.
 func independent() (names []string, all map[string]fault) {
 	all = faults()
-	apart := []string{"ARP restricted", "named interface is no VLAN", "sender borrowed", "secondaries are not kept"}
+	apart := []string{"ARP restricted", "named interface is no VLAN", "sender borrowed", "secondaries are not kept",
+		"several uplinks"}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if all[name].status != Unknown && !slices.Contains(apart, name) {
 			names = append(names, name)
@@ -88,6 +89,7 @@ func combined(a, b, reason string) bool {
 			{"VLAN taken by a member", "VLAN interface missing"}, {"VLAN taken by a member", "wrong VLAN ID"},
 		},
 		"AddressOnWrongInterface": {{"address missing", "VLAN and address twice"}},
+		"WrongPrefixLength":       {{"VLAN and address twice", "uplink missing"}},
 		"AddressMissing":          {{"address not registered", "address on wrong interface"}},
 	}
 	return slices.Contains(pairs[reason], [2]string{a, b}) || slices.Contains(pairs[reason], [2]string{b, a})

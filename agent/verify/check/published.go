@@ -174,7 +174,7 @@ func (v view) identifying() []netip.Addr {
 			!a.Prefix.Addr().IsGlobalUnicast() {
 			continue
 		}
-		if slices.Contains([]string{"device", "bond", "vlan"}, l.Type) {
+		if slices.Contains([]string{"device", "bond", "vlan"}, l.Type) || v.uplink != nil && l.Index == v.uplink.Index {
 			addresses = append(addresses, a.Prefix.Addr())
 		}
 	}

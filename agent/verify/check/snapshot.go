@@ -54,6 +54,8 @@ type Link struct {
 	// Parent is the index of the link below a VLAN, MACVLAN, IPVLAN or VXLAN link, Master that of its bond or bridge; 0
 	// when there is none here.
 	Parent, Master int
+	// VLANAware reports that the link is a bridge that filters VLANs, so that it has to be given each of them.
+	VLANAware bool
 	// NoARP reports that the link neither asks nor answers by ARP (IFF_NOARP).
 	NoARP bool
 	// XDP reports that an XDP program is attached to the link.

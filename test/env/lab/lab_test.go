@@ -34,6 +34,20 @@ func TestFaultsOfTheVLANInterface(t *testing.T) {
 	eventually(t, "the client reaches the server", func() bool { return pings(t, Client, n.ip(2), 1) })
 }
 
+// TestServerOfAHypervisor: its VLAN interfaces are on a bridge over the bond, and the network of a second bond has the
+// same VLAN ID.
+func TestServerOfAHypervisor(t *testing.T) {
+	n := publicNetwork{vlan: 107, base: 64}
+	n.publish(true, "id-c")
+	n.configure(t, "srv-c", 2)
+	eventually(t, "the client reaches the server", func() bool { return pings(t, Client, n.ip(2), 1) })
+	for name, parent := range map[string]string{"vmbr0.107": "vmbr0.107@vmbr0:", "bond1.107": "bond1.107@bond1:"} {
+		if out := execute(t, "srv-c", "ip", "link", "show", name); !strings.Contains(out, parent) {
+			t.Errorf("%s is %q, want it to be %s", name, out, parent)
+		}
+	}
+}
+
 func TestProgramsRunAndEndOnRequest(t *testing.T) {
 	out, err := shared.ExecProgram(t.Context(), Program{
 		Host: "srv-a", Args: []string{"sh", "-c", "cat; echo $WORD >&2; exit 3"}, Env: []string{"WORD=hello"},

@@ -24,15 +24,12 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/limits"
 )
 
-// bareServer is a server as phoenixNAP delivers it: a bond, and no VLAN of the public network.
+// bareServer is a server as phoenixNAP delivers it: a bond with the private network, and no VLAN of the public network.
 func bareServer(t *testing.T, mode netlink.BondMode) *network {
 	t.Helper()
 	n := newNetwork(t)
 	n.makeBond(mode)
-	n.must("add a way to the Internet", netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eno9"},
-		PeerName: "port9"}))
-	n.addAddress("eno9", "10.0.0.2/24")
-	n.must("eno9 up", netlink.LinkSetUp(n.link("eno9")))
+	n.addVLAN("bond0", "bond0.11", 11, "10.0.0.2/24")
 	n.must("default route", netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP("10.0.0.1")}))
 	n.waitUntil("carrier of bond0", 30*time.Second, func() string {
 		if n.link("bond0").Attrs().OperState != netlink.OperUp {
@@ -379,6 +376,91 @@ func TestForeignLinksStay(t *testing.T) {
 		}
 	}
 	n.mustBe(before)
+}
+
+// addBridge makes vmbr0 with bond0 as its port, as an installer of a hypervisor does.
+func (n *network) addBridge(filtering bool) {
+	n.t.Helper()
+	n.must("add vmbr0", netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "vmbr0",
+		HardwareAddr: n.link("bond0").Attrs().HardwareAddr}, VlanFiltering: &filtering}))
+	n.must("plug bond0", netlink.LinkSetMaster(n.link("bond0"), n.link("vmbr0")))
+	n.must("vmbr0 up", netlink.LinkSetUp(n.link("vmbr0")))
+	if filtering {
+		n.must("VLAN on vmbr0", netlink.BridgeVlanAdd(n.link("vmbr0"), vlanID, false, false, true, false))
+		n.must("VLAN on bond0", netlink.BridgeVlanAdd(n.link("bond0"), vlanID, false, false, false, true))
+	}
+}
+
+// addStorage makes a second bond, whose switch has a network with the same VLAN ID.
+func (n *network) addStorage() {
+	n.t.Helper()
+	bond := netlink.NewLinkBond(netlink.LinkAttrs{Name: "bond1"})
+	bond.Mode = netlink.BOND_MODE_ACTIVE_BACKUP
+	n.must("add bond1", netlink.LinkAdd(bond))
+	n.must("add a cable", netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eno3"}, PeerName: "port3"}))
+	n.must("enslave eno3", netlink.LinkSetMaster(n.link("eno3"), n.link("bond1")))
+	for _, name := range []string{"port3", "eno3", "bond1"} {
+		n.must(name+" up", netlink.LinkSetUp(n.link(name)))
+	}
+	n.addVLAN("bond1", "bond1.100", vlanID, "10.60.0.2/24")
+}
+
+// TestShapesOfServers: on a bridge over the bond, and beside a bond with the same VLAN ID, the node is healthy, and a
+// managing agent adopts only the interface of the network.
+func TestShapesOfServers(t *testing.T) {
+	onBridge := func(filtering bool) func(n *network) {
+		return func(n *network) {
+			n.must("delete "+nodeVIF, netlink.LinkDel(n.link(nodeVIF)))
+			n.addBridge(filtering)
+			n.addVLAN("vmbr0", nodeVIF, vlanID, ownAddress)
+			n.must("default route", netlink.RouteReplace(&netlink.Route{Gw: net.ParseIP("192.0.2.1")}))
+		}
+	}
+	for name, tc := range map[string]struct {
+		shape  func(n *network)
+		uplink string
+	}{
+		"bridge over the bond":   {onBridge(false), "vmbr0"},
+		"bridge that filters":    {onBridge(true), "vmbr0"},
+		"bond below a bridge":    {func(n *network) { n.addBridge(false) }, "bond0"},
+		"storage with the VLAN":  {(*network).addStorage, "bond0"},
+		"a VLAN inside the VLAN": {func(n *network) { n.addVLAN(nodeVIF, "inner", vlanID, "10.63.0.2/24") }, "bond0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNetwork(t)
+			tc.shape(n)
+			n.waitForCarrier()
+			before := n.photograph()
+			n.waitUntil("a healthy node", 30*time.Second, func() string {
+				_, report := n.look(expected())
+				if report.Uplink != tc.uplink || report.Interface != nodeVIF || report.Outcome().Status != check.OK {
+					return fmt.Sprintf("%s on %s: %+v", report.Interface, report.Uplink, report.Outcome())
+				}
+				if f := report.Finding(check.VLANUnique); f.Status != check.OK {
+					return f.Cause
+				}
+				return ""
+			})
+			k := startVLANReconciler(n, 0)
+			k.expect(expected())
+			n.waitUntil("the adoption", 30*time.Second, func() string {
+				if alias := n.link(nodeVIF).Attrs().Alias; !strings.HasPrefix(alias, "phoenixnap-agent adopted") {
+					return fmt.Sprintf("%s has the alias %q", nodeVIF, alias)
+				}
+				return ""
+			})
+			k.kill()
+			links, err := netlink.LinkList()
+			n.must("list links", err)
+			for _, l := range links {
+				if a := l.Attrs(); a.Name != nodeVIF && a.Alias != "" {
+					t.Errorf("%s was touched: alias %q", a.Name, a.Alias)
+				}
+			}
+			n.cleanUp()
+			n.mustBe(before)
+		})
+	}
 }
 
 // TestWrongInterfaceIsNotTouched: what a user configured wrong is reported, and nothing is changed.

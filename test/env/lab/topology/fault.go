@@ -35,18 +35,18 @@ func (n *Network) Break(b wire.Break, _ *wire.Nothing) error {
 func (n *Network) breakVLAN(h *space.Space, v wire.VLAN, fault wire.Fault) error {
 	switch fault {
 	case wire.LinkDown:
-		link, err := h.Net.LinkByName(vlanLink(v.ID))
+		link, err := h.Net.LinkByName(n.vlanLink(h, v.ID))
 		if err == nil {
 			err = h.Net.LinkSetDown(link)
 		}
 		if err != nil {
-			return fmt.Errorf("host %s: set %s down: %w", h.Name, vlanLink(v.ID), err)
+			return fmt.Errorf("host %s: set %s down: %w", h.Name, n.vlanLink(h, v.ID), err)
 		}
 		return nil
 	case wire.LinkDeleted:
-		return remove(h, vlanLink(v.ID))
+		return remove(h, n.vlanLink(h, v.ID))
 	case wire.WrongVLAN:
-		if err := remove(h, vlanLink(v.ID)); err != nil {
+		if err := remove(h, n.vlanLink(h, v.ID)); err != nil {
 			return err
 		}
 		if err := n.addTagged(h, v.ID, wrongID(v.ID), v.Address); err != nil {
@@ -78,10 +78,10 @@ func (n *Network) Repair(name string, _ *wire.Nothing) error {
 }
 
 func (n *Network) repairVLAN(h *space.Space, v wire.VLAN) error {
-	if !isTagged(h, v.ID) {
+	if !isTagged(h, n.vlanLink(h, v.ID), v.ID) {
 		return n.configure(h, v)
 	}
-	if err := h.Address(vlanLink(v.ID), v.Address); err != nil {
+	if err := h.Address(n.vlanLink(h, v.ID), v.Address); err != nil {
 		return err
 	}
 	return n.routeOut(h, v)
@@ -125,9 +125,9 @@ func (n *Network) ReviveServer(name string, _ *wire.Nothing) error {
 	return nil
 }
 
-// isTagged reports whether bond0.<id> exists and carries that VLAN.
-func isTagged(h *space.Space, id int) bool {
-	link, err := h.Net.LinkByName(vlanLink(id))
+// isTagged reports whether a VLAN interface exists and carries that VLAN.
+func isTagged(h *space.Space, name string, id int) bool {
+	link, err := h.Net.LinkByName(name)
 	if err != nil {
 		return false
 	}

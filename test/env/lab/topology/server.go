@@ -3,6 +3,7 @@
 package topology
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -29,8 +30,16 @@ func (s *server) port() string { return "p-" + s.Name }
 
 func (s *server) pod() string { return s.Name + wire.PodSuffix }
 
-// vlanLink names an 802.1Q interface as phoenixNAP's images do.
-func vlanLink(id int) string { return fmt.Sprintf("%s.%d", bond, id) }
+// storageBond leads to another switch, where a VLAN ID is that of another network.
+const storageBond = "bond1"
+
+// uplink is the link that the VLAN interfaces of a server are on: the bond, or the bridge over it.
+func (n *Network) uplink(h *space.Space) string { return cmp.Or(n.servers[h.Name].Bridge, bond) }
+
+// vlanLink names an 802.1Q interface as phoenixNAP's images and the installers of hypervisors do.
+func (n *Network) vlanLink(h *space.Space, id int) string {
+	return fmt.Sprintf("%s.%d", n.uplink(h), id)
+}
 
 func (n *Network) buildServers() error {
 	for i, described := range n.setup.Servers {
@@ -52,8 +61,8 @@ func (n *Network) buildServer(s *server) error {
 	if err != nil {
 		return err
 	}
-	for _, step := range []func(*space.Space, *server) error{n.buildUplink, n.buildPrivate, n.buildPod, n.openVLANs,
-		n.configureAll} {
+	for _, step := range []func(*space.Space, *server) error{n.buildUplink, n.buildBridge, n.buildStorage, n.buildPrivate,
+		n.buildPod, n.openVLANs, n.configureAll} {
 		if err := step(h, s); err != nil {
 			return err
 		}
@@ -110,6 +119,64 @@ func enslave(h *space.Space, slave, master netlink.Link) error {
 	return h.Up(master)
 }
 
+// buildBridge puts a bridge over the bond, which passes all VLANs, as one of Proxmox VE without "VLAN aware" does.
+func (n *Network) buildBridge(h *space.Space, s *server) error {
+	if s.Bridge == "" {
+		return nil
+	}
+	uplink, err := h.Net.LinkByName(bond)
+	if err != nil {
+		return fmt.Errorf("host %s: find %s: %w", h.Name, bond, err)
+	}
+	snooping := false
+	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: s.Bridge, HardwareAddr: uplink.Attrs().HardwareAddr},
+		MulticastSnooping: &snooping}
+	if err := h.Net.LinkAdd(bridge); err != nil {
+		return fmt.Errorf("host %s: make %s: %w", h.Name, s.Bridge, err)
+	}
+	if err := h.Net.LinkSetMaster(uplink, bridge); err != nil {
+		return fmt.Errorf("host %s: make %s a port of %s: %w", h.Name, bond, s.Bridge, err)
+	}
+	return h.Up(bridge)
+}
+
+// buildStorage makes a second bond, whose other end is no switch of the lab.
+func (n *Network) buildStorage(h *space.Space, s *server) error {
+	if !s.Storage.IsValid() {
+		return nil
+	}
+	pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth1"}, PeerName: "storage"}
+	if err := h.Net.LinkAdd(pair); err != nil {
+		return fmt.Errorf("host %s: make eth1: %w", h.Name, err)
+	}
+	master := netlink.NewLinkBond(netlink.LinkAttrs{Name: storageBond})
+	master.Mode = netlink.BOND_MODE_ACTIVE_BACKUP
+	if err := h.Net.LinkAdd(master); err != nil {
+		return fmt.Errorf("host %s: make %s: %w", h.Name, storageBond, err)
+	}
+	return enslave(h, pair, master)
+}
+
+// configureStorage makes the storage network's interface with the ID of the public network.
+func (n *Network) configureStorage(h *space.Space, id int) error {
+	address := n.servers[h.Name].Storage
+	name := fmt.Sprintf("%s.%d", storageBond, id)
+	if !address.IsValid() {
+		return nil
+	}
+	parent, err := h.Net.LinkByName(storageBond)
+	if err != nil {
+		return fmt.Errorf("host %s: find %s: %w", h.Name, storageBond, err)
+	}
+	if err := remove(h, name); err != nil {
+		return err
+	}
+	if err := tag(h, parent, name, id); err != nil {
+		return err
+	}
+	return h.Address(name, address)
+}
+
 // buildPrivate gives the server its private address; the private VLAN is open on every port.
 func (n *Network) buildPrivate(h *space.Space, s *server) error {
 	if err := n.vlan(s.port(), wire.PrivateVLAN, tagged, true); err != nil {
@@ -118,7 +185,7 @@ func (n *Network) buildPrivate(h *space.Space, s *server) error {
 	if err := n.addTagged(h, wire.PrivateVLAN, wire.PrivateVLAN, s.Private); err != nil {
 		return err
 	}
-	link, err := h.Net.LinkByName(vlanLink(wire.PrivateVLAN))
+	link, err := h.Net.LinkByName(n.vlanLink(h, wire.PrivateVLAN))
 	if err != nil {
 		return fmt.Errorf("host %s: find the private network: %w", h.Name, err)
 	}
@@ -138,16 +205,16 @@ func (n *Network) buildPrivate(h *space.Space, s *server) error {
 	return nil
 }
 
-// addTagged makes bond0.<name> with a VLAN ID, normally the same, and an address.
+// addTagged makes <uplink>.<name> with a VLAN ID, normally the same, and an address.
 func (n *Network) addTagged(h *space.Space, name, id int, address netip.Prefix) error {
-	parent, err := h.Net.LinkByName(bond)
+	parent, err := h.Net.LinkByName(n.uplink(h))
 	if err != nil {
-		return fmt.Errorf("host %s: find %s: %w", h.Name, bond, err)
+		return fmt.Errorf("host %s: find %s: %w", h.Name, n.uplink(h), err)
 	}
-	if err := tag(h, parent, vlanLink(name), id); err != nil {
+	if err := tag(h, parent, n.vlanLink(h, name), id); err != nil {
 		return err
 	}
-	return h.Address(vlanLink(name), address)
+	return h.Address(n.vlanLink(h, name), address)
 }
 
 // buildPod makes a namespace on the server, as a network plugin does: address .10 of the pod subnet, gateway .1.
@@ -214,13 +281,16 @@ func (n *Network) ConfigureVLAN(v wire.VLAN, _ *wire.Nothing) error {
 
 // configure makes the interface again: address, default route, and the kernel settings that a floating address needs.
 func (n *Network) configure(h *space.Space, v wire.VLAN) error {
-	if err := remove(h, vlanLink(v.ID)); err != nil {
+	if err := remove(h, n.vlanLink(h, v.ID)); err != nil {
 		return err
 	}
 	if err := n.addTagged(h, v.ID, v.ID, v.Address); err != nil {
 		return err
 	}
-	conf := "ipv4/conf/" + vlanLink(v.ID)
+	if err := n.configureStorage(h, v.ID); err != nil {
+		return err
+	}
+	conf := "ipv4/conf/" + n.vlanLink(h, v.ID)
 	if err := h.Sysctls(map[string]string{
 		conf + "/rp_filter": "2", conf + "/arp_ignore": "1", conf + "/arp_announce": "2",
 		conf + "/promote_secondaries": "1",
@@ -234,9 +304,9 @@ func (n *Network) routeOut(h *space.Space, v wire.VLAN) error {
 	if !v.Gateway.IsValid() {
 		return nil
 	}
-	link, err := h.Net.LinkByName(vlanLink(v.ID))
+	link, err := h.Net.LinkByName(n.vlanLink(h, v.ID))
 	if err != nil {
-		return fmt.Errorf("host %s: find %s: %w", h.Name, vlanLink(v.ID), err)
+		return fmt.Errorf("host %s: find %s: %w", h.Name, n.vlanLink(h, v.ID), err)
 	}
 	return h.DefaultRoute(link, v.Gateway)
 }

@@ -48,6 +48,11 @@ type Server struct {
 	Pods netip.Prefix
 	// Router is the next hop of its default route, on the private network; the zero value means no default route there.
 	Router netip.Addr
+	// Bridge is the name of a bridge over the bond, such as vmbr0, that the VLAN interfaces are on; empty for none.
+	Bridge string
+	// Storage is an address on a second bond, bond1, whose network has the ID of each VLAN that is configured; the zero
+	// value means that there is none.
+	Storage netip.Prefix
 }
 
 // Setup describes the lab to build: what the daemon has to know of lab.Config.
