@@ -291,8 +291,6 @@ func machineLink(s check.Snapshot, l check.Link, uplink string) bool {
 			return true
 		}
 		master := s.LinkIndexed(l.Master)
-		// The ports of a bridge may be those of virtual machines.
-		return l.Master != 0 && master != nil &&
-			(master.Name == uplink && master.Type != "bridge" || master.Type == "bond")
+		return l.Master != 0 && master != nil && (master.Name == uplink || master.Type == "bond")
 	}
 }

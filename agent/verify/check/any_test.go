@@ -24,7 +24,7 @@ func anySnapshot(random *rand.Rand) Snapshot {
 	for i := range random.IntN(9) {
 		s.Links = append(s.Links, anyLink(random, i+1))
 	}
-	for _, name := range append([]string{"all"}, names(s.Links)...) {
+	for _, name := range append([]string{"all"}, linkNames(s.Links)...) {
 		if random.IntN(8) > 0 {
 			s.Settings[name] = Settings{"rp_filter": random.IntN(3), "arp_ignore": pick(random, 0, 1, 2, 8),
 				"arp_announce": random.IntN(3), "arp_filter": random.IntN(2), "proxy_arp": random.IntN(2),
@@ -62,7 +62,7 @@ func anySnapshot(random *rand.Rand) Snapshot {
 	return s
 }
 
-func names(links []Link) []string {
+func linkNames(links []Link) []string {
 	list := make([]string, len(links))
 	for i, l := range links {
 		list[i] = l.Name
@@ -111,7 +111,7 @@ func TestAnySnapshot(t *testing.T) {
 			e.Mask = 0x2000
 		}
 		if random.IntN(6) == 0 {
-			e.Interface = pick(random, append(names(s.Links), "none")...)
+			e.Interface = pick(random, append(linkNames(s.Links), "none")...)
 		}
 		askRoutes(e, &s)
 		report := Evaluate(e, s)

@@ -123,7 +123,7 @@ func (v view) restoring(fixes []Fix, name string, lost []Route) []Fix {
 	if len(commands) == 0 {
 		return fixes
 	}
-	return warned(afterwards(fixes, commands), "the default route moves to "+name+
+	return warned(afterwards(fixes, sorted(commands)), "the default route moves to "+name+
 		": do this from the remote console, and change the route in the configuration, too")
 }
 
@@ -143,10 +143,12 @@ func fixEnslaved(v view) []Fix {
 	var moved []string
 	for _, a := range v.Addresses {
 		if a.LinkIndex == bridge.Index && v.ofNetwork(a) {
-			commands = append(commands, fmt.Sprintf("ip address add %s dev %s", a.Prefix, l.Name),
-				fmt.Sprintf("ip address delete %s dev %s", a.Prefix, bridge.Name))
 			moved = append(moved, a.Prefix.String())
 		}
+	}
+	for _, address := range sorted(moved) {
+		commands = append(commands, fmt.Sprintf("ip address add %s dev %s", address, l.Name),
+			fmt.Sprintf("ip address delete %s dev %s", address, bridge.Name))
 	}
 	fixes := perTool(commands, fmt.Sprintf("remove %s from %s in the configuration, too", l.Name, bridge.Name))
 	for i := range fixes {
@@ -265,7 +267,8 @@ func (v view) beyond(routes []Route) []netip.Addr {
 			gateways = append(gateways, r.Gateway)
 		}
 	}
-	return gateways
+	slices.SortFunc(gateways, netip.Addr.Compare)
+	return slices.Compact(gateways)
 }
 
 // fixes writes the plan for every tool; remove are commands that run first, to remove what is wrong.

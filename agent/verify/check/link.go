@@ -112,7 +112,7 @@ func checkUplink(v view) Finding {
 	if len(v.meant) > 0 {
 		return Finding{Status: Fail, Reason: "UplinkAmbiguous", Expected: "one uplink",
 			Observed: "possible: " + strings.Join(v.meant, ", "),
-			Cause:    "any of " + strings.Join(v.meant, ", ") + " may lead to the public network",
+			Cause:    "nothing shows which interface leads to the public network: " + strings.Join(v.meant, ", "),
 			Fixes: anyTool("set --uplink to the interface that carries the server's public network",
 				"ip -br link show", "ip route show default")}
 	}

@@ -21,7 +21,7 @@ func (l Link) bonding() bool { return l.Type == "bond" || l.Type == "team" }
 // trunkOf returns the trunk that a link belongs to; nil for one that belongs to none, such as a VLAN interface, or a
 // bridge that has no such port.
 func (s Snapshot) trunkOf(l *Link) *Link {
-	if l == nil || l.VLAN != nil || l.Parent != 0 || l.Name == "lo" || !slices.Contains(trunkTypes, l.Type) {
+	if l == nil || l.VLAN != nil || l.Name == "lo" || !slices.Contains(trunkTypes, l.Type) {
 		return nil
 	}
 	if l.Type == "bridge" {
@@ -107,22 +107,43 @@ func findUplink(e Expected, s Snapshot) uplink {
 		}
 		return uplink{link: named, trunk: named}
 	}
-	for _, evidence := range []func(Expected, Snapshot) []*Link{
-		trunksByInterface, trunksByAddress, trunksByDefaultRoute, trunksByNodeAddress, trunksByKind, trunksByVLAN,
+	for _, evidence := range []struct {
+		trunks func(Expected, Snapshot) []*Link
+		proves bool
+	}{
+		{trunksByInterface, true}, {trunksByAddress, true}, {trunksByDefaultRoute, true}, {trunksByNodeAddress, true},
+		{trunksByKind, false}, {trunksByVLAN, false},
 	} {
-		switch found := distinct(evidence(e, s)); len(found) {
-		case 0:
-		case 1:
+		found := distinct(evidence.trunks(e, s))
+		switch {
+		case len(found) == 1 && (evidence.proves || !e.inAnotherNetwork(s, found[0])):
 			return uplink{link: e.carrier(s, found[0], nil), trunk: found[0]}
-		default:
-			var names []string
-			for _, l := range found {
-				names = append(names, l.Name)
-			}
-			return uplink{meant: names}
+		case len(found) > 0:
+			return uplink{meant: names(found)}
 		}
 	}
 	return uplink{}
+}
+
+func names(links []*Link) []string {
+	list := make([]string, len(links))
+	for i, l := range links {
+		list[i] = l.Name
+	}
+	return list
+}
+
+// inAnotherNetwork reports that a trunk, which nothing proves to be the network's, has an interface with its VLAN ID
+// and only addresses of another network, while the machine has further bonds or network cards.
+func (e Expected) inAnotherNetwork(s Snapshot, trunk *Link) bool {
+	vlan := e.vlanOn(s, trunk)
+	if vlan == nil || len(s.hostPrefixes(*vlan)) == 0 || e.addressed(s, vlan) {
+		return false
+	}
+	return slices.ContainsFunc(s.Links, func(l Link) bool {
+		other := s.trunkOf(&l)
+		return other != nil && other.Index != trunk.Index && (l.Type == "device" || l.bonding())
+	})
 }
 
 // distinct sorts links by name, and drops nil and those that are there twice.
@@ -328,12 +349,16 @@ func (v view) keeps(l Link, expendable ...netip.Addr) string {
 	if above := v.link(func(o Link) bool { return o.Parent == l.Index }); above != nil {
 		return above.Name + " is on " + l.Name
 	}
+	var own []string
 	for _, a := range v.Addresses {
 		addr := a.Prefix.Addr()
 		if a.LinkIndex == l.Index && !addr.IsLinkLocalUnicast() && !v.isVirtual(a) &&
 			!slices.Contains(expendable, addr) {
-			return l.Name + " has the address " + a.Prefix.String()
+			own = append(own, a.Prefix.String())
 		}
+	}
+	if len(own) > 0 {
+		return l.Name + " has the address " + strings.Join(sorted(own), " and ")
 	}
 	return ""
 }
