@@ -250,12 +250,13 @@ func fixAddress(v view, ip netip.Addr) []Fix {
 				"remove "+strings.Join(elsewhere, " and ")+" where it is configured, too")
 		}
 	}
-	if gone := v.beyond(lost); len(gone) > 0 {
+	gone := v.beyond(lost)
+	if len(gone) > 0 {
 		fixes = warned(fixes, fmt.Sprintf("the default route by %s goes with the last address of the other interface: "+
 			"give that one an address first", joined(gone)))
 	}
 	return v.restoring(fixes, p.name, slices.DeleteFunc(lost, func(r Route) bool {
-		return slices.Contains(v.beyond(lost), r.Gateway)
+		return slices.Contains(gone, r.Gateway)
 	}))
 }
 
