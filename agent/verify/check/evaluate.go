@@ -70,24 +70,18 @@ func look(expected Expected, snapshot Snapshot) view {
 	v.uplink = up.link
 	v.trunk = up.trunk
 	v.meant = up.meant
-	v.vlan = findVLAN(expected, snapshot, up)
+	v.vlan = findVLAN(expected, snapshot, up.trunk)
 	v.own = ownAddresses(expected, snapshot, v.vlan)
 	return v
 }
 
-// findVLAN finds the VLAN interface by its VLAN ID, whatever its name, on the trunk of the uplink. Where no uplink is
-// known, it is any with that ID; where several may be meant, none.
-func findVLAN(e Expected, s Snapshot, up uplink) *Link {
-	switch {
-	case e.Interface != "":
+// findVLAN finds the VLAN interface that a person named, else the one with the VLAN ID on the trunk of the uplink,
+// whatever its name. Without an uplink, no interface is known to be the network's.
+func findVLAN(e Expected, s Snapshot, trunk *Link) *Link {
+	if e.Interface != "" {
 		return s.LinkNamed(e.Interface)
-	case up.trunk != nil:
-		return e.vlanOn(s, up.trunk)
-	case len(up.meant) > 0:
-		return nil
-	default:
-		return s.link(e.isVLAN)
 	}
+	return e.vlanOn(s, trunk)
 }
 
 // ownAddresses leaves out gateways, and addresses of Services, which their announcer adds as a deprecated /32.

@@ -350,7 +350,7 @@ func TestFramesAreTakenOnlyWhereNoneCome(t *testing.T) {
 			GatewayAnswers},
 		"the other interface is down": {both(addLink(onMember), editLink("eno1.100", func(l *Link) { l.Up = false }),
 			silent), "SecondVLANInterface", GatewayAnswers},
-		"the other is not on a member": {both(addLink(onBridge), silent), "SecondVLANInterface", GatewayAnswers},
+		"the other is of another network": {both(addLink(onBridge), silent), "", GatewayAnswers},
 	} {
 		report := Evaluate(nodeWith(tc.inject))
 		first, _ := report.FirstCause()
@@ -426,8 +426,9 @@ func TestMisnumbered(t *testing.T) {
 	} {
 		v := view{Expected: Expected{Network: contract.NodeNetwork{VLAN: 100,
 			IPs: []netip.Addr{netip.MustParseAddr("192.0.2.2")}}},
-			Snapshot: Snapshot{Links: []Link{{Index: 7, Name: tc.link, VLAN: &VLAN{ID: 101}}, {Index: 8, Name: "eno1"}},
-				Addresses: tc.on}}
+			Snapshot: Snapshot{Links: []Link{{Index: 7, Name: tc.link, Parent: 8, VLAN: &VLAN{ID: 101}},
+				{Index: 8, Name: "eno1"}}, Addresses: tc.on}}
+		v.trunk = v.LinkNamed("eno1")
 		if found := v.misnumbered() != nil; found != tc.want {
 			t.Errorf("%s: found %t, want %t", name, found, tc.want)
 		}
