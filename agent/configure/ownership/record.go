@@ -66,7 +66,7 @@ func ParseRecord(alias string) (r Record, ok bool, err error) {
 	return r, true, nil
 }
 
-// read takes one word: "down", "ip=<prefix>" or "<setting>=<value>".
+// read takes one word: "down", "ip=<prefix>", "<setting>=<value>" or "packed=<settings and addresses>".
 func (r *Record) read(word string) error {
 	key, value, _ := strings.Cut(word, "=")
 	switch key {
@@ -80,21 +80,53 @@ func (r *Record) read(word string) error {
 		}
 		r.Addresses = append(r.Addresses, prefix)
 		return nil
+	case packedWord:
+		if err := r.unpack(value); err != nil {
+			return fmt.Errorf("%q: %w", word, err)
+		}
+		return nil
 	}
 	setting, known := settingNamed(key)
 	number, err := strconv.Atoi(value)
 	if !known || err != nil {
 		return fmt.Errorf("%q is no setting and its value", word)
 	}
-	if r.Before == nil {
-		r.Before = Settings{}
-	}
-	r.Before[setting] = number
+	r.before(setting, number)
 	return nil
 }
 
-// Encode writes the alias of a link with this record.
+// before records the value that a setting had.
+func (r *Record) before(setting Setting, value int) {
+	if r.Before == nil {
+		r.Before = Settings{}
+	}
+	r.Before[setting] = value
+}
+
+// Encode writes the alias of a link with this record: as text that a person can read where there is room for it, else
+// packed, which has room for all addresses of all blocks that a network can have, and as many that go.
 func (r Record) Encode() (string, error) {
+	alias := r.text()
+	if len(alias) <= maxAlias {
+		return alias, nil
+	}
+	if word, ok := r.pack(); ok {
+		alias = r.behindAlias(append(r.words(), word))
+	}
+	if len(alias) <= maxAlias {
+		return alias, nil
+	}
+	length := len(alias) - len(r.behindAlias(nil))
+	if room := maxAlias - length - len(separator); room > 0 && r.Alias != "" {
+		return "", fmt.Errorf("the alias %q leaves no room for the record of what the agent changes: shorten it to %d "+
+			"bytes, and keep what the agent has written behind it", r.Alias, room)
+	}
+	return "", fmt.Errorf("the record of what the agent changes takes %d bytes for %d addresses, and an interface has "+
+		"room for %d: remove addresses from the server in the public network", length, len(r.Addresses), maxAlias)
+}
+
+// words are those with which a record begins.
+func (r Record) words() []string {
 	words := []string{Owner, "adopted"}
 	if r.Made {
 		words[1] = "made"
@@ -102,21 +134,28 @@ func (r Record) Encode() (string, error) {
 	if r.Down {
 		words = append(words, "down")
 	}
+	return words
+}
+
+// text is the alias in which each setting and each address is a word of its own.
+func (r Record) text() string {
+	words := r.words()
 	if len(r.Before) > 0 {
 		words = append(words, r.Before.String())
 	}
 	for _, prefix := range r.Addresses {
 		words = append(words, "ip="+prefix.String())
 	}
-	alias := strings.Join(words, " ")
-	if r.Alias != "" {
-		alias = r.Alias + separator + alias
+	return r.behindAlias(words)
+}
+
+// behindAlias puts the words of a record behind the alias that a person gave the link.
+func (r Record) behindAlias(words []string) string {
+	record := strings.Join(words, " ")
+	if r.Alias == "" {
+		return record
 	}
-	if len(alias) > maxAlias {
-		return "", fmt.Errorf("the record %q of what was changed is longer than an alias may be (%d bytes): "+
-			"shorten the alias of the interface", alias, maxAlias)
-	}
-	return alias, nil
+	return r.Alias + separator + record
 }
 
 // Link is what shows whether the agent made a network interface.
@@ -166,10 +205,7 @@ func (r *Record) Changes(before Settings) {
 		if _, noted := r.Before[key]; noted {
 			continue
 		}
-		if r.Before == nil {
-			r.Before = Settings{}
-		}
-		r.Before[key] = value
+		r.before(key, value)
 	}
 }
 
