@@ -16,7 +16,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/diagnose"
@@ -33,12 +32,12 @@ const defaultWatch = 10 * time.Second
 
 type diagnoseFlags struct {
 	nodeFlags
-	network          networkFlags
-	fix, output      string
-	kubeVIPNamespace string
-	timeout          time.Duration
-	watch            time.Duration
-	strict, npd      bool
+	network     networkFlags
+	kubeVIP     kubeVIPFlags
+	fix, output string
+	timeout     time.Duration
+	watch       time.Duration
+	strict, npd bool
 }
 
 func newDiagnoseCommand() *cobra.Command {
@@ -80,8 +79,7 @@ func (f *diagnoseFlags) add(flags *pflag.FlagSet) {
 			"recognised one")
 	flags.StringVarP(&f.output, "output", "o", "text", "text, json or yaml")
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "how long to wait for the API server")
-	flags.StringVar(&f.kubeVIPNamespace, "kube-vip-namespace", metav1.NamespaceSystem,
-		"namespace that kube-vip runs in: its lease for all Services is there")
+	f.kubeVIP.add(flags)
 	flags.BoolVar(&f.strict, "strict", false, "let a warning end with exit code 1")
 	flags.BoolVar(&f.npd, "npd", false,
 		"write one line and exit as a plugin of node-problem-detector: 0 well, 1 problem, 2 unknown")
@@ -106,7 +104,7 @@ func (f *diagnoseFlags) validate() error {
 	case f.npd && (f.watch > 0 || f.output != "text"):
 		return usageError{errors.New("--npd writes one line once: it goes with neither --watch nor --output")}
 	}
-	return nil
+	return f.kubeVIP.check()
 }
 
 // runDiagnose prints the diagnosis, of one address where it is given; its error is the exit code when there is one.
@@ -220,7 +218,7 @@ func (f *diagnoseFlags) examination() (c examine.Config, err error) {
 	c.Interface = f.iface
 	c.Uplink = f.uplink
 	c.Timeout = f.timeout
-	c.KubeVIPNamespace = f.kubeVIPNamespace
+	c.KubeVIPLease = f.kubeVIP.key()
 	c.Reader = netstate.NewReader()
 	c.Prober = arp.NewProber()
 	switch {

@@ -42,7 +42,7 @@ type runFlags struct {
 	interval, announcementInterval time.Duration
 	metricsAddress                 string
 	metricsPrivate                 bool
-	kubeVIPNamespace               string
+	kubeVIP                        kubeVIPFlags
 }
 
 func newRunCommand() *cobra.Command {
@@ -60,8 +60,7 @@ func newRunCommand() *cobra.Command {
 		"time between checks when nothing changes; changes are seen at once")
 	command.Flags().DurationVar(&f.announcementInterval, "announcement-interval", 10*time.Second,
 		"time between look-ups of the announced addresses")
-	command.Flags().StringVar(&f.kubeVIPNamespace, "kube-vip-namespace", metav1.NamespaceSystem,
-		"namespace in which kube-vip runs; its lease is there where it has one for all Services")
+	f.kubeVIP.add(command.Flags())
 	command.Flags().StringVar(&f.metricsAddress, "metrics-bind-address", "127.0.0.1:0",
 		"address of /metrics, /healthz and /readyz; port 0 takes any free one, empty serves none")
 	command.Flags().BoolVar(&f.metricsPrivate, listen.Flag, false,
@@ -83,7 +82,7 @@ func runAgent(ctx context.Context, f runFlags) error {
 	if err != nil {
 		return err
 	}
-	if err := f.announce.check(); err != nil {
+	if err := errors.Join(f.announce.check(), f.kubeVIP.check()); err != nil {
 		return err
 	}
 	client, err := f.client()
@@ -250,7 +249,7 @@ func newParts(s *shared, managed managing, client kubernetes.Interface) []part {
 
 // newVerifier returns the parts that judge the announcement of addresses, each time that the node was judged, too.
 func newVerifier(s *shared, a *announcer) ([]part, metricsserver.Sources) {
-	elections := kubevip.NewReader(s.client.CoordinationV1(), s.flags.kubeVIPNamespace, s.name,
+	elections := kubevip.NewReader(s.client.CoordinationV1(), s.flags.kubeVIP.key(), s.name,
 		s.wakes.addresses.Signal)
 	owners := vip.NewMACTable(s.client.CoreV1().Nodes(), s.wakes.addresses.Signal)
 	addresses := vip.New(vip.Config{

@@ -38,10 +38,10 @@ type Config struct {
 	ByHand *check.Expected
 	// Interface and Uplink are names of links that a person set; empty: found.
 	Interface, Uplink string
-	// KubeVIPNamespace is where kube-vip runs.
-	KubeVIPNamespace string
-	Reader           sampler.Reader
-	Prober           sampler.Prober
+	// KubeVIPLease is the kubevip.Key of kube-vip's Lease for all Services.
+	KubeVIPLease string
+	Reader       sampler.Reader
+	Prober       sampler.Prober
 }
 
 // Examiner examines one node, once or periodically.
@@ -58,7 +58,7 @@ type Examiner struct {
 func New(config Config) *Examiner {
 	e := &Examiner{Config: config}
 	if config.Client != nil {
-		e.elections = kubevip.NewReader(config.Client.CoordinationV1(), config.KubeVIPNamespace, config.Node, nil)
+		e.elections = kubevip.NewReader(config.Client.CoordinationV1(), config.KubeVIPLease, config.Node, nil)
 	}
 	return e
 }

@@ -22,7 +22,8 @@ const (
 	LeaseName = "kube-vip.io/leaseName"
 	// leasePrefix and the name of a Service make the name of its Lease, in its namespace, with svc_election.
 	leasePrefix = "kubevip-"
-	// GlobalLease is the one Lease for all Services without svc_election.
+	// GlobalLease is the one Lease for all Services without svc_election, unless svc_leasename (servicesLeaseName) gives
+	// it another name.
 	GlobalLease = "plndr-svcs-lock"
 )
 
@@ -44,8 +45,8 @@ const (
 
 // Lease is what is known of the election for one Service.
 type Lease struct {
-	// Name is namespace and name of the Lease, joined by "/".
-	Name string
+	// Name is namespace and name of the Lease, joined by "/"; Global is that of the Lease for all Services.
+	Name, Global string
 	// State of the election; empty when it is not known.
 	State State
 	// Holder is the name of the node that holds, or held, the Lease, in lower case.
@@ -207,5 +208,16 @@ func (r *record) state() State {
 func (r *record) lease(name string) Lease {
 	return Lease{Name: name, State: r.state(), Holder: r.holder, Read: r.readAt, Error: r.err}
 }
+
+// Key is namespace and name of a Lease, joined by "/". kube-vip takes a name that has both as it is.
+func Key(namespace, name string) string {
+	if strings.Contains(name, "/") {
+		return name
+	}
+	return namespace + "/" + name
+}
+
+// Shared reports whether it is the Lease for all Services.
+func (l Lease) Shared() bool { return l.Name == l.Global }
 
 func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }

@@ -3,6 +3,7 @@ package kubevip
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -118,7 +119,7 @@ func TestStates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := newElection(t)
-				r := NewReader(e.CoordinationV1(), "kube-system", "srv-x", nil)
+				r := NewReader(e.CoordinationV1(), "kube-system/"+GlobalLease, "srv-x", nil)
 				for i, l := range looks {
 					if l.holder != "-" {
 						e.renew("shop", "kubevip-web", l.holder)
@@ -152,7 +153,7 @@ func TestEitherElection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := newElection(t)
-				r := NewReader(e.CoordinationV1(), "kube-system", "srv-x", nil)
+				r := NewReader(e.CoordinationV1(), "kube-system/"+GlobalLease, "srv-x", nil)
 				var got Lease
 				for i := range 3 {
 					for at, holder := range map[[2]string]string{{"shop", "kubevip-web"}: tc.own,
@@ -172,13 +173,45 @@ func TestEitherElection(t *testing.T) {
 	}
 }
 
+// TestNamedLease: with svc_leasename, kube-vip has its Lease for all Services under another name, beside kube-vip itself
+// or in a namespace that the name begins with. The advice for a missing Lease, to name it, makes it known.
+func TestNamedLease(t *testing.T) {
+	for lease, key := range map[string]string{
+		GlobalLease: "kube-system/plndr-svcs-lock", "all-services": "kube-system/all-services",
+		"vip/all-services": "vip/all-services",
+	} {
+		t.Run(strings.ReplaceAll(lease, "/", " in "), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := newElection(t)
+				namespace, name, _ := strings.Cut(key, "/")
+				look := func(global string) (got Lease) {
+					r := NewReader(e.CoordinationV1(), global, "srv-x", nil)
+					for range 3 {
+						e.renew(namespace, name, "srv-a")
+						got = r.Look(t.Context(), web(nil))
+						time.Sleep(Pause)
+					}
+					return got
+				}
+				before := look(Key("kube-system", GlobalLease))
+				if (before.State == Missing) != (lease != GlobalLease) {
+					t.Errorf("without the option: %+v", before)
+				}
+				if got := look(Key("kube-system", lease)); got.State != Held || got.Name != key || !got.Shared() {
+					t.Errorf("with --kube-vip-lease=%s: %+v, want %s held", lease, got, key)
+				}
+			})
+		})
+	}
+}
+
 // TestReadsRarely: however often it is asked, a Lease is read once in half a minute, by its name; that for all Services
 // once in five minutes where there is another. At the beginning it takes one more read to see whether it is renewed.
 func TestReadsRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newElection(t)
 		e.renew("shop", "kubevip-web", "srv-a")
-		r := NewReader(e.CoordinationV1(), "kube-system", "srv-x", nil)
+		r := NewReader(e.CoordinationV1(), "kube-system/"+GlobalLease, "srv-x", nil)
 		for range 1000 {
 			r.Look(t.Context(), web(nil))
 			time.Sleep(time.Second)
@@ -224,7 +257,7 @@ func TestEvidence(t *testing.T) {
 				e := newElection(t)
 				e.ahead = 0
 				e.renewer = "srv-a"
-				r := NewReader(e.CoordinationV1(), "kube-system", tc.node, nil)
+				r := NewReader(e.CoordinationV1(), "kube-system/"+GlobalLease, tc.node, nil)
 				stop := e.start(r)
 				defer stop()
 				r.Of(web(nil), time.Time{})
@@ -250,7 +283,7 @@ func TestEvidenceWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newElection(t)
 		e.renewer = "srv-a"
-		r := NewReader(e.CoordinationV1(), "kube-system", "srv-x", nil)
+		r := NewReader(e.CoordinationV1(), "kube-system/"+GlobalLease, "srv-x", nil)
 		stop := e.start(r)
 		defer stop()
 		for range 10 * 60 {
@@ -268,7 +301,7 @@ func TestEvidenceWithoutEnd(t *testing.T) {
 func TestTwoElections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newElection(t)
-		r := NewReader(e.CoordinationV1(), "kube-system", "srv-x", nil)
+		r := NewReader(e.CoordinationV1(), "kube-system/"+GlobalLease, "srv-x", nil)
 		var got Lease
 		for range 20 {
 			e.renew("shop", "kubevip-web", "srv-a")
@@ -288,7 +321,7 @@ func TestAFailureIsNotAbsence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newElection(t)
 		e.renew("shop", "kubevip-web", "srv-a")
-		r := NewReader(e.CoordinationV1(), "kube-system", "srv-x", nil)
+		r := NewReader(e.CoordinationV1(), "kube-system/"+GlobalLease, "srv-x", nil)
 		r.Look(t.Context(), web(nil))
 		time.Sleep(Pause)
 		e.fails = errors.New("connection refused")
@@ -319,7 +352,7 @@ func TestRun(t *testing.T) {
 		e := newElection(t)
 		e.renew("shop", "kubevip-web", "srv-a")
 		news := 0
-		r := NewReader(e.CoordinationV1(), "kube-system", "srv-x", func() { news++ })
+		r := NewReader(e.CoordinationV1(), "kube-system/"+GlobalLease, "srv-x", func() { news++ })
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- r.Run(ctx) }()
@@ -348,7 +381,7 @@ func TestRun(t *testing.T) {
 func TestForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newElection(t)
-		r := NewReader(e.CoordinationV1(), "kube-system", "srv-x", nil)
+		r := NewReader(e.CoordinationV1(), "kube-system/"+GlobalLease, "srv-x", nil)
 		r.Look(t.Context(), web(nil))
 		time.Sleep(memory + time.Second)
 		other := web(nil)

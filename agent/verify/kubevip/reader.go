@@ -28,9 +28,9 @@ const (
 // casts doubt on what is known of it. It never lists or watches them: a thousand agents would each receive every
 // renewal in the cluster. It is safe for concurrent use.
 type Reader struct {
-	leases    coordinationclient.LeasesGetter
-	namespace string
-	node      string
+	leases coordinationclient.LeasesGetter
+	global string
+	node   string
 	// onRead is called after Leases were read.
 	onRead func()
 	wake   loop.Wake
@@ -39,14 +39,14 @@ type Reader struct {
 	records map[string]*record
 }
 
-// NewReader returns a reader; it starts nothing. namespace is where kube-vip runs: its Lease for all Services is there.
-// node, whose clock is ours, may be empty. onRead is called after Run has read Leases; it must not block; may be nil.
-func NewReader(leases coordinationclient.LeasesGetter, namespace, node string, onRead func()) *Reader {
+// NewReader returns a reader; it starts nothing. global is the Key of kube-vip's Lease for all Services. node, whose
+// clock is ours, may be empty. onRead is called after Run has read Leases; it must not block; may be nil.
+func NewReader(leases coordinationclient.LeasesGetter, global, node string, onRead func()) *Reader {
 	if onRead == nil {
 		onRead = func() {}
 	}
 	return &Reader{
-		leases: leases, namespace: namespace, node: strings.ToLower(node),
+		leases: leases, global: global, node: strings.ToLower(node),
 		onRead: onRead, wake: loop.NewWake(), records: map[string]*record{},
 	}
 }
@@ -96,12 +96,18 @@ func (r *Reader) Look(ctx context.Context, service *corev1.Service) Lease {
 // election is that of the Service's own Lease, or the one for all Services where its own is not alive. kube-vip never
 // deletes a Lease of either kind; and both may be alive, where it runs with different settings.
 func (r *Reader) election(service *corev1.Service, of func(key string, every time.Duration) Lease) Lease {
+	chosen := r.alive(service, of)
+	chosen.Global = r.global
+	return chosen
+}
+
+func (r *Reader) alive(service *corev1.Service, of func(key string, every time.Duration) Lease) Lease {
 	own := of(leaseOf(service), Pause)
 	every := Pause
 	if own.State == Held {
 		every = slowPause
 	}
-	global := of(r.namespace+"/"+GlobalLease, every)
+	global := of(r.global, every)
 	switch {
 	case own.State == Held && global.State == Held && own.Holder != global.Holder:
 		own.Rival = global.Name
@@ -118,11 +124,7 @@ func (r *Reader) election(service *corev1.Service, of func(key string, every tim
 
 // leaseOf is where the election of a Service with svc_election is: namespace and name.
 func leaseOf(service *corev1.Service) string {
-	name := cmp.Or(service.Annotations[LeaseName], leasePrefix+service.Name)
-	if strings.Contains(name, "/") {
-		return name
-	}
-	return service.Namespace + "/" + name
+	return Key(service.Namespace, cmp.Or(service.Annotations[LeaseName], leasePrefix+service.Name))
 }
 
 // peek returns what is known of a Lease, and whether a read is due now or earlier than before.

@@ -21,7 +21,7 @@ func TestLookTwice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := newElection(t)
-				r := NewReader(e.CoordinationV1(), "kube-system", "srv-x", nil)
+				r := NewReader(e.CoordinationV1(), "kube-system/"+GlobalLease, "srv-x", nil)
 				if tc.lease {
 					e.renew("shop", "kubevip-web", "srv-a")
 				}

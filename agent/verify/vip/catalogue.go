@@ -151,7 +151,8 @@ var catalogue = []check.Check{
 			"answers, but no other node takes over when this node fails. The check warns if the lease does not exist.",
 		Causes: []string{"kube-vip was killed or stopped on the node that answers, and runs on no other.",
 			"kube-vip cannot reach the API server.",
-			"kube-vip runs in another namespace than `--kube-vip-namespace` of the agent, or uses etcd for its " +
+			"kube-vip runs in another namespace than `--kube-vip-namespace` of the agent, or gives its lease for all " +
+				"Services another name than `--kube-vip-lease` (its option `svc_leasename`), or uses etcd for its " +
 				"elections."},
 		Remedy:  "Check that kube-vip runs on the node that answers, and read its log.",
 		Reasons: []string{ReasonLeaseExpired, ReasonLeaseMissing},

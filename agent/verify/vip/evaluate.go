@@ -181,12 +181,15 @@ func (o Observation) wrongNode(observed string) check.Finding {
 	return f
 }
 
-// leaseDead: an address answers although no node holds the lease. A missing lease may be in another namespace.
+// leaseDead: an address answers although no node holds the lease. A missing lease may have another name.
 func (o Observation) leaseDead(observed string) check.Finding {
 	if o.Lease.State == kubevip.Missing {
 		f := o.finding(LeaseAlive, check.Warn, ReasonLeaseMissing, observed+", and there is no lease "+o.Lease.Name)
-		f.Cause = fmt.Sprintf("%s is %s, but kube-vip's lease %s does not exist", o, observed, o.Lease.Name)
-		f.Fixes = advice("if kube-vip does not run in the namespace kube-system, set --kube-vip-namespace of the agent")
+		f.Cause = fmt.Sprintf("%s is %s, but neither kube-vip's lease %s nor the one for all Services, %s, exists", o,
+			observed, o.Lease.Name, o.Lease.Global)
+		f.Fixes = advice("where kube-vip is not in the namespace kube-system, or has svc_leasename (servicesLeaseName) in "+
+			"its environment, arguments or configuration, set --kube-vip-lease of the agent to <namespace>/<name> of "+
+			"the lease in use", "kubectl get leases --all-namespaces")
 		return f
 	}
 	f := o.finding(LeaseAlive, check.Fail, ReasonLeaseExpired,

@@ -23,8 +23,11 @@ const (
 
 var web = Target{Address: netip.MustParseAddr("203.0.113.3"), Service: "default/web"}
 
+// globalLease is kube-vip's Lease for all Services, with a name of its own.
+const globalLease = "kube-vip/all-services"
+
 func leaseOf(state kubevip.State, holder string) kubevip.Lease {
-	return kubevip.Lease{Name: "default/kubevip-web", State: state, Holder: holder}
+	return kubevip.Lease{Name: "default/kubevip-web", Global: globalLease, State: state, Holder: holder}
 }
 
 // twoLeases are those of two elections for one Service.
@@ -101,7 +104,7 @@ func TestJudge(t *testing.T) {
 		"without endpoints, and a node holds its lease": {Observation{NoEndpoints: true,
 			Lease: leaseOf(kubevip.Held, "srv-b")}, HolderAnswers, check.Fail, ReasonHolderSilent},
 		"without endpoints, one lease for all Services": {Observation{NoEndpoints: true, Lease: kubevip.Lease{
-			Name: "kube-system/" + kubevip.GlobalLease, State: kubevip.Held, Holder: "srv-b"}},
+			Name: globalLease, Global: globalLease, State: kubevip.Held, Holder: "srv-b"}},
 			AddressAnswers, check.Warn, ReasonNoEndpoints},
 		"without endpoints and answered": {Observation{NoEndpoints: true, MACs: []string{macA}, Replied: true},
 			AddressAnswers, check.OK, ReasonAnswered},

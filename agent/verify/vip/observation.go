@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
@@ -93,7 +92,7 @@ func (o Observation) otherHoldsLease() bool {
 
 // elected reports whether a node holds the Service's own lease, so kube-vip announces it, whichever endpoints it has.
 func (o Observation) elected() bool {
-	return o.Lease.State == kubevip.Held && !strings.HasSuffix(o.Lease.Name, "/"+kubevip.GlobalLease)
+	return o.Lease.State == kubevip.Held && !o.Lease.Shared()
 }
 
 // foreign are the claimants that belong to no Node.

@@ -32,7 +32,7 @@ func TestExamineAddress(t *testing.T) {
 	cluster := examine.New(examine.Config{
 		Node: "srv-a", Client: fake.NewClientset(s.published("srv-a"), other("srv-b", mac), service()),
 		Reader: s.reader, Prober: undelayed{s.prober},
-		Timeout: limits.Wait, KubeVIPNamespace: "kube-system",
+		Timeout: limits.Wait, KubeVIPLease: "kube-system/plndr-svcs-lock",
 	})
 	here := func(address string) func() { return func() { s.addAddress(nodeVIF, address+"/32") } }
 	there := func(address string) func() {

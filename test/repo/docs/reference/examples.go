@@ -64,6 +64,7 @@ func observations() ([]vip.Observation, error) {
 		all[i].Names = map[string]string{"02:00:00:00:00:0b": "srv-b"}
 		if all[i].Lease.State != "" {
 			all[i].Lease.Name = "default/kubevip-web"
+			all[i].Lease.Global = "kube-system/plndr-svcs-lock"
 		}
 	}
 	return all, err
