@@ -134,8 +134,7 @@ func fixBondMode(name string) []Fix {
 	const note = "the bond restarts: do this from the remote console, not over a connection that uses it"
 	return []Fix{
 		fix(Netplan, note, fmt.Sprintf("netplan set bonds.%s.parameters.mode=%s", name, modeLACP), "netplan apply"),
-		fix(NetworkManager, note, fmt.Sprintf("nmcli connection modify %s +bond.options mode=%s", name, modeLACP),
-			"nmcli connection up "+name),
+		fix(NetworkManager, note, changeProfile(name, "+bond.options mode="+modeLACP)),
 		fix(Ifupdown, "a section of "+name+" without the line bond-mode needs one; "+note,
 			inSections(name, "bond-mode", modeLACP), "systemctl restart networking"),
 		fix(Networkd, "networkd sets the mode when it creates the bond: restart the machine",

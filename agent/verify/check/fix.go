@@ -275,23 +275,10 @@ func (v view) beyond(routes []Route) []netip.Addr {
 // fixes writes the plan for every tool; remove are commands that run first, to remove what is wrong.
 func (p plan) fixes(remove []string) []Fix {
 	netplan := p.netplanFile(netplanMain, fmt.Sprintf("      mtu: %d\n", internetMTU), remove...)
-	return slices.Concat([]Fix{netplan, p.networkManager(remove), p.ifupdown(remove)}, p.networkd(remove),
+	profile := p.networkManager("", p.profileVLAN())
+	profile.Commands = slices.Concat(remove, profile.Commands)
+	return slices.Concat([]Fix{netplan, profile, p.ifupdown(remove)}, p.networkd(remove),
 		[]Fix{p.ipRoute2(remove)})
-}
-
-// networkManager changes the connection of that name if there is one, for a second one would be of no use.
-func (p plan) networkManager(remove []string) Fix {
-	modify := ""
-	method := "ipv4.method disabled"
-	if p.address.IsValid() {
-		method = fmt.Sprintf("ipv4.method manual ipv4.addresses %s", p.address)
-		modify = method + " "
-	}
-	mtu := fmt.Sprintf("802-3-ethernet.mtu %d", internetMTU)
-	command := fmt.Sprintf("nmcli connection modify %[1]s vlan.parent %[2]s vlan.id %[3]d %[4]s%[5]s 2>/dev/null || "+
-		"nmcli connection add type vlan con-name %[1]s ifname %[1]s dev %[2]s id %[3]d %[6]s %[5]s",
-		p.name, p.uplink, p.id, modify, mtu, method)
-	return fix(NetworkManager, "", slices.Concat(remove, []string{command, "nmcli connection up " + p.name})...)
 }
 
 // ifupdown writes a section that stands beside one of a person, before or behind it: ifupdown runs all sections of an
@@ -390,9 +377,7 @@ func fixMTU(v view) []Fix {
 	set := fmt.Sprintf("ip link set %s mtu %d", p.name, internetMTU)
 	return []Fix{
 		p.netplanFile("91-phoenixnap-%s-mtu.yaml", fmt.Sprintf("      mtu: %d\n", internetMTU)),
-		fix(NetworkManager, connectionNote(p.name),
-			fmt.Sprintf("nmcli connection modify %s 802-3-ethernet.mtu %d", p.name, internetMTU),
-			"nmcli connection up "+p.name),
+		p.networkManager("", profileMTU),
 		p.interfacesSection("mtu", inSections(p.name, "mtu", strconv.Itoa(internetMTU)), set),
 		p.networkdDropIn("mtu", fmt.Sprintf("[Link]\nMTUBytes=%d\n", internetMTU)),
 		fix(IPRoute2, volatile, set),
@@ -512,12 +497,6 @@ func leftOut(name string) string {
 // eachDropIn does something with the directory "$f.d" of each file whose name it reads.
 func eachDropIn(do string) string {
 	return fmt.Sprintf(`while read -r f; do mkdir -p "$f.d" && %s; done`, do)
-}
-
-// connectionNote: a connection has a name of its own, which a person may have chosen.
-func connectionNote(name string) string {
-	return fmt.Sprintf("if the connection of %[1]s has another name, use that name in place of %[1]s (nmcli -f "+
-		"NAME,DEVICE connection show)", name)
 }
 
 func fix(tool Tool, note string, commands ...string) Fix {

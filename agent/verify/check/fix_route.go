@@ -117,14 +117,13 @@ func orThere(commands []string) []string {
 	return passing
 }
 
-// networkManagerFix appends to the connection; nmcli does not add a route or rule twice.
+// networkManagerFix appends to the profile; nmcli does not add a route or rule twice.
 func networkManagerFix(p plan, ways []replyRoute, note string) Fix {
 	var arguments []string
 	for _, w := range ways {
 		arguments = append(arguments, w.networkManager())
 	}
-	return fix(NetworkManager, joinedNotes(note, connectionNote(p.name)),
-		"nmcli connection modify "+p.name+" "+strings.Join(arguments, " "), "nmcli connection up "+p.name)
+	return p.networkManager(note, arguments...)
 }
 
 // byTool puts the fixes of each tool side by side.
@@ -238,9 +237,7 @@ func fixNoRoute(v view) []Fix {
 	return []Fix{
 		p.netplanFile("91-phoenixnap-%s-default.yaml",
 			fmt.Sprintf("      routes:\n        - {to: default, via: %s, metric: %d}\n", b.Gateway, lastMetric)),
-		fix(NetworkManager, connectionNote(p.name),
-			fmt.Sprintf(`nmcli connection modify %s +ipv4.routes "0.0.0.0/0 %s %d"`, p.name, b.Gateway, lastMetric),
-			"nmcli connection up "+p.name),
+		p.networkManager("", fmt.Sprintf(`+ipv4.routes "0.0.0.0/0 %s %d"`, b.Gateway, lastMetric)),
 		p.interfacesSection("default", "", route),
 		p.networkdDropIn("default", fmt.Sprintf("[Route]\nGateway=%s\nMetric=%d\n", b.Gateway, lastMetric)),
 		fix(IPRoute2, volatile, route),

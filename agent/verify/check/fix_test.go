@@ -167,9 +167,12 @@ var (
 		"sets a refused file aside": regexp.MustCompile(
 			`^netplan generate \|\| mv (\S+/9\d-phoenixnap-\S+) \S+/9\d-phoenixnap-\S+\.rejected$`),
 		"lets the tool read its files": regexp.MustCompile(`^(netplan apply|networkctl (reload|reconfigure \S+)|` +
-			`systemctl (try-)?restart (systemd-networkd|networking)|nmcli connection (reload|up \S+)|nmcli device connect \S+|` +
+			`systemctl (try-)?restart (systemd-networkd|networking)|nmcli connection reload|nmcli device connect \S+|` +
 			`if(up|up --force --ignore-errors --no-scripts|down --force) \S+)$`),
-		"changes one connection": regexp.MustCompile(`^nmcli connection modify (bond0 |bond0\.100 )`),
+		"changes the profile of one interface": regexp.MustCompile(`^u=\$\(nmcli .* = bond0(\.100)? \]; then .*\); ` +
+			`(\[ "\$u" \] \|\| nmcli connection add type vlan con-name bond0\.100 ifname bond0\.100 [^;]*; ` +
+			`nmcli connection modify "\$\{u:-bond0\.100\}" [^;]*nmcli connection up "\$\{u:-bond0\.100\}"|` +
+			`\[ -z "\$u" \] \|\| \{ nmcli connection modify "\$u" [^;]* && nmcli connection up "\$u"; \})$`),
 		"changes one key": regexp.MustCompile(`^netplan set (bonds\.bond0\.parameters\.mode=\S+|` +
 			`vlans\.bond0\\\.100\.macaddress=null)$`),
 		"adds a drop-in of its own": regexp.MustCompile(`^(networkctl status|grep -lsx) .* while read -r f; do ` +

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
@@ -80,8 +81,8 @@ type Programs struct {
 	Ifup, Ifquery string
 	// Hooks is the directory of the scripts by which ifupdown makes a bond (the package ifenslave).
 	Hooks string
-	// Nmcli is the command line of NetworkManager.
-	Nmcli string
+	// Nmcli is the command line of NetworkManager, the daemon.
+	Nmcli, NetworkManager string
 	// Libraries are the directories of their shared libraries, as in LD_LIBRARY_PATH.
 	Libraries string
 	// Environment lets them find their shared libraries.
@@ -91,7 +92,7 @@ type Programs struct {
 // packages hold the programs and those of their libraries that a small machine may lack.
 var packages = []string{
 	"netplan.io", "libnetplan0", "libglib2.0-0", "libyaml-0-2", "ifupdown", "ifenslave", "network-manager", "libnm0",
-	"libreadline8",
+	"libndp0", "libreadline8",
 }
 
 // Unpack downloads the tools into the cache. They are not installed: each of them would take over the network of the
@@ -106,7 +107,8 @@ func Unpack(ctx context.Context) (Programs, error) {
 		}
 		for program, path := range map[*string]string{
 			&p.Generate: "usr/libexec/netplan/generate", &p.Ifup: "sbin/ifup", &p.Ifquery: "sbin/ifquery",
-			&p.Nmcli: "usr/bin/nmcli", &p.Hooks: "etc/network/if-pre-up.d/ifenslave",
+			&p.Nmcli: "usr/bin/nmcli", &p.NetworkManager: "usr/sbin/NetworkManager",
+			&p.Hooks: "etc/network/if-pre-up.d/ifenslave",
 		} {
 			if found := filepath.Join(root, path); *program == "" && exists(found) {
 				*program = found
@@ -120,7 +122,7 @@ func Unpack(ctx context.Context) (Programs, error) {
 			libraries = append(libraries, found...)
 		}
 	}
-	if p.Generate == "" || p.Ifup == "" || p.Ifquery == "" || p.Nmcli == "" || p.Hooks == "" {
+	if slices.Contains([]string{p.Generate, p.Ifup, p.Ifquery, p.Nmcli, p.NetworkManager, p.Hooks}, "") {
 		return Programs{}, fmt.Errorf("the Debian packages %s lack a program: %+v", strings.Join(packages, ", "), p)
 	}
 	p.Hooks = filepath.Dir(filepath.Dir(p.Hooks))

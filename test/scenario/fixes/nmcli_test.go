@@ -1,6 +1,7 @@
 package fixes
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -14,28 +15,85 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
 )
 
-// offline is nmcli without NetworkManager: connections are files, the real nmcli edits them, and nothing is set up. One
-// of a name that is not there is an error, as with NetworkManager.
+// offline is nmcli without NetworkManager: profiles are files, the real nmcli edits them, and nothing is set up. A
+// profile is found by its UUID or its name. One that is not there is an error, as with NetworkManager.
 const offline = `#!/bin/sh
 set -eu
-case "$1 $2" in
-"connection modify")
-  file=%[1]s/$3
-  test -e "$file" || { echo "unknown connection $3" >&2; exit 10; }
-  shift 3
-  %[2]s --offline connection modify "$@" <"$file" >"$file.new"
-  mv "$file.new" "$file" ;;
-"connection add")
-  file=%[1]s/$(echo "$*" | sed 's/.* con-name \([^ ]*\) .*/\1/')
-  test ! -e "$file" || { echo "a second connection of that name" >&2; exit 1; }
-  %[2]s --offline "$@" >"$file" ;;
+named() {
+  for file in %[1]s/*; do
+    if grep -qx -e "uuid=$1" -e "id=$1" "$file"; then echo "$file"; return; fi
+  done
+  echo "unknown connection '$1'" >&2; exit 10
+}
+case "$*" in
+"-g UUID,FILENAME connection show")
+  for file in %[1]s/*; do
+    echo "$(sed -n s/^uuid=//p "$file"):/etc/NetworkManager/system-connections/${file##*/}"
+  done ;;
+"-g connection.interface-name connection show "*)
+  file=$(named "$5"); sed -n s/^interface-name=//p "$file" ;;
+"connection up "*) named "$3" >/dev/null ;;
+"connection modify "*)
+  file=$(named "$3"); shift 3
+  %[2]s --offline connection modify "$@" <"$file" >/tmp/nmcli.$$
+  cat /tmp/nmcli.$$ >"$file"; rm /tmp/nmcli.$$ ;;
+"connection add "*)
+  name=$(echo "$*" | sed 's/.* con-name \([^ ]*\) .*/\1/')
+  %[2]s --offline "$@" >"%[1]s/$name.nmconnection" ;;
 *) echo "nmcli $*" >&2; exit 2 ;;
 esac
 `
 
-// bond is the connection of the bond, which no fix but that of its mode may change.
-const bond = "[connection]\nid=bond0\nuuid=6e7be634-7470-479d-ae97-e89ad28fc9d3\ntype=bond\ninterface-name=bond0\n\n" +
-	"[bond]\nmiimon=100\nmode=balance-rr\n\n[ipv4]\naddress1=198.51.100.10/29,198.51.100.9\nmethod=manual\n\n[ipv6]\nmethod=auto\n"
+// configuration is what a provider gives cloud-init for a server with a bond and a VLAN interface on it, in the two
+// versions of the format.
+var configuration = map[string]string{
+	"version 1": `version: 1
+config:
+  - {type: physical, name: eno1, mac_address: "02:00:00:00:00:01", mtu: 9000}
+  - {type: physical, name: eno2, mac_address: "02:00:00:00:00:02", mtu: 9000}
+  - type: bond
+    name: bond0
+    bond_interfaces: [eno1, eno2]
+    params: {bond-mode: balance-rr, bond-miimon: 100}
+    subnets: [{type: static, address: 198.51.100.10/29, gateway: 198.51.100.9}]
+  - type: vlan
+    name: bond0.100
+    vlan_link: bond0
+    vlan_id: 100
+    mtu: 9000
+    subnets: [{type: static, address: 192.0.2.2/28}]
+`,
+	"version 2": `version: 2
+ethernets:
+  eno1: {match: {macaddress: "02:00:00:00:00:01"}, set-name: eno1, mtu: 9000}
+  eno2: {match: {macaddress: "02:00:00:00:00:02"}, set-name: eno2, mtu: 9000}
+bonds:
+  bond0:
+    interfaces: [eno1, eno2]
+    parameters: {mode: balance-rr, mii-monitor-interval: 100}
+    addresses: [198.51.100.10/29]
+    gateway4: 198.51.100.9
+vlans:
+  bond0.100: {id: 100, link: bond0, mtu: 9000, addresses: [192.0.2.2/28]}
+`,
+}
+
+// fromCloudInit are the files that cloud-init writes for a renderer, by their names, of those below a directory.
+func fromCloudInit(t *testing.T, configuration, renderer, directory string) map[string]string {
+	t.Helper()
+	files, err := CloudInit(t.Context(), configuration, renderer)
+	must(t, "run cloud-init", err)
+	found := map[string]string{}
+	for path, content := range files {
+		if filepath.Dir(path) == directory {
+			found[filepath.Base(path)] = content
+		}
+	}
+	if len(found) == 0 {
+		t.Fatalf("cloud-init wrote nothing below %s: %v", directory, slices.Sorted(maps.Keys(files)))
+	}
+	return found
+}
 
 // nmServer is a server's configuration of NetworkManager.
 type nmServer struct {
@@ -93,42 +151,45 @@ func (s nmServer) settings() map[string]bool {
 	return set
 }
 
-// TestNetworkManager follows every pair with the real nmcli, on a server that has a connection for the VLAN interface
-// and on one that has none, where only the findings about an interface that is missing can be followed first.
+// profiles is where NetworkManager reads them from.
+const profiles = "/etc/NetworkManager/system-connections"
+
+// TestNetworkManager follows every pair with the real nmcli: on servers whose profiles cloud-init wrote, and on one
+// that has none for the VLAN interface. Each course leaves exactly one.
 func TestNetworkManager(t *testing.T) {
 	p := unpack(t)
-	all := courses(t, check.NetworkManager, "nmcli connection modify ")
-	base := newNMServer(t, p, map[string]string{"bond0": bond})
-	must(t, "make the connection", base.follow(course{fixes: []check.Fix{{Commands: []string{
-		"nmcli connection add type vlan con-name bond0.100 ifname bond0.100 dev bond0 id 100 ipv4.method disabled " +
-			"802-3-ethernet.mtu 9000"}}}}))
-	existing, err := os.ReadFile(filepath.Join(base.root, "connections", vlan))
-	must(t, "read the connection", err)
+	all := courses(t, check.NetworkManager, "u=$(nmcli ")
+	version, err := CloudInitVersion(t.Context())
+	must(t, "ask for the version of cloud-init", err)
+	t.Logf("the profiles are those of cloud-init %s", version)
+	servers := map[string]map[string]string{}
+	for name, text := range configuration {
+		servers["cloud-init, "+name] = fromCloudInit(t, text, NetworkManagerFiles, profiles)
+	}
+	servers["without the VLAN"] = maps.Clone(servers["cloud-init, version 1"])
+	delete(servers["without the VLAN"], "cloud-init-bond0.100.nmconnection")
 	tried := 0
 	broken := 0
-	for name, connections := range map[string]map[string]string{
-		"without the VLAN": {"bond0": bond}, "with the VLAN": {"bond0": bond, vlan: string(existing)},
-	} {
+	for name, connections := range servers {
 		before := newNMServer(t, p, connections).settings()
 		single := make([]map[string]bool, len(all))
-		missed := make([]bool, len(all))
 		for i, c := range all {
 			s := newNMServer(t, p, connections)
-			err := s.follow(c)
-			single[i] = added(before, s.settings())
-			if missed[i] = err != nil && len(connections) == 1; err != nil && !missed[i] {
+			if err := s.follow(c); err != nil {
 				t.Errorf("%s: %s by itself: %v", name, c, err)
 			}
-			if missed[i] && len(single[i]) > 0 {
-				t.Errorf("%s: %s fails and changes %v", name, c, single[i])
+			single[i] = added(before, s.settings())
+			if n := s.profilesOf(vlan); n > 1 {
+				t.Errorf("%s: %s leaves %d profiles of %s", name, c, n, vlan)
 			}
+		}
+		if name == "cloud-init, version 2" {
+			continue // its profiles are those of version 1 to the fixes; each course by itself shows that
 		}
 		tried += everyPair(all, func(i, j int) {
 			s := newNMServer(t, p, connections)
-			first := s.follow(all[i])
-			second := s.follow(all[j])
-			if first != nil && !missed[i] || second != nil && !missed[j] {
-				t.Errorf("%s: %s, then %s: %v, %v", name, all[i], all[j], first, second)
+			if err := errors.Join(s.follow(all[i]), s.follow(all[j])); err != nil {
+				t.Errorf("%s: %s, then %s: %v", name, all[i], all[j], err)
 			}
 			want := unlessChanged(before)
 			maps.Copy(want, single[i])
@@ -137,16 +198,35 @@ func TestNetworkManager(t *testing.T) {
 				broken += len(all[i].names) * len(all[j].names)
 				t.Errorf("%s: %s, then %s: there is no %q", name, all[i], all[j], lost)
 			}
+			made := strings.Contains(fmt.Sprint(all[i].fixes, all[j].fixes), "connection add")
+			if n := s.profilesOf(vlan); n > 1 || n == 0 && made {
+				t.Errorf("%s: %s, then %s: %s has %d profiles", name, all[i], all[j], vlan, n)
+			}
 		})
 	}
 	count(t, check.NetworkManager, tried, broken)
+}
+
+// profilesOf is how many profiles an interface has.
+func (s nmServer) profilesOf(name string) (number int) {
+	s.t.Helper()
+	paths, err := filepath.Glob(filepath.Join(s.root, "connections/*"))
+	must(s.t, "list the profiles", err)
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		must(s.t, "read a profile", err)
+		if strings.Contains(string(text), "\ninterface-name="+name+"\n") {
+			number++
+		}
+	}
+	return number
 }
 
 // unlessChanged leaves out what a fix has to change: the mode of the bond, MTU and addresses of the VLAN interface.
 func unlessChanged(set map[string]bool) map[string]bool {
 	rest := map[string]bool{}
 	for entry := range set {
-		if strings.HasPrefix(entry, "bond0 ") && !strings.Contains(entry, "mode=") {
+		if strings.HasPrefix(entry, "cloud-init-bond0.nmconnection ") && !strings.Contains(entry, "mode=") {
 			rest[entry] = true
 		}
 	}
