@@ -10,7 +10,6 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/diagnose"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/vip"
 )
 
 // findingPages is the directory of the pages of findings, below docs.
@@ -19,17 +18,9 @@ const findingPages = "reference/findings"
 // Findings returns the page that lists all findings and the page of each, by their paths below the directory docs. They
 // are written from the declarations of the findings and the faults that the checks are tested with.
 func Findings(root string) (map[string]string, error) {
-	examples, err := Examples(root)
+	examples, err := printed(root)
 	if err != nil {
 		return nil, err
-	}
-	announcements, err := observations()
-	if err != nil {
-		return nil, err
-	}
-	for _, o := range announcements {
-		f := vip.Evaluate(o)
-		examples[f.ID] = append(examples[f.ID], f)
 	}
 	entries := diagnose.Entries()
 	pages := map[string]string{}
