@@ -73,6 +73,7 @@ func newDiagnoseCommand() *cobra.Command {
 
 func (f *diagnoseFlags) add(flags *pflag.FlagSet) {
 	f.nodeFlags.add(flags)
+	notInPods(flags, "kubeconfig", "node-name")
 	f.network.add(flags)
 	flags.StringVar(&f.fix, "fix", "",
 		"tool that fixes are written for: netplan, networkmanager, ifupdown, networkd, iproute2; empty: the "+
@@ -261,9 +262,6 @@ func (f *diagnoseFlags) clientOf(kubeconfigs []string) (kubernetes.Interface, er
 	}
 	return nil, errors.Join(errs...)
 }
-
-// inCluster reports whether the process runs in a pod with a ServiceAccount.
-func inCluster() bool { return os.Getenv("KUBERNETES_SERVICE_HOST") != "" }
 
 // networkFlags describe the public network by hand, for a node whose API server cannot be reached.
 type networkFlags struct {

@@ -86,10 +86,15 @@ func newCommand() *cobra.Command {
 			}
 			return nil
 		},
-		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return fromEnvironment(c.Flags(), os.LookupEnv) },
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
+			if err := checkPodFlags(c.Flags()); err != nil {
+				return err
+			}
+			return fromEnvironment(c.Flags(), os.LookupEnv)
+		},
 	}
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	logging := flag.NewFlagSet("logging", flag.ContinueOnError)
@@ -186,7 +191,7 @@ func (f *nodeFlags) announcingClient() (kubernetes.Interface, error) {
 func (f *nodeFlags) connect(part string, configure func(*rest.Config) *rest.Config) (kubernetes.Interface, error) {
 	config, err := f.restConfig()
 	if err != nil {
-		return nil, fmt.Errorf("find the API server: %w; name a kubeconfig with --kubeconfig", err)
+		return nil, fmt.Errorf("find the API server: %w", err)
 	}
 	config.UserAgent = "phoenixnap-agent/" + version.Get().GitVersion + part
 	client, err := kubernetes.NewForConfig(configure(config))
@@ -198,7 +203,15 @@ func (f *nodeFlags) connect(part string, configure func(*rest.Config) *rest.Conf
 
 func (f *nodeFlags) restConfig() (*rest.Config, error) {
 	if f.kubeconfig == "" {
-		return rest.InClusterConfig()
+		config, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("%w; name a kubeconfig with --kubeconfig", err)
+		}
+		return config, nil
 	}
-	return clientcmd.BuildConfigFromFlags("", f.kubeconfig)
+	config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
+	if err == nil && inCluster() {
+		err = checkPodKubeconfig(f.kubeconfig, config)
+	}
+	return config, err
 }

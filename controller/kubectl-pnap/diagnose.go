@@ -21,6 +21,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/kubectl-pnap/overview"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
 
@@ -60,7 +61,7 @@ func (d *diagnosis) newNodeCommand() *cobra.Command {
 		Short:   "Explains why a node cannot carry traffic of the public network",
 		Example: "  kubectl pnap diagnose node worker-1 --fix netplan",
 		Args:    exactlyOne("the name of one Node"),
-		RunE:    func(c *cobra.Command, args []string) error { return d.run(c, args[0]) },
+		RunE:    func(c *cobra.Command, args []string) error { return d.run(c, args[0], netip.Addr{}) },
 
 		ValidArgsFunction: d.complete(nodeNames),
 	}
@@ -81,7 +82,7 @@ func (d *diagnosis) newVIPCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return d.run(c, target, "vip", address.String())
+			return d.run(c, target, address)
 		},
 		ValidArgsFunction: d.complete(addresses),
 	}
@@ -99,26 +100,54 @@ func exactlyOne(what string) cobra.PositionalArgs {
 	}
 }
 
-// run runs the diagnosis of the agent of a Node.
-func (d *diagnosis) run(c *cobra.Command, node string, arguments ...string) error {
+// run runs the diagnosis of the agent of a Node, about one address if it is valid.
+func (d *diagnosis) run(c *cobra.Command, node string, address netip.Addr) error {
+	if err := d.checkFix(); err != nil {
+		return err
+	}
 	config, kube, err := d.connect()
 	if err != nil {
 		return err
 	}
 	config.Timeout = 0 // the stream stays open until the agent is done, which takes some seconds
-	args := append([]string{"diagnose"}, arguments...)
-	args = append(args, "--output="+d.output)
-	if d.fix != "" {
-		args = append(args, "--fix="+d.fix)
-	}
-	if d.strict {
-		args = append(args, "--strict")
-	}
 	pod, err := agentOn(c.Context(), kube, d.agentNamespace, node)
 	if err != nil {
 		return err
 	}
-	return execute(c.Context(), config, kube, pod, args, c.OutOrStdout(), c.ErrOrStderr())
+	asked := question{address: address, output: d.output, fix: d.fix, strict: d.strict}
+	return execute(c.Context(), config, kube, pod, asked, c.OutOrStdout(), c.ErrOrStderr())
+}
+
+// checkFix rejects other values of --fix.
+func (d *diagnosis) checkFix() error {
+	if d.fix != "" && !slices.Contains(fixTools, d.fix) {
+		return usageError{fmt.Errorf("--fix %q: must be one of %s", d.fix, strings.Join(fixTools, ", "))}
+	}
+	return nil
+}
+
+// question is what an agent is asked: about its node, or about one IPv4 address if that is valid.
+type question struct {
+	address     netip.Addr
+	output, fix string
+	strict      bool
+}
+
+// options returns what is sent to the API server. The admission policy phoenixnap-diagnose admits nothing else to users
+// who may only diagnose, so a new flag belongs there, too.
+func (q question) options() *corev1.PodExecOptions {
+	command := []string{program, "diagnose"}
+	if q.address.IsValid() {
+		command = append(command, "vip", q.address.String())
+	}
+	command = append(command, "--output="+q.output)
+	if q.fix != "" {
+		command = append(command, "--fix="+q.fix)
+	}
+	if q.strict {
+		command = append(command, "--strict")
+	}
+	return &corev1.PodExecOptions{Container: container, Command: command, Stdout: true, Stderr: true}
 }
 
 // locate finds the address, and the Node to query about it.
@@ -170,6 +199,10 @@ func addressOf(service *overview.Service, what string) (netip.Addr, error) {
 		state := strings.TrimSpace(service.State + " " + service.Message())
 		return netip.Addr{}, fmt.Errorf("service %s has no address yet: %s", what, state)
 	}
+	if !address.Is4() {
+		return netip.Addr{}, fmt.Errorf("service %s: the annotation %s has the value %s, which is not an IPv4 address; "+
+			"remove it, and the controller writes it again", what, contract.ServiceIPAddress, address)
+	}
 	return address, nil
 }
 
@@ -200,16 +233,13 @@ const (
 	container, program = "agent", "/phoenixnap-agent"
 )
 
-// execute runs the agent's program with the arguments in the pod of an agent, and copies its output without control
-// sequences: not every pod with the label of an agent is one, and an agent that does not write to a terminal uses no
-// colors. Its error is a k8s.io/client-go/util/exec.CodeExitError when the program exits with a code other than 0.
-func execute(ctx context.Context, config *rest.Config, kube kubernetes.Interface, pod *corev1.Pod, args []string,
+// execute asks the agent in a pod, and copies its output without control sequences: not every pod with the label of an
+// agent is one, and an agent that does not write to a terminal uses no colors. Its error is a
+// k8s.io/client-go/util/exec.CodeExitError when the program exits with a code other than 0.
+func execute(ctx context.Context, config *rest.Config, kube kubernetes.Interface, pod *corev1.Pod, asked question,
 	out, errOut io.Writer) error {
-	options := &corev1.PodExecOptions{
-		Container: container, Command: append([]string{program}, args...), Stdout: true, Stderr: true,
-	}
 	request := kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).
-		SubResource("exec").VersionedParams(options, scheme.ParameterCodec)
+		SubResource("exec").VersionedParams(asked.options(), scheme.ParameterCodec)
 	executor, err := executorFor(config, request)
 	if err != nil {
 		return fmt.Errorf("reach pod %s/%s: %w", pod.Namespace, pod.Name, err)

@@ -40,7 +40,10 @@ func newKubelet(t *testing.T, node string) (*kubelet, int32) {
 		t.Fatal(err)
 	}
 	k := &kubelet{T: t, program: program, asked: make(chan []string, 10)}
-	k.env = []string{"PNAP_AGENT_NODE_NAME=" + node, "KUBECONFIG=" + kubeconfig(t, plane.Config())}
+	// KUBERNETES_SERVICE_HOST is what every container has. The API server of the test is in a kubeconfig, as the
+	// environment of a pod may name one.
+	k.env = []string{"PNAP_AGENT_NODE_NAME=" + node, "KUBECONFIG=" + kubeconfig(t, plane.Config()),
+		"KUBERNETES_SERVICE_HOST=127.0.0.1"}
 	server := httptest.NewTLSServer(http.HandlerFunc(k.exec))
 	t.Cleanup(server.Close)
 	address, ok := server.Listener.Addr().(*net.TCPAddr)
@@ -56,7 +59,11 @@ func (k *kubelet) exec(w http.ResponseWriter, r *http.Request) {
 		k.Error(err)
 		return
 	}
-	streams := make(chan httpstream.Stream, 3)
+	wanted := 3
+	if r.URL.Query().Get("input") == "1" {
+		wanted = 4
+	}
+	streams := make(chan httpstream.Stream, wanted)
 	connection := spdy.NewResponseUpgrader().UpgradeResponse(w, r,
 		func(stream httpstream.Stream, _ <-chan struct{}) error {
 			streams <- stream
@@ -68,7 +75,7 @@ func (k *kubelet) exec(w http.ResponseWriter, r *http.Request) {
 	}
 	defer func() { _ = connection.Close() }()
 	byType := map[string]httpstream.Stream{}
-	for len(byType) < 3 {
+	for len(byType) < wanted {
 		select {
 		case stream := <-streams:
 			byType[stream.Headers().Get(corev1.StreamType)] = stream
@@ -95,6 +102,9 @@ func (k *kubelet) run(ctx context.Context, command []string, streams map[string]
 	process.Env = append(os.Environ(), k.env...)
 	process.Stdout = streams[corev1.StreamTypeStdout]
 	process.Stderr = streams[corev1.StreamTypeStderr]
+	if stdin := streams[corev1.StreamTypeStdin]; stdin != nil {
+		process.Stdin = stdin
+	}
 	err := process.Run()
 	var ended *exec.ExitError
 	switch {

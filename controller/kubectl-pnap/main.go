@@ -114,7 +114,7 @@ func newCommand(lookUp func(string) (string, bool), now func() time.Time) *cobra
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	p.add(command.PersistentFlags())
 	command.AddCommand(p.newStatusCommand(), p.newBlocksCommand(), p.newDiagnoseCommand(), p.newVersionCommand())
-	completeFlag(command, "output", fixed(outputText, outputJSON, outputYAML))
+	completeFlag(command, "output", fixed(outputs...))
 	return command
 }
 
@@ -135,16 +135,19 @@ func (p *plugin) add(flags *pflag.FlagSet) {
 	flags.StringVarP(&p.output, "output", "o", outputText, "output format: text, json or yaml")
 }
 
-// Values of --output.
+// Formats of --output.
 const (
 	outputText = "text"
 	outputJSON = "json"
 	outputYAML = "yaml"
 )
 
+// outputs are the values of --output.
+var outputs = []string{outputText, outputJSON, outputYAML}
+
 // checkOutput rejects other values of --output.
 func (p *plugin) checkOutput() error {
-	if !slices.Contains([]string{outputText, outputJSON, outputYAML}, p.output) {
+	if !slices.Contains(outputs, p.output) {
 		return usageError{fmt.Errorf("--output %q: must be text, json or yaml", p.output)}
 	}
 	return nil
