@@ -148,19 +148,21 @@ func (c *cluster) kubeVIP(ctx context.Context, s *segment, t timers) (candidate,
 	if err != nil {
 		return candidate{}, err
 	}
-	token, err := c.plane.ServiceAccount(ctx, metav1.NamespaceSystem, "kube-vip")
-	if err != nil {
-		return candidate{}, err
-	}
-	home := filepath.Join(c.dir, "home")
-	if err := c.kubeconfig(filepath.Join(home, ".kube", "config"), token); err != nil {
-		return candidate{}, err
+	home := func(i int) string { return filepath.Join(c.dir, "home-"+nodeName(i)) }
+	for i := range c.nodes {
+		token, err := c.plane.ServiceAccountOn(ctx, metav1.NamespaceSystem, "kube-vip", nodeName(i))
+		if err != nil {
+			return candidate{}, err
+		}
+		if err := c.kubeconfig(filepath.Join(home(i), ".kube", "config"), token); err != nil {
+			return candidate{}, err
+		}
 	}
 	return candidate{
 		name: t.name,
 		command: func(i int) (argv, env []string) {
 			return []string{program, "manager"}, []string{
-				"HOME=" + home, "vip_arp=true", "vip_interface=" + publicLink, "vip_subnet=32", "svc_enable=true",
+				"HOME=" + home(i), "vip_arp=true", "vip_interface=" + publicLink, "vip_subnet=32", "svc_enable=true",
 				"svc_election=true",
 				"cp_enable=false", "cp_namespace=kube-system", "vip_nodename=" + nodeName(i),
 				"prometheus_server=127.0.0.1:0",

@@ -116,8 +116,8 @@ func (c *Cluster) serverFiles(ctx context.Context) (map[string]string, error) {
 	return files, nil
 }
 
-// users are whom the servers' programs are for the API server, by the name of the kubeconfig. Each agent is the pod on
-// its own Node.
+// users are whom the servers' programs are for the API server, by the name of the kubeconfig. Each agent and each
+// kube-vip is the pod on its own Node.
 func (c *Cluster) users() map[string]func(context.Context) (*rest.Config, error) {
 	users := map[string]func(context.Context) (*rest.Config, error){
 		proxyConfig: func(context.Context) (*rest.Config, error) { return c.ControlPlane.User("system:kube-proxy") },
@@ -128,18 +128,21 @@ func (c *Cluster) users() map[string]func(context.Context) (*rest.Config, error)
 		}
 		return users
 	}
-	if c.options.Announcer != contract.AnnouncerAgent {
-		users[kubeVIPHome+"/.kube/config"] = func(ctx context.Context) (*rest.Config, error) {
-			return c.ControlPlane.ServiceAccount(ctx, kubeSystem, kubeVIPAccount)
-		}
-	}
 	for _, s := range c.Servers {
+		if c.options.Announcer != contract.AnnouncerAgent {
+			users[kubeVIPConfig(s.Name)] = func(ctx context.Context) (*rest.Config, error) {
+				return c.ControlPlane.ServiceAccountOn(ctx, kubeSystem, kubeVIPAccount, s.Name)
+			}
+		}
 		users[agentConfig(s.Name)] = func(ctx context.Context) (*rest.Config, error) {
 			return c.ControlPlane.ServiceAccountOn(ctx, kubeSystem, agentAccount, s.Name)
 		}
 	}
 	return users
 }
+
+// kubeVIPConfig is the name of the kubeconfig of a server's kube-vip.
+func kubeVIPConfig(server string) string { return kubeVIPHome + "-" + server + "/.kube/config" }
 
 // agentConfig is the name of the kubeconfig of a server's agent.
 func agentConfig(server string) string { return "agent-" + server + ".kubeconfig" }
@@ -279,9 +282,7 @@ func (c *Cluster) SuperviseKubeVIP(ctx context.Context) error {
 		workload: shipped, programs: c.Lab, program: lab.Path(kubeVIPFile + ".bin"),
 		override: map[string]string{
 			"vip_interface": PublicInterface, // the line that the manifest asks its user to edit
-			// Outside of a pod kube-vip v1.0.0 looks for its kubeconfig below HOME, newer ones where it is configured.
-			"HOME": lab.Path(kubeVIPHome), "k8s_config_file": lab.Path(kubeVIPHome + "/.kube/config"),
-			"cp_namespace": kubeSystem,
+			"cp_namespace":  kubeSystem,
 		},
 		running: map[string]int{}, dead: map[string]bool{},
 	}

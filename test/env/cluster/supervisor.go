@@ -148,7 +148,11 @@ func (s *supervisor) sync(ctx context.Context, node *corev1.Node) error {
 }
 
 func (s *supervisor) run(ctx context.Context, server string) error {
-	env, err := s.workload.environment(server, s.override)
+	// Outside of a pod kube-vip v1.0.0 looks for its kubeconfig below HOME, newer ones where it is configured.
+	values := map[string]string{"HOME": lab.Path(kubeVIPHome + "-" + server),
+		"k8s_config_file": lab.Path(kubeVIPConfig(server))}
+	maps.Copy(values, s.override)
+	env, err := s.workload.environment(server, values)
 	if err != nil {
 		return err
 	}

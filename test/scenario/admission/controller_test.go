@@ -57,6 +57,14 @@ func TestControllerWritesItsOwn(t *testing.T) {
 	must2(slices.Update(t.Context(), endpoints, metav1.UpdateOptions{}))(t)
 	must(t, slices.Delete(t.Context(), endpoints.Name, metav1.DeleteOptions{}))
 
+	leases := client.CoordinationV1().Leases(metav1.NamespaceSystem)
+	held, err := leases.Create(t.Context(), lease("phoenixnap-cloud-controller-manager", "controller"),
+		metav1.CreateOptions{})
+	must(t, err)
+	must2(leases.Update(t.Context(), held, metav1.UpdateOptions{}))(t)
+	must(t, clientOf(t, cp.Config()).CoordinationV1().Leases(metav1.NamespaceSystem).Delete(t.Context(), held.Name,
+		metav1.DeleteOptions{}))
+
 	services := client.CoreV1().Services(metav1.NamespaceSystem)
 	service := loadBalancer("phoenixnap-control-plane")
 	service.Namespace = metav1.NamespaceSystem
@@ -77,8 +85,6 @@ func TestControllerIsConfined(t *testing.T) {
 		_, err := configs.Create(t.Context(), configMap("another"), dryRun)
 		return refusedBy(err, "phoenixnap-controller")
 	})
-	stranger := loadBalancer("stranger")
-	stranger.Namespace = metav1.NamespaceSystem
 	var found []error
 	collect := func(_ any, err error) { found = append(found, err) }
 	collect(configs.Create(t.Context(), configMap("another"), metav1.CreateOptions{}))
@@ -89,7 +95,10 @@ func TestControllerIsConfined(t *testing.T) {
 	collect(slices.Update(t.Context(), slice("kube-dns-1", "kube-dns"), metav1.UpdateOptions{}))
 	collect(slices.Update(t.Context(), slice("kube-dns-1", "phoenixnap-control-plane"), metav1.UpdateOptions{}))
 	collect(nil, slices.Delete(t.Context(), "kube-dns-1", metav1.DeleteOptions{}))
-	collect(client.CoreV1().Services(metav1.NamespaceSystem).Create(t.Context(), stranger, metav1.CreateOptions{}))
+	leases := client.CoordinationV1().Leases(metav1.NamespaceSystem)
+	for _, name := range []string{"kube-controller-manager", "phoenixnap-agent-srv-a", "plndr-svcs-lock"} {
+		collect(leases.Create(t.Context(), lease(name, "controller"), metav1.CreateOptions{}))
+	}
 	for i, err := range found {
 		if !refusedBy(err, "phoenixnap-controller") {
 			t.Errorf("attempt %d: %v", i+1, err)

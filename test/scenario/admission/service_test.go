@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -136,7 +137,7 @@ func served(t *testing.T, name string) {
 	must(t, controller.patch(name, object{"metadata": object{"annotations": published()},
 		"spec": object{"loadBalancerIP": address}}))
 	must(t, controller.patch(name, ingress(address), "status"))
-	kubeVIP := account(t, "kube-vip").CoreV1().Services("default")
+	kubeVIP := kubeVIPOn(t, "srv-a").CoreV1().Services("default")
 	service, err := kubeVIP.Get(t.Context(), name, metav1.GetOptions{})
 	must(t, err)
 	service.Annotations["kube-vip.io/vipHost"] = "srv-a"
@@ -337,17 +338,11 @@ func TestEveryFieldOfTheControllerIsProtected(t *testing.T) {
 			text.WriteString(v.Expression)
 		}
 	}
-	for key := range published() {
-		if !strings.Contains(text.String(), `"`+key+`"`) {
-			t.Errorf("no policy names %s", key)
-		}
-	}
-	for _, name := range []string{
-		contract.ServiceConditionBlockAssigned, contract.ServiceConditionAddressPublished,
-		contract.ServiceConditionAnnounced, contract.LoadBalancerClass,
+	for _, name := range slices.Concat(contract.OwnedServiceAnnotations(), contract.OwnedServiceConditions(), []string{
+		contract.KubeVIPAddresses, contract.LoadBalancerClass,
 		contract.ConditionVLANReady, contract.ConditionAnnouncementHealthy, contract.NodeReportedIdentity,
 		contract.NodeReportedAddresses,
-	} {
+	}) {
 		if !strings.Contains(text.String(), `"`+name+`"`) {
 			t.Errorf("no policy names %s", name)
 		}
@@ -362,6 +357,7 @@ func TestEveryPolicyIsDocumented(t *testing.T) {
 	must(t, err)
 	more, err := filepath.Glob("../../../deploy/components/*/*policy.yaml")
 	must(t, err)
+	more = append(more, "../../../deploy/kube-vip/kube-vip.yaml")
 	found := map[string]bool{}
 	for _, file := range append(files, more...) {
 		text, err := os.ReadFile(file)
@@ -373,7 +369,7 @@ func TestEveryPolicyIsDocumented(t *testing.T) {
 			}
 		}
 	}
-	if len(found) < 8 {
+	if len(found) < 11 {
 		t.Errorf("only %d policies: %v", len(found), found)
 	}
 }

@@ -37,10 +37,14 @@ type harness struct{ *agentlab.Cluster }
 func newHarness(t *testing.T, versions []string, servers int) *harness {
 	t.Helper()
 	h := &harness{agentlab.New(t, labtest.Servers(servers), "deploy/overlays/kubeadm", "deploy/kube-vip/kube-vip.yaml")}
-	config, err := h.ControlPlane.ServiceAccount(t.Context(), metav1.NamespaceSystem, "kube-vip")
-	files := map[string]string{"home/.kube/config": h.Kubeconfig("kube-vip", config, err)}
+	files := map[string]string{}
+	for _, s := range h.Servers {
+		config, err := h.ControlPlane.ServiceAccountOn(t.Context(), metav1.NamespaceSystem, "kube-vip", s.Name)
+		files["home-"+s.Name+"/.kube/config"] = h.Kubeconfig("kube-vip-"+s.Name, config, err)
+	}
 	for _, version := range versions {
-		files["kube-vip-"+version], err = tools.KubeVIP(t.Context(), version)
+		program, err := tools.KubeVIP(t.Context(), version)
+		files["kube-vip-"+version] = program
 		h.Must("build kube-vip "+version, err)
 	}
 	h.StartLab(contract.AnnouncerKubeVIP, files, "ip", "setpriv")
@@ -62,7 +66,7 @@ func (h *harness) kubeVIP(version, server, namespace string) int {
 		Host: server, Name: "kube-vip-" + server + "-" + namespace,
 		Args: []string{lab.Path("kube-vip-" + version), "manager"},
 		Env: append(timers,
-			"HOME="+lab.Path("home"), "vip_arp=true", "vip_interface="+publicLink, "vip_subnet=32",
+			"HOME="+lab.Path("home-"+server), "vip_arp=true", "vip_interface="+publicLink, "vip_subnet=32",
 			"svc_enable=true", "svc_election=true", "cp_enable=false", "cp_namespace=kube-system",
 			"vip_nodename="+server, "svc_namespace="+namespace, "prometheus_server=127.0.0.1:0",
 		),
