@@ -97,6 +97,7 @@ func published() map[string]string {
 		contract.ServiceIPGateway:       "203.0.113.9",
 		contract.ServiceIPBlockAssigned: "true", contract.ServiceIPPurchase: `{"nonce":"n"}`,
 		contract.ServiceIPOwner: "uid", contract.KubeVIPAddresses: address,
+		contract.ServiceAnnouncedBy: "srv-a", contract.ServiceAnnouncedSince: "2026-01-01T00:00:00Z",
 	}
 }
 
