@@ -103,7 +103,7 @@ func TestKubeconfigOfAPodIsNotFollowed(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "kubeconfig")
 		must(t, clientcmd.WriteToFile(clientcmdapi.Config{CurrentContext: "only",
-			Clusters:  map[string]*clientcmdapi.Cluster{"only": {Server: "http://127.0.0.1:1"}},
+			Clusters:  map[string]*clientcmdapi.Cluster{"only": {Server: "https://127.0.0.1:1"}},
 			AuthInfos: map[string]*clientcmdapi.AuthInfo{"only": user},
 			Contexts:  map[string]*clientcmdapi.Context{"only": {Cluster: "only", AuthInfo: "only"}}}, path))
 		flags := nodeFlags{kubeconfig: path}

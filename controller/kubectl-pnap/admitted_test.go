@@ -253,7 +253,7 @@ func newTheft(t *testing.T) *theft {
 	if err := os.WriteFile(x.secret, []byte("the-token-of-the-agent"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	x.server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	x.server = httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {
 			x.requests.Add(1)
 		}
@@ -262,11 +262,12 @@ func newTheft(t *testing.T) *theft {
 	return x
 }
 
-// kubeconfig has the credentials of the given user entry.
+// kubeconfig has the credentials of the given user entry. Clients use credentials only for servers with TLS.
 func (x *theft) kubeconfig(user string) string {
 	return fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"a",
 "contexts":[{"name":"a","context":{"cluster":"a","user":"a"}}],
-"clusters":[{"name":"a","cluster":{"server":%q}}],"users":[{"name":"a","user":%s}]}`, x.server.URL, user)
+"clusters":[{"name":"a","cluster":{"server":%q,"insecure-skip-tls-verify":true}}],
+"users":[{"name":"a","user":%s}]}`, x.server.URL, user)
 }
 
 // TestNoKubeconfigReachesAnAgent tries to have the agent of a node follow a kubeconfig: as a user who may diagnose,
@@ -311,7 +312,8 @@ func (s fixture) execWith(as *rest.Config, input *strings.Reader, command []stri
 		Command: command, Stdin: true, Stdout: true, Stderr: true}, scheme.ParameterCodec)
 	executor, err := remotecommand.NewWebSocketExecutor(as, "GET", request.URL().String())
 	s.ok(err)
-	var out bytes.Buffer
-	err = executor.StreamWithContext(s.Context(), remotecommand.StreamOptions{Stdin: input, Stdout: &out, Stderr: &out})
-	return out.String(), err
+	var out, errOut bytes.Buffer
+	err = executor.StreamWithContext(s.Context(), remotecommand.StreamOptions{Stdin: input, Stdout: &out,
+		Stderr: &errOut})
+	return out.String() + errOut.String(), err
 }
