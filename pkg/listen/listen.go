@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
 )
 
@@ -20,15 +21,6 @@ const Flag = "metrics-on-private-addresses"
 
 // interval is the time between two looks for addresses that the machine did not have before.
 const interval = 10 * time.Second
-
-// shared is the range between providers and customers (RFC 6598), from which overlay networks take addresses.
-var shared = netip.MustParsePrefix("100.64.0.0/10")
-
-// IsPrivate reports whether an address is one that the Internet does not route: RFC 1918, RFC 4193, RFC 6598.
-func IsPrivate(address netip.Addr) bool {
-	address = address.Unmap()
-	return address.IsPrivate() || shared.Contains(address)
-}
 
 // OnPrivate returns a listener that accepts connections from first and, on the same TCP port, from each private address
 // of the machine, those that it gets later included. It closes first, like all others, when it is closed or ctx ends.
@@ -143,7 +135,7 @@ func privateAddresses() ([]netip.Addr, error) {
 		found, failed := each.Addrs()
 		err = errors.Join(err, failed)
 		for _, address := range found {
-			if prefix, failed := netip.ParsePrefix(address.String()); failed == nil && IsPrivate(prefix.Addr()) {
+			if prefix, failed := netip.ParsePrefix(address.String()); failed == nil && contract.IsPrivate(prefix.Addr()) {
 				private = append(private, prefix.Addr().Unmap())
 			}
 		}

@@ -94,8 +94,12 @@ func TestControllerMakesOneSecret(t *testing.T) {
 	if _, err := secrets.Get(t.Context(), "pnap-cloud-config", metav1.GetOptions{}); !forbidden(err) {
 		t.Errorf("another Secret: %v", err)
 	}
-	if _, err := agentOn(t, "c2").CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), contract.AnnouncerSecret,
-		metav1.GetOptions{}); !forbidden(err) {
-		t.Errorf("an agent reads it through the API: %v", err)
+	agents := agentOn(t, "c2").CoreV1().Secrets(metav1.NamespaceSystem)
+	must2(agents.Get(t.Context(), contract.AnnouncerSecret, metav1.GetOptions{}))(t)
+	if _, err := agents.Get(t.Context(), "pnap-cloud-config", metav1.GetOptions{}); !forbidden(err) {
+		t.Errorf("an agent reads another Secret: %v", err)
+	}
+	if _, err := agents.List(t.Context(), metav1.ListOptions{}); !forbidden(err) {
+		t.Errorf("an agent lists Secrets: %v", err)
 	}
 }

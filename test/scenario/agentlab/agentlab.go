@@ -94,13 +94,13 @@ func (c *Cluster) StartLab(announcer string, files map[string]string, programs .
 	c.T.Helper()
 	agent, err := tools.Product(c.T.Context(), "./agent")
 	c.Must("build the agent", err)
-	files = maps.Clone(files)
-	files["phoenixnap-agent"] = agent
+	all := map[string]string{"phoenixnap-agent": agent}
+	maps.Copy(all, files)
 	for _, s := range c.Servers {
-		files["agent-"+s.Name+".kubeconfig"] = c.AgentKubeconfig(s.Name)
+		all["agent-"+s.Name+".kubeconfig"] = c.AgentKubeconfig(s.Name)
 	}
 	c.Begin(lab.Config{
-		Servers: c.Servers, HostPorts: []uint16{uint16(c.ControlPlane.Port())}, Files: files, Programs: programs,
+		Servers: c.Servers, HostPorts: []uint16{uint16(c.ControlPlane.Port())}, Files: all, Programs: programs,
 		MemoryMiB: 2048, TimeLimit: 15 * time.Minute,
 	}, labtest.PublicNetwork(VLAN, c.Servers, NodeBlock, ServiceBlock), func() {
 		c.PrintNodes(c.Kube)
