@@ -68,7 +68,7 @@ func asking(others []*corev1.Service, blocks ...plan.Block) plan.Observed {
 		MaxRetainedPerNamespace: 1}
 	o := plan.Observed{
 		Service: service, Owner: plan.OwnerOf(service, "c1"), Holder: plan.HolderOf(service), Live: true,
-		Options: options, Blocks: blocks, Services: append(others, service),
+		Options: options, Nodes: []*corev1.Node{member()}, Blocks: blocks, Services: append(others, service),
 		View: plan.View{Now: noon, NetworkID: net1,
 			Networks: map[string]plan.Network{net1: {ID: net1, Location: "ASH", Status: plan.NetworkReady}}},
 	}
