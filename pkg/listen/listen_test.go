@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 func onLoopback(t *testing.T) net.Listener {
@@ -83,7 +85,7 @@ func TestOnPrivateOfThisMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if public := slices.DeleteFunc(all, IsPrivate); len(public) > 0 {
+	if public := slices.DeleteFunc(all, contract.IsPrivate); len(public) > 0 {
 		t.Errorf("%v are no private addresses", public)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -237,7 +237,7 @@ func TestGoneIsConfirmedLive(t *testing.T) {
 			want: "was replaced"},
 		"ready by now": {change: func(n *corev1.Node) {
 			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-		}, want: "is ready"},
+		}, want: "is Ready"},
 		"still not ready": {change: func(n *corev1.Node) {
 			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
 		}},

@@ -42,9 +42,9 @@ func TestChartAsDependency(t *testing.T) {
 	above := parentChart(t, "site", aliased, "  condition: platform.enabled\n")
 	for _, tc := range []struct {
 		parent, set string
-		// alone are the values that give the same without a parent; off means that there are no objects.
-		alone string
-		off   bool
+		// direct are the values that give the same without a parent; off means that there are no objects.
+		direct string
+		off    bool
 	}{
 		{parent: conditional},
 		{parent: conditional, set: name + ".enabled=true"},
@@ -52,17 +52,17 @@ func TestChartAsDependency(t *testing.T) {
 		{parent: conditional, set: "tags.network=false", off: true},
 		{parent: conditional, set: "tags.network=false," + name + ".enabled=true"},
 		{parent: conditional, set: "global.imageRegistry=example.com,global.nested.list[0]=1"},
-		{parent: conditional, set: name + ".controller.replicas=1", alone: "controller.replicas=1"},
+		{parent: conditional, set: name + ".controller.replicas=1", direct: "controller.replicas=1"},
 		{parent: aliased, set: "pnap.enabled=true,pnap.announcer=agent,pnap.manageVLAN=true,global.a=b",
-			alone: "announcer=agent,manageVLAN=true"},
+			direct: "announcer=agent,manageVLAN=true"},
 		{parent: aliased, set: "pnap.enabled=false", off: true},
 		{parent: aliased, set: "pnap.controller=null,pnap.agent.image=null,pnap.policies=null",
-			alone: "controller=null,agent.image=null,policies=null"},
-		{parent: aliased, set: "pnap.agent.tolerations=null", alone: "agent.tolerations=null"},
+			direct: "controller=null,agent.image=null,policies=null"},
+		{parent: aliased, set: "pnap.agent.tolerations=null", direct: "agent.tolerations=null"},
 		{parent: above},
 		{parent: above, set: "platform.enabled=false", off: true},
 		{parent: above, set: "platform.enabled=true,platform.pnap.enabled=false", off: true},
-		{parent: above, set: "global.a=b,platform.pnap.enabled=true,platform.pnap.distribution=k3s", alone: "distribution=k3s"},
+		{parent: above, set: "global.a=b,platform.pnap.enabled=true,platform.pnap.distribution=k3s", direct: "distribution=k3s"},
 	} {
 		for _, namespace := range []string{"kube-system", "platform"} {
 			text, err := renderIn(t, namespace, tc.parent, "--set", tc.set)
@@ -70,14 +70,14 @@ func TestChartAsDependency(t *testing.T) {
 				t.Errorf("%s in %s: %v\n%s", tc.set, namespace, err, text)
 				continue
 			}
-			alone, err := template(t, "--set", tc.alone)
+			direct, err := template(t, "--set", tc.direct)
 			must(t, err)
-			want := documents(t, alone)
+			want := documents(t, direct)
 			if tc.off {
 				want = nil
 			}
 			if diff := gocmp.Diff(want, documents(t, text)); diff != "" {
-				t.Errorf("%s in %s differs from the chart alone (-alone +dependency):\n%s", tc.set, namespace, diff)
+				t.Errorf("%s in %s differs from the chart itself (-chart +dependency):\n%s", tc.set, namespace, diff)
 			}
 		}
 	}
