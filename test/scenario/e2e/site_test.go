@@ -15,11 +15,11 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/cluster"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/controlplane"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/installer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/scenario/e2e/node"
@@ -98,34 +98,14 @@ func newSite(t *testing.T, announcer string) *site {
 	return s
 }
 
-// kubeadm is a real kubeadm for a server, with the configuration of the guide.
-func (s *site) kubeadm(server cluster.Server) installer.Kubeadm {
-	s.Helper()
-	config, err := installer.Guide(filepath.Join(s.root, "docs/guides/install.md"))
-	check(s.T, err)
-	kubeadm, err := installer.NewKubeadm(s.TempDir(), config.For(server.Name, server.Private.Addr()),
-		s.ControlPlane.Config())
-	check(s.T, err)
-	return kubeadm
-}
-
-// switchOn starts containerd, kubelet and kube-proxy on a server. What the kubelet reads, and its flags, are those that
-// kubeadm has written.
+// switchOn starts containerd, kubelet and kube-proxy on a server, and gives the Node the label of control-plane nodes,
+// as kubeadm does.
 func (s *site) switchOn(server cluster.Server) {
 	s.Helper()
-	kubeadm := s.kubeadm(server)
-	_, err := kubeadm.Init(s.Context(), "kubelet-start")
-	check(s.T, err)
-	flags, err := kubeadm.KubeletFlags()
-	check(s.T, err)
-	s.Logf("kubeadm has the kubelet of %s started with %q", server.Name, flags)
-	config, err := os.ReadFile(kubeadm.Path(installer.KubeletConfig))
-	check(s.T, err)
 	pods := server.Pods.Masked().Addr().As4()
 	pods[3] = 128 // the lab's own pod has an address of the lower half
 	spec, err := json.Marshal(node.Spec{
 		Name: server.Name, Address: server.Private.Addr(), Pods: prefix(pods, 25),
-		Flags: flags, Config: config, CA: s.ControlPlane.CA(),
 		Kubeconfig: lab.Path(cluster.KubeletConfig(server.Name)), Images: onNode(s.images.first),
 		Names: s.images.names(),
 		Tree:  []string{"/payload" + lab.Path(tree), lab.Path(tree)},
@@ -140,22 +120,20 @@ func (s *site) switchOn(server cluster.Server) {
 	check(s.T, err)
 }
 
-// registered waits for the Nodes, which kubeadm then marks as control-plane nodes. There are no others, so they carry
-// traffic, too, once the label is removed by which kubeadm excludes them.
+// registered waits for the Nodes and labels them.
 func (s *site) registered() {
 	s.Helper()
 	for _, server := range s.Servers {
 		s.eventually(limit, "Node "+server.Name+" registered", func() (bool, string) {
-			_, err := s.Kube.CoreV1().Nodes().Get(s.Context(), server.Name, metav1.GetOptions{})
+			patch := []byte(`{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`)
+			_, err := s.Kube.CoreV1().Nodes().Patch(s.Context(), server.Name, types.MergePatchType, patch,
+				metav1.PatchOptions{})
 			if err != nil {
 				s.runs(server)
 			}
 			return err == nil, fmt.Sprint(err)
 		})
-		_, err := s.kubeadm(server).Init(s.Context(), "mark-control-plane")
-		check(s.T, err)
 	}
-	s.run("kubectl label nodes --all node.kubernetes.io/exclude-from-external-load-balancers-")
 }
 
 // runs expects that the program which makes a server a node has not ended.

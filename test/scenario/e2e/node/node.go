@@ -13,16 +13,13 @@ import (
 
 // Spec is what the server has to know.
 type Spec struct {
-	// Name is the Node's name, Address its private one, of which no kubelet is informed.
+	// Name is the Node's name, Address its InternalIP.
 	Name    string
 	Address netip.Addr
 	// Pods is the network of the node's pods.
 	Pods netip.Prefix
-	// Flags are the flags of the kubelet, Config is its configuration, as an installer has written them for the machine.
-	Flags  []string
-	Config []byte
-	// CA is the certificate of the cluster's authority.
-	CA []byte
+	// Labels are what the kubelet puts onto its Node when it registers.
+	Labels map[string]string
 	// Kubeconfig is the kubelet's, a file of the lab.
 	Kubeconfig string
 	// Images are OCI archives, files of the lab, that containerd is given before the kubelet starts.
@@ -38,12 +35,8 @@ const (
 	// Images is where OCI archives that are handed over later can be found.
 	Images = "/images"
 
-	// As kubeadm and its packages have them. What the lab needs beyond it is merged from the last.
-	kubeletConfig    = "/var/lib/kubelet/config.yaml"
-	kubeletAccess    = "/etc/kubernetes/kubelet.conf"
-	bootstrapAccess  = "/etc/kubernetes/bootstrap-kubelet.conf"
-	authority        = "/etc/kubernetes/pki/ca.crt"
-	kubeletMore      = "/etc/kubernetes/kubelet.conf.d"
+	kubeletConfig    = "/etc/kubernetes/kubelet.yaml"
+	kubeletAccess    = "/etc/kubernetes/kubelet.kubeconfig"
 	networkConfig    = "/etc/cni/net.d/10-lab.conflist"
 	containerdConfig = "/etc/containerd/config.toml"
 	// PauseImage is the name of the image of command pause.
@@ -60,21 +53,20 @@ func OnServer(path string) string { return filepath.Join(Root, path) }
 var templates embed.FS
 
 // files are the configuration of the node's programs: path there → content. The network plugins make a bridge for the
-// pods of this node; the servers route to each other. The kubelet has the configuration of its installer
-// (KubeletConfiguration, kubelet.config.k8s.io/v1beta1) and, on top of it, what two nodes on one machine need.
+// pods of this node; the servers route to each other. The kubelet's is a KubeletConfiguration,
+// kubelet.config.k8s.io/v1beta1.
 func (s Spec) files() (map[string][]byte, error) {
 	files := map[string][]byte{
 		"/etc/passwd": []byte("root:x:0:0:root:/root:/bin/sh\n"), "/etc/group": []byte("root:x:0:\n"),
 		"/etc/hosts": []byte("127.0.0.1 localhost\n"), "/etc/os-release": []byte("NAME=lab\nID=lab\n"),
 		"/etc/machine-id": fmt.Appendf(nil, "%032x\n", s.Address.As4()),
-		kubeletConfig:     s.Config, authority: s.CA,
 	}
 	all, err := template.ParseFS(templates, "*")
 	if err != nil {
 		return nil, err
 	}
 	for path, name := range map[string]string{
-		networkConfig: "network.json", kubeletMore + "/10-lab.conf": "kubelet.yaml", containerdConfig: "containerd.toml",
+		networkConfig: "network.json", kubeletConfig: "kubelet.yaml", containerdConfig: "containerd.toml",
 	} {
 		var text bytes.Buffer
 		if err := all.ExecuteTemplate(&text, name, s); err != nil {

@@ -15,8 +15,7 @@ const cgroups = "/sys/fs/cgroup"
 // directories that the node's programs expect; those of containerd and kubelet are file systems in memory, as an
 // overlay cannot lie upon an overlay.
 var directories = []string{
-	"/bin", "/dev", "/etc/cni/net.d", "/etc/containerd", "/etc/kubernetes/manifests",
-	"/etc/kubernetes/pki", kubeletMore, "/opt", "/proc", "/root", "/run",
+	"/bin", "/dev", "/etc/cni/net.d", "/etc/containerd", "/etc/kubernetes/manifests", "/opt", "/proc", "/root", "/run",
 	"/sys", "/tmp", "/var/log",
 	"/var/lib/containerd", "/var/lib/kubelet", "/var/lib/cni",
 }

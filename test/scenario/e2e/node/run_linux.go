@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -70,16 +71,18 @@ func (s Spec) Run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// kubeletCommand is the kubelet's command line: that of kubeadm's systemd unit, the flags of the installer, and what
-// the lab needs.
+// kubeletCommand is the kubelet's command line, as docs/guides/install.md has it: an external cloud provider.
 func (s Spec) kubeletCommand() []string {
-	return slices.Concat([]string{
-		"/usr/bin/kubelet", "--bootstrap-kubeconfig=" + bootstrapAccess, "--kubeconfig=" + kubeletAccess,
-		"--config=" + kubeletConfig,
-	}, s.Flags, []string{
-		"--config-dir=" + kubeletMore,
+	var labels []string
+	for _, name := range slices.Sorted(maps.Keys(s.Labels)) {
+		labels = append(labels, name+"="+s.Labels[name])
+	}
+	return []string{
+		"/usr/bin/kubelet", "--config=" + kubeletConfig, "--kubeconfig=" + kubeletAccess,
+		"--hostname-override=" + s.Name,
+		"--node-ip=" + s.Address.String(), "--cloud-provider=external", "--node-labels=" + strings.Join(labels, ","),
 		"--housekeeping-interval=1m", "--v=1", // nothing reads the load of containers
-	})
+	}
 }
 
 // Import gives containerd an OCI archive; it gets the name that the archive carries.
