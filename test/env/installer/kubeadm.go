@@ -1,7 +1,7 @@
 //go:build linux
 
 // Package installer runs what installs clusters: the phases of kubeadm, in a root file system of their own, so that the
-// files of the kubelet, its flags and the labels and taints of a Node are those that kubeadm writes.
+// files and the flags of the kubelet are those that kubeadm writes.
 package installer
 
 import (
@@ -14,20 +14,15 @@ import (
 	"strings"
 	"syscall"
 
-	"k8s.io/client-go/rest"
-
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/controlplane"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
 
 // Files that kubeadm reads and writes, as it names them.
 const (
 	configuration = "/kubeadm.yaml"
-	adminConfig   = "/etc/kubernetes/admin.conf"
 	kubeletFlags  = "/var/lib/kubelet/kubeadm-flags.env"
-	// KubeletConfig is the configuration of the kubelet, InstanceConfig what of it is the machine's own.
-	KubeletConfig  = "/var/lib/kubelet/config.yaml"
-	InstanceConfig = "/var/lib/kubelet/instance-config.yaml"
+	// KubeletConfig is the configuration of the kubelet.
+	KubeletConfig = "/var/lib/kubelet/config.yaml"
 )
 
 // Kubeadm is kubeadm on a machine without services: its files are below a directory.
@@ -36,22 +31,16 @@ type Kubeadm struct {
 	Root string
 }
 
-// NewKubeadm prepares a machine in an empty directory, with the configuration for kubeadm init. admin is the client of
-// the cluster's administrator; phases that need no API server do without it.
-func NewKubeadm(root string, config Config, admin *rest.Config) (Kubeadm, error) {
+// NewKubeadm prepares a machine in an empty directory, with the configuration for kubeadm init. Phases that need an API
+// server would look for it at the address of the machine, which is not there.
+func NewKubeadm(root string, config Config) (Kubeadm, error) {
 	k := Kubeadm{Root: root}
 	for _, dir := range []string{"/etc/kubernetes", "/tmp", "/proc"} {
 		if err := os.MkdirAll(k.Path(dir), 0o755); err != nil {
 			return k, err
 		}
 	}
-	if err := os.WriteFile(k.Path(configuration), []byte(config), 0o600); err != nil {
-		return k, err
-	}
-	if admin == nil {
-		return k, nil
-	}
-	return k, controlplane.WriteKubeconfig(k.Path(adminConfig), admin, "")
+	return k, os.WriteFile(k.Path(configuration), []byte(config), 0o600)
 }
 
 // Path is where a file of the machine is on this one.

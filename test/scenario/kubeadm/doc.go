@@ -1,3 +1,2 @@
-// Package kubeadm has the shipped manifests and the shipped controller meet the Nodes that a real kubeadm makes with
-// the configuration of the guide.
+// Package kubeadm has a real kubeadm write what it starts a kubelet with, by the configuration of the guide.
 package kubeadm

@@ -261,7 +261,7 @@ func (w *world) buyLate() {
 	w.process.late = late
 	w.process.mu.Unlock()
 	w.did("the next purchase is carried out %s late", late)
-	w.createWith(w.anyName(), nil)
+	w.createWith("late", nil) // no other one has that name, so a purchase is due
 }
 
 // absurd has annotations of absurd size and number, or an absurd number of Services.

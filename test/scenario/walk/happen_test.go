@@ -48,8 +48,8 @@ func (w *world) happen() {
 func (w *world) force(turn int) {
 	things := []func(){
 		w.wrongAccount, w.stopLeader, w.whileDown, w.editConfigMap, w.loseLedgers, w.recordPurchase, w.backUp,
-		w.changeDefaults, w.buyLate, w.absurd, w.portalAdds, w.mismatch, w.neighbourActs, w.die,
-		w.churn, w.absurdHeader, w.hideTags, w.interfere,
+		w.changeDefaults, w.interfere, w.absurd, w.portalAdds, w.mismatch, w.neighbourActs, w.die,
+		w.churn, w.absurdHeader, w.hideTags, w.buyLate,
 		w.nodeIsBarred, w.serverIsReplaced,
 	}
 	things[(int(w.seed)*4+turn)%len(things)]()
