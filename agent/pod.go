@@ -14,7 +14,7 @@ import (
 func inCluster() bool { return os.Getenv("KUBERNETES_SERVICE_HOST") != "" }
 
 // notInPod annotates flags that are refused on the command line in a pod.
-const notInPod = "phoenixnap.com/not-in-a-pod"
+const notInPod = "not in a pod"
 
 // notInPods annotates flags that name another API server, file or Node. In a pod, whoever may run diagnose there could
 // otherwise have the agent read a file, send its token elsewhere or run a command as root. The environment of the pod

@@ -46,13 +46,12 @@ func TestAnExistingCluster(t *testing.T) {
 	c.expect("kubectl get nodes", "worker-1 <none> <none>", "foreign k3s://foreign <none>")
 	c.expect("kubectl get services", "default first LoadBalancer", "default other LoadBalancer")
 	c.controller("--max-ip-blocks=1")
-	c.eventually("one of two Services has an address, and the other one reports why not", func() bool {
-		addresses := c.kubectl("get", "services", "-o", "jsonpath={.items[*].status.loadBalancer.ingress[*].ip}")
-		reasons := c.kubectl("get", "services", "-o", "jsonpath={.items[*].status.conditions[*].reason}")
-		return len(strings.Fields(addresses)) == 1 && strings.Contains(reasons, "TooManyBlocks")
+	c.eventually("the Services report that no Node may carry their traffic", func() bool {
+		return strings.Contains(c.kubectl("get", "services", "-o",
+			"jsonpath={.items[*].status.conditions[*].reason}"), "NoNodeReady")
 	})
-	if bought := c.bought(); bought != 1 {
-		t.Errorf("%d blocks were bought, want one", bought)
+	if bought := c.bought(); bought != 0 {
+		t.Errorf("%d blocks were bought while no Node may carry traffic, want none", bought)
 	}
 	if conditions := c.kubectl("get", "service", "other", "-o",
 		"jsonpath={.status}"); conditions != `{"loadBalancer":{}}` {
@@ -62,6 +61,14 @@ func TestAnExistingCluster(t *testing.T) {
 
 	c.run("kubectl taint node worker-1")
 	c.eventually("worker-1 is initialised", func() bool { return c.initialised("worker-1", simtest.Server1ID) })
+	c.eventually("one of two Services has an address, and the other one reports why not", func() bool {
+		addresses := c.kubectl("get", "services", "-o", "jsonpath={.items[*].status.loadBalancer.ingress[*].ip}")
+		reasons := c.kubectl("get", "services", "-o", "jsonpath={.items[*].status.conditions[*].reason}")
+		return len(strings.Fields(addresses)) == 1 && strings.Contains(reasons, "TooManyBlocks")
+	})
+	if bought := c.bought(); bought != 1 {
+		t.Errorf("%d blocks were bought, want one", bought)
+	}
 	c.named("worker-1", "worker-2").run("kubectl taint node worker-1")
 	c.eventually("an event explains why worker-2 is not", func() bool {
 		return strings.Contains(c.named("worker-1", "worker-2").run("kubectl describe node worker-1"), "ServerNotFound")
@@ -271,8 +278,9 @@ func TestOnlyTheNodes(t *testing.T) {
 	c.kubectl("patch", "service", "first", "--subresource=status", "--type=merge", "-p",
 		`{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.1"}]}}}`)
 	before := c.kubectl("get", "services", "-o", "jsonpath={.items[*]['metadata.resourceVersion','metadata.name']}")
+	// Those that confine the controller itself, and none for users.
 	if policies := c.kubectl("get", "validatingadmissionpolicies", "-o",
-		"name"); strings.TrimSpace(policies) != "validatingadmissionpolicy.admissionregistration.k8s.io/phoenixnap-controller" {
+		"jsonpath={.items[*].metadata.name}"); policies != "phoenixnap-controller phoenixnap-controller-services" {
 		t.Errorf("the overlay has the policies\n%s", policies)
 	}
 	must(t, c.sim.Arm(pnapsim.Fault{Path: "/bmc/v1/servers", Action: pnapsim.FaultStatus,
