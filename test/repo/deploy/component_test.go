@@ -99,7 +99,7 @@ func TestComponentsCompose(t *testing.T) {
 	for component, holds := range map[string]func(*appsv1.Deployment, *appsv1.DaemonSet) bool{
 		"single": func(d *appsv1.Deployment, _ *appsv1.DaemonSet) bool { return *d.Spec.Replicas == 1 },
 		"manage-vlan": func(_ *appsv1.Deployment, s *appsv1.DaemonSet) bool {
-			return len(s.Spec.Template.Spec.Containers[0].Args) == 4
+			return len(s.Spec.Template.Spec.Containers[0].Args) == 3
 		},
 	} {
 		deployment, daemonSet := composed(t, "k3s-agent", component)

@@ -234,6 +234,7 @@ func TestStamp(t *testing.T) {
 // but the controller writes. What is left of Services is what the controller would need to serve them.
 func TestNodesOnly(t *testing.T) {
 	for _, overlay := range []string{"kubeadm-nodes", "k3s-nodes"} {
+		policies := 0
 		for _, o := range objects(t, overlay) {
 			object, err := meta.Accessor(o)
 			must(t, err)
@@ -241,11 +242,16 @@ func TestNodesOnly(t *testing.T) {
 				t.Errorf("%s: %T %s is for more than the Nodes", overlay, o, object.GetName())
 			}
 			policy, ok := o.(*admissionregistrationv1.ValidatingAdmissionPolicy)
+			if ok {
+				policies++
+			}
 			if ok && !strings.HasSuffix(policy.Spec.MatchConditions[0].Expression,
 				`.username == "system:serviceaccount:kube-system:phoenixnap-cloud-controller-manager"`) {
 				t.Errorf("%s: the policy %s is about what others write", overlay, policy.Name)
 			}
 		}
-		find[*admissionregistrationv1.ValidatingAdmissionPolicy](t, overlay)
+		if policies != 2 { // of its own ConfigMaps, and of its fields of Services
+			t.Errorf("%s: %d policies confine the controller, want two", overlay, policies)
+		}
 	}
 }
