@@ -172,8 +172,8 @@ func TestFlawsAreNamed(t *testing.T) {
 	}
 }
 
-// TestCredentialsAreText: digits without quotation marks are a number, of which JSON and YAML keep the value and not the
-// digits, and some words are none.
+// TestCredentialsAreText: digits without quotation marks are a number, of which JSON and YAML keep the value and not
+// the digits, and some words are none.
 func TestCredentialsAreText(t *testing.T) {
 	for _, value := range []string{"0123456789", "12345678901234567890123", "1e5", "true", "0x1F", "1_000"} {
 		for _, field := range []string{"clientID", "clientSecret"} {

@@ -19,7 +19,7 @@ import (
 const keyName = "Secret " + metav1.NamespaceSystem + "/" + contract.AnnouncerSecret
 
 // errNoSecret reports that the controller has not created the Secret yet, or that it was deleted.
-var errNoSecret = errors.New(keyName + " does not exist; the controller creates it")
+var errNoSecret = errors.New("the controller has not created " + keyName + ", or it was deleted")
 
 // Secrets are those of the namespace kube-system; the client of client-go is one.
 type Secrets interface {

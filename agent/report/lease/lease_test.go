@@ -25,8 +25,8 @@ func newRenewer(client *fake.Clientset) *Renewer {
 		Node: func() *corev1.Node { return node }}
 }
 
-// TestRenewsOftenWhileIsolated: while others may take the node for off, the Lease is renewed every ten seconds, and within
-// five at first. A moment in which it is isolated, as when another node dies, costs nothing.
+// TestRenewsOftenWhileIsolated: while others may take the node for off, the Lease is renewed every ten seconds, and
+// within five at first. A moment in which it is isolated, as when another node dies, costs nothing.
 func TestRenewsOftenWhileIsolated(t *testing.T) {
 	for name, tc := range map[string]struct {
 		lasts       time.Duration

@@ -22,8 +22,8 @@ const (
 	LeaseName = "kube-vip.io/leaseName"
 	// leasePrefix and the name of a Service make the name of its Lease, in its namespace, with svc_election.
 	leasePrefix = "kubevip-"
-	// GlobalLease is the one Lease for all Services without svc_election, unless svc_leasename (servicesLeaseName) gives
-	// it another name.
+	// GlobalLease is the one Lease for all Services without svc_election, unless svc_leasename (servicesLeaseName)
+	// gives it another name.
 	GlobalLease = "plndr-svcs-lock"
 )
 

@@ -173,8 +173,8 @@ func TestEitherElection(t *testing.T) {
 	}
 }
 
-// TestNamedLease: with svc_leasename, kube-vip has its Lease for all Services under another name, beside kube-vip itself
-// or in a namespace that the name begins with. The advice for a missing Lease, to name it, makes it known.
+// TestNamedLease: with svc_leasename, kube-vip has its Lease for all Services under another name, beside kube-vip
+// itself or in a namespace that the name begins with. The advice for a missing Lease, to name it, makes it known.
 func TestNamedLease(t *testing.T) {
 	for lease, key := range map[string]string{
 		GlobalLease: "kube-system/plndr-svcs-lock", "all-services": "kube-system/all-services",

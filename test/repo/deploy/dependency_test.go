@@ -11,8 +11,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-// parentChart makes a chart that has another one as a dependency, and returns its directory. settings are more fields of
-// the dependency.
+// parentChart makes a chart that has another one as a dependency, and returns its directory. settings are more
+// fields of the dependency.
 func parentChart(t *testing.T, name, dependency, settings string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), name)

@@ -149,8 +149,8 @@ func (w *world) admit(changed, stored metav1.Object) {
 	}
 }
 
-// judgeIntent holds a purchase that is about to be sent against what is recorded of it: without a finalizer and a record
-// no one would look for the block. A process that was stopped decided on what was there before.
+// judgeIntent holds a purchase that is about to be sent against what is recorded of it: without a finalizer and a
+// record no one would look for the block. A process that was stopped decided on what was there before.
 func (w *world) judgeIntent(p *process, request *http.Request) {
 	w.mu.Lock()
 	webhook := w.webhook

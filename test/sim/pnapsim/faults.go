@@ -55,8 +55,8 @@ type Fault struct {
 	Action string `json:"action"`
 	// Status of FaultStatus and FaultHTML.
 	Status int `json:"status,omitempty"`
-	// RetryAfter is a header of FaultStatus, in seconds of the client's time. RetryAfterText is the same header as it is
-	// written, such as a date, or what no server may write; it takes precedence.
+	// RetryAfter is a header of FaultStatus, in seconds of the client's time. RetryAfterText is the same header as
+	// it is written, such as a date, or what no server may write; it takes precedence.
 	RetryAfter     int    `json:"retryAfter,omitempty"`
 	RetryAfterText string `json:"retryAfterText,omitempty"`
 	// Field and Element of FaultDropField. Element is that of FaultOmit, too; a shorter list stays as it is. A negative

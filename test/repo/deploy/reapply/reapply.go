@@ -1,7 +1,7 @@
 // Package reapply applies a manifest again, in every way that clients have, and expects that nothing changes.
 //
-// The API server fills in the fields that an object leaves out. Where a list is replaced as a whole, a client that finds
-// them missing in the manifest takes that for a difference, each time it looks.
+// The API server fills in the fields that an object leaves out. Where a list is replaced as a whole, a client that
+// finds them missing in the manifest takes that for a difference, each time it looks.
 package reapply
 
 import (
@@ -95,8 +95,8 @@ func (c *Cluster) client(t *testing.T, file string) {
 	}
 }
 
-// Unchanged expects that kubectl apply prints of every object that it is unchanged. Of a PodDisruptionBudget kubectl always
-// says that it is configured: the selector of its type is replaced as a whole, and so is part of every patch.
+// Unchanged expects that kubectl apply prints of every object that it is unchanged. Of a PodDisruptionBudget kubectl
+// always says that it is configured: the selector of its type is replaced as a whole, and so is part of every patch.
 func Unchanged(t *testing.T, printed string) {
 	t.Helper()
 	for line := range strings.Lines(printed) {
@@ -118,8 +118,8 @@ func (c *Cluster) fromClientToServer(t *testing.T, file string) {
 	c.noDrift(t, file)
 }
 
-// SameContents expects that no object was replaced, and that none has other contents. Metadata may differ: a change of an
-// annotation gives a Deployment another generation, and replaces no pod.
+// SameContents expects that no object was replaced, and that none has other contents. Metadata may differ: a change
+// of an annotation gives a Deployment another generation, and replaces no pod.
 func SameContents(t *testing.T, when string, before, after map[string]*unstructured.Unstructured) {
 	t.Helper()
 	contents := func(objects map[string]*unstructured.Unstructured) map[string]map[string]any {
