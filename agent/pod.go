@@ -43,7 +43,7 @@ func checkPodFlags(flags *pflag.FlagSet) (err error) {
 
 // checkPodKubeconfig refuses a kubeconfig that has a client in a pod run a command or send the content of a file.
 func checkPodKubeconfig(path string, config *rest.Config) error {
-	field := ""
+	var field string
 	switch {
 	case config.ExecProvider != nil:
 		field = "exec"
@@ -54,6 +54,6 @@ func checkPodKubeconfig(path string, config *rest.Config) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("kubeconfig %q: its user has the field %s, which is not followed in a pod; use a token or a client "+
-		"certificate there, or no kubeconfig, which takes the ServiceAccount of the pod", path, field)
+	return fmt.Errorf("kubeconfig %q: its user has the field %s, which is not followed in a pod; use a token or a "+
+		"client certificate there, or no kubeconfig, which takes the ServiceAccount of the pod", path, field)
 }

@@ -117,7 +117,8 @@ func TestKubeconfigOfAPodIsNotFollowed(t *testing.T) {
 				must(t, err)
 				return
 			}
-			if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "the field "+field) {
+			if err == nil || !strings.Contains(err.Error(), path) ||
+				!strings.Contains(err.Error(), "the field "+field) {
 				t.Errorf("got %v", err)
 			}
 		})

@@ -20,7 +20,8 @@ func checkTrust(getenv func(string) string) []error {
 			err = fmt.Errorf("%s has no certificate", path)
 		}
 		if err != nil {
-			problems = append(problems, fmt.Errorf("SSL_CERT_FILE: %w: set it to a file with certificates in PEM form", err))
+			problems = append(problems,
+				fmt.Errorf("SSL_CERT_FILE: %w: set it to a file with certificates in PEM form", err))
 		}
 	}
 	for dir := range strings.SplitSeq(getenv("SSL_CERT_DIR"), ":") {

@@ -166,7 +166,8 @@ func (s fixture) asOperator() (user kubernetes.Interface, config *rest.Config, p
 func TestThePolicyAdmitsWhatThePluginSends(t *testing.T) {
 	s := newFixture(t)
 	user, _, pod := s.asOperator()
-	for _, address := range []string{"", "0.0.0.0", "203.0.113.18", "255.255.255.255", "100.64.9.199", "10.25.250.249"} {
+	addresses := []string{"", "0.0.0.0", "203.0.113.18", "255.255.255.255", "100.64.9.199", "10.25.250.249"}
+	for _, address := range addresses {
 		var about netip.Addr
 		if address != "" {
 			about = addr(address)

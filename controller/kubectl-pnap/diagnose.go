@@ -200,8 +200,8 @@ func addressOf(service *overview.Service, what string) (netip.Addr, error) {
 		return netip.Addr{}, fmt.Errorf("service %s has no address yet: %s", what, state)
 	}
 	if !address.Is4() {
-		return netip.Addr{}, fmt.Errorf("service %s: the annotation %s has the value %s, which is not an IPv4 address; "+
-			"remove it, and the controller writes it again", what, contract.ServiceIPAddress, address)
+		return netip.Addr{}, fmt.Errorf("service %s: the annotation %s has the value %s, which is not an IPv4 "+
+			"address; remove it, and the controller writes it again", what, contract.ServiceIPAddress, address)
 	}
 	return address, nil
 }

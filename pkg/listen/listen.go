@@ -135,7 +135,8 @@ func privateAddresses() ([]netip.Addr, error) {
 		found, failed := each.Addrs()
 		err = errors.Join(err, failed)
 		for _, address := range found {
-			if prefix, failed := netip.ParsePrefix(address.String()); failed == nil && contract.IsPrivate(prefix.Addr()) {
+			prefix, failed := netip.ParsePrefix(address.String())
+			if failed == nil && contract.IsPrivate(prefix.Addr()) {
 				private = append(private, prefix.Addr().Unmap())
 			}
 		}

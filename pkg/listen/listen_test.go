@@ -102,7 +102,7 @@ func TestAllAddressesAreOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer first.Close()
+	defer func() { _ = first.Close() }()
 	if got := OnPrivate(t.Context(), first); got != first {
 		t.Errorf("it adds to %s", first.Addr())
 	}

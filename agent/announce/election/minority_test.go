@@ -339,7 +339,8 @@ func newMajorityWalk(seed uint64, r rules) *walk {
 	w.kinds = []fault{w.powerOffSome, w.powerOffSome, w.powerOffSome, w.crash, w.leave, w.updateOne, w.unready,
 		w.dropService}
 	if w.chance(0.5) {
-		w.kinds = append(w.kinds, w.killKubelet, w.killKubelet, w.freeze, w.cutPair, w.cutNode, w.split, w.split, w.lose, w.slow,
+		w.kinds = append(w.kinds, w.killKubelet, w.killKubelet, w.freeze, w.cutPair, w.cutNode, w.split, w.split,
+			w.lose, w.slow,
 			w.loseGateway)
 	} else {
 		w.kinds = append(w.kinds, w.suspendSome, w.suspendSome, w.suspendSome, w.isolateOne, w.isolateOne,

@@ -45,8 +45,8 @@ func (e *Election) removals() []change {
 // improvements lists what to change while no member has to be removed.
 func (e *Election) improvements() []change {
 	var all []change
-	add := func(subject string, after, step time.Duration, make func() *proposal) {
-		all = append(all, change{subject: subject, after: after, step: step, make: make})
+	add := func(subject string, after, step time.Duration, propose func() *proposal) {
+		all = append(all, change{subject: subject, after: after, step: step, make: propose})
 	}
 	if e.needsPlacement() {
 		add("tend", 0, e.rules.relaxed, e.placement)

@@ -100,7 +100,7 @@ func playView(t *testing.T, v *election.View, services int) {
 		wanted[netip.AddrFrom4([4]byte{198, 51, byte(i >> 8), byte(i)})] = i%2 == 0
 	}
 	for i, name := range a.names {
-		e := election.New(election.Config{Node: name, Boot: 1, First: 1, Seed: uint64(i)}) //nolint:gosec // it is small
+		e := election.New(election.Config{Node: name, Boot: 1, First: 1, Seed: uint64(i)})
 		a.all = append(a.all, e)
 		a.step(i, 0, election.Facts{Link: true, Candidate: true, Known: true, Wanted: wanted})
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -190,7 +191,8 @@ func TestWanted(t *testing.T) {
 // one dropped from the view what another adds, the view would never be at rest.
 func TestNodesAgreeOnWhatExists(t *testing.T) {
 	services := []*corev1.Service{}
-	for _, a := range []string{"203.0.113.0", "203.0.113.1", "203.0.113.2", "203.0.113.3", "203.0.113.7", "198.51.100.3"} {
+	addresses := "203.0.113.0 203.0.113.1 203.0.113.2 203.0.113.3 203.0.113.7 198.51.100.3"
+	for a := range strings.FieldsSeq(addresses) {
 		services = append(services, web(annotated(contract.ServiceIPAddress, a)))
 	}
 	exist := slices.SortedFunc(maps.Keys(Existing(services)), netip.Addr.Compare)

@@ -401,8 +401,8 @@ func (s *session) record(ctx context.Context, e election.Event) {
 	case election.MovesOften:
 		log.Info("An address moves often", "address", e.Address, "predecessor", e.Node, "moves", e.Number)
 	case election.ChangesOften:
-		log.Info("The view of the announcers changes often, so this node waits before it changes it again. Look at the "+
-			"events of the Nodes, and for what else writes it", "view", number, "network", s.network,
+		log.Info("The view of the announcers changes often, so this node waits before it changes it again. Look at "+
+			"the events of the Nodes, and for what else writes it", "view", number, "network", s.network,
 			"configMap", metav1.NamespaceSystem+"/"+contract.AnnouncerView)
 	case election.HeartbeatLate:
 		log.V(2).Info("A heartbeat was sent late: the process did not run")

@@ -31,7 +31,7 @@ var errPacked = errors.New("not a packed record")
 
 // pack writes settings and addresses into one word; ok is false where it cannot hold them.
 func (r Record) pack() (word string, ok bool) {
-	packed := []byte{byte(len(r.Before))}
+	packed := []byte{byte(len(r.Before))} //nolint:gosec // one for each setting there is
 	for _, setting := range slices.Sorted(maps.Keys(r.Before)) {
 		if setting > math.MaxUint8 {
 			return "", false
@@ -48,7 +48,7 @@ func (r Record) pack() (word string, ok bool) {
 	}
 	for _, at := range slices.SortedFunc(maps.Keys(runs), compareRuns) {
 		first := at.first.As4()
-		first[3] |= byte(at.first.BitLen() - at.bits)
+		first[3] |= byte(at.first.BitLen() - at.bits) //nolint:gosec // less than runCount
 		packed = binary.BigEndian.AppendUint16(append(packed, first[:]...), runs[at])
 	}
 	return packedWord + "=" + base64.RawURLEncoding.EncodeToString(packed), true
@@ -98,7 +98,8 @@ func (r *Record) unpackSetting(packed []byte) ([]byte, error) {
 	}
 	setting := Setting(packed[0])
 	value, size := binary.Varint(packed[1:])
-	if _, known := settingNames[setting]; !known || size <= 0 || value != int64(int32(value)) { //nolint:gosec // checked
+	_, known := settingNames[setting]
+	if !known || size <= 0 || value != int64(int32(value)) { //nolint:gosec // checked
 		return nil, fmt.Errorf("%w: setting %d", errPacked, setting)
 	}
 	r.before(setting, int(value))

@@ -105,10 +105,11 @@ func TestLinkInUseStays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newModel()
 			m.add(Link{Link: check.Link{Name: "bond0", Type: "bond", MTU: 9000, Up: true}})
-			use(m, m.add(Link{Link: check.Link{Name: "bond0.100", Type: "vlan", Parent: 1, Alias: "phoenixnap-agent made",
-				VLAN: &check.VLAN{ID: 100, Protocol: "802.1q"}}}))
+			use(m, m.add(Link{Link: check.Link{Name: "bond0.100", Type: "vlan", Parent: 1,
+				Alias: "phoenixnap-agent made", VLAN: &check.VLAN{ID: 100, Protocol: "802.1q"}}}))
 			_, err := Cleanup(t.Context(), m)
-			if err == nil || !strings.Contains(err.Error(), "bond0.100, which the agent made, stays") || len(m.links) != 3 {
+			if err == nil || len(m.links) != 3 ||
+				!strings.Contains(err.Error(), "bond0.100, which the agent made, stays") {
 				t.Errorf("clean up: %v, %d links are left, want all and an error that says why", err, len(m.links))
 			}
 			_, problems := plan(want{}, must(m.Look(t.Context())))

@@ -174,8 +174,8 @@ func (w want) blockedReasons(s Observed) []string {
 				"%s already has the VLAN ID %d on the uplink, with another name or protocol: rename or delete it",
 				l.Name, w.ID))
 		case l.Index == w.Uplink && l.VLANAware:
-			problems = append(problems, fmt.Sprintf("%s is a bridge that filters VLANs, and its ports are not the agent's: "+
-				"make %s where %s is configured", l.Name, w.Name, l.Name))
+			problems = append(problems, fmt.Sprintf("%s is a bridge that filters VLANs, and its ports are not the "+
+				"agent's: make %s where %s is configured", l.Name, w.Name, l.Name))
 		case l.VLAN != nil && l.VLAN.ID == w.ID && s.memberOf(l.Parent, w.Uplink):
 			problems = append(problems,
 				fmt.Sprintf("%s takes the frames of VLAN %d from a member of the uplink: delete it", l.Name, w.ID))

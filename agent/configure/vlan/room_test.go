@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/configure/ownership"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -55,7 +54,7 @@ func TestEveryAddressOfTenBlocks(t *testing.T) {
 				if adopted && (l == nil || l.Alias != alias) || !adopted && l != nil || len(h.kernel.addresses) > 0 {
 					t.Errorf("in the end there is %+v with %v", l, h.kernel.addresses)
 				}
-				if adopted && len(l.Settings.Missing(ownership.Settings(inherited))) > 0 {
+				if adopted && len(l.Settings.Missing(inherited)) > 0 {
 					t.Errorf("in the end the settings are %v", l.Settings)
 				}
 			})

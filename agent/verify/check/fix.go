@@ -182,8 +182,8 @@ func (v view) cutWith(bridge Link, moved []string) string {
 		return l.Name, l.Master == bridge.Index && l.Index != v.vlan.Index
 	})
 	if ports != "none" {
-		warnings = append(warnings, fmt.Sprintf("what is behind the other ports of %s (%s) loses the network: give it a "+
-			"bridge over %s first", bridge.Name, ports, v.trunk.Name))
+		warnings = append(warnings, fmt.Sprintf("what is behind the other ports of %s (%s) loses the network: give it "+
+			"a bridge over %s first", bridge.Name, ports, v.trunk.Name))
 	}
 	return strings.Join(warnings, "; ")
 }

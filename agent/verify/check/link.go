@@ -34,8 +34,8 @@ var linkChecks = []Check{
 	{
 		ID: VLANInterface, Title: "the VLAN interface exists on the uplink", Severity: Error,
 		DependsOn: []ID{NetworkPublished, UplinkUp}, evaluate: checkVLAN,
-		Meaning: "An 802.1Q interface with the network's VLAN ID sits on the uplink itself, or on a bridge over it. It " +
-			"is found by its ID; its name does not matter. One on another bond belongs to another network.",
+		Meaning: "An 802.1Q interface with the network's VLAN ID sits on the uplink itself, or on a bridge over it. " +
+			"It is found by its ID; its name does not matter. One on another bond belongs to another network.",
 		Causes: []string{"It was never configured.", "Its ID is that of another network.",
 			"It sits on a member of the bond instead of the bond.", "It tags with 802.1ad.",
 			"It was made a port of a bridge, which takes its packets."},

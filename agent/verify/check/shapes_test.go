@@ -46,7 +46,8 @@ func storage(e *Expected, s *Snapshot) {
 	both(
 		addLink(Link{Index: 60, Name: "bond1", Type: "bond", MAC: "02:00:00:00:00:60", MTU: 9000,
 			Bond: &Bond{Mode: modeLACP, PartnerMAC: "00:1c:73:00:00:60", Aggregator: 1}}),
-		addLink(Link{Index: 61, Name: "eno3", Type: "device", MTU: 9000, Master: 60, Slave: &Slave{Up: true, Aggregator: 1}}),
+		addLink(Link{Index: 61, Name: "eno3", Type: "device", MTU: 9000, Master: 60,
+			Slave: &Slave{Up: true, Aggregator: 1}}),
 		addLink(carried(62, "bond1.100", 60, testVLAN), "10.60.0.2/24"),
 	)(e, s)
 }
@@ -63,7 +64,8 @@ func healthyShapes() map[string]func(*Expected, *Snapshot) {
 			editLink("eno2", func(l *Link) { l.Master = 0; l.Slave = nil })),
 		"VLAN on a card": both(removeLink("bond0"), editLink("eno1", func(l *Link) { l.Master = 0; l.Slave = nil }),
 			editLink("eno2", func(l *Link) { l.Master = 0; l.Slave = nil }),
-			editLink("bond0.11", func(l *Link) { l.Parent = 2 }), editLink("bond0.100", func(l *Link) { l.Parent = 2 })),
+			editLink("bond0.11", func(l *Link) { l.Parent = 2 }),
+			editLink("bond0.100", func(l *Link) { l.Parent = 2 })),
 		"a storage network with the same ID": storage,
 		"the other bond sorts first": both(storage, editLink("bond1", func(l *Link) { l.Name = "a-storage" }),
 			editLink("bond1.100", func(l *Link) { l.Name = "a-storage.100" })),
@@ -75,7 +77,8 @@ func healthyShapes() map[string]func(*Expected, *Snapshot) {
 			addLink(Link{Index: 66, Name: "ovs-system", Type: "openvswitch"}),
 			addLink(Link{Index: 67, Name: "vmbr0", Type: "openvswitch", MAC: "02:00:00:00:00:01", MTU: 9000}),
 			editLink("bond0", func(l *Link) { l.Master = 66 }),
-			editLink("bond0.11", func(l *Link) { l.Parent = 67 }), editLink("bond0.100", func(l *Link) { l.Parent = 67 })),
+			editLink("bond0.11", func(l *Link) { l.Parent = 67 }),
+			editLink("bond0.100", func(l *Link) { l.Parent = 67 })),
 	}
 }
 
@@ -117,7 +120,8 @@ func TestNothingOfAnotherNetworkIsTaken(t *testing.T) {
 				for _, fix := range found.Fixes {
 					for _, command := range fix.Commands {
 						gone, deletes := strings.CutPrefix(command, "ip link delete ")
-						if l := s.LinkNamed(gone); deletes && (slices.Contains(foreign, gone) || l == nil || l.VLAN == nil ||
+						if l := s.LinkNamed(gone); deletes && (slices.Contains(foreign, gone) ||
+							l == nil || l.VLAN == nil ||
 							l.Master != 0) {
 							t.Errorf("%s, %s: %s %s prints %q", shape, name, found.ID, found.Reason, command)
 						}
@@ -248,7 +252,8 @@ func TestFixesKeepTheConnection(t *testing.T) {
 					}
 					if len(lost) > 0 && fix.Warning == "" {
 						t.Errorf("%s, %s: the fix of %s %s with %s takes %s away and does not say so:\n%s", shape, name,
-							found.ID, found.Reason, fix.Tool, strings.Join(lost, " and "), strings.Join(fix.Commands, "\n"))
+							found.ID, found.Reason, fix.Tool, strings.Join(lost, " and "),
+							strings.Join(fix.Commands, "\n"))
 					}
 					if fix.Warning != "" {
 						warned++
@@ -314,7 +319,8 @@ func anyTrunks(random *rand.Rand) (s Snapshot, proven string) {
 				addressed = append(addressed, at.trunk)
 			}
 		case 1, 2:
-			s.Addresses = append(s.Addresses, Address{LinkIndex: l.Index, Prefix: netip.MustParsePrefix("10.0.0.11/24")})
+			added := Address{LinkIndex: l.Index, Prefix: netip.MustParsePrefix("10.0.0.11/24")}
+			s.Addresses = append(s.Addresses, added)
 			if len(routed) == 0 {
 				routed = append(routed, at.trunk)
 				s.Tables[TableMain] = []Route{{Destination: everywhere, Gateway: netip.MustParseAddr("10.0.0.1"),
@@ -382,7 +388,8 @@ func TestUplinkDoesNotDependOnOrder(t *testing.T) {
 		e, s := nodeWith(healthyShapes()[name], removeDefault, removeAddress(nodeIP))
 		want := Evaluate(e, s)
 		shuffleAll(rand.New(rand.NewPCG(1, 1)), &e, &s)
-		if got := Evaluate(e, s); got.Uplink != want.Uplink || got.Finding(UplinkUp).Cause != want.Finding(UplinkUp).Cause {
+		got := Evaluate(e, s)
+		if got.Uplink != want.Uplink || got.Finding(UplinkUp).Cause != want.Finding(UplinkUp).Cause {
 			t.Errorf("%s: uplink %q, then %q", name, want.Uplink, got.Uplink)
 		}
 	}

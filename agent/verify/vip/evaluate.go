@@ -187,8 +187,8 @@ func (o Observation) leaseDead(observed string) check.Finding {
 		f := o.finding(LeaseAlive, check.Warn, ReasonLeaseMissing, observed+", and there is no lease "+o.Lease.Name)
 		f.Cause = fmt.Sprintf("%s is %s, but neither kube-vip's lease %s nor the one for all Services, %s, exists", o,
 			observed, o.Lease.Name, o.Lease.Global)
-		f.Fixes = advice("where kube-vip is not in the namespace kube-system, or has svc_leasename (servicesLeaseName) in "+
-			"its environment, arguments or configuration, set --kube-vip-lease of the agent to <namespace>/<name> of "+
+		f.Fixes = advice("where kube-vip is not in the namespace kube-system, or has svc_leasename "+
+			"(servicesLeaseName) in its environment, arguments or configuration, set --kube-vip-lease of the agent to <namespace>/<name> of "+
 			"the lease in use", "kubectl get leases --all-namespaces")
 		return f
 	}

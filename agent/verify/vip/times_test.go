@@ -38,7 +38,8 @@ func elect(t *testing.T, w *world, duration time.Duration) *elected {
 		if m.watcher == nil {
 			continue
 		}
-		reader := kubevip.NewReader(e.client.CoordinationV1(), "kube-system/"+kubevip.GlobalLease, m.name, m.watcher.Wake)
+		reader := kubevip.NewReader(e.client.CoordinationV1(), "kube-system/"+kubevip.GlobalLease, m.name,
+			m.watcher.Wake)
 		m.watcher.Elections = reader.Of
 		w.others = append(w.others, reader.Run)
 	}

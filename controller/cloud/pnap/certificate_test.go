@@ -68,7 +68,8 @@ func (a *authority) mount(t *testing.T) string {
 	dir := t.TempDir()
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw})
 	for _, err := range []error{os.Mkdir(filepath.Join(dir, "..2026"), 0o700),
-		os.WriteFile(filepath.Join(dir, "..2026", "ca.crt"), text, 0o600), os.Symlink("..2026", filepath.Join(dir, "..data")),
+		os.WriteFile(filepath.Join(dir, "..2026", "ca.crt"), text, 0o600),
+		os.Symlink("..2026", filepath.Join(dir, "..data")),
 		os.Symlink(filepath.Join("..data", "ca.crt"), filepath.Join(dir, "ca.crt"))} {
 		if err != nil {
 			t.Fatal(err)

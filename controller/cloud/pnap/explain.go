@@ -41,8 +41,8 @@ func Explain(err error) string {
 const (
 	trustAuthority = "have the controller trust the certificate authority of the proxy or API that it reaches: " +
 		"controller.trustedCA of the chart, or deploy/components/trusted-ca (docs/guides/install.md)"
-	correctHost = "set --base-url and --token-url to a host name of the certificate, or have the proxy present one for " +
-		"the name"
+	correctHost = "set --base-url and --token-url to a host name of the certificate, or have the proxy present one " +
+		"for the name"
 	correctClock = "check the clock of the node, and renew the certificate of the proxy or API"
 )
 

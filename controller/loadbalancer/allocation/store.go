@@ -150,8 +150,8 @@ func (s *Store) Save(ctx context.Context, l plan.Ledger) (plan.Ledger, error) {
 	case err != nil:
 		return plan.Ledger{}, fmt.Errorf("save the ledger of IP block %s: %w", l.BlockID, err)
 	case stored.Data[dataKey] != object.Data[dataKey]:
-		return plan.Ledger{}, fmt.Errorf("the API server did not keep the ledger in ConfigMap %s/%s as it was written; "+
-			"exclude it from the admission webhook that changes it", object.Namespace, object.Name)
+		return plan.Ledger{}, fmt.Errorf("the API server did not keep the ledger in ConfigMap %s/%s as it was "+
+			"written; exclude it from the admission webhook that changes it", object.Namespace, object.Name)
 	}
 	l.Version = stored.ResourceVersion
 	return l, nil

@@ -241,7 +241,9 @@ func TestALedgerThatIsNotKept(t *testing.T) {
 	store := kubefake.NewStore()
 	s := allocation.NewStore(store.Client())
 	l := save(t, s, fresh("b1"))
-	store.Admit = func(changed, _ metav1.Object) { changed.(*corev1.ConfigMap).Data = nil }
+	store.Admit = func(changed, _ metav1.Object) {
+		changed.(*corev1.ConfigMap).Data = nil //nolint:errcheck // it has no others
+	}
 	if _, err := s.Save(t.Context(), take(t, l, "web")); err == nil || !strings.Contains(err.Error(), "webhook") {
 		t.Errorf("said %v, want an error that names the webhook", err)
 	}

@@ -40,7 +40,8 @@ func TestNothingIsBoughtWhenTheFinalizerIsNotKept(t *testing.T) {
 		var stripping atomic.Bool
 		stripping.Store(true)
 		w.kube.PrependReactor("patch", "services", func(action ktesting.Action) (bool, runtime.Object, error) {
-			return stripping.Load(), w.get(action.(ktesting.PatchAction).GetName()), nil
+			name := action.(ktesting.PatchAction).GetName() //nolint:errcheck // of this verb
+			return stripping.Load(), w.get(name), nil
 		})
 		w.create("web")
 		elapse(2 * lastBackoff)

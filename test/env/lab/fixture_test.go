@@ -66,7 +66,8 @@ func testServers() []Server {
 		{Name: "srv-b", ID: "id-b", Private: netip.MustParsePrefix("10.0.0.12/24"),
 			Pods: netip.MustParsePrefix("10.244.2.0/24")},
 		{Name: "srv-c", ID: "id-c", Private: netip.MustParsePrefix("10.0.0.13/24"),
-			Pods: netip.MustParsePrefix("10.244.3.0/24"), Bridge: "vmbr0", Storage: netip.MustParsePrefix("10.60.0.3/24")},
+			Pods: netip.MustParsePrefix("10.244.3.0/24"), Bridge: "vmbr0",
+			Storage: netip.MustParsePrefix("10.60.0.3/24")},
 	}
 }
 

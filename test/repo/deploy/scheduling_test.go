@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	componenthelpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
@@ -23,7 +22,8 @@ const (
 
 // node is a Node with a label and taints, each of the form key:effect.
 func node(label, value string, taints ...string) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
+	n := &corev1.Node{}
+	n.Name, n.Labels = "n", map[string]string{corev1.LabelOSStable: "linux"}
 	if label != "" {
 		n.Labels[label] = value
 	}
@@ -99,7 +99,8 @@ func TestWhatKeepsOrdinaryPodsOffANewNode(t *testing.T) {
 			}
 			for taint, by := range newNodeTaints {
 				if n := newNodes(taint)[installer]; !runsOn(t, spec, n) {
-					t.Errorf("%s: %s does not start on a new node of %s with the taint %s (%s)", name, workload, installer,
+					t.Errorf("%s: %s does not start on a new node of %s with the taint %s (%s)", name,
+						workload, installer,
 						taint, by)
 				}
 			}

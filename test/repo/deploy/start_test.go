@@ -79,7 +79,8 @@ func TestPodsNeedNoAddressOfTheirNode(t *testing.T) {
 			for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
 				for _, probe := range []*corev1.Probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
 					if probe != nil && probe.HTTPGet != nil && probe.HTTPGet.Host != "127.0.0.1" {
-						t.Errorf("%s: a probe of %s asks the host %q, want loopback", name, workload, probe.HTTPGet.Host)
+						t.Errorf("%s: a probe of %s asks the host %q, want loopback",
+							name, workload, probe.HTTPGet.Host)
 					}
 				}
 			}

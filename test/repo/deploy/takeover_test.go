@@ -31,7 +31,8 @@ func takeOver(t *testing.T, cluster *reapply.Cluster, kubeconfig, overlay string
 	t.Helper()
 	dir := filepath.Join(sourceTree(t), "deploy", "overlays", overlay)
 	helm := func(args ...string) (string, error) {
-		return runHelm(t.Context(), slices.Concat(args, []string{"--namespace", "kube-system", "--kubeconfig", kubeconfig})...)
+		args = append(args, "--namespace", "kube-system", "--kubeconfig", kubeconfig)
+		return runHelm(t.Context(), args...)
 	}
 	install := slices.Concat([]string{"upgrade", "--install", "phoenixnap", chart(t)}, values)
 	cluster.Must(t, "apply", "-k", dir)

@@ -149,7 +149,8 @@ func TestEveryValueMayBeNullOrEmpty(t *testing.T) {
 		}
 	}
 	file := write(t, manifest.String())
-	out, err := reapply.NewCluster(t, cp.Config()).Run(t, "apply", "--server-side", "--dry-run=server", "--validate=strict",
+	out, err := reapply.NewCluster(t, cp.Config()).Run(t,
+		"apply", "--server-side", "--dry-run=server", "--validate=strict",
 		"-f", file)
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)

@@ -85,7 +85,8 @@ func TestPodMonitorsFindThePods(t *testing.T) {
 		}
 		for _, endpoint := range m.Spec.PodMetricsEndpoints {
 			if endpoint.Port == "" && len(endpoint.Relabelings) == 1 {
-				served := "--metrics-bind-address=127.0.0.1" + strings.TrimPrefix(endpoint.Relabelings[0].Replacement, "$1")
+				port := strings.TrimPrefix(endpoint.Relabelings[0].Replacement, "$1")
+				served := "--metrics-bind-address=127.0.0.1" + port
 				if endpoint.Relabelings[0].TargetLabel != "__address__" || !strings.Contains(read(t, file), served) ||
 					strings.Count(ports, "--"+listen.Flag) != 2 {
 					t.Errorf("%s asks %v, which components/metrics does not open", m.Metadata.Name,

@@ -163,7 +163,8 @@ func TestControllerChangesItsFieldsOfServices(t *testing.T) {
 	must(t, controller.patchTo("served", func(s *corev1.Service) {
 		s.Status.LoadBalancer = ingressOf(address)
 		for _, kind := range contract.OwnedServiceConditions() {
-			s.Status.Conditions = append(s.Status.Conditions, metav1.Condition{Type: kind, Status: "True", Reason: "Test",
+			s.Status.Conditions = append(s.Status.Conditions, metav1.Condition{
+				Type: kind, Status: "True", Reason: "Test",
 				LastTransitionTime: metav1.Now()})
 		}
 	}, "status"))
@@ -283,7 +284,8 @@ func TestKubeVIPHoldsOnlyItsLeases(t *testing.T) {
 	shared, err := b.Leases(metav1.NamespaceSystem).Create(t.Context(), lease("plndr-svcs-lock", "host.example.com"),
 		metav1.CreateOptions{})
 	must(t, err)
-	must(t, admin.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(t.Context(), shared.Name, metav1.DeleteOptions{}))
+	leases := admin.CoordinationV1().Leases(metav1.NamespaceSystem)
+	must(t, leases.Delete(t.Context(), shared.Name, metav1.DeleteOptions{}))
 }
 
 // patchTo changes a Service by a strategic merge patch, as the controller does.

@@ -354,7 +354,8 @@ func TestForeignLinksStay(t *testing.T) {
 		return attrs
 	}
 	for _, l := range []netlink.Link{&netlink.Bridge{LinkAttrs: grouped("vmbr1")},
-		&netlink.Dummy{LinkAttrs: grouped("dummy1")}, netlink.NewLinkBond(grouped("bond1")), &netlink.Veth{LinkAttrs: grouped("tap1"), PeerName: "guest1"}} {
+		&netlink.Dummy{LinkAttrs: grouped("dummy1")}, netlink.NewLinkBond(grouped("bond1")),
+		&netlink.Veth{LinkAttrs: grouped("tap1"), PeerName: "guest1"}} {
 		n.must("add "+l.Attrs().Name, netlink.LinkAdd(l))
 	}
 	n.addAddress("vmbr1", "10.7.0.1/24")

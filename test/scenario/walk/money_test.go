@@ -48,7 +48,9 @@ func (w *world) churn() {
 		w.createWith(name, wish)
 		time.Sleep(w.upTo(4 * time.Minute))
 		if late { // it is asked for when the Service goes
-			w.edit(name, "retained", func(s *corev1.Service) { s.Annotations[contract.ServiceIPRetain] = contract.TagTrue })
+			w.edit(name, "retained", func(s *corev1.Service) {
+				s.Annotations[contract.ServiceIPRetain] = contract.TagTrue
+			})
 		}
 		w.remove(name)
 	}
@@ -172,7 +174,7 @@ func (w *world) judgeIntent(p *process, request *http.Request) {
 			w.fail("a block is bought for Service %s, which has no finalizer", service.Name)
 		}
 	}
-	if !w.isRecorded(order) {
+	if !w.isRecorded(order) { //nolint:contextcheck // nor does this
 		w.fail("a block is bought without a record: %s", order)
 	}
 }

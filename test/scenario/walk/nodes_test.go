@@ -3,6 +3,7 @@ package walk
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -48,15 +49,11 @@ func vlanIs(status corev1.ConditionStatus) func(*corev1.Node) {
 }
 
 func setCondition(n *corev1.Node, kind corev1.NodeConditionType, status corev1.ConditionStatus) {
-	var others []corev1.NodeCondition
-	for _, c := range n.Status.Conditions {
-		if c.Type != kind {
-			others = append(others, c)
-		}
-	}
-	n.Status.Conditions = others
+	isKind := func(c corev1.NodeCondition) bool { return c.Type == kind }
+	n.Status.Conditions = slices.DeleteFunc(slices.Clone(n.Status.Conditions), isKind)
 	if status != "" {
-		n.Status.Conditions = append(others, corev1.NodeCondition{Type: kind, Status: status, Reason: "walk"})
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
+			Type: kind, Status: status, Reason: "walk"})
 	}
 }
 

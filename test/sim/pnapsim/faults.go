@@ -16,7 +16,7 @@ const (
 	FaultHTML      = "html"       // answers with Status, 502 by default, and a page of HTML, as a proxy does.
 	FaultEmpty     = "empty"      // does the request and answers without a body.
 	FaultTruncate  = "truncate"   // does the request and cuts the JSON of the answer in half.
-	FaultDropField = "drop-field" // does the request and leaves out Field, of the element number Element of a list, or all.
+	FaultDropField = "drop-field" // does the request and leaves out Field, of the list's element Element or of all.
 	FaultOmit      = "omit"       // does the request and leaves out the element number Element of a list.
 	FaultDelay     = "delay"      // does the request and answers Delay later.
 	FaultHang      = "hang"       // does nothing and never answers.

@@ -61,7 +61,8 @@ func (n *Network) buildServer(s *server) error {
 	if err != nil {
 		return err
 	}
-	for _, step := range []func(*space.Space, *server) error{n.buildUplink, n.buildBridge, n.buildStorage, n.buildPrivate,
+	for _, step := range []func(*space.Space, *server) error{n.buildUplink, n.buildBridge, n.buildStorage,
+		n.buildPrivate,
 		n.buildPod, n.openVLANs, n.configureAll} {
 		if err := step(h, s); err != nil {
 			return err

@@ -50,7 +50,8 @@ func Remedies(root string) ([]Remedy, error) {
 			all[Remedy{Kind: "refusal", Reason: c.Value, Name: c.Name}] = true
 		}
 	}
-	return slices.SortedFunc(maps.Keys(all), func(a, b Remedy) int { return strings.Compare(a.String(), b.String()) }), nil
+	byName := func(a, b Remedy) int { return strings.Compare(a.String(), b.String()) }
+	return slices.SortedFunc(maps.Keys(all), byName), nil
 }
 
 // printed are the findings with which the checks are tested, those of announcements included.

@@ -67,8 +67,8 @@ func TestRemediesAreFollowed(t *testing.T) {
 	t.Logf("figure remedies_printed %d remedies", len(all))
 	t.Logf("figure remedies_followed %d remedies", len(all)-len(rest))
 	if len(rest) != maxLeft {
-		t.Errorf("no test follows %d remedies, and the test says %d: a new one needs a test; lower the number when one "+
-			"more is followed: %q", len(rest), maxLeft, rest)
+		t.Errorf("no test follows %d remedies, and the test says %d: a new one needs a test; lower the number when "+
+			"one more is followed: %q", len(rest), maxLeft, rest)
 	}
 }
 
