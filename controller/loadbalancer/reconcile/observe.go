@@ -193,6 +193,7 @@ func (b *Balancer) list(ctx context.Context, d depth) (account.Listing, error) {
 	if listing, found := b.config.Account.Known(); found && d.known {
 		listing.Blocks = slices.DeleteFunc(slices.Clone(listing.Blocks),
 			func(block plan.Block) bool { return block.ID == d.deleted })
+		listing.AskedAt = time.Time{} // however old: another Service may have changed the account since
 		return listing, nil
 	}
 	return b.config.Account.Blocks(ctx, d.after)

@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
@@ -256,4 +258,50 @@ func TestTheConditionNamesWhatIsWaitedFor(t *testing.T) {
 	if w.versions != versions {
 		t.Errorf("waiting wrote %d times: %q", w.versions-versions, w.condition("web").Message)
 	}
+}
+
+// overtaking lets something happen while a block is read by its ID, which takes no lock.
+type overtaking struct {
+	crashing
+	happens func()
+}
+
+func (o *overtaking) Block(ctx context.Context, id string) (plan.Block, error) {
+	block, err := o.crashing.Block(ctx, id)
+	if happens := o.happens; happens != nil {
+		o.happens = nil
+		happens()
+	}
+	return block, err
+}
+
+// TestOneChangeOfTheNetworkAtATime: what is known of a network is outdated once another Service has changed it, also
+// for a Service that goes on with a block that it has just read. The simulator refuses a second change.
+func TestOneChangeOfTheNetworkAtATime(t *testing.T) {
+	begin := func(t *testing.T) (*world, *overtaking) {
+		w := newWorld(t, slow(func(l *pnapsim.Latency) { l.TagPropagation = 0 }), broughtBlock("", ofCluster()))
+		api := &overtaking{crashing: crashing{Client: w.client, world: w}}
+		w.restartWith(api)
+		w.service("waits")
+		_, _ = w.sync("waits")
+		w.wantPurchases(1)
+		w.clock.Advance(time.Minute)
+		w.service("overtakes", inBlock(broughtID))
+		return w, api
+	}
+	t.Run("assign", func(t *testing.T) {
+		w, api := begin(t)
+		api.happens = func() { _, _ = w.sync("overtakes") }
+		_, _ = w.sync("waits")
+		w.wantBlocks("203.0.113.64/29 assigning", "203.0.113.8/29 unassigned")
+	})
+	t.Run("unassign", func(t *testing.T) {
+		w, _ := begin(t)
+		_, _ = w.sync("waits")
+		w.clock.Advance(time.Minute)
+		w.delete("waits")
+		_, _ = w.sync("overtakes")
+		_, _ = w.sync("waits")
+		w.wantBlocks("203.0.113.64/29 assigning", "203.0.113.8/29 assigned")
+	})
 }
