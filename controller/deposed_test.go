@@ -210,6 +210,7 @@ func TestADeposedLeaderChangesNothing(t *testing.T) {
 func depose(t *testing.T, c stall) int {
 	t.Helper()
 	s := newScene(t)
+	s.node("node-1") // nothing is bought while no Node carries traffic
 	kube := beforeKubernetes(t)
 	cloud := before(t, s.url, http.DefaultTransport)
 	leader := startReplica(t, "leader", cloud.url, kube, quickElection...)

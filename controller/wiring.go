@@ -116,16 +116,16 @@ type wiring struct {
 
 // newWiring guards the framework's clients, serves, and builds the provider, on every replica, before the election.
 func newWiring(lifecycle *lifecycle, c *connection, completed *appconfig.CompletedConfig) *wiring {
-	err := lifecycle.guard(completed, c.config.DryRun)
+	loaded := c.config
+	err := lifecycle.guard(completed, loaded.DryRun)
 	if err == nil {
-		err = lifecycle.serve(completed, c.api.Health, c.config.MetricsPrivate)
+		err = lifecycle.serve(completed, c.api.Health, loaded.MetricsPrivate)
 	}
 	if err != nil {
 		klog.Fatal(err) //nolint:forbidigo // the framework has no other way out
 	}
-	klog.FromContext(lifecycle.ctx).Info("Starting", "version", version.Get().GitVersion, "config", c.config.String())
+	klog.FromContext(lifecycle.ctx).Info("Starting", "version", version.Get().GitVersion, "config", loaded.String())
 	completed.EventRecorder = boundedRecorder{completed.EventRecorder}
-	loaded := c.config
 	for _, warning := range loaded.Warnings {
 		klog.FromContext(lifecycle.ctx).Info("Warning about the configuration", "warning", warning)
 	}

@@ -143,9 +143,15 @@ func (s nmServer) settings() map[string]bool {
 		for entry := range settings(filepath.Base(path), string(text)) {
 			// The number of a route or rule depends on what came before.
 			key, value, _ := strings.Cut(entry, "=")
-			if !strings.HasSuffix(key, "uuid") {
-				set[number.ReplaceAllString(key, "$1")+"="+value] = true
+			if key = number.ReplaceAllString(key, "$1"); strings.HasSuffix(key, "uuid") {
+				continue
 			}
+			// NetworkManager writes the gateway behind the address, cloud-init in a line of its own.
+			if address, gateway, both := strings.Cut(value, ","); both && strings.HasSuffix(key, "] address") {
+				value = address
+				set[strings.TrimSuffix(key, "address")+"gateway="+gateway] = true
+			}
+			set[key+"="+value] = true
 		}
 	}
 	return set
