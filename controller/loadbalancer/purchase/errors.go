@@ -149,6 +149,13 @@ func (b *Buyer) backOff(order Order, pause *Pause) error {
 	return pause
 }
 
+// backOffUnsent makes the next purchase wait for an interval, although the API said nothing: the record was written and
+// taken back, which calls the caller's queue again at once.
+func (b *Buyer) backOffUnsent(order Order, failure error) error {
+	b.remember(order, refusal{until: b.config.Now().Add(b.config.Interval), answer: failure})
+	return failure
+}
+
 // backOffLonger makes the next purchase wait for a time that doubles with each refusal, and returns the
 // refusal with the given sentence.
 func (b *Buyer) backOffLonger(order Order, detail string) error {

@@ -235,7 +235,7 @@ func (b *Buyer) judgeRefusal(order Order, refusal error) error {
 	errors.As(refusal, &failure)
 	switch {
 	case failure == nil, failure.StatusCode == 0 && failure.RetryAfter == 0: // never sent: that is no word of the API
-		return refusal
+		return b.backOffUnsent(order, refusal)
 	case pnap.IsTagFresh(refusal):
 		return b.backOff(order, &Pause{Reason: TagsFresh, After: b.config.Interval, Cause: refusal})
 	case failure.RetryAfter > 0, pnap.IsPaused(refusal):

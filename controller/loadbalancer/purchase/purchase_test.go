@@ -187,6 +187,29 @@ func TestAPIWantsAPause(t *testing.T) {
 	w.wantPurchases(1)
 }
 
+// TestUnsentPurchaseRests: the record of a purchase that is not sent is written and taken back, which calls for the next
+// try at once; that must not become a loop of writes.
+func TestUnsentPurchaseRests(t *testing.T) {
+	var fence error
+	w := newWorld(t, func(c *pnap.Config) { c.Fence = func() error { return fence } })
+	w.oldTags()
+	fence = errors.New("not now")
+	for range 5 {
+		if _, err := w.buy(order(web)); !errors.Is(err, fence) {
+			t.Fatalf("said %v, want %v", err, fence)
+		}
+	}
+	if w.object.version != 2 || w.object.purchase() != nil {
+		t.Errorf("5 tries wrote the record %d times, want 2: %+v", w.object.version, w.object.purchase())
+	}
+	fence = nil
+	w.clock.Advance(time.Minute)
+	if _, err := w.buy(order(web)); err != nil {
+		t.Fatal(err)
+	}
+	w.wantPurchases(1)
+}
+
 // TestFreshTags: tags that were created a moment ago may be refused; that heals by itself.
 //
 //proves:known-bugs/new-tags-refused

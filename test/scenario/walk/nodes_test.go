@@ -88,7 +88,8 @@ func (w *world) serverIsReplaced() {
 	w.portal(pnapsim.Edit{Kind: pnapsim.EditDeleteServer, Server: serverID(w.random.IntN(w.nodes))})
 }
 
-// checkReplaced: no Node is marked whose server exists, and a marked one publishes no membership.
+// checkReplaced: a Ready Node whose server is gone is marked, if that can be certain, and no other Node is. It is not
+// certain by a clock that is behind: its lists of servers seem to be older than the Node.
 func (w *world) checkReplaced() {
 	exists := map[string]bool{}
 	for _, server := range w.sim.State(accountID).Servers {
@@ -98,12 +99,23 @@ func (w *world) checkReplaced() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	var missing []corev1.Node
 	for _, n := range list.Items {
+		marked := n.Annotations[contract.NodeServerMissing] != ""
 		_, published := n.Annotations[contract.NodePublicNetworkMember]
-		if n.Annotations[contract.NodeServerMissing] != "" && (exists[n.Spec.ProviderID] || published) {
+		switch {
+		case marked && (exists[n.Spec.ProviderID] || published):
 			w.fail("Node %s is marked: its server exists %t, annotations %v", n.Name, exists[n.Spec.ProviderID],
 				n.Annotations)
+		case n.Spec.ProviderID != "" && !exists[n.Spec.ProviderID]:
+			missing = append(missing, n)
 		}
+	}
+	if len(missing) == 1 && len(list.Items) > 2 && w.process.skew >= 0 &&
+		statusOf(&missing[0], corev1.NodeReady) == corev1.ConditionTrue &&
+		missing[0].Annotations[contract.NodeServerMissing] == "" {
+		w.fail("Node %s is Ready, and it is not noticed that its server is gone: %v", missing[0].Name,
+			missing[0].Annotations)
 	}
 }
 
