@@ -268,7 +268,8 @@ func (c *cluster) disturb() {
 // play has one cluster work, starts the other one later, lets agents of it fail for a minute, and returns what is wrong.
 func (s *segment) play() string {
 	nothing := func() string { return "" }
-	first, second := s.clusters[0], s.clusters[1]
+	first := s.clusters[0]
+	second := s.clusters[1]
 	for _, a := range first.agents {
 		a.start()
 		s.run(time.Duration(s.random.IntN(int(300*time.Millisecond))), nothing)
