@@ -3,7 +3,6 @@
 package heartbeat
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -197,7 +196,7 @@ func (s *segment) carry() {
 			for _, c := range s.clusters {
 				for _, a := range c.agents {
 					if a != f.from && a.election != nil {
-						a.receiver.handle(context.Background(), slices.Clone(f.frame), time.Unix(0, 0).Add(s.now))
+						a.receiver.handle(s.Context(), slices.Clone(f.frame), time.Unix(0, 0).Add(s.now))
 					}
 				}
 			}
