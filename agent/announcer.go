@@ -313,8 +313,8 @@ func withAnnouncer(state speaker.State, verdict check.Outcome) check.Outcome {
 			Message: "this node announces no addresses: " + state.Problem}
 	case state.Running && state.KeyShared && verdict.Status == check.OK:
 		verdict.Reason = contract.HeartbeatKeyShared
-		verdict.Message += "; another cluster signs heartbeats on this VLAN with the key of this one, which drops them: " +
-			"replace the key of one of the clusters, in its Secret kube-system/" + contract.AnnouncerSecret
+		verdict.Message += "; another cluster signs heartbeats on this VLAN with the key of this one, which drops " +
+			"them: replace the key of one of the clusters, in its Secret kube-system/" + contract.AnnouncerSecret
 	default:
 	}
 	return verdict

@@ -17,6 +17,7 @@ func TestVerdictWithAnnouncer(t *testing.T) {
 	silent := check.Outcome{Status: check.Fail, Reason: "NoAnswer", Message: "PN601: no machine answers"}
 	without := speaker.State{Running: true, Problem: "no key"}
 	shared := speaker.State{Running: true, KeyShared: true}
+	idle := speaker.State{KeyShared: true, Problem: "no key"}
 	for name, tc := range map[string]struct {
 		state           speaker.State
 		verdict         check.Outcome
@@ -27,7 +28,7 @@ func TestVerdictWithAnnouncer(t *testing.T) {
 		"no key":                 {without, silent, check.Fail, "NoHeartbeatKey", "no key"},
 		"shared key":             {shared, healthy, check.OK, "HeartbeatKeyShared", "replace the key"},
 		"shared key, and silent": {shared, silent, check.Fail, "NoAnswer", "PN601"},
-		"it does not announce":   {speaker.State{KeyShared: true, Problem: "no key"}, healthy, check.OK, "Answered", "every"},
+		"it does not announce":   {idle, healthy, check.OK, "Answered", "every"},
 	} {
 		got := withAnnouncer(tc.state, tc.verdict)
 		if got.Status != tc.status || got.Reason != tc.reason || !strings.Contains(got.Message, tc.message) {

@@ -61,7 +61,8 @@ func newSegment(t *testing.T, seed uint64, scopes [2]Scope) *segment {
 	for i := range s.clusters {
 		c := &cluster{s: s, scope: scopes[i]}
 		for n := range 1 + s.random.IntN(4) {
-			a := &agent{cluster: c, name: fmt.Sprintf("node-%c", 'a'+n), boot: s.random.Uint64N(1 << 40), ring: ringOf(t, 1)}
+			a := &agent{cluster: c, name: fmt.Sprintf("node-%c", 'a'+n), ring: ringOf(t, 1)}
+			a.boot = s.random.Uint64N(1 << 40)
 			a.ring.scope = c.scope
 			c.agents = append(c.agents, a)
 		}
@@ -264,7 +265,7 @@ func (c *cluster) disturb() {
 	a.start()
 }
 
-// play has one cluster work, starts the other one later, lets agents of it fail for a minute, and returns what is wrong.
+// play has one cluster work, starts the other one later, lets agents of it fail, and returns what is wrong.
 func (s *segment) play() string {
 	nothing := func() string { return "" }
 	first := s.clusters[0]

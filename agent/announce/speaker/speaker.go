@@ -99,7 +99,7 @@ type Speaker struct {
 	state State
 }
 
-// sharedFor is how long the last heartbeat that another cluster signed with our key counts. One is reported each minute.
+// sharedFor is how long a heartbeat that another cluster signed with our key counts. One is reported each minute.
 const sharedFor = 3 * time.Minute
 
 // State is the state of a Speaker.

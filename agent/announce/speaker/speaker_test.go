@@ -286,7 +286,8 @@ func TestWithoutKey(t *testing.T) {
 	})
 }
 
-// TestSharedKey: a heartbeat that another cluster signed with our key shows in the state until none has come for minutes.
+// TestSharedKey: a heartbeat that another cluster signed with our key shows in the state until none has come for
+// minutes.
 func TestSharedKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t)

@@ -72,7 +72,7 @@ func TestSilentWatch(t *testing.T) {
 				time.Sleep(149 * time.Second)
 				synctest.Wait()
 				if len(objects.opened) != 1 || seen.View == "second" {
-					t.Fatalf("%d watches after 149 s of silence, seen %+v; want the first one", len(objects.opened), seen)
+					t.Fatalf("%d watches after 149 s of silence, seen %+v; want the first", len(objects.opened), seen)
 				}
 				time.Sleep(2 * time.Second)
 				synctest.Wait()

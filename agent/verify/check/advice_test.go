@@ -95,7 +95,8 @@ func (p *site) carry() {
 	}
 	for i := range p.s.Links {
 		if l := &p.s.Links[i]; l.Type == "bond" {
-			p.setCarrier(l, slices.ContainsFunc(p.s.Links, func(m Link) bool { return m.Master == l.Index && m.LowerUp }))
+			works := func(m Link) bool { return m.Master == l.Index && m.LowerUp }
+			p.setCarrier(l, slices.ContainsFunc(p.s.Links, works))
 		}
 	}
 	for i := range p.s.Links {
@@ -219,8 +220,8 @@ var practices = []struct {
 			p.e.Network.IPs = append(p.e.Network.IPs, netip.MustParseAddr(words[1]))
 		}}},
 	{regexp.MustCompile(`^delete the address, route or rule that takes the block away from (\S+)$`), []way{takeBack}},
-	{regexp.MustCompile(`^frames of VLAN \d+ must arrive on \S+; .* server (\S+) is an assigned member of network (\S+) ` +
-		`and that block (\S+) is assigned to it$`), []way{func(p *site, words []string, _ Fix) {
+	{regexp.MustCompile(`^frames of VLAN \d+ must arrive on \S+; .* server (\S+) is an assigned member of network ` +
+		`(\S+) and that block (\S+) is assigned to it$`), []way{func(p *site, words []string, _ Fix) {
 		if p.unassigned.String() == words[3] && words[2] == p.account.NetworkID {
 			p.unassigned = netip.Prefix{}
 		}
@@ -467,7 +468,8 @@ func advice(f Finding, each, notes bool) (all [][]sentence) {
 			}
 		}
 		switch {
-		case fix.Tool != AnyTool && f.Reason != "BondDegraded" && f.Reason != "UplinkNoCarrier", notes && fix.File != "":
+		case notes && fix.File != "":
+		case fix.Tool != AnyTool && f.Reason != "BondDegraded" && f.Reason != "UplinkNoCarrier":
 		case each:
 			for _, one := range sentences {
 				all = append(all, []sentence{one})
@@ -484,7 +486,8 @@ func advice(f Finding, each, notes bool) (all [][]sentence) {
 func (p *site) follow(t *testing.T, sentences []sentence, choice int) (choices int) {
 	t.Helper()
 	for _, one := range sentences {
-		known := commandsOfFixes["shows something"].MatchString(one.text)
+		// A note beside a command that was followed says what else there is to do, such as to make it last.
+		known := commandsOfFixes["shows something"].MatchString(one.text) || one.text == one.fix.Note && choices > 0
 		for _, practice := range practices {
 			if words := practice.says.FindStringSubmatch(one.text); words != nil {
 				known = true

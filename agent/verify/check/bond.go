@@ -65,7 +65,8 @@ func checkBond(v view) Finding {
 	}
 	b := v.bondOf(*v.trunk)
 	warn := func(reason, expected, cause string, fixes []Fix) Finding {
-		return Finding{Status: Warn, Reason: reason, Expected: expected, Observed: b.String(), Cause: cause, Fixes: fixes}
+		return Finding{Status: Warn, Reason: reason, Expected: expected, Observed: b.String(), Cause: cause,
+			Fixes: fixes}
 	}
 	down := b.down()
 	silent := b.names(func(l Link) bool { return l.Slave != nil && l.Slave.NoPartner })

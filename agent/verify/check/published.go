@@ -194,8 +194,8 @@ func (v view) stableAddresses() []netip.Addr {
 }
 
 func fixIdentity() []Fix {
-	return anyTool("if the agent's kubeconfig or --node-name is another node's, correct it; if two machines have joined "+
-		"with the same name, give each machine its own name, delete the Node, and restart the kubelets so that both "+
-		"register again",
+	return anyTool("if the agent's kubeconfig or --node-name is another node's, correct it; if two machines have "+
+		"joined with the same name, give each machine its own name, delete the Node, and restart the kubelets so "+
+		"that both register again",
 		"hostnamectl status", "cat /var/lib/cloud/data/instance-id")
 }

@@ -58,8 +58,8 @@ func newStage() *stage {
 	s.watched = s.lease
 	s.leases[s.lease] = &election{"srv-b", true}
 	for i, name := range []string{"srv-a", "srv-b", "srv-c"} {
-		s.nodes = append(s.nodes, &member{name: name, mac: "02:00:00:00:00:0" + string(rune('a'+i)), ready: true, runs: true,
-			announces: vlanInterface, held: map[string]bool{}, leaves: vlanInterface})
+		s.nodes = append(s.nodes, &member{name: name, mac: "02:00:00:00:00:0" + string(rune('a'+i)), ready: true,
+			runs: true, announces: vlanInterface, held: map[string]bool{}, leaves: vlanInterface})
 	}
 	s.node("srv-b").held[vlanInterface] = true
 	return s

@@ -122,8 +122,8 @@ func (o Observation) stale(held []string) check.Finding {
 		f.Fixes = append(f.Fixes, advice(note, o.remove(name))...)
 	}
 	if len(held) == 0 {
-		f.Fixes = advice("the agent of this node stops as soon as it sees that no Service uses the address; if this lasts, " +
-			"restart the agent")
+		f.Fixes = advice("the agent of this node stops as soon as it sees that no Service uses the address; if this " +
+			"lasts, restart the agent")
 	}
 	return f
 }
@@ -209,8 +209,8 @@ func (o Observation) leaseDead(observed string) check.Finding {
 	if o.Lease.Holder != "" {
 		f.Cause += ", which Node " + o.Lease.Holder + " held last"
 	}
-	f.Fixes = o.restart("run kube-vip on the node that answers; if it is to run on other nodes only, run it there and " +
-		"delete the address on this one: " + o.remove(o.Interface))
+	f.Fixes = o.restart("run kube-vip on the node that answers; if it is to run on other nodes only, run it there " +
+		"and delete the address on this one: " + o.remove(o.Interface))
 	return f
 }
 
@@ -218,8 +218,8 @@ func (o Observation) holderSilent() check.Finding {
 	f := o.finding(HolderAnswers, check.Fail, ReasonHolderSilent, o.silence())
 	f.Expected = "a reply by Node " + o.Lease.Holder + ", which holds the lease " + o.Lease.Name
 	f.Cause = fmt.Sprintf("Node %s holds the lease %s, but does not answer for %s", o.Lease.Holder, o.Lease.Name, o)
-	note := "run phoenixnap-agent diagnose on Node " + o.Lease.Holder + " and fix what it finds; if that is only this, " +
-		"restart kube-vip there, which adds the address again"
+	note := "run phoenixnap-agent diagnose on Node " + o.Lease.Holder + " and fix what it finds; if that is only " +
+		"this, restart kube-vip there, which adds the address again"
 	if o.holdsLease() {
 		note = "restart kube-vip on this node, which adds the address again"
 	}
