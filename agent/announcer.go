@@ -302,11 +302,22 @@ func (a *announcer) view() (view vip.View, ok bool) {
 // recordAddresses reports the findings about addresses. That this node cannot announce any goes first: a person can fix
 // it.
 func (a *announcer) recordAddresses(findings []check.Finding, verdict check.Outcome) {
-	if state := a.speaker.State(); state.Running && state.Problem != "" {
-		verdict = check.Outcome{Status: check.Fail, Reason: vip.ReasonNoKey,
+	a.state.Addresses(findings, withAnnouncer(a.speaker.State(), verdict))
+}
+
+// withAnnouncer is the verdict about all addresses together with what is wrong with the announcer of this node.
+func withAnnouncer(state speaker.State, verdict check.Outcome) check.Outcome {
+	switch {
+	case state.Running && state.Problem != "":
+		return check.Outcome{Status: check.Fail, Reason: vip.ReasonNoKey,
 			Message: "this node announces no addresses: " + state.Problem}
+	case state.Running && state.KeyShared && verdict.Status == check.OK:
+		verdict.Reason = contract.HeartbeatKeyShared
+		verdict.Message += "; another cluster signs heartbeats on this VLAN with the key of this one, which drops " +
+			"them: replace the key of one of the clusters, in its Secret kube-system/" + contract.AnnouncerSecret
+	default:
 	}
-	a.state.Addresses(findings, verdict)
+	return verdict
 }
 
 // figures are what metrics say of the announcer.

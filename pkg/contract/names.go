@@ -151,6 +151,11 @@ const (
 	ConditionAnnouncementHealthy = Prefix + "AnnouncementHealthy"
 )
 
+// HeartbeatKeyShared is the reason of ConditionAnnouncementHealthy when all addresses answer, but another cluster signs
+// heartbeats on this VLAN with the key of this one (`agent://`). They are dropped. Replace the key of one of the
+// clusters.
+const HeartbeatKeyShared = "HeartbeatKeyShared"
+
 // NamespaceCollectOrphans is the annotation of the Namespace kube-system with which a user confirms that orphaned IP
 // blocks are deleted, although too many became orphans at once: their IDs, separated by commas. It has an effect only
 // with --collect-orphans.

@@ -72,7 +72,7 @@ func framesOf(h *election.Heartbeat, ring *Ring) (frames [][]byte) {
 	parts := slices.Collect(slices.Chunk(body, space))
 	for i, piece := range parts {
 		frames = append(frames, part{node: h.Node, boot: h.Boot, sequence: h.Sequence, index: i, parts: len(parts),
-			body: piece}.appendFrame(nil, ring, from))
+			interval: h.Interval, body: piece}.appendFrame(nil, ring, from))
 	}
 	return frames
 }

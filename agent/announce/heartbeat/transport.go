@@ -230,19 +230,24 @@ func (r *receiver) receive(ctx context.Context, p *packet.Port, until time.Time)
 		}
 		now := time.Now()
 		for i := range r.in.Len() {
-			h, drop := r.take(r.in.Received(i), now)
-			r.transport.Counts.received[drop].Add(1)
-			switch {
-			case h != nil:
-				r.transport.Receive(h)
-			case drop == Implausible:
-				r.report(ctx, now)
-			case drop == OtherCluster:
-				r.reportForeign(now)
-			}
+			r.handle(ctx, r.in.Received(i), now)
 		}
 	}
 	return nil
+}
+
+// handle counts a frame, and passes on what it says.
+func (r *receiver) handle(ctx context.Context, frame []byte, now time.Time) {
+	h, drop := r.take(frame, now)
+	r.transport.Counts.received[drop].Add(1)
+	switch {
+	case h != nil:
+		r.transport.Receive(h)
+	case drop == Implausible:
+		r.report(ctx, now)
+	case drop == OtherCluster:
+		r.reportForeign(now)
+	}
 }
 
 // take reads a frame. It returns a heartbeat when one is complete.

@@ -80,6 +80,10 @@ func (s *session) knock(node string) {
 
 // foreign handles a heartbeat that another cluster signed with our key.
 func (s *session) foreign(node string) {
+	s.note(func(state *State) {
+		state.KeyShared = true
+		state.sharedAt = s.Clock()
+	})
 	select {
 	case s.inbox <- election.Foreign{Node: node}:
 	default: // the next one is reported

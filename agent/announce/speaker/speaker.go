@@ -99,6 +99,9 @@ type Speaker struct {
 	state State
 }
 
+// sharedFor is how long a heartbeat that another cluster signed with our key counts. One is reported each minute.
+const sharedFor = 3 * time.Minute
+
 // State is the state of a Speaker.
 type State struct {
 	// Running reports whether there is a network to announce on.
@@ -119,6 +122,9 @@ type State struct {
 	Repeated, Late uint64
 	// APIFailures counts requests for the view that failed.
 	APIFailures uint64
+	// KeyShared reports whether another cluster signed heartbeats with our key lately, the last one at sharedAt.
+	KeyShared bool
+	sharedAt  time.Duration
 	// Lost counts heartbeats that arrived faster than they could be handled.
 	Lost uint64
 }
@@ -147,7 +153,9 @@ func (s *Speaker) Changed() { s.wake.Signal() }
 func (s *Speaker) State() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state
+	state := s.state
+	state.KeyShared = state.KeyShared && s.Clock()-state.sharedAt < sharedFor
+	return state
 }
 
 func (s *Speaker) note(change func(*State)) {

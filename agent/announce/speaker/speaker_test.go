@@ -286,6 +286,28 @@ func TestWithoutKey(t *testing.T) {
 	})
 }
 
+// TestSharedKey: a heartbeat that another cluster signed with our key shows in the state until none has come for
+// minutes.
+func TestSharedKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t)
+		wait(15 * time.Second)
+		if s.State().KeyShared {
+			t.Error("it reports a shared key before it heard one")
+		}
+		current := &session{Speaker: s.Speaker, inbox: make(chan election.Input, 1)}
+		current.foreign("node-x")
+		wait(sharedFor - time.Second)
+		if !s.State().KeyShared {
+			t.Error("it does not report a shared key")
+		}
+		wait(2 * time.Second)
+		if s.State().KeyShared {
+			t.Error("it reports a shared key that it has not heard for minutes")
+		}
+	})
+}
+
 // TestAnotherNetwork: what was announced on one network is not announced on the next, nor while there is none.
 func TestAnotherNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

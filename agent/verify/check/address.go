@@ -131,7 +131,8 @@ func checkDuplicate(v view) Finding {
 				Observed: "answered by " + strings.Join(answer.MACs, ", "),
 				Cause:    fmt.Sprintf("another machine answers for the node's address %s", p.Addr()),
 				Fixes: anyTool(fmt.Sprintf("two servers carry %s: compare the addresses of the servers in network %s "+
-					"and change one of them", p.Addr(), v.Network.NetworkID), "ip neigh flush "+p.Addr().String())}
+					"and change one of them", p.Addr(), v.Network.NetworkID),
+					fmt.Sprintf("arping -D -c 3 -I %s %s", v.vlan.Name, p.Addr()))}
 		}
 	}
 	if checked == 0 {

@@ -64,10 +64,9 @@ func checkBond(v view) Finding {
 		return notApplicable(v.trunk.Name + " is not a bond")
 	}
 	b := v.bondOf(*v.trunk)
-	const support = "for a member without a carrier or a partner, contact phoenixNAP support"
-	warn := func(reason, expected, cause, note string) Finding {
+	warn := func(reason, expected, cause string, fixes []Fix) Finding {
 		return Finding{Status: Warn, Reason: reason, Expected: expected, Observed: b.String(), Cause: cause,
-			Fixes: anyTool(note, "cat /proc/net/bonding/"+b.name)}
+			Fixes: fixes}
 	}
 	down := b.down()
 	silent := b.names(func(l Link) bool { return l.Slave != nil && l.Slave.NoPartner })
@@ -76,25 +75,61 @@ func checkBond(v view) Finding {
 	})
 	switch {
 	case b.bond.Mode != modeLACP && b.bond.Mode != modeActiveBackup:
-		o := warn("UnexpectedBondMode", "mode "+modeLACP,
-			fmt.Sprintf("%s has mode %s, the switches of phoenixNAP expect %s", b.name, b.bond.Mode, modeLACP), "")
-		o.Fixes = fixBondMode(b.name)
-		return o
+		return warn("UnexpectedBondMode", "mode "+modeLACP,
+			fmt.Sprintf("%s has mode %s, the switches of phoenixNAP expect %s", b.name, b.bond.Mode, modeLACP),
+			fixBondMode(b.name))
 	case len(down) > 0 || len(b.members) == 0:
 		return warn("BondDegraded", "all members up",
-			b.name+" has lost members: "+cmp.Or(strings.Join(down, ", "), "none is left"), support)
+			b.name+" has lost members: "+cmp.Or(strings.Join(down, ", "), "none is left"), b.fixLost())
 	case b.bond.Mode == modeLACP && b.bond.PartnerMAC == "":
-		return warn("NoLACPPartner", "an LACP partner", b.name+" has no LACP partner", support)
+		return warn("NoLACPPartner", "an LACP partner", b.name+" has no LACP partner",
+			b.support(b.names(func(Link) bool { return true }), noLACP))
 	case len(silent) > 0:
 		return warn("MemberWithoutPartner", "an LACP partner on every member",
-			"no LACP partner on "+strings.Join(silent, ", "), support)
+			"no LACP partner on "+strings.Join(silent, ", "), b.support(silent, noLACP))
 	case len(apart) > 0:
 		return warn("AggregatorsDiffer", "all members in one aggregator",
 			strings.Join(apart, ", ")+" of "+b.name+" is in an aggregator of its own, so it carries nothing",
-			"the member is connected to another switch than the other members;  "+support)
+			b.support(apart, "another switch than that of the other members is behind"))
 	default:
 		return ok(b.String())
 	}
+}
+
+// noLACP is what the switch does where a bond of this mode has no partner.
+const noLACP = "no LACP comes from the switch to"
+
+// support names the members that a person at phoenixNAP has to look at.
+func (b bondState) support(members []string, what string) []Fix {
+	return anyTool("contact phoenixNAP support: "+what+" "+strings.Join(members, ", "), "cat /proc/net/bonding/"+b.name)
+}
+
+// fixLost: one that a person set down needs no support.
+func (b bondState) fixLost() []Fix {
+	if len(b.members) == 0 {
+		return anyTool(noCarrierNote(b), "cat /proc/net/bonding/"+b.name)
+	}
+	var fixes []Fix
+	if lost := slices.DeleteFunc(b.down(), b.isSetDown); len(lost) > 0 {
+		fixes = b.support(lost, "there is no working link on")
+	}
+	return append(fixes, b.setUp()...)
+}
+
+func (b bondState) isSetDown(member string) bool {
+	return slices.Contains(b.names(func(l Link) bool { return !l.Up }), member)
+}
+
+// setUp sets up the members that a person set down.
+func (b bondState) setUp() []Fix {
+	var commands []string
+	for _, name := range b.names(func(l Link) bool { return !l.Up }) {
+		commands = append(commands, "ip link set "+name+" up")
+	}
+	if len(commands) == 0 {
+		return nil
+	}
+	return []Fix{fix(IPRoute2, volatile, commands...)}
 }
 
 // fixNoCarrier shows where a carrier gets lost. No command restores one: the link is up already.
@@ -105,19 +140,11 @@ func fixNoCarrier(v view) []Fix {
 			"phoenixNAP support", u.Name), "ip -br link show "+u.Name, "ethtool "+u.Name)
 	}
 	commands := []string{"ip -br link show master " + u.Name}
-	var down []string
 	b := v.bondOf(*u)
 	for _, l := range b.members {
 		commands = append(commands, "ethtool "+l.Name)
-		if !l.Up {
-			down = append(down, "ip link set "+l.Name+" up")
-		}
 	}
-	fixes := anyTool(noCarrierNote(b), append(commands, "cat /proc/net/bonding/"+u.Name)...)
-	if len(down) > 0 {
-		fixes = append(fixes, fix(IPRoute2, volatile, down...))
-	}
-	return fixes
+	return append(anyTool(noCarrierNote(b), append(commands, "cat /proc/net/bonding/"+u.Name)...), b.setUp()...)
 }
 
 func noCarrierNote(b bondState) string {

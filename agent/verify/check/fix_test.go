@@ -157,7 +157,7 @@ var (
 			`tcpdump |cat |hostnamectl status$|bpftool net show$|kubectl .* (get|status) |phoenixnap-agent diagnose )`),
 		"changes one thing of one interface": regexp.MustCompile(`^ip (link (set \S+ (mtu \d+ up|mtu \d+|up|nomaster|` +
 			`arp on|address \S+)|delete \S+)|address (add|delete) \S+ dev \S+|address flush dev \S+ to \S+/32|` +
-			`neighbour delete \S+ dev \S+|neigh flush [0-9.]+)$`),
+			`neighbour delete \S+ dev \S+)$`),
 		"makes an interface": regexp.MustCompile(`^ip link add link \S+ name \S+ type vlan id \d+$`),
 		"adds a route or rule": regexp.MustCompile(`^ip (` +
 			`route replace default via \S+ dev \S+ onlink( metric \d+| table \d+)?|` +

@@ -89,7 +89,7 @@ func checkOneGateway(v view, b contract.NetworkBlock) (o Finding, asked bool) {
 	case answer.Error != "":
 		return undetermined("GatewayNotAsked",
 			fmt.Sprintf("gateway %s could not be asked: %s", b.Gateway, answer.Error),
-			anyTool("ARP requests need the capability NET_RAW (root has it)")...), true
+			fixUnasked(v, answer.Error)...), true
 	case answer.Replied:
 		return ok(fmt.Sprintf("%s is at %s, %s", b.Gateway, strings.Join(answer.MACs, " and "), roundTrip(answer))),
 			true
@@ -98,6 +98,14 @@ func checkOneGateway(v view, b contract.NetworkBlock) (o Finding, asked bool) {
 	default:
 		return silentGateway(v, b, answer, Warn), true
 	}
+}
+
+// fixUnasked: a packet socket is refused for lack of a right, or the interface changed at that moment.
+func fixUnasked(v view, reason string) []Fix {
+	if strings.Contains(reason, "not permitted") || strings.Contains(reason, "permission denied") {
+		return anyTool("ARP requests need the capability NET_RAW (root has it)")
+	}
+	return anyTool("look again: "+v.vlan.Name+" may have changed at that moment", "ip -br link show "+v.vlan.Name)
 }
 
 func silentGateway(v view, b contract.NetworkBlock, answer ARPAnswer, status Status) Finding {
@@ -155,7 +163,8 @@ func checkUniqueGateway(v view) Finding {
 				Expected: "one machine answers for " + b.Gateway.String(),
 				Cause:    fmt.Sprintf("%s answer for gateway %s", macs, b.Gateway),
 				Fixes: anyTool("find the machine that carries the gateway's address: compare the hardware addresses "+
-					"with those that the other nodes report in the annotation phoenixnap.com/reported-identity",
+					"with those that the other nodes report in the annotation phoenixnap.com/reported-identity, and "+
+					"remove it there",
 					fmt.Sprintf("arping -c 3 -I %s %s", v.vlan.Name, b.Gateway))}
 		}
 	}

@@ -63,8 +63,8 @@ var linkChecks = []Check{
 		Causes: []string{"A cable, port or network card has failed.", "LACP is not enabled on one side.",
 			"The members are connected to switches that do not act as one.",
 			"The bond was configured with a mode that the switches do not expect."},
-		Remedy: "Read `/proc/net/bonding/bond0`; for a member without a carrier or a partner, contact phoenixNAP " +
-			"support.",
+		Remedy: "Read `/proc/net/bonding/bond0`. Set up a member that was set down; for one without a carrier or a " +
+			"partner, contact phoenixNAP support.",
 		Reasons: []string{"UnexpectedBondMode", "BondDegraded", "NoLACPPartner", "MemberWithoutPartner",
 			"AggregatorsDiffer"},
 	},

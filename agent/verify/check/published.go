@@ -40,7 +40,8 @@ var publishedChecks = []Check{
 		Causes: []string{"Two machines joined the cluster with the same name, for example after a disk image was " +
 			"cloned.", "The agent's kubeconfig or `--node-name` is that of another node.",
 			"The server was replaced, and the new one took over the name of the old one."},
-		Remedy:  "Give each machine its own name, delete the Node, and restart the kubelet so that it registers again.",
+		Remedy: "Correct the agent's kubeconfig and `--node-name`. If two machines have the same name, give each machine " +
+			"its own, delete the Node, and restart the kubelets so that both register again.",
 		Reasons: []string{"OtherServer", "OtherMachine"},
 	},
 	{
@@ -193,8 +194,8 @@ func (v view) stableAddresses() []netip.Addr {
 }
 
 func fixIdentity() []Fix {
-	return anyTool("two machines may have joined with the same name, or the agent's kubeconfig or --node-name is "+
-		"another node's: give each machine its own name, delete the Node, and restart the kubelet so that it "+
-		"registers again",
+	return anyTool("if the agent's kubeconfig or --node-name is another node's, correct it; if two machines have "+
+		"joined with the same name, give each machine its own name, delete the Node, and restart the kubelets so "+
+		"that both register again",
 		"hostnamectl status", "cat /var/lib/cloud/data/instance-id")
 }

@@ -208,7 +208,18 @@ func checkMark(v view) Finding {
 	return Finding{Status: Warn, Reason: "MarkClash",
 		Expected: fmt.Sprintf("the bits %#x only for this agent", v.Mask), Observed: "also " + who,
 		Cause: fmt.Sprintf("the mark bits %#x of the managed return path are also used by %s", v.Mask, who),
-		Fixes: anyTool("set a free bit with --mark, on every node", "ip rule show")}
+		Fixes: anyTool(v.freeMark(), "ip rule show")}
+}
+
+// freeMark names bits that are free on this node. Four are enough for the ten blocks that a network may hold.
+func (v view) freeMark() string {
+	for _, shift := range []int{4, 0, 8, 16, 20, 24, 28} {
+		bits := uint32(0xf) << shift
+		if _, clash := MarkClash(v.Snapshot, bits); !clash {
+			return fmt.Sprintf("set free bits on the agents of all nodes, such as --mark=%#x", bits)
+		}
+	}
+	return "set free bits on the agents of all nodes with --mark; on this node all are in use"
 }
 
 // Files of the marks that a person sets.

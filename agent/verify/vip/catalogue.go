@@ -82,8 +82,8 @@ var catalogue = []check.Check{
 		Causes: []string{"The kernel of that node does not answer: `arp_ignore`, `arp_filter`, or a firewall for ARP.",
 			"The address was removed from the interface by hand or by a reconfiguration of the network.",
 			"The node's VLAN is broken, but the node still reaches the API server."},
-		Remedy: "Run `agent diagnose` on the holder. Restarting kube-vip there adds the address again; stopping it " +
-			"there moves the address to another node.",
+		Remedy: "Run `phoenixnap-agent diagnose` on the holder. Restarting kube-vip there adds the address again; " +
+			"stopping it there moves the address to another node.",
 		Reasons: []string{ReasonHolderSilent},
 	},
 	{

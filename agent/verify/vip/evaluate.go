@@ -113,9 +113,17 @@ func (o Observation) stale(held []string) check.Finding {
 		f.Cause = fmt.Sprintf("this node carries %s on %s, but the lease %s is held by Node %s", o, join(held),
 			o.Lease.Name, o.Lease.Holder)
 	}
+	note := "on this node: kube-vip leaves the address behind when it is killed"
+	if o.Agents {
+		note = "on this node: no interface needs the address of a Service while the agents announce"
+		held = o.carried()
+	}
 	for _, name := range held {
-		f.Fixes = append(f.Fixes,
-			advice("on this node: kube-vip leaves the address behind when it is killed", o.remove(name))...)
+		f.Fixes = append(f.Fixes, advice(note, o.remove(name))...)
+	}
+	if len(held) == 0 {
+		f.Fixes = advice("the agent of this node stops as soon as it sees that no Service uses the address; if this " +
+			"lasts, restart the agent")
 	}
 	return f
 }
@@ -138,6 +146,8 @@ func (o Observation) duplicate() check.Finding {
 	note := "on the node that does not announce it: kube-vip leaves the address behind when it is killed; the " +
 		"Service's annotation kube-vip.io/vipHost names the holder"
 	switch {
+	case o.Agents:
+		note = "on the node of which an interface carries it: the agents announce addresses without adding them"
 	case o.Lease.Rival != "":
 		f.Cause += fmt.Sprintf(", and kube-vip has elected twice: the lease %s is held by Node %s, and %s by Node %s",
 			o.Lease.Name, o.Lease.Holder, o.Lease.Rival, o.Lease.RivalHolder)
@@ -188,8 +198,8 @@ func (o Observation) leaseDead(observed string) check.Finding {
 		f.Cause = fmt.Sprintf("%s is %s, but neither kube-vip's lease %s nor the one for all Services, %s, exists", o,
 			observed, o.Lease.Name, o.Lease.Global)
 		f.Fixes = advice("where kube-vip is not in the namespace kube-system, or has svc_leasename "+
-			"(servicesLeaseName) in its environment, arguments or configuration, set --kube-vip-lease of the agent to <namespace>/<name> of "+
-			"the lease in use", "kubectl get leases --all-namespaces")
+			"(servicesLeaseName) in its environment, arguments or configuration, set --kube-vip-lease of the agent to "+
+			"<namespace>/<name> of the lease in use", "kubectl get leases --all-namespaces")
 		return f
 	}
 	f := o.finding(LeaseAlive, check.Fail, ReasonLeaseExpired,
@@ -199,8 +209,8 @@ func (o Observation) leaseDead(observed string) check.Finding {
 	if o.Lease.Holder != "" {
 		f.Cause += ", which Node " + o.Lease.Holder + " held last"
 	}
-	f.Fixes = o.restart("kube-vip must run on the node that answers, or the address must go there: " +
-		o.remove(o.Interface))
+	f.Fixes = o.restart("run kube-vip on the node that answers; if it is to run on other nodes only, run it there " +
+		"and delete the address on this one: " + o.remove(o.Interface))
 	return f
 }
 
@@ -208,7 +218,12 @@ func (o Observation) holderSilent() check.Finding {
 	f := o.finding(HolderAnswers, check.Fail, ReasonHolderSilent, o.silence())
 	f.Expected = "a reply by Node " + o.Lease.Holder + ", which holds the lease " + o.Lease.Name
 	f.Cause = fmt.Sprintf("Node %s holds the lease %s, but does not answer for %s", o.Lease.Holder, o.Lease.Name, o)
-	f.Fixes = o.restart("run agent diagnose on Node " + o.Lease.Holder)
+	note := "run phoenixnap-agent diagnose on Node " + o.Lease.Holder + " and fix what it finds; if that is only " +
+		"this, restart kube-vip there, which adds the address again"
+	if o.holdsLease() {
+		note = "restart kube-vip on this node, which adds the address again"
+	}
+	f.Fixes = o.restart(note)
 	return f
 }
 

@@ -30,6 +30,7 @@ const (
 	KindReplica    Kind = "ReplicaDown"          // a pod of the controller does not work, another one does
 	KindVLAN       Kind = "VLANNotReady"         // a Node cannot carry traffic of the public network
 	KindAddresses  Kind = "AddressesUnhealthy"   // addresses that concern a Node do not answer as they should
+	KindKeyShared  Kind = "HeartbeatKeyShared"   // another cluster on the VLAN has the key of this one's heartbeats
 	KindCarrier    Kind = "NoNodeReady"          // no Node may carry traffic, so nothing is bought or published
 	KindService    Kind = "ServiceUnhealthy"     // a Service has no address, or it is not answered
 	KindBlocks     Kind = "BlocksUnused"         // blocks are paid for and not used
@@ -63,7 +64,7 @@ func problemsOf(f Facts, o Overview) []Problem {
 	}
 	for _, find := range []func(Facts, Overview) []Problem{
 		controllerProblems, accountProblems, waitingProblems, serverProblems, agentProblems, replicaProblems,
-		outdatedProblems, vlanProblems, carrierProblems, serviceProblems, blockProblems,
+		outdatedProblems, vlanProblems, keyProblems, carrierProblems, serviceProblems, blockProblems,
 	} {
 		problems = append(problems, find(f, o)...)
 	}
@@ -360,6 +361,22 @@ func vlanProblems(f Facts, o Overview) []Problem {
 		}
 	}
 	return append(vlan, addresses...)
+}
+
+// keyProblems reports that agents receive heartbeats that another cluster signs with the key of this one.
+func keyProblems(_ Facts, o Overview) []Problem {
+	var names []string
+	for _, n := range o.Nodes {
+		if v := n.AnnouncementHealthy; v.True() && v.Reason == contract.HeartbeatKeyShared {
+			names = append(names, n.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return one(KindKeyShared, subject(names, "drops", "drop")+" heartbeats that another cluster on the VLAN signs "+
+		"with the key of this one: replace the key of one of the clusters, in its Secret "+
+		metav1.NamespaceSystem+"/"+contract.AnnouncerSecret, names...)
 }
 
 func nodeMessage(n Node, v Condition) string {

@@ -215,6 +215,11 @@ var mistakes = map[string]struct {
 		f.Nodes[0].Status.Conditions[1].Status = corev1.ConditionFalse
 		f.Services[0].Status.Conditions[2].Status = metav1.ConditionFalse
 	}, []Kind{KindAddresses, KindService}, []string{"Node worker-1: Answered"}},
+	"another cluster has the key": {func(f *Facts) {
+		for i := range f.Nodes {
+			f.Nodes[i].Status.Conditions[1].Reason = "HeartbeatKeyShared"
+		}
+	}, []Kind{KindKeyShared}, []string{"drop heartbeats", "replace the key", "kube-system/phoenixnap-announcer"}},
 	"a Service that no controller has seen": {func(f *Facts) { f.Services[0].Status.Conditions = nil },
 		[]Kind{KindService}, []string{"Service shop/web: the controller has not reported on it"}},
 	"everything at once": {func(f *Facts) {
