@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -114,12 +115,7 @@ var alternatives = map[string]struct {
 			}
 			w.service("web", inBlock(broughtID))
 		}, says: []string{"are in use", "name another block"}}, edited(inBlock(foreignID))},
-	"LedgerUnreadable, restored": {situation{drive: inTurn(published(inPool()), func(w *world) {
-		w.editConfigMap(allocation.NamePrefix+w.blockID(), func(c *corev1.ConfigMap) {
-			c.Data["backup"] = c.Data["ledger.json"]
-			c.Data["ledger.json"] = "{"
-		})
-	}), says: []string{"restore it from a backup"}}, func(w *world) {
+	"LedgerUnreadable, restored": {situation{drive: inTurn(published(inPool()), damageLedger), says: []string{"restore it from a backup"}}, func(w *world) {
 		w.editConfigMap(allocation.NamePrefix+w.blockID(), func(c *corev1.ConfigMap) {
 			c.Data = map[string]string{"ledger.json": c.Data["backup"]}
 		})
@@ -198,4 +194,76 @@ func (w *world) endsRefusal(name string) {
 			w.t.Errorf("after the remedy there is an event %s", event)
 		}
 	}
+}
+
+// TestEventsEndByTheirRemedy does what events advise that are no refusals: then they are not sent again.
+func TestEventsEndByTheirRemedy(t *testing.T) {
+	for name, test := range map[string]struct {
+		reason string
+		drive  func(*world)
+		// advice is what the event says to do, with the parameters of remedy.
+		advice string
+		remedy func(w *world, advised []string)
+	}{
+		"an address still answers": {"StaleAddress", func(w *world) {
+			w.config.Announcer = contract.AnnouncerKubeVIP
+			w.report("", "")
+			w.restart()
+			w.service("other", inPool())
+			w.service("web", inPool())
+			w.settleAll("other", "web")
+			w.report(w.address("web"), contract.AddressAnswered)
+			w.delete("web")
+			w.settle("web")
+		}, `ip address delete ([0-9.]+)/32 dev`, func(w *world, advised []string) {
+			w.report(advised[1], contract.AddressSilent)
+		}},
+		"a record of addresses, deleted": {"RecordUnreadable", damagedLedger,
+			`ConfigMap kube-system/(\S+), key (\S+): .* or delete it`, func(w *world, advised []string) {
+				w.deleteConfigMap(advised[1])
+			}},
+		"a record of addresses, restored": {"RecordUnreadable", damagedLedger,
+			`ConfigMap kube-system/(\S+), key ([a-z.]+): .* restore it from a backup`, func(w *world, advised []string) {
+				w.editConfigMap(advised[1], func(c *corev1.ConfigMap) {
+					c.Data = map[string]string{advised[2]: c.Data["backup"]}
+				})
+			}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			test.drive(w)
+			w.eventReasons()
+			w.passes(5 * time.Minute)
+			said := w.eventsOf(test.reason)
+			advised := regexp.MustCompile(test.advice).FindStringSubmatch(strings.Join(said, "\n"))
+			if advised == nil {
+				t.Fatalf("events %q, want one that advises %s", said, test.advice)
+			}
+			test.remedy(w, advised)
+			w.passes(5 * time.Minute)
+			w.eventReasons()
+			w.passes(3 * time.Hour)
+			if again := w.eventsOf(test.reason); len(again) > 0 {
+				t.Errorf("after the remedy there are events %q", again)
+			}
+			w.service("next", inPool())
+			w.settle("next")
+			w.wantAddressesOnce("other", "next")
+		})
+	}
+}
+
+// damagedLedger has one Service in the pool, whose record is damaged and keeps what it was.
+func damagedLedger(w *world) {
+	w.service("other", inPool())
+	w.settle("other")
+	damageLedger(w)
+}
+
+func damageLedger(w *world) {
+	w.editConfigMap(allocation.NamePrefix+w.blockID(), func(c *corev1.ConfigMap) {
+		c.Data["backup"] = c.Data["ledger.json"]
+		c.Data["ledger.json"] = "{"
+	})
 }
