@@ -113,7 +113,7 @@ func (h *harness) endsWarnings() {
 }
 
 // TestDisputeEndsByItsRemedy: VLANDisputed says to let only one program configure the interface. Once the other one
-// leaves it alone, the agent restores it; without vlan in --manage the agent does nothing, and records nothing.
+// leaves it, the agent restores it; without vlan in --manage the agent does nothing, and records nothing.
 func TestDisputeEndsByItsRemedy(t *testing.T) {
 	dispute := func(h *harness) {
 		h.t.Helper()

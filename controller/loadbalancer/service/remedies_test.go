@@ -174,7 +174,7 @@ func (w *clocked) endsWarnings(name string) {
 }
 
 // TestWebhookIsExcluded: SyncLoadBalancerFailed (eventSyncFailed) names the webhook that removes the finalizer; once it
-// leaves Services alone, they are served.
+// excludes Services, they are served.
 func TestWebhookIsExcluded(t *testing.T) {
 	inTime(t, Config{}, func(w *clocked) {
 		var excluded atomic.Bool

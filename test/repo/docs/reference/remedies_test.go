@@ -50,15 +50,15 @@ func TestRemediesAreFollowed(t *testing.T) {
 	left := map[string]bool{}
 	for _, r := range all {
 		left[r.String()] = true
-		names[r.Reason] = r.Name
+		names[r.String()] = r.Name
 	}
 	for _, list := range lists {
 		source := sourceOfTest(t, root, list.Test)
 		for _, reason := range list.Reasons {
-			if !namesCase(source, reason, names[reason]) {
-				t.Errorf("%s does not name %s", list.Test, reason)
-			}
 			for _, r := range list.remedies(reason) {
+				if !namesCase(source, reason, names[r.String()]) {
+					t.Errorf("%s does not name %s", list.Test, reason)
+				}
 				if !left[r.String()] {
 					t.Errorf("%s: %s is not printed, or followed by another test", list.Test, r)
 				}
