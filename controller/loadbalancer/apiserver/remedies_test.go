@@ -32,8 +32,8 @@ func advertised(address string) *discoveryv1.EndpointSlice {
 	return &s
 }
 
-// TestWarningsEndByTheirRemedy does what a Warning says: then the endpoint leads to the API servers, their certificate is
-// valid for it, and no Warning follows.
+// TestWarningsEndByTheirRemedy does what a Warning says: then the endpoint leads to the API servers, their certificate
+// is valid for it, and no Warning follows.
 func TestWarningsEndByTheirRemedy(t *testing.T) {
 	foreign := func() *corev1.Service {
 		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: ServiceName},

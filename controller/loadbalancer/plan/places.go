@@ -142,8 +142,8 @@ func (o Observed) explainFull(step Step) Step {
 	return o.Places.GiveBack(step, o.Now)
 }
 
-// couldShare reports whether the Service would get an address at once if it asked for a shared one. Elsewhere that is no
-// advice for a full network: the first Service that shares needs a block, too.
+// couldShare reports whether the Service would get an address at once if it asked for a shared one. Elsewhere that is
+// no advice for a full network: the first Service that shares needs a block, too.
 func (o Observed) couldShare() bool {
 	if o.Desired.Shared || o.Desired.BlockID != "" || o.Published().IsValid() {
 		return false

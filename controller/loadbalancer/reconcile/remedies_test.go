@@ -115,7 +115,8 @@ var alternatives = map[string]struct {
 			}
 			w.service("web", inBlock(broughtID))
 		}, says: []string{"are in use", "name another block"}}, edited(inBlock(foreignID))},
-	"LedgerUnreadable, restored": {situation{drive: inTurn(published(inPool()), damageLedger), says: []string{"restore it from a backup"}}, func(w *world) {
+	"LedgerUnreadable, restored": {situation{drive: inTurn(published(inPool()), damageLedger),
+		says: []string{"restore it from a backup"}}, func(w *world) {
 		w.editConfigMap(allocation.NamePrefix+w.blockID(), func(c *corev1.ConfigMap) {
 			c.Data = map[string]string{"ledger.json": c.Data["backup"]}
 		})

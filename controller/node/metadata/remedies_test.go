@@ -88,8 +88,8 @@ func (b *labelHarness) edit(name string, change func(*corev1.Node)) {
 	}
 }
 
-// TestSilenceEndsByItsRemedy does what AgentSilent and NodeUnreachable say: the pod runs again, or the server does, with
-// its kubelet. Then the conditions are those of the agent, and no event follows.
+// TestSilenceEndsByItsRemedy does what AgentSilent and NodeUnreachable say: the pod runs again, or the server does,
+// with its kubelet. Then the conditions are those of the agent, and no event follows.
 func TestSilenceEndsByItsRemedy(t *testing.T) {
 	for reason, advice := range map[string]string{
 		ReasonAgentSilent: `see its pod: kubectl -n kube-system get pods -l (\S+)=(\S+) --field-selector spec.nodeName=(\S+)$`,

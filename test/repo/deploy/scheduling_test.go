@@ -23,7 +23,8 @@ const (
 // node is a Node with a label and taints, each of the form key:effect.
 func node(label, value string, taints ...string) *corev1.Node {
 	n := &corev1.Node{}
-	n.Name, n.Labels = "n", map[string]string{corev1.LabelOSStable: "linux"}
+	n.Name = "n"
+	n.Labels = map[string]string{corev1.LabelOSStable: "linux"}
 	if label != "" {
 		n.Labels[label] = value
 	}
