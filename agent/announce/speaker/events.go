@@ -121,9 +121,9 @@ func noticeOf(node string, e election.Event) (n Notice, ok bool) {
 	case election.MemberOff:
 		n = onNode(corev1.EventTypeWarning, EventOff,
 			"Node %s counts as off, so its addresses go to other nodes: it was declared off, or neither its kubelet nor "+
-				"its agent has renewed a Lease for long, no machine claims its addresses, and no node hears it. If its server still "+
-				"runs, two machines may answer for an address: switch it off in the phoenixNAP portal, or start its kubelet "+
-				"and its agent again", e.Node)
+				"its agent has renewed a Lease for long, no machine claims its addresses, and no node hears it. If its "+
+				"server still runs, two machines may answer for an address: switch it off in the phoenixNAP portal, or start "+
+				"its kubelet and its agent again", e.Node)
 	case election.MemberJoined:
 		n = onNode(corev1.EventTypeNormal, EventJoined, "Node %s takes part in announcing addresses", e.Node)
 	case election.MemberLeft:
