@@ -39,6 +39,14 @@ type Obstacle struct {
 	Remedy string
 }
 
+// Explain continues the sentence "Node x …" for the Nodes of these names, with what to do.
+func (o Obstacle) Explain(names ...string) string {
+	if o.Remedy == "" {
+		return o.Why
+	}
+	return o.Why + " (" + strings.ReplaceAll(o.Remedy, "%s", strings.Join(names, " ")) + ")"
+}
+
 // Barred returns why a Node must not carry traffic, although it may be able to: it is about to go, or someone decided
 // so. The zero Obstacle means that it is not barred.
 func (c Carriers) Barred(node *corev1.Node) Obstacle {
@@ -174,11 +182,7 @@ func explain(stopped map[Obstacle][]string) string {
 		if more := len(names) - len(shown); more > 0 {
 			sentence += fmt.Sprintf(" and %d more", more)
 		}
-		sentence += " " + o.Why
-		if o.Remedy != "" {
-			sentence += " (" + strings.ReplaceAll(o.Remedy, "%s", strings.Join(shown, " ")) + ")"
-		}
-		said = append(said, sentence)
+		said = append(said, sentence+" "+o.Explain(shown...))
 	}
 	return strings.Join(said, "; ")
 }

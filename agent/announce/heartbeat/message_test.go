@@ -526,3 +526,38 @@ func BenchmarkHeartbeat(b *testing.B) {
 		}
 	}
 }
+
+// TestSharedKeyIsReplaced follows AnnouncerKeyShared: once one of the clusters has a key of its own, whichever it is,
+// the other one is not reported any more, and the heartbeats of the own cluster are taken.
+func TestSharedKeyIsReplaced(t *testing.T) {
+	own := ScopeOf("cluster-a", "network-a")
+	for name, keys := range map[string]struct{ ours, theirs byte }{"ours": {2, 1}, "theirs": {1, 2}} {
+		var reported []string
+		now := time.Now()
+		e := newTestReceiver(t)
+		e.transport.Scope = own
+		e.transport.Foreign = func(node string) { reported = append(reported, node) }
+		hear := func(scope Scope, key byte, sequence uint64) Drop {
+			ring := ringOf(t, key)
+			ring.scope = scope
+			now = now.Add(reportEvery)
+			_, drop := e.take(framesOf(&election.Heartbeat{Node: "node-x", Boot: 1, Sequence: sequence}, ring)[0], now)
+			if drop == OtherCluster {
+				e.reportForeign(now)
+			}
+			return drop
+		}
+		if drop := hear(ScopeOf("cluster-b", "network-a"), 1, 1); drop != OtherCluster || len(reported) != 1 {
+			t.Fatalf("a shared key: %s, reported %q", drop, reported)
+		}
+		e.transport.Keys.Set(keyOf(keys.ours), nil)
+		for i := range uint64(10) {
+			if drop := hear(ScopeOf("cluster-b", "network-a"), keys.theirs, 2+i); drop != OtherKey || len(reported) != 1 {
+				t.Errorf("%s was replaced: %s, reported %q", name, drop, reported)
+			}
+		}
+		if drop := hear(own, keys.ours, 20); drop != Taken {
+			t.Errorf("%s was replaced, and a heartbeat of the cluster is not taken: %s", name, drop)
+		}
+	}
+}

@@ -116,12 +116,14 @@ func noticeOf(node string, e election.Event) (n Notice, ok bool) {
 	case election.MemberFailed:
 		n = onNode(corev1.EventTypeWarning, EventUnheard,
 			"A majority of the nodes no longer receives heartbeats of the agent of Node %s on the public network: "+
-				"its addresses go to other nodes", e.Node)
+				"its addresses go to other nodes. Fix what phoenixnap-agent diagnose reports on that Node; then it takes part "+
+				"again", e.Node)
 	case election.MemberOff:
 		n = onNode(corev1.EventTypeWarning, EventOff,
-			"Node %s counts as off, so its addresses go to other nodes: it was declared off, or neither its kubelet nor its agent "+
-				"has renewed a Lease for long, no machine claims its addresses, and no node hears it. If it still runs, "+
-				"two machines may answer for an address: look at it", e.Node)
+			"Node %s counts as off, so its addresses go to other nodes: it was declared off, or neither its kubelet nor "+
+				"its agent has renewed a Lease for long, no machine claims its addresses, and no node hears it. If its "+
+				"server still runs, two machines may answer for an address: switch it off in the phoenixNAP portal, or start "+
+				"its kubelet and its agent again", e.Node)
 	case election.MemberJoined:
 		n = onNode(corev1.EventTypeNormal, EventJoined, "Node %s takes part in announcing addresses", e.Node)
 	case election.MemberLeft:
@@ -130,7 +132,8 @@ func noticeOf(node string, e election.Event) (n Notice, ok bool) {
 	case election.LeaseLost:
 		n = onNode(corev1.EventTypeWarning, EventUnsupported,
 			"Answers for no address: no majority of the nodes that announce addresses "+
-				"acknowledges this one on the public network")
+				"acknowledges this one on the public network. Fix what phoenixnap-agent diagnose reports here, and on the "+
+				"other nodes if most of them say the same")
 	case election.OtherCluster:
 		n = onNode(corev1.EventTypeWarning, EventKeyShared,
 			"Node %s of another cluster, or of another network, signs heartbeats on this VLAN with the key of this cluster. "+

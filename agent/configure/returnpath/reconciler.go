@@ -45,9 +45,10 @@ const (
 	ReasonRepaired = "ReturnPathRepaired"
 	// ReasonRemoved (Normal): everything was removed, because no block needs it.
 	ReasonRemoved = "ReturnPathRemoved"
-	// ReasonFailed (Warning): something could not be configured.
+	// ReasonFailed (Warning): something could not be configured; says what and what to check.
 	ReasonFailed = "ReturnPathFailed"
-	// ReasonMarkClash (Warning): another program uses the mark bits; the return path is not managed.
+	// ReasonMarkClash (Warning): another program uses the mark bits; the return path is not managed. Names the program
+	// and what to do.
 	ReasonMarkClash = "MarkClash"
 )
 
@@ -229,7 +230,9 @@ func (r *Reconciler) Cleanup(ctx context.Context) error {
 func (r *Reconciler) failed(err error) error {
 	problem := strings.ReplaceAll(err.Error(), "\n", "; ")
 	r.stopped(problem)
-	r.record(Notice{Warning: true, Reason: ReasonFailed, Message: "the return path cannot be configured: " + problem})
+	r.record(Notice{Warning: true, Reason: ReasonFailed, Message: "the return path cannot be configured, which is tried " +
+		"again: " + problem + "; if this lasts, check that the agent has the capability NET_ADMIN and that the kernel has " +
+		"nftables and policy routing"})
 	return err
 }
 

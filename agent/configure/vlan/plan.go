@@ -240,7 +240,8 @@ func (w want) keep(l Link, s Observed) (actions []action, problems []string) {
 // missing are the addresses to add.
 func (w want) missing(l Link, s Observed) (add []netip.Prefix, problems []string) {
 	for _, ip := range w.NoBlock {
-		problems = append(problems, fmt.Sprintf("%s is in no block that is assigned to the network", ip))
+		problems = append(problems, fmt.Sprintf("%s is in no block that is assigned to the network: assign its "+
+			"block to it, or give the server another address, in the phoenixNAP portal", ip))
 	}
 	for _, p := range w.Addresses {
 		switch problem := occupied(p.Addr(), l.Index, s); {

@@ -125,7 +125,8 @@ func (r *Reconciler) look(ctx context.Context) (due time.Duration, err error) {
 	status := statusOf(*w, seen)
 	actions, problems := plan(*w, seen)
 	if wait := r.spending.spend(len(actions) > 0, time.Now()); wait > 0 {
-		status.Problem = "another program keeps undoing what the agent does: " + texts(actions)
+		status.Problem = "another program keeps undoing what the agent does: " + texts(actions) +
+			": let only one of them configure the interface, by excluding it there or by removing vlan from --manage"
 		r.report(ctx, status, ReasonDisputed)
 		return wait, nil
 	}
@@ -219,9 +220,9 @@ const (
 	ReasonRepaired = "VLANRepaired"
 	// ReasonReleased (Normal): what the agent had made was removed.
 	ReasonReleased = "VLANReleased"
-	// ReasonNotConfigured (Warning): something prevents the agent from configuring the interface.
+	// ReasonNotConfigured (Warning): something prevents the agent from configuring the interface; says what to do.
 	ReasonNotConfigured = "VLANNotConfigured"
-	// ReasonDisputed (Warning): another program keeps undoing what the agent does.
+	// ReasonDisputed (Warning): another program keeps undoing what the agent does; says what and what to do.
 	ReasonDisputed = "VLANDisputed"
 )
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
 
 // maxReported bounds what one node reports: an entry takes about 110 bytes, so the annotation stays below 4 KiB.
@@ -154,22 +155,22 @@ func rank(id check.ID) int {
 
 // bounded joins causes until the message is long enough; it has no counters, so it changes only when the causes do.
 func bounded(bad []check.Finding) string {
-	var text strings.Builder
+	var joined strings.Builder
 	for i, f := range bad {
 		cause := fmt.Sprintf("%s: %s", f.ID, f.Cause)
 		switch {
 		case i == 0:
-		case i == maxCauses || text.Len()+len(cause) > maxMessage:
-			return text.String() + "; and more"
+		case i == maxCauses || joined.Len()+len(cause) > maxMessage:
+			return joined.String() + "; and more"
 		default:
-			text.WriteString("; ")
+			joined.WriteString("; ")
 		}
-		text.WriteString(cause)
+		joined.WriteString(cause)
 	}
-	return text.String()
+	return joined.String()
 }
 
-// Reasons of the events on Services.
+// Reasons of the events on Services. A Warning says what to do, as the finding does.
 const (
 	// EventAnnounced (Normal): a node announces the address, or does so again.
 	EventAnnounced = "AddressAnnounced"
@@ -222,7 +223,18 @@ func Recorder(events record.EventRecorder) func(service *corev1.Service, node st
 				f.Title+": "+f.Observed, node)
 			return
 		}
-		events.Eventf(reference, corev1.EventTypeWarning, reason, "%s: %s (reported by node %s)",
-			f.ID, f.Cause, node)
+		events.Event(reference, corev1.EventTypeWarning, reason, text.Message(fmt.Sprintf(
+			"%s: %s%s (reported by node %s)", f.ID, f.Cause, advised(f), node)))
 	}
+}
+
+// advised is what a finding says to do, in one line.
+func advised(f check.Finding) string {
+	var line strings.Builder
+	for _, fix := range f.Fixes {
+		for _, step := range append([]string{fix.Note}, fix.Commands...) {
+			line.WriteString("; " + step)
+		}
+	}
+	return line.String()
 }

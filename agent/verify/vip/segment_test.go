@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/kubevip"
@@ -61,7 +62,8 @@ type machine struct {
 	reported   contract.ReportedAddresses
 	reports    int // how often what is reported has changed
 	events     []string
-	conditions int // how often the result has changed
+	recorded   []string // the events as they are on the Service
+	conditions int      // how often the result has changed
 }
 
 func newSegment(t *testing.T) *segment {
@@ -257,10 +259,15 @@ func (m *machine) report(r contract.ReportedAddresses) {
 	m.reported = maps.Clone(r)
 }
 
-func (m *machine) event(_ *corev1.Service, _ string, f check.Finding) {
+func (m *machine) event(service *corev1.Service, node string, f check.Finding) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.events = append(m.events, eventOf(f))
+	recorder := record.NewFakeRecorder(1)
+	Recorder(recorder)(service, node, f)
+	for len(recorder.Events) > 0 {
+		m.recorded = append(m.recorded, <-recorder.Events)
+	}
 }
 
 // change makes a change and has the nodes that it concerns notice, as kernel events do.

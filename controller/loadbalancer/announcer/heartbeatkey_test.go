@@ -235,3 +235,34 @@ func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
+
+// TestMissingKeyEndsByItsRemedy does what the event says, by each of its ways: then the Secret has a valid key that is
+// not changed, and the event is not sent again.
+func TestMissingKeyEndsByItsRemedy(t *testing.T) {
+	for advice, key := range map[string]contract.AnnouncerKey{
+		"Restore the Secret from a backup": {1}, "create it with a new key": {2},
+	} {
+		client := fake.NewClientset(viewOf(announced))
+		k := heartbeatKey(client)
+		if err := k.Sync(testlog.Context(t)); err != nil {
+			t.Fatal(err)
+		}
+		if got := events(k); len(got) != 1 || !strings.Contains(got[0], "Warning HeartbeatKeyMissing ") ||
+			!strings.Contains(got[0], advice) {
+			t.Fatalf("events %q, want one that advises %s", got, advice)
+		}
+		restored := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: contract.AnnouncerSecret},
+			Data: map[string][]byte{contract.AnnouncerSecretKey: []byte(contract.FormatAnnouncerKey(key))}}
+		if _, err := k.Secrets.Create(t.Context(), restored, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if err := k.Sync(testlog.Context(t)); err != nil {
+				t.Errorf("%s: %v", advice, err)
+			}
+		}
+		if got := events(k); len(got) > 0 || !cmp.Equal(storedKeys(t, client), []contract.AnnouncerKey{key}) {
+			t.Errorf("%s: then there are the events %q and the keys %v", advice, got, storedKeys(t, client))
+		}
+	}
+}

@@ -102,6 +102,9 @@ type bubble struct {
 	kube   *fake.Clientset
 	events *record.FakeRecorder
 	ended  chan error
+	// certificates are those of the API servers; nil for none.
+	certificates Certificates
+	issued       *issued
 }
 
 func newBubble(t *testing.T, objects ...runtime.Object) *bubble {
@@ -118,6 +121,7 @@ func (b *bubble) run(ctx context.Context, t *testing.T) {
 	factory := informers.NewSharedInformerFactory(b.kube, 0)
 	reconciler, err := New(Config{
 		Kube: b.kube, Services: factory.Core().V1().Services(), Events: b.events, Enabled: true,
+		Certificates: b.certificates,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -78,7 +78,7 @@ func (c *Collector) remedy(s *suspicion) string {
 		return "It is paid for until it is deleted: the controller does that by itself, for a block of the nodes " +
 			"with --manage-membership; else delete it in the phoenixNAP portal"
 	default:
-		return "It is paid for until it is deleted: look it up in the phoenixNAP portal"
+		return "It is paid for until it is deleted: do that in the phoenixNAP portal if nothing uses it"
 	}
 }
 

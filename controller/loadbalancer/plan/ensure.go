@@ -231,9 +231,9 @@ func Unproven(v View) (refusal Step, unproven bool) {
 
 func networkFull(b Block, network Network) Step {
 	return refuse(b, NetworkFull,
-		"public network %s has room for %d IPv4 blocks and all are taken or about to be; release one, let Services share "+
-			"blocks (annotation %s: %s), or use another network",
-		network.ID, NetworkBlockLimit, contract.ServiceIPAllocation, contract.AllocationShared)
+		"public network %s has room for %d IPv4 blocks and all are taken or about to be; release one, or use another "+
+			"network",
+		network.ID, NetworkBlockLimit)
 }
 
 // withoutBlock decides whether to buy. Everything that could make the purchase useless is refused here,

@@ -359,8 +359,8 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 		},
 		{
 			plan.Ensure(shop, wish(), view(nil, foreign(10))),
-			"public network net1 has room for 10 IPv4 blocks and all are taken or about to be; release one, let " +
-				"Services share blocks (annotation phoenixnap.com/ip-allocation: shared), or use another network",
+			"public network net1 has room for 10 IPv4 blocks and all are taken or about to be; release one, or use " +
+				"another network",
 		},
 		{
 			plan.Ensure(shop, wish(), view(blocks(block("a", "subnetted")))),

@@ -126,6 +126,10 @@ func (o Observed) explainFull(step Step) Step {
 	if step.Reason != NetworkFull {
 		return step
 	}
+	if o.couldShare() {
+		step.Detail += fmt.Sprintf("; a shared IP block of this cluster has a free address: set the annotation %s to %s",
+			contract.ServiceIPAllocation, contract.AllocationShared)
+	}
 	if taken := o.Networks[o.NetworkID].Taken(o.Owner.Cluster, o.Known()); taken != "" {
 		step.Detail += "; the places are held: " + taken
 	}
@@ -136,6 +140,19 @@ func (o Observed) explainFull(step Step) Step {
 		return step
 	}
 	return o.Places.GiveBack(step, o.Now)
+}
+
+// couldShare reports whether the Service would get an address at once if it asked for a shared one. Elsewhere that is
+// no advice for a full network: the first Service that shares needs a block, too.
+func (o Observed) couldShare() bool {
+	if o.Desired.Shared || o.Desired.BlockID != "" || o.Published().IsValid() {
+		return false
+	}
+	return slices.ContainsFunc(o.Known(), func(b Block) bool {
+		l, stored := o.Ledger(b.ID)
+		_, _, free := l.Count()
+		return stored && o.Pool().Owns(b) && b.Status == Assigned && b.ResourceID == o.NetworkID && !l.Closed && free > 0
+	})
 }
 
 // boughtUnseen reports whether the list may lack the block that was bought for the Service: it lags, and a look at what

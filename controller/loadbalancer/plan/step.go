@@ -115,7 +115,7 @@ const (
 	StatusNotKnown Reason = "StatusNotKnown"
 	// PurchaseRefused: phoenixNAP refused the purchase; the message repeats why.
 	PurchaseRefused Reason = "PurchaseRefused"
-	// LocationNotOnSale: phoenixNAP sells no blocks at that location.
+	// LocationNotOnSale: phoenixNAP sells no blocks at the location of the public network.
 	LocationNotOnSale Reason = "LocationNotOnSale"
 	// SizeMismatch: the Service has an address from a block of another size than it asks for.
 	SizeMismatch Reason = "SizeMismatch"

@@ -314,7 +314,7 @@ func TestLocationNotOnSale(t *testing.T) {
 	_, err := w.buy(o)
 	var refused *purchase.Refused
 	if !errors.As(err, &refused) || refused.Reason != plan.LocationNotOnSale ||
-		!strings.Contains(err.Error(), "set the option location to one of ") {
+		!strings.Contains(err.Error(), "use a public network in one of ") {
 		t.Errorf("said %v", err)
 	}
 	if w.object.version != 0 {

@@ -203,12 +203,13 @@ const (
 	eventReleased = "IPBlockReleased"
 	// eventRetained (Normal): the block stays in the account when the Service goes.
 	eventRetained = "IPBlockRetained"
-	// eventReplaced (Warning): the address changed, because the Service asks for another or its block was lost.
+	// eventReplaced (Normal): the address changed, because the Service asks for another, or its block was lost and the
+	// Service allows a replacement.
 	eventReplaced = "AddressReplaced"
 	// eventReused (Normal): the address was given back more than ten minutes ago, and not every agent has reported that
 	// it is silent.
 	eventReused = "AddressReused"
-	// eventForeign (Warning): an address of another Service was taken off a copy or a restored backup.
+	// eventForeign (Normal): an address of another Service was taken off a copy or a restored backup, which gets its own.
 	eventForeign = "ForeignAddressRemoved"
 	// eventRefused (Warning): what is asked for cannot be had; says what to do. Sent once, until that changes.
 	eventRefused = "IPBlockRefused"

@@ -40,6 +40,7 @@ const (
 	neighbourUID = "0d9aa9a1-3b1c-4c7e-9f35-0d6f6f6b3a12"
 	networkID    = "60473c2509268bc77fd06d29"
 	otherNetwork = "60473c2509268bc77fd06d30"
+	networkInPHX = "60473c2509268bc77fd06d32"
 	serverID     = "60473c2509268bc77fd06d31"
 	clientID     = "ccm"
 	neighbourID  = "ccm-neighbour" // the client of another cluster of the same account
@@ -104,7 +105,8 @@ func newWorld(t *testing.T, options ...option) *world {
 		ID:      accountID,
 		Clients: []pnapsim.ClientSeed{clientOf(clientID, clusterUID), clientOf(neighbourID, neighbourUID)},
 		Networks: []pnapsim.NetworkSeed{{ID: networkID, Name: "public", Location: "ASH", VLAN: 20},
-			{ID: otherNetwork, Name: "other", Location: "ASH", VLAN: 21}},
+			{ID: otherNetwork, Name: "other", Location: "ASH", VLAN: 21},
+			{ID: networkInPHX, Name: "west", Location: "PHX", VLAN: 22}},
 		Blocks: []pnapsim.BlockSeed{{Name: "nodes", Location: "ASH", CIDR: "203.0.113.0/29", Network: "public"}},
 		Servers: []pnapsim.ServerSeed{{ID: serverID, Hostname: "node-1", Location: "ASH", NetworkType: "PRIVATE_ONLY",
 			Networks: []pnapsim.MembershipSeed{{Network: "public", IPs: []string{"203.0.113.2"}}}}},

@@ -138,8 +138,9 @@ func (b *Balancer) removeForeign(ctx context.Context, o plan.Observed) (*corev1.
 	}
 	klog.FromContext(ctx).Info("Removed annotations of another Service", "service", klog.KObj(service), "address",
 		foreign)
-	b.config.Events.Eventf(service, corev1.EventTypeWarning, eventForeign,
-		"Removed address %q, which was written for another Service: this one was restored from a backup or copied",
+	b.config.Events.Eventf(service, corev1.EventTypeNormal, eventForeign,
+		"Removed address %q, which was written for another Service: this one was restored from a backup or copied, and "+
+			"gets an address of its own",
 		foreign)
 	if len(service.Status.LoadBalancer.Ingress) == 0 {
 		return service, nil

@@ -82,7 +82,7 @@ func (b *Balancer) recordPublished(ctx context.Context, o plan.Observed, step pl
 		"IP block %s (%s) is assigned to public network %s; the address is %s",
 		step.Block.ID, step.Block.CIDR, step.Network, step.Address)
 	if before.IsValid() {
-		b.config.Events.Eventf(o.Service, corev1.EventTypeWarning, eventReplaced, "The address is %s now and was %s",
+		b.config.Events.Eventf(o.Service, corev1.EventTypeNormal, eventReplaced, "The address is %s now and was %s",
 			step.Address, before)
 	}
 }

@@ -71,7 +71,7 @@ func failing(method, path string, status int) func(*world) {
 func byPortal(e pnapsim.Edit) func(*world) {
 	return func(w *world) {
 		e := e
-		if e.Network == "" {
+		if e.Network == "" && e.Block == "" {
 			e.Block = w.blockID()
 		}
 		w.portal(e)
@@ -136,7 +136,7 @@ var refusals = map[string]situation{
 	"LocationMismatch": {options: []option{configured(func(c *reconcile.Config) { c.Location = "" })},
 		drive: served(annotated(contract.ServiceIPLocation, "PHX")), says: []string{"PHX", networkID, "set ", "ASH"}},
 	"NetworkFull": {options: []option{withBlocks(foreignBlocks(9)...)}, drive: served(),
-		says: []string{networkID, contract.ServiceIPAllocation + ": shared", "another network"}},
+		says: []string{networkID, "release one", "another network", "10 by others"}},
 	"NetworkUnusable": {drive: inTurn(served(), byPortal(pnapsim.Edit{Kind: pnapsim.EditNetworkStatus,
 		Network: networkID, Status: "ERROR"})), says: []string{networkID, "ERROR", "READY", "portal"}},
 	"TooManyRetainedBlocks": {
@@ -171,7 +171,7 @@ var refusals = map[string]situation{
 		w.service("web")
 		w.arm(pnapsim.Fault{Path: "/location-api/v1/locations", Action: pnapsim.FaultDropField, Field: "location",
 			Element: 1, Times: -1}) // ASH
-	}, says: []string{"ASH", "set the option location", "one of PHX"}},
+	}, says: []string{"ASH", "use a public network in one of PHX"}},
 	"SizeMismatch": {drive: inTurn(published(), edited(annotated(contract.ServiceIPBlockSize, "/28"))),
 		says: []string{"203.0.113.8/29", "/28", "delete the Service and create it again"}},
 	"BlockInErrorState": {options: []option{broughtBlock("public", ofCluster())},
@@ -265,12 +265,15 @@ func unreadablePurchase(w *world) {
 	}
 }
 
+// foreignID is the ID of the first of foreignBlocks.
+const foreignID = "60473c2509268bc77fd06e00"
+
 // foreignBlocks fill places of the public network.
 func foreignBlocks(count int) []pnapsim.BlockSeed {
 	var blocks []pnapsim.BlockSeed
 	for i := range count {
-		blocks = append(blocks, pnapsim.BlockSeed{Location: "ASH", CIDR: fmt.Sprintf("203.0.113.%d/29", 64+8*i),
-			Network: "public"})
+		blocks = append(blocks, pnapsim.BlockSeed{ID: fmt.Sprintf("60473c2509268bc77fd06e%02d", i), Location: "ASH",
+			CIDR: fmt.Sprintf("203.0.113.%d/29", 64+8*i), Network: "public"})
 	}
 	return blocks
 }

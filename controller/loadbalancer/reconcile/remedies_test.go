@@ -1,12 +1,19 @@
 package reconcile_test
 
 import (
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
@@ -37,11 +44,17 @@ var remedies = map[string]func(*world){
 	"MemberHoldsAddress": func(w *world) {
 		w.portal(pnapsim.Edit{Kind: pnapsim.EditRemoveMember, Server: serverID, Network: networkID})
 	},
-	"StatusNotKnown":     byPortal(pnapsim.Edit{Kind: pnapsim.EditBlockStatus, Status: "assigned"}),
-	"PurchaseRefused":    func(w *world) { w.sim.Disarm() },
-	"SizeMismatch":       recreated(annotated(contract.ServiceIPBlockSize, "/28")),
-	"AnnotationsRefused": edited(annotated(contract.ServiceIPRetain, "true")),
-	"AllocationMismatch": recreated(inPool()),
+	"StatusNotKnown":        byPortal(pnapsim.Edit{Kind: pnapsim.EditBlockStatus, Status: "assigned"}),
+	"PurchaseRefused":       func(w *world) { w.sim.Disarm() },
+	"SizeMismatch":          recreated(annotated(contract.ServiceIPBlockSize, "/28")),
+	"AnnotationsRefused":    edited(annotated(contract.ServiceIPRetain, "true")),
+	"AllocationMismatch":    recreated(inPool()),
+	"TooManyRetainedBlocks": edited(func(s *corev1.Service) { delete(s.Annotations, contract.ServiceIPRetain) }),
+	"NetworkFull":           byPortal(pnapsim.Edit{Kind: pnapsim.EditUnassignBlock, Block: foreignID}),
+	"LocationNotOnSale":     useNetwork(networkInPHX),
+	"BlockUnusable":         edited(func(s *corev1.Service) { delete(s.Annotations, contract.ServiceIPBlockID) }),
+	"BlockInErrorState":     byPortal(pnapsim.Edit{Kind: pnapsim.EditUnassignBlock}),
+	"LedgerUnreadable":      func(w *world) { w.deleteConfigMap(allocation.NamePrefix + w.blockID()) },
 	"PurchaseRecordUnreadable": func(w *world) {
 		w.editConfigMap(purchase.PoolName(contract.PoolDefault), func(c *corev1.ConfigMap) {
 			delete(c.Annotations, contract.ServiceIPPurchase)
@@ -49,21 +62,209 @@ var remedies = map[string]func(*world){
 	},
 }
 
-// TestRefusalsEndByTheirRemedy does what a refusal says: then the Service gets its address, or goes if it was deleted.
+// alternatives are further cases and remedies of refusals, beside refusals and remedies.
+var alternatives = map[string]struct {
+	situation
+	remedy func(*world)
+}{
+	"NetworkFull, another network": {refusals["NetworkFull"], useNetwork(otherNetwork)},
+	"NetworkFull, a shared block has room": {situation{
+		options: []option{withBlocks(foreignBlocks(8)...)},
+		drive: func(w *world) {
+			w.service("shares", inPool())
+			w.settle("shares")
+			w.service("web")
+		},
+		says: []string{networkID, "has a free address", "set the annotation " + contract.ServiceIPAllocation + " to shared"},
+	}, edited(inPool())},
+	"TooManyRetainedBlocks, released": {situation{
+		options: []option{configured(func(c *reconcile.Config) { c.MaxRetainedPerNamespace = 1 })},
+		drive: func(w *world) {
+			retained := annotated(contract.ServiceIPRetain, "true")
+			w.service("first", retained)
+			w.settle("first")
+			w.service("web", retained)
+		},
+		says: []string{"release one of these blocks"},
+	}, func(w *world) {
+		w.edit("first", func(s *corev1.Service) { delete(s.Annotations, contract.ServiceIPRetain) })
+		w.settle("first")
+	}},
+	"TooManyRetainedBlocks, raised": {refusals["TooManyRetainedBlocks"],
+		reconfigured(func(c *reconcile.Config) { c.MaxRetainedPerNamespace = 1 })},
+	"TooManyBlocks, raised": {refusals["TooManyBlocks"], reconfigured(func(c *reconcile.Config) { c.MaxBlocks = 2 })},
+	"LocationMissing, option": {refusals["LocationMissing"],
+		reconfigured(func(c *reconcile.Config) { c.Location = "ASH" })},
+	"BlockLost, again": {refusals["BlockLost"], recreated()},
+	"BlockUnusable, another": {situation{options: []option{broughtBlock("", ofCluster())},
+		drive: served(inBlock("60473c2509268bc77fd06d99")), says: []string{"name one of this account"}},
+		edited(inBlock(broughtID))},
+	"BlockUnusable, tagged": {situation{options: []option{broughtBlock("", nil)}, drive: served(inBlock(broughtID)),
+		says: []string{"give it the tag " + contract.TagCluster + "=" + clusterUID}},
+		byPortal(pnapsim.Edit{Kind: pnapsim.EditRetagBlock, Block: broughtID, Tags: ofCluster()})},
+	"BlockUnusable, listed": {situation{options: []option{broughtBlock("", nil)}, drive: served(inBlock(broughtID)),
+		says: []string{"list it in the option ownIPBlocks"}},
+		reconfigured(func(c *reconcile.Config) { c.OwnBlocks = []string{broughtID} })},
+	"BlockUnusable, full": {situation{options: []option{broughtBlock("", ofCluster()), withBlocks(pnapsim.BlockSeed{
+		ID: foreignID, Location: "ASH", CIDR: "203.0.113.72/29", Tags: ofCluster(), BringYourOwn: true,
+		Grants: []string{pnapsim.GrantAssign, pnapsim.GrantUnassign}})},
+		drive: func(w *world) {
+			for _, name := range []string{"one", "two", "three", "four", "five"} {
+				w.service(name, inBlock(broughtID))
+				w.settle(name)
+			}
+			w.service("web", inBlock(broughtID))
+		}, says: []string{"are in use", "name another block"}}, edited(inBlock(foreignID))},
+	"LedgerUnreadable, restored": {situation{drive: inTurn(published(inPool()), damageLedger),
+		says: []string{"restore it from a backup"}}, func(w *world) {
+		w.editConfigMap(allocation.NamePrefix+w.blockID(), func(c *corev1.ConfigMap) {
+			c.Data = map[string]string{"ledger.json": c.Data["backup"]}
+		})
+	}},
+}
+
+// reconfigured starts the controller again with other options.
+func reconfigured(change func(*reconcile.Config)) func(*world) {
+	return func(w *world) {
+		change(&w.config)
+		w.restart()
+	}
+}
+
+// useNetwork starts the controller again with another public network, to which the servers belong by then.
+func useNetwork(id string) func(*world) {
+	return func(w *world) {
+		w.setNodes(w.node("node-1", func(n *corev1.Node) { n.Annotations[contract.NodePublicNetworkID] = id }))
+		reconfigured(func(c *reconcile.Config) {
+			c.NetworkID = id
+			if id == networkInPHX {
+				c.Location = "PHX"
+			}
+		})(w)
+	}
+}
+
+func (w *world) deleteConfigMap(name string) {
+	w.t.Helper()
+	err := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(w.ctx, name, metav1.DeleteOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// TestRefusalsEndByTheirRemedy does what a refusal says: then the Service gets its address, or goes if it was deleted,
+// and nothing is refused any more.
 func TestRefusalsEndByTheirRemedy(t *testing.T) {
-	for reason, remedy := range remedies {
-		t.Run(reason, func(t *testing.T) {
+	follow := func(name string, s situation, remedy func(*world)) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := refusals[reason]
+			reason, _, _ := strings.Cut(name, ",")
 			w := newWorld(t, s.options...)
 			s.drive(w)
 			w.reaches(contract.ServiceConditionBlockAssigned, reason, s.says)
+			w.refusedByEvent(reason)
 			remedy(w)
 			w.clock.Advance(10 * time.Minute)
 			w.settle("web")
-			if web := w.get("web"); web != nil && len(web.Status.LoadBalancer.Ingress) != 1 {
-				t.Errorf("after the remedy the Service has %+v", web.Status)
-			}
+			w.endsRefusal("web")
 		})
 	}
+	for reason, remedy := range remedies {
+		follow(reason, refusals[reason], remedy)
+	}
+	for name, a := range alternatives {
+		follow(name, a.situation, a.remedy)
+	}
+}
+
+// endsRefusal demands that the Service has its address, says nothing else, and no event refuses anything for an hour.
+func (w *world) endsRefusal(name string) {
+	w.t.Helper()
+	service := w.get(name)
+	if service == nil || service.DeletionTimestamp != nil {
+		return
+	}
+	if len(service.Status.LoadBalancer.Ingress) != 1 || w.condition(name).Reason != string(plan.BlockAssigned) {
+		w.t.Errorf("after the remedy the Service has %+v", service.Status)
+	}
+	w.eventReasons()
+	w.passes(time.Hour)
+	w.settle(name)
+	for _, event := range w.eventReasons() {
+		if slices.Contains([]string{"IPBlockRefused", "BlockLost", "BlockRetagged", "RecordUnreadable"}, event) {
+			w.t.Errorf("after the remedy there is an event %s", event)
+		}
+	}
+}
+
+// TestEventsEndByTheirRemedy does what events advise that are no refusals: then they are not sent again.
+func TestEventsEndByTheirRemedy(t *testing.T) {
+	for name, test := range map[string]struct {
+		reason string
+		drive  func(*world)
+		// advice is what the event says to do, with the parameters of remedy.
+		advice string
+		remedy func(w *world, advised []string)
+	}{
+		"an address still answers": {"StaleAddress", func(w *world) {
+			w.config.Announcer = contract.AnnouncerKubeVIP
+			w.report("", "")
+			w.restart()
+			w.service("other", inPool())
+			w.service("web", inPool())
+			w.settleAll("other", "web")
+			w.report(w.address("web"), contract.AddressAnswered)
+			w.delete("web")
+			w.settle("web")
+		}, `ip address delete ([0-9.]+)/32 dev`, func(w *world, advised []string) {
+			w.report(advised[1], contract.AddressSilent)
+		}},
+		"a record of addresses, deleted": {"RecordUnreadable", damagedLedger,
+			`ConfigMap kube-system/(\S+), key (\S+): .* or delete it`, func(w *world, advised []string) {
+				w.deleteConfigMap(advised[1])
+			}},
+		"a record of addresses, restored": {"RecordUnreadable", damagedLedger,
+			`ConfigMap kube-system/(\S+), key ([a-z.]+): .* restore it from a backup`, func(w *world, advised []string) {
+				w.editConfigMap(advised[1], func(c *corev1.ConfigMap) {
+					c.Data = map[string]string{advised[2]: c.Data["backup"]}
+				})
+			}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			test.drive(w)
+			w.eventReasons()
+			w.passes(5 * time.Minute)
+			said := w.eventsOf(test.reason)
+			advised := regexp.MustCompile(test.advice).FindStringSubmatch(strings.Join(said, "\n"))
+			if advised == nil {
+				t.Fatalf("events %q, want one that advises %s", said, test.advice)
+			}
+			test.remedy(w, advised)
+			w.passes(5 * time.Minute)
+			w.eventReasons()
+			w.passes(3 * time.Hour)
+			if again := w.eventsOf(test.reason); len(again) > 0 {
+				t.Errorf("after the remedy there are events %q", again)
+			}
+			w.service("next", inPool())
+			w.settle("next")
+			w.wantAddressesOnce("other", "next")
+		})
+	}
+}
+
+// damagedLedger has one Service in the pool, whose record is damaged and keeps what it was.
+func damagedLedger(w *world) {
+	w.service("other", inPool())
+	w.settle("other")
+	damageLedger(w)
+}
+
+func damageLedger(w *world) {
+	w.editConfigMap(allocation.NamePrefix+w.blockID(), func(c *corev1.ConfigMap) {
+		c.Data["backup"] = c.Data["ledger.json"]
+		c.Data["ledger.json"] = "{"
+	})
 }

@@ -29,10 +29,11 @@ const (
 	eventDeleting = "DeletingLoadBalancer"
 	// eventDeleted (Normal): the release is done.
 	eventDeleted = "DeletedLoadBalancer"
-	// eventDeleteFailed (Warning): an error of a release, which is tried again after 5 s to 5 minutes.
+	// eventDeleteFailed (Warning): an error of a release, which is tried again after 5 s to 5 minutes; says what to do if
+	// phoenixNAP refused.
 	eventDeleteFailed = "DeleteLoadBalancerFailed"
-	// eventSyncFailed (Warning): an error that is tried again after 5 s to 5 minutes. Never sent for a mere wait, nor
-	// beside a refusal that has its own event.
+	// eventSyncFailed (Warning): an error that is tried again after 5 s to 5 minutes; says what to do if phoenixNAP
+	// refused. Never sent for a mere wait, nor beside a refusal that has its own event.
 	eventSyncFailed = "SyncLoadBalancerFailed"
 	// eventUnavailable (Warning): no Node may carry traffic of load balancers; names the Nodes, why each may not, and
 	// what to do.
@@ -61,7 +62,8 @@ const (
 	textIPv4Only    = "ipFamilyPolicy PreferDualStack: the Service gets an IPv4 address only, phoenixNAP load " +
 		"balancers have no IPv6"
 	textIgnored = "kube-vip has not taken up this Service a minute after its address was published: give kube-vip " +
-		"lb_class_name=" + contract.LoadBalancerClass + ", or remove loadBalancerClass"
+		"lb_class_name=" + contract.LoadBalancerClass + ", or delete the Service and create it again without " +
+		"loadBalancerClass, which cannot be changed"
 )
 
 const (
@@ -158,8 +160,17 @@ func (c *Controller) recordFailure(ctx context.Context, service *corev1.Service,
 		}
 	case isReported(err):
 	default:
-		c.warn(service, eventSyncFailed, "Error syncing load balancer: "+during+text.Stable(err.Error()))
+		c.warn(service, eventSyncFailed, "Error syncing load balancer: "+during+explain(err))
 	}
+}
+
+// explain returns an error in words that are the same for each attempt, and what to do if phoenixNAP refused.
+func explain(err error) string {
+	said := text.Stable(err.Error())
+	if _, ok := errors.AsType[*pnap.Error](err); ok {
+		said += "; " + pnap.Remedy(err)
+	}
+	return said
 }
 
 // checkAnnouncer warns once when kube-vip ignores a Service of our class, which it does unless it is configured for

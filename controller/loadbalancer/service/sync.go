@@ -17,7 +17,6 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
 
 // sync checks one Service and takes one step. again is when to check again although nothing changes; 0 for never.
@@ -161,7 +160,7 @@ func (c *Controller) releaseVanished(ctx context.Context, key types.NamespacedNa
 	}
 	if err := c.config.Balancer.Release(ctx, last.DeepCopy()); err != nil {
 		if !isWaiting(err) && !pnap.IsDryRun(err) && !isReported(err) && ctx.Err() == nil {
-			c.warn(last, eventDeleteFailed, "Error deleting load balancer: "+text.Stable(err.Error()))
+			c.warn(last, eventDeleteFailed, "Error deleting load balancer: "+explain(err))
 		}
 		return err
 	}

@@ -79,8 +79,8 @@ func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool
 	if err != nil && !missing {
 		if ctx.Err() == nil {
 			i.events.warn(node, ReasonPossibleNodeDeletion,
-				"phoenixNAP server %s is not in the list of servers, and cannot be read by its ID: the Node is kept",
-				id)
+				"phoenixNAP server %s is not in the list of servers, and cannot be read by its ID: the Node is kept; %s",
+				id, pnap.Remedy(err))
 		}
 		return false, err
 	}
@@ -223,8 +223,8 @@ func (i *Instances) keep(ctx context.Context, node *corev1.Node, id string, foun
 	if found.changed && !IsReady(node) {
 		logger.Info("Server is missing", "node", node.Name, "server", id, "confirmAfter", found.confirmation)
 		i.events.warn(node, ReasonPossibleNodeDeletion,
-			"phoenixNAP server %s is missing; the Node will be deleted if that is confirmed after %s", id,
-			found.confirmation)
+			"phoenixNAP server %s is missing; the Node will be deleted if that is confirmed after %s; if the server is "+
+				"there, check that the credentials belong to the account that owns it", id, found.confirmation)
 	}
 	return fmt.Errorf("server %s is missing, to be confirmed after %s", id, found.confirmation)
 }

@@ -210,7 +210,8 @@ func (p *pass) reportFailure(node *corev1.Node, reason string, err error) error 
 		return nil // the server or the network is changing
 	case pnap.IsRefused(err):
 		p.record(node, corev1.EventTypeWarning, reason,
-			fmt.Sprintf("the phoenixNAP API rejected the request: %v; retried every %v", err, refusedPause))
+			fmt.Sprintf("the phoenixNAP API rejected the request, which is sent again every %v: %s", refusedPause,
+				pnap.Explain(err)))
 		return nil
 	default:
 		return err

@@ -170,7 +170,8 @@ func (p *pass) brought(ctx context.Context, view plan.View) (source, error) {
 		return source{}, nil // the API shows it again in a moment
 	}
 	if at < 0 {
-		return unavailable("--node-ip-block is IP block %s, which the account does not have", p.config.NodeIPBlock), nil
+		return unavailable("--node-ip-block is IP block %s, which the account does not have; set one that it has",
+			p.config.NodeIPBlock), nil
 	}
 	sighting := view.Sightings[at]
 	if sighting.Block.Tags[contract.TagUsage] == contract.TagUsageAuto && !p.owner().Owns(sighting.Block) {
@@ -252,8 +253,8 @@ func (p *pass) follow(ctx context.Context, s plan.Step, current plan.Ledger) (so
 	case pnap.IsDryRun(err):
 		return source{reason: ReasonDryRun, text: err.Error()}, nil
 	case pnap.IsRefused(err):
-		return unavailable("the phoenixNAP API rejected the request to %s IP block %s (%s): %v", s.Action, s.Block.ID,
-			s.Block.CIDR, err), nil
+		return unavailable("the phoenixNAP API rejected the request to %s IP block %s (%s): %s", s.Action, s.Block.ID,
+			s.Block.CIDR, pnap.Explain(err)), nil
 	default:
 		return source{}, err
 	}

@@ -230,24 +230,27 @@ func (p *pass) release(ctx context.Context, step plan.Step, current plan.Ledger)
 		return period, nil // the network is changing, or the block was deleted in the meantime
 	case pnap.IsRefused(err):
 		p.reportOnce(step.Block, corev1.EventTypeWarning, ReasonNodeBlockSurplus,
-			fmt.Sprintf("the phoenixNAP API rejected the request to %s IP block %s (%s), which nodes do not need: %v",
-				step.Action, step.Block.ID, step.Block.CIDR, err))
+			fmt.Sprintf("the phoenixNAP API rejected the request to %s IP block %s (%s), which nodes do not need: %s",
+				step.Action, step.Block.ID, step.Block.CIDR, pnap.Explain(err)))
 		return auditEvery, nil
 	default:
 		return 0, err
 	}
 }
 
-// inUseText explains why a block that nodes do not need is kept.
+// inUseText explains why a block that nodes do not need is kept. Only a server that the controller joined leaves by
+// itself.
 func (p *pass) inUseText(b plan.Block, server, address string) string {
 	holder := "server " + server
 	if node := p.nodeOf(server); node != nil {
 		holder = fmt.Sprintf("node %s (server %s)", node.Name, server)
 	}
+	remedy := "in the phoenixNAP portal, remove the server from the network, or give it another address there"
+	if _, ours := p.memberRecord.members[server]; ours {
+		remedy = "exclude the Node with --service-node-selector until it has left the network"
+	}
 	return fmt.Sprintf("IP block %s (%s) was bought for the nodes and is not needed, but paid for: %s uses its "+
-		"address %s. It is deleted when no server uses it: exclude the Node with --service-node-selector until it "+
-		"has left the network, or give the server another address",
-		b.ID, b.CIDR, holder, address)
+		"address %s. It is deleted when no server uses it: %s", b.ID, b.CIDR, holder, address, remedy)
 }
 
 // reportOnce records an event about a block on the Namespace kube-system, and repeats it after a while.

@@ -166,7 +166,8 @@ func (w *AgentWatch) discredit(ctx context.Context, node *corev1.Node, reason st
 	}
 	klog.FromContext(ctx).Info("Conditions of a Node are Unknown because its agent is silent", "node", node.Name,
 		"reason", reason)
-	w.events.Event(node, corev1.EventTypeWarning, reason, conditions[0].Message+": its conditions are Unknown")
+	w.events.Event(node, corev1.EventTypeWarning, reason,
+		"The conditions of the agent are Unknown. "+conditions[0].Message)
 	return nil
 }
 
@@ -244,8 +245,11 @@ func doubt(node *corev1.Node, last activity, now time.Time) string {
 // unknown returns the conditions that replace those of the agent by Unknown, except those that are already Unknown.
 func unknown(node *corev1.Node, reason string, now time.Time) []corev1.NodeCondition {
 	messages := map[string]string{
-		ReasonAgentSilent:     "The agent has not renewed its Lease for 3 minutes: see its pod on this node",
-		ReasonNodeUnreachable: "Neither the kubelet nor the agent of this node reports",
+		ReasonAgentSilent: "The agent has not renewed its Lease for 3 minutes: see its pod: " +
+			"kubectl -n kube-system get pods -l app.kubernetes.io/name=phoenixnap-agent --field-selector " +
+			"spec.nodeName=" + node.Name,
+		ReasonNodeUnreachable: "Neither the kubelet nor the agent of this node reports: see in the phoenixNAP portal " +
+			"whether its server runs, and at its console why it reaches no API server",
 	}
 	var written []corev1.NodeCondition
 	for _, kind := range agentConditions() {

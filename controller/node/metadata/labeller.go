@@ -20,6 +20,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
 
 const (
@@ -205,6 +206,6 @@ func (l *Labeller) take(ctx context.Context, name string, now time.Time) error {
 	klog.FromContext(ctx).Info("Node may no longer announce addresses", "node", name, "label", contract.NodeVLANReady,
 		"reason", l.carriers.Unfit(node, true).Why)
 	l.events.Eventf(node, corev1.EventTypeWarning, ReasonExcluded, "Label %s removed, because the Node %s",
-		contract.NodeVLANReady, l.carriers.Unfit(node, true).Why)
+		contract.NodeVLANReady, l.carriers.Unfit(node, true).Explain(text.Clean(name)))
 	return nil
 }

@@ -33,7 +33,7 @@ import (
 const (
 	// ReasonAdmitted (Normal): the Node gets the label contract.NodeVLANReady.
 	ReasonAdmitted = "AdmittedToPublicNetwork"
-	// ReasonExcluded (Warning): the Node loses the label.
+	// ReasonExcluded (Warning): the Node loses the label; says why and what to do.
 	ReasonExcluded = "ExcludedFromPublicNetwork"
 	// ReasonMembershipMissing (Warning): the Node is selected for load-balancer traffic, but its server is not a member
 	// of the public network.

@@ -18,11 +18,13 @@ type Remedy struct {
 	Reason, Name string
 	// Tool is what a fix of a finding is written for; empty elsewhere.
 	Tool check.Tool
+	// Package declares the event, as several may use one word; empty elsewhere.
+	Package string
 }
 
 // String is how the list of followed remedies names it, such as "finding WrongVLANID netplan".
 func (r Remedy) String() string {
-	return strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Kind, r.Reason, r.Tool))
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Kind, r.Reason, r.Tool) + r.Package)
 }
 
 // Remedies returns all advice that is printed, sorted: each fix of each finding with which the checks are tested, for
@@ -45,7 +47,7 @@ func Remedies(root string) ([]Remedy, error) {
 	for _, c := range constants {
 		switch {
 		case objectOfEvent(c) != "" && typeOfEvent(c) == "Warning":
-			all[Remedy{Kind: "event", Reason: c.Value, Name: c.Name}] = true
+			all[Remedy{Kind: "event", Reason: c.Value, Name: c.Name, Package: c.Package}] = true
 		case strings.HasPrefix(c.Block, "Why something is refused"):
 			all[Remedy{Kind: "refusal", Reason: c.Value, Name: c.Name}] = true
 		}
