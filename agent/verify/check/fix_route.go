@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // Priorities of rules that a person sets, the same as those of the managing agent.
@@ -192,7 +194,7 @@ func (w replyRoute) netplanRoute() string {
 // netplanRules name the networks of pods and private addresses: netplan cannot pass over default routes.
 func (w replyRoute) netplanRules() string {
 	var b strings.Builder
-	for _, inner := range []string{"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"} {
+	for _, inner := range contract.PrivateNetworks() {
 		fmt.Fprintf(&b, "        - {from: %s, to: %s, table: 254, priority: %d}\n", w.block, inner, localPriority)
 	}
 	fmt.Fprintf(&b, "        - {from: %s, table: %d, priority: %d}\n", w.block, w.table, sourcePriority)
