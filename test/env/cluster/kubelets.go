@@ -28,6 +28,15 @@ import (
 // KubeletConfig is the name of the kubeconfig of a server's kubelet among the lab's files; only with Options.Kubelets.
 func KubeletConfig(server string) string { return "kubelet-" + server + ".kubeconfig" }
 
+// AdminConfig is the name of the kubeconfig of a cluster administrator, for kubeadm, among the lab's files; only with
+// Options.Kubelets.
+const AdminConfig = "admin.kubeconfig"
+
+// APIServer is where servers reach the API server.
+func (c *Cluster) APIServer() netip.AddrPort {
+	return netip.AddrPortFrom(management.Addr(), uint16(c.ControlPlane.Port())) //nolint:gosec // a TCP port
+}
+
 // CloudConfig is the file cloud-sa.json as the user writes it into the Secret pnap-cloud-config.
 func (c *Cluster) CloudConfig() ([]byte, error) {
 	port, err := c.Sim.port()

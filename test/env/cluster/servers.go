@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -123,6 +122,7 @@ func (c *Cluster) users() map[string]func(context.Context) (*rest.Config, error)
 		proxyConfig: func(context.Context) (*rest.Config, error) { return c.ControlPlane.User("system:kube-proxy") },
 	}
 	if c.options.Kubelets {
+		users[AdminConfig] = func(context.Context) (*rest.Config, error) { return c.ControlPlane.Config(), nil }
 		for _, s := range c.Servers {
 			users[KubeletConfig(s.Name)] = func(context.Context) (*rest.Config, error) { return c.nodeConfig(s.Name) }
 		}
@@ -149,7 +149,7 @@ func agentConfig(server string) string { return "agent-" + server + ".kubeconfig
 
 // apiServerFromServers is where the servers reach the API server: over their private network.
 func (c *Cluster) apiServerFromServers() string {
-	return "https://" + netip.AddrPortFrom(management.Addr(), uint16(c.ControlPlane.Port())).String()
+	return "https://" + c.APIServer().String()
 }
 
 // each calls a function for every server until one fails.

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/keyutil"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
@@ -163,6 +164,11 @@ func (c *ControlPlane) Port() int { return c.ports[apiServerPort].number }
 
 // CA is the PEM certificate of the authority that signed the API server's certificate.
 func (c *ControlPlane) CA() []byte { return c.authority.certificate }
+
+// CAKey is the private key of the cluster's authority, in PEM, which control-plane nodes have.
+func (c *ControlPlane) CAKey() ([]byte, error) {
+	return keyutil.MarshalPrivateKeyToPEM(c.authority.key)
+}
 
 // PIDs are the process IDs of etcd and kube-apiserver.
 func (c *ControlPlane) PIDs() []int { return []int{c.etcd.process.PID(), c.apiServer.process.PID()} }

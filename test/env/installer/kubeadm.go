@@ -17,13 +17,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
 
-// Files that kubeadm reads and writes, as it names them.
-const (
-	configuration = "/kubeadm.yaml"
-	kubeletFlags  = "/var/lib/kubelet/kubeadm-flags.env"
-	// KubeletConfig is the configuration of the kubelet.
-	KubeletConfig = "/var/lib/kubelet/config.yaml"
-)
+// configuration is where the configuration for kubeadm is.
+const configuration = "/kubeadm.yaml"
 
 // Kubeadm is kubeadm on a machine without services: its files are below a directory.
 type Kubeadm struct {
@@ -70,17 +65,4 @@ func (k Kubeadm) run(ctx context.Context, args ...string) (string, error) {
 		return out.String(), fmt.Errorf("kubeadm %s: %w: %s", strings.Join(args, " "), err, out.String())
 	}
 	return out.String(), nil
-}
-
-// KubeletFlags are the flags in the file that the phase kubelet-start writes: KUBELET_KUBEADM_ARGS="…".
-func (k Kubeadm) KubeletFlags() ([]string, error) {
-	raw, err := os.ReadFile(k.Path(kubeletFlags))
-	if err != nil {
-		return nil, err
-	}
-	value, ok := strings.CutPrefix(strings.TrimSpace(string(raw)), "KUBELET_KUBEADM_ARGS=")
-	if !ok {
-		return nil, fmt.Errorf("%s holds %q, want the variable KUBELET_KUBEADM_ARGS", kubeletFlags, raw)
-	}
-	return strings.Fields(strings.Trim(value, `"`)), nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,7 +19,9 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/cluster"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/installer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
 // limit is what a step may take on a busy machine under emulation; on a quiet one the longest takes a minute.
@@ -28,12 +31,75 @@ func prefix(address [4]byte, bits int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4(address), bits)
 }
 
-// TestInstall is the life of an installation with each announcer: the guides install, upgrade and uninstall, step by
-// step, with a client beyond the gateway that asks all the time. Then Helm does the same once more, without a Service.
-func TestInstall(t *testing.T) {
-	for _, announcer := range []string{contract.AnnouncerKubeVIP, contract.AnnouncerAgent} {
-		t.Run(announcer, func(t *testing.T) { newSite(t, announcer).live() })
+// kind is one kind of cluster.
+type kind struct {
+	// announcer announces the addresses.
+	announcer string
+	// register changes what kubeadm is told of a server; nil for nothing beyond the guide.
+	register func(*installer.Machine)
+	// account changes what the account holds; nil for nothing.
+	account func(*pnapsim.AccountSeed)
+	// addresses are the InternalIPs of the Nodes; nil for those on the private network.
+	addresses map[string]string
+}
+
+// machine is what kubeadm is told of a server.
+func (s *site) machine(server cluster.Server) installer.Machine {
+	m := installer.Machine{Name: server.Name, APIServer: s.APIServer()}
+	if s.register != nil {
+		s.register(&m)
 	}
+	return m
+}
+
+// TestInstall is the life of an installation: the guides install, upgrade and uninstall, step by step, with a client
+// beyond the gateway that asks all the time. Then Helm does the same once more, without a Service. With kube-vip, all
+// nodes are of the control plane; with the agents, one is a worker with the taints of Cluster API and of Cilium.
+func TestInstall(t *testing.T) {
+	for _, k := range []kind{
+		{announcer: contract.AnnouncerKubeVIP},
+		{announcer: contract.AnnouncerAgent, register: func(m *installer.Machine) {
+			if m.Joins = m.Name == "srv-b"; m.Joins {
+				m.Taints = []corev1.Taint{
+					{Key: clusterAPITaint, Effect: corev1.TaintEffectNoSchedule},
+					{Key: ciliumTaint, Value: "true", Effect: corev1.TaintEffectNoExecute},
+				}
+			}
+		}},
+	} {
+		t.Run(k.announcer, func(t *testing.T) { newSite(t, k).live() })
+	}
+}
+
+// Taints that others remove: Cluster API when the Node has its provider ID, Cilium when its agent runs.
+const (
+	clusterAPITaint = "node.cluster.x-k8s.io/uninitialized"
+	ciliumTaint     = "node.cilium.io/agent-not-ready"
+)
+
+// TestAddresses installs where Nodes are not reached over the private network: one kubelet has the address of an overlay
+// network, and one server has no private address in the account.
+func TestAddresses(t *testing.T) {
+	const overlay = "100.64.7.11"
+	s := newSite(t, kind{
+		announcer: contract.AnnouncerAgent,
+		register: func(m *installer.Machine) {
+			if m.Joins = true; m.Name == "srv-a" {
+				m.Joins = false
+				m.NodeIP = netip.MustParseAddr(overlay)
+			}
+		},
+		account: func(a *pnapsim.AccountSeed) {
+			server := &a.Servers[1]
+			server.PrivateIPs = nil
+			server.NetworkType = "PUBLIC_ONLY"
+		},
+		addresses: map[string]string{"srv-a": overlay},
+	})
+	s.registered()
+	s.install()
+	s.serve()
+	s.undisturbed()
 }
 
 func (s *site) live() {
@@ -54,9 +120,12 @@ func (s *site) live() {
 func (s *site) tainted() {
 	s.Helper()
 	for _, n := range s.nodes() {
-		if !isTainted(n) || n.Spec.ProviderID != "" {
-			s.Errorf("Node %s before the installation: taints %v, provider ID %q", n.Name, n.Spec.Taints,
-				n.Spec.ProviderID)
+		known := slices.ContainsFunc(n.Status.Addresses, func(a corev1.NodeAddress) bool {
+			return a.Type == corev1.NodeInternalIP
+		})
+		if !isTainted(n) || n.Spec.ProviderID != "" || known {
+			s.Errorf("Node %s before the installation: taints %v, provider ID %q, addresses %v", n.Name, n.Spec.Taints,
+				n.Spec.ProviderID, n.Status.Addresses)
 		}
 	}
 }
@@ -97,6 +166,7 @@ func (s *site) install() {
 		return true, ""
 	})
 	s.figure("nodes_initialised_after", initialised.Sub(began).Seconds(), "s")
+	s.untaint()
 	s.rolledOut()
 	s.checkImages(shipped.tagAndDigest)
 	s.checkServers()
@@ -115,6 +185,18 @@ func (s *site) install() {
 		s.run("kubectl -n kube-system rollout status daemonset/kube-vip --timeout=10m")
 	}
 	s.Log(s.run("kubectl get nodes -L topology.kubernetes.io/region," + contract.NodeVLANReady))
+}
+
+// untaint removes the taints that others remove once the controller has initialised the Nodes.
+func (s *site) untaint() {
+	s.Helper()
+	for _, n := range s.nodes() {
+		for _, t := range n.Spec.Taints {
+			if t.Key == clusterAPITaint || t.Key == ciliumTaint {
+				s.run("kubectl taint node " + n.Name + " " + t.Key + "-")
+			}
+		}
+	}
 }
 
 // rolledOut waits as the guides say.
@@ -154,9 +236,13 @@ func (s *site) checkServers() {
 		if zone := n.Labels[corev1.LabelTopologyZone]; zone != cluster.Location {
 			s.Errorf("Node %s has zone %q, want %s", n.Name, zone, cluster.Location)
 		}
-		if !slices.Contains(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP,
-			Address: s.Servers[i].Private.Addr().String()}) {
-			s.Errorf("Node %s has the addresses %v, without its server's own", n.Name, n.Status.Addresses)
+		address := s.Servers[i].Private.Addr().String()
+		if s.addresses != nil {
+			address = s.addresses[n.Name]
+		}
+		if address != "" && !slices.Contains(n.Status.Addresses,
+			corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address}) {
+			s.Errorf("Node %s has the addresses %v, without %s", n.Name, n.Status.Addresses, address)
 		}
 	}
 }
@@ -201,6 +287,7 @@ func (s *site) serve() (netip.Addr, int) {
 	path := filepath.Join(s.TempDir(), "web.yaml")
 	check(s.T, os.WriteFile(path, []byte(web), 0o600))
 	s.run("kubectl apply -f " + path)
+	s.include()
 	began := time.Now()
 	var address netip.Addr
 	published := s.eventually(limit, "address published", func() (bool, string) {
@@ -226,6 +313,28 @@ func (s *site) serve() (netip.Addr, int) {
 	})
 	s.figure("service_answered_after", answered.Sub(began).Seconds(), "s")
 	return address, probe
+}
+
+// include does what the Service says where all Nodes are of the control plane: kubeadm keeps the traffic of load
+// balancers away from them.
+func (s *site) include() {
+	s.Helper()
+	for _, server := range s.Servers {
+		if s.machine(server).Joins {
+			return
+		}
+	}
+	const advice = corev1.LabelNodeExcludeBalancers
+	s.eventually(limit, "the Service waits for a Node that may carry its traffic", func() (bool, string) {
+		said := s.describe()
+		return strings.Contains(said, advice), said
+	})
+	state, err := s.Sim.State(s.Context())
+	check(s.T, err)
+	if len(state.Blocks) != 1 {
+		s.Errorf("before a Node may carry traffic the account holds %+v", state.Blocks)
+	}
+	s.run("kubectl label node --all " + advice + "-")
 }
 
 func (s *site) describe() string {

@@ -15,11 +15,11 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/cluster"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/installer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/scenario/e2e/node"
@@ -40,26 +40,27 @@ const (
 type site struct {
 	*testing.T
 	*cluster.Cluster
-	// announcer announces the addresses; overlay is what users install for it.
-	announcer, overlay string
-	root               string
-	kubectl, helm      string
-	images             *archives
-	began              time.Time
+	kind
+	// overlay is what users install for the announcer.
+	overlay       string
+	root          string
+	kubectl, helm string
+	images        *archives
+	began         time.Time
 }
 
 // newSite starts everything that a user has before the installation, and returns when the kubelets have registered
 // their Nodes.
-func newSite(t *testing.T, announcer string) *site {
+func newSite(t *testing.T, k kind) *site {
 	t.Helper()
 	root, err := tools.ModuleRoot()
 	check(t, err)
 	dir := t.TempDir()
-	s := &site{T: t, announcer: announcer, overlay: "deploy/overlays/kubeadm", root: root}
-	if announcer == contract.AnnouncerAgent {
+	s := &site{T: t, kind: k, overlay: "deploy/overlays/kubeadm", root: root}
+	if k.announcer == contract.AnnouncerAgent {
 		s.overlay += "-agent"
 	}
-	if announcer == contract.AnnouncerKubeVIP {
+	if k.announcer == contract.AnnouncerKubeVIP {
 		versions, err := tools.KubeVIPs(t.Context())
 		check(t, err)
 		t.Logf("kube-vip %s, in an image that is called %s as in the manifests", versions[0], kubeVIPImage)
@@ -77,7 +78,7 @@ func newSite(t *testing.T, announcer string) *site {
 	files[program], err = tools.Product(t.Context(), "./test/scenario/e2e/cmd/node")
 	check(t, err)
 	s.Cluster, err = cluster.New(cluster.Options{Dir: dir, Kubelets: true, Scale: scale, MemoryMiB: memoryMiB,
-		Files: files, Announcer: announcer})
+		Files: files, Announcer: k.announcer, Account: k.account})
 	check(t, err)
 	t.Cleanup(s.end)
 	s.began = time.Now()
@@ -87,25 +88,33 @@ func newSite(t *testing.T, announcer string) *site {
 	}
 	// The kernel loads this module when the servers mount their root file systems, both at once. busybox's modprobe
 	// skips what /proc/modules lists, even if another process is still loading it, and the second mount would fail.
-	out, err := s.Lab.Exec(t.Context(), s.Servers[0].Name, "busybox", "modprobe", "overlay")
-	check(t, err)
-	if out.Code != 0 {
-		t.Fatalf("modprobe overlay: %s", out.Stderr)
-	}
+	check(t, s.exec(s.Servers[0], "busybox", "modprobe", "overlay"))
 	for _, server := range s.Servers {
 		s.switchOn(server)
 	}
 	return s
 }
 
-// switchOn starts containerd, kubelet and kube-proxy on a server, and gives the Node the label of control-plane nodes,
-// as kubeadm does.
+// switchOn starts containerd, kubelet and kube-proxy on a server, as kubeadm configures them.
 func (s *site) switchOn(server cluster.Server) {
 	s.Helper()
+	machine := s.machine(server)
+	config, err := installer.Guide(filepath.Join(s.root, "docs/guides/install.md"))
+	check(s.T, err)
+	config, err = config.For(machine)
+	check(s.T, err)
+	if machine.NodeIP.IsValid() {
+		check(s.T, s.exec(server, "ip", "link", "add", "overlay0", "type", "dummy"))
+		check(s.T, s.exec(server, "ip", "address", "add", machine.NodeIP.String()+"/32", "dev", "overlay0"))
+	}
+	key, err := s.ControlPlane.CAKey()
+	check(s.T, err)
 	pods := server.Pods.Masked().Addr().As4()
 	pods[3] = 128 // the lab's own pod has an address of the lower half
 	spec, err := json.Marshal(node.Spec{
 		Name: server.Name, Address: server.Private.Addr(), Pods: prefix(pods, 25),
+		Kubeadm: config, Joins: machine.Joins, CA: s.ControlPlane.CA(), CAKey: key,
+		Admin:      lab.Path(cluster.AdminConfig),
 		Kubeconfig: lab.Path(cluster.KubeletConfig(server.Name)), Images: onNode(s.images.first),
 		Names: s.images.names(),
 		Tree:  []string{"/payload" + lab.Path(tree), lab.Path(tree)},
@@ -118,21 +127,41 @@ func (s *site) switchOn(server cluster.Server) {
 		Args: []string{lab.Path(program), lab.Path("node-" + server.Name + ".json")},
 	})
 	check(s.T, err)
-}
-
-// registered waits for the Nodes and labels them.
-func (s *site) registered() {
-	s.Helper()
-	for _, server := range s.Servers {
-		s.eventually(limit, "Node "+server.Name+" registered", func() (bool, string) {
-			patch := []byte(`{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`)
-			_, err := s.Kube.CoreV1().Nodes().Patch(s.Context(), server.Name, types.MergePatchType, patch,
-				metav1.PatchOptions{})
+	if !machine.Joins {
+		s.eventually(limit, "kubeadm has uploaded its configuration", func() (bool, string) {
+			err := s.exec(server, node.KubeadmInit("upload-config", "all")...)
 			if err != nil {
 				s.runs(server)
 			}
 			return err == nil, fmt.Sprint(err)
 		})
+		check(s.T, s.exec(server, node.KubeadmInit("bootstrap-token")...)) // and all else that kubeadm join reads
+	}
+}
+
+// exec runs a program on a server.
+func (s *site) exec(server cluster.Server, args ...string) error {
+	out, err := s.Lab.ExecProgram(s.Context(), lab.Program{Host: server.Name, Timeout: limit, Args: args})
+	if err == nil && out.Code != 0 {
+		err = fmt.Errorf("%q on %s: %s", args, server.Name, out.Stderr)
+	}
+	return err
+}
+
+// registered waits for the Nodes, which kubeadm then marks if they are of the control plane.
+func (s *site) registered() {
+	s.Helper()
+	for _, server := range s.Servers {
+		s.eventually(limit, "Node "+server.Name+" registered", func() (bool, string) {
+			_, err := s.Kube.CoreV1().Nodes().Get(s.Context(), server.Name, metav1.GetOptions{})
+			if err != nil {
+				s.runs(server)
+			}
+			return err == nil, fmt.Sprint(err)
+		})
+		if !s.machine(server).Joins {
+			check(s.T, s.exec(server, node.KubeadmInit("mark-control-plane")...))
+		}
 	}
 }
 

@@ -42,8 +42,10 @@ func nodeTree(ctx context.Context, dir string) (map[string]string, error) {
 			}
 		}
 	}
-	if files[filepath.Join(dir, "usr/bin/kubelet")], err = tools.Binary(ctx, "kubelet"); err != nil {
-		return nil, err
+	for _, name := range []string{"kubelet", "kubeadm"} {
+		if files[filepath.Join(dir, "usr/bin", name)], err = tools.Binary(ctx, name); err != nil {
+			return nil, err
+		}
 	}
 	if err := tools.Packages(ctx, "busybox"); err != nil {
 		return nil, err

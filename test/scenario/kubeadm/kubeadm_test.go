@@ -33,7 +33,9 @@ func guide(t *testing.T) installer.Kubeadm {
 	t.Helper()
 	config, err := installer.Guide(filepath.Join(root, "docs/guides/install.md"))
 	must(t, err)
-	kubeadm, err := installer.NewKubeadm(t.TempDir(), config.For(server, netip.MustParseAddr("10.0.0.11")))
+	config, err = config.For(installer.Machine{Name: server, APIServer: netip.MustParseAddrPort("10.0.0.11:6443")})
+	must(t, err)
+	kubeadm, err := installer.NewKubeadm(t.TempDir(), config)
 	must(t, err)
 	return kubeadm
 }
@@ -46,13 +48,15 @@ func TestWhatTheKubeletIsStartedWith(t *testing.T) {
 		_, err := kubeadm.Init(t.Context(), phase...)
 		must(t, err)
 	}
-	flags, err := kubeadm.KubeletFlags()
+	raw, err := os.ReadFile(kubeadm.Path(installer.KubeletFlags))
+	must(t, err)
+	flags, err := installer.ParseFlags(raw)
 	must(t, err)
 	if want := []string{"--hostname-override=" + server, "--cloud-provider=external"}; !slices.Equal(flags, want) {
 		t.Errorf("the kubelet is started with %q, want %q", flags, want)
 	}
 	var kubelet map[string]any
-	raw, err := os.ReadFile(kubeadm.Path(installer.KubeletConfig))
+	raw, err = os.ReadFile(kubeadm.Path(installer.KubeletConfig))
 	must(t, err)
 	must(t, yaml.Unmarshal(raw, &kubelet))
 	for _, absent := range []string{"registerWithTaints", "providerID", "address"} {

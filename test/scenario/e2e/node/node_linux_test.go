@@ -15,7 +15,7 @@ import (
 func spec() Spec {
 	return Spec{
 		Name: "srv-a", Address: netip.MustParseAddr("10.0.0.11"), Pods: netip.MustParsePrefix("10.244.1.128/25"),
-		Labels: map[string]string{"b": "2", "a": "1"},
+		Kubeadm: "kind: InitConfiguration\n",
 	}
 }
 
@@ -36,12 +36,15 @@ func TestFiles(t *testing.T) {
 		t.Errorf("pods get addresses of %s", got)
 	}
 	var kubelet map[string]any
-	if err := yaml.UnmarshalStrict(files[kubeletConfig], &kubelet); err != nil {
+	if err := yaml.UnmarshalStrict(files[kubeletMore+"/10-lab.conf"], &kubelet); err != nil {
 		t.Fatal(err)
 	}
 	// Two nodes share a hierarchy of control groups, and each must see only its own pods.
 	if kubelet["cgroupRoot"] != "/srv-a" {
-		t.Errorf("kubelet: %s", files[kubeletConfig])
+		t.Errorf("kubelet: %v", kubelet)
+	}
+	if got := files[kubeadmConfig]; string(got) != string(spec().Kubeadm) {
+		t.Errorf("the configuration for kubeadm became %s", got)
 	}
 	if !strings.Contains(string(files[containerdConfig]), `sandbox_image = "`+PauseImage+`"`) {
 		t.Errorf("containerd: %s", files[containerdConfig])
@@ -54,11 +57,16 @@ func TestFiles(t *testing.T) {
 }
 
 func TestKubeletCommand(t *testing.T) {
-	command := spec().kubeletCommand()
-	for _, want := range []string{"--cloud-provider=external", "--hostname-override=srv-a", "--node-ip=10.0.0.11",
-		"--node-labels=a=1,b=2"} {
-		if !slices.Contains(command, want) {
-			t.Errorf("%v lacks %s", command, want)
+	command := kubeletCommand([]string{"--cloud-provider=external"})
+	if !slices.Contains(command, "--cloud-provider=external") {
+		t.Errorf("%v lacks the installer's flag", command)
+	}
+	// What an installer does not set, the lab must not set either.
+	for _, flag := range command {
+		for _, foreign := range []string{"--node-ip", "--node-labels", "--register-with-taints", "--provider-id"} {
+			if strings.HasPrefix(flag, foreign) {
+				t.Errorf("the lab sets %s", flag)
+			}
 		}
 	}
 }

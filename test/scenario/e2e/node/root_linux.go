@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/installer"
 )
 
 const cgroups = "/sys/fs/cgroup"
@@ -15,7 +17,8 @@ const cgroups = "/sys/fs/cgroup"
 // directories that the node's programs expect; those of containerd and kubelet are file systems in memory, as an
 // overlay cannot lie upon an overlay.
 var directories = []string{
-	"/bin", "/dev", "/etc/cni/net.d", "/etc/containerd", "/etc/kubernetes/manifests", "/opt", "/proc", "/root", "/run",
+	"/bin", "/dev", "/etc/cni/net.d", "/etc/containerd", "/etc/kubernetes/manifests",
+	"/etc/kubernetes/pki", kubeletMore, "/opt", "/proc", "/root", "/run",
 	"/sys", "/tmp", "/var/log",
 	"/var/lib/containerd", "/var/lib/kubelet", "/var/lib/cni",
 }
@@ -108,8 +111,10 @@ func (s Spec) configure() error {
 	if err != nil {
 		return err
 	}
-	if files[kubeletAccess], err = os.ReadFile(s.Kubeconfig); err != nil {
-		return err
+	for there, file := range map[string]string{kubeletAccess: s.Kubeconfig, installer.AdminConfig: s.Admin} {
+		if files[there], err = os.ReadFile(file); err != nil {
+			return err
+		}
 	}
 	for name, content := range files {
 		if err := os.WriteFile(OnServer(name), content, 0o600); err != nil {

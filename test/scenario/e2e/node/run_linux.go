@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/installer"
 )
 
 // startLimit is what containerd may take to answer on a busy emulated machine.
@@ -60,10 +61,15 @@ func (s Spec) Run(ctx context.Context, out io.Writer) error {
 		}
 	}
 	say("images imported")
-	if err := start("kubelet", s.kubeletCommand()...); err != nil {
+	flags, err := s.kubeadm(ctx, out)
+	if err != nil {
 		return err
 	}
-	say("kubelet started")
+	say("kubeadm has written what the kubelet needs")
+	if err := start("kubelet", kubeletCommand(flags)...); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "kubelet started with", flags)
 	<-ctx.Done()
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause
@@ -71,18 +77,32 @@ func (s Spec) Run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// kubeletCommand is the kubelet's command line, as docs/guides/install.md has it: an external cloud provider.
-func (s Spec) kubeletCommand() []string {
-	var labels []string
-	for _, name := range slices.Sorted(maps.Keys(s.Labels)) {
-		labels = append(labels, name+"="+s.Labels[name])
+// kubeadm has kubeadm write the configuration of the kubelet, and returns the kubelet's flags.
+func (s Spec) kubeadm(ctx context.Context, out io.Writer) ([]string, error) {
+	command := "init"
+	if s.Joins {
+		command = "join"
 	}
-	return []string{
-		"/usr/bin/kubelet", "--config=" + kubeletConfig, "--kubeconfig=" + kubeletAccess,
-		"--hostname-override=" + s.Name,
-		"--node-ip=" + s.Address.String(), "--cloud-provider=external", "--node-labels=" + strings.Join(labels, ","),
+	if err := s.run(ctx, out, kubeadm, command, "phase", "kubelet-start", "--config="+kubeadmConfig); err != nil {
+		return nil, err
+	}
+	flags, err := os.ReadFile(OnServer(installer.KubeletFlags))
+	if err != nil {
+		return nil, err
+	}
+	return installer.ParseFlags(flags)
+}
+
+// kubeletCommand is the kubelet's command line: that of kubeadm's systemd unit, the flags of kubeadm, and what the lab
+// needs.
+func kubeletCommand(flags []string) []string {
+	return slices.Concat([]string{
+		"/usr/bin/kubelet", "--bootstrap-kubeconfig=" + bootstrapAccess, "--kubeconfig=" + kubeletAccess,
+		"--config=" + installer.KubeletConfig,
+	}, flags, []string{
+		"--config-dir=" + kubeletMore,
 		"--housekeeping-interval=1m", "--v=1", // nothing reads the load of containers
-	}
+	})
 }
 
 // Import gives containerd an OCI archive; it gets the name that the archive carries.
