@@ -22,5 +22,6 @@
 //     has no permanent hardware address, and there is no switch.
 //   - The packages vlan and bridge-utils are missing: ifupdown makes VLAN interfaces by itself. ifupdown2, which
 //     Proxmox VE has, is not run.
-//   - NetworkManager does not run: "nmcli --offline" edits connections.
+//   - NetworkManager runs without udev and polkit, as in a container: /sys is read-only above /sys/devices. Its profiles
+//     are those that cloud-init, the program of Debian's package, writes for the network of the server.
 package networkd

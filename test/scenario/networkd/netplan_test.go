@@ -35,7 +35,8 @@ func unpack() error {
 		return err
 	}
 	for name, value := range map[string]string{
-		"PATH":    strings.Join([]string{os.Getenv("PATH"), filepath.Dir(p.Generate), filepath.Dir(p.Ifup)}, ":"),
+		"PATH": strings.Join([]string{os.Getenv("PATH"), filepath.Dir(p.Generate), filepath.Dir(p.Ifup),
+			filepath.Dir(p.Nmcli), filepath.Dir(p.NetworkManager)}, ":"),
 		libraries: p.Libraries, hooks: p.Hooks,
 		// By it the machine finds which files it needs.
 		"LD_LIBRARY_PATH": p.Libraries,

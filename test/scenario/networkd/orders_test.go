@@ -221,7 +221,7 @@ func TestEveryFixIsWalked(t *testing.T) {
 			reasons = append(reasons, f.reason)
 		}
 	}
-	for _, tool := range []check.Tool{check.Networkd, check.Netplan, check.Ifupdown} {
+	for _, tool := range []check.Tool{check.Networkd, check.Netplan, check.NetworkManager, check.Ifupdown} {
 		left := 0
 		seen := map[string]bool{}
 		for _, f := range slices.Concat(slices.Collect(maps.Values(examples))...) {
