@@ -25,8 +25,12 @@ const (
 	// profilesVariable names the directory of the profiles that cloud-init wrote.
 	profilesVariable = "PNAP_CLOUD_INIT_PROFILES"
 	profiles         = "/etc/NetworkManager/system-connections"
+	bondProfile      = "cloud-init-bond0.nmconnection"
 	vlanProfile      = "cloud-init-bond0.100.nmconnection"
 )
+
+// profileMTU is what cloud-init leaves out of the profiles of a bond and a VLAN interface.
+var profileMTU = map[string]int{bondProfile: 9000, vlanProfile: 1500}
 
 // serverForCloudInit is what a provider gives cloud-init for a server of these tests.
 const serverForCloudInit = `version: 1
@@ -73,8 +77,8 @@ func writeProfiles() (string, error) {
 	return directory, os.Setenv(profilesVariable, directory)
 }
 
-// serveNetworkManager starts NetworkManager on a server with the profiles that cloud-init wrote, less some.
-func serveNetworkManager(t *testing.T, without ...string) *service {
+// serveNetworkManager starts NetworkManager on a server with the profiles that cloud-init wrote, edited and less some.
+func serveNetworkManager(t *testing.T, edit *strings.Replacer, without ...string) *service {
 	t.Helper()
 	enter(t)
 	t.Setenv("LD_LIBRARY_PATH", os.Getenv(libraries))
@@ -89,8 +93,8 @@ func serveNetworkManager(t *testing.T, without ...string) *service {
 	must(t, "make /sys read-only", unix.Mount("", "/sys", "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""))
 	must(t, "configure", os.WriteFile("/etc/NetworkManager/NetworkManager.conf", []byte(
 		"[main]\nplugins=keyfile\nno-auto-default=*\ndns=none\nhostname-mode=none\nauth-polkit=false\n"), 0o600))
-	copyProfiles(t, without)
-	s := &service{tool: check.NetworkManager, lacks: profilesLack, t: t, output: &bytes.Buffer{}}
+	copyProfiles(t, edit, without)
+	s := &service{tool: check.NetworkManager, lacks: profilesLack, t: t, endsAgain: true, output: &bytes.Buffer{}}
 	s.again = func(t *testing.T) {
 		t.Helper()
 		s.stop()
@@ -103,14 +107,12 @@ func serveNetworkManager(t *testing.T, without ...string) *service {
 		}
 	})
 	s.startNetworkManager()
-	// cloud-init leaves out the MTU of a bond.
-	shell(t, `nmcli connection modify "cloud-init bond0" 802-3-ethernet.mtu 9000; nmcli connection up "cloud-init bond0"`)
 	await(t, "the bond", time.Minute, func() bool { return s.lacks(t) == "" })
 	return s
 }
 
 // copyProfiles puts the profiles where NetworkManager reads them, which takes none that others may read.
-func copyProfiles(t *testing.T, without []string) {
+func copyProfiles(t *testing.T, edit *strings.Replacer, without []string) {
 	t.Helper()
 	must(t, "make "+profiles, os.MkdirAll(profiles, 0o700))
 	written, err := filepath.Glob(filepath.Join(os.Getenv(profilesVariable), "*"))
@@ -121,7 +123,11 @@ func copyProfiles(t *testing.T, without []string) {
 		}
 		content, err := os.ReadFile(path)
 		must(t, "read a profile", err)
-		must(t, "write a profile", os.WriteFile(filepath.Join(profiles, filepath.Base(path)), content, 0o600))
+		if mtu := profileMTU[filepath.Base(path)]; mtu > 0 {
+			content = fmt.Appendf(content, "\n[ethernet]\nmtu=%d\n", mtu)
+		}
+		must(t, "write a profile", os.WriteFile(filepath.Join(profiles, filepath.Base(path)),
+			[]byte(edit.Replace(string(content))), 0o600))
 	}
 }
 
@@ -170,6 +176,6 @@ func profilesOf(t *testing.T, name string) []string {
 // where a person made the VLAN interface by hand.
 func TestNetworkManagerFixesInTurn(t *testing.T) {
 	inTurn(t, "networkmanager",
-		func(t *testing.T) *service { return serveNetworkManager(t) },
-		func(t *testing.T) *service { return serveNetworkManager(t, vlanProfile) })
+		func(t *testing.T) *service { return serveNetworkManager(t, strings.NewReplacer()) },
+		func(t *testing.T) *service { return serveNetworkManager(t, strings.NewReplacer(), vlanProfile) })
 }
