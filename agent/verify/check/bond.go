@@ -77,7 +77,7 @@ func checkBond(v view) Finding {
 	case b.bond.Mode != modeLACP && b.bond.Mode != modeActiveBackup:
 		return warn("UnexpectedBondMode", "mode "+modeLACP,
 			fmt.Sprintf("%s has mode %s, the switches of phoenixNAP expect %s", b.name, b.bond.Mode, modeLACP),
-			fixBondMode(b.name))
+			fixBondMode(b))
 	case len(down) > 0 || len(b.members) == 0:
 		return warn("BondDegraded", "all members up",
 			b.name+" has lost members: "+cmp.Or(strings.Join(down, ", "), "none is left"), b.fixLost())
@@ -157,18 +157,35 @@ func noCarrierNote(b bondState) string {
 }
 
 // fixBondMode: the kernel changes the mode only without members, so whoever works over the bond needs another way in.
-func fixBondMode(name string) []Fix {
+// networkd, which netplan configures, too, sets the mode only when it creates the bond.
+func fixBondMode(b bondState) []Fix {
 	const note = "the bond restarts: do this from the remote console, not over a connection that uses it"
+	const reboot = "systemctl reboot"
+	const atBoot = "networkd sets the mode when it creates the bond, so the machine restarts: drain the node first"
 	return []Fix{
-		fix(Netplan, note, fmt.Sprintf("netplan set bonds.%s.parameters.mode=%s", name, modeLACP), "netplan apply"),
-		fix(NetworkManager, note, changeProfile(name, "+bond.options mode="+modeLACP)),
-		fix(Ifupdown, "a section of "+name+" without the line bond-mode needs one; "+note,
-			inSections(name, "bond-mode", modeLACP), "systemctl restart networking"),
-		fix(Networkd, "networkd sets the mode when it creates the bond: restart the machine",
-			eachDeviceFile(name, "", `printf '[Bond]\nMode=`+modeLACP+`\n' > "$f.d/90-phoenixnap-mode.conf"`)),
-		fix(IPRoute2, "the kernel changes the mode only while the bond has no members; change it where the machine's "+
-			"network is configured"),
+		fix(Netplan, atBoot, fmt.Sprintf("netplan set bonds.%s.parameters.mode=%s", b.name, modeLACP), reboot),
+		fix(NetworkManager, note, changeProfile(b.name, "+bond.options mode="+modeLACP)),
+		fix(Ifupdown, "a section of "+b.name+" without the line bond-mode needs one; "+note,
+			inSections(b.name, "bond-mode", modeLACP), "systemctl restart networking"),
+		fix(Networkd, atBoot,
+			eachDeviceFile(b.name, "", `printf '[Bond]\nMode=`+modeLACP+`\n' > "$f.d/90-phoenixnap-mode.conf"`), reboot),
+		fix(IPRoute2, joinedNotes(note, volatile), b.changeMode()...),
 	}
+}
+
+// changeMode are the commands that change the mode of a bond. The routes over it and its VLAN interfaces, which go when
+// it is down, are put back.
+func (b bondState) changeMode() []string {
+	routes := "/run/" + b.name + ".routes"
+	commands := []string{"ip route save table all > " + routes, "ip link set " + b.name + " down"}
+	for _, l := range b.members {
+		commands = append(commands, "ip link set "+l.Name+" nomaster")
+	}
+	commands = append(commands, "ip link set "+b.name+" type bond mode "+modeLACP)
+	for _, l := range b.members {
+		commands = append(commands, "ip link set "+l.Name+" master "+b.name)
+	}
+	return append(commands, "ip link set "+b.name+" up", "ip route restore < "+routes)
 }
 
 // eachDeviceFile does something with the drop-in directory "$f.d" of the .netdev file by which networkd makes a link,

@@ -246,6 +246,10 @@ func fixAddress(v view, ip netip.Addr) []Fix {
 				[]string{"networkctl reconfigure " + p.name})
 		}
 		if len(elsewhere) > 0 && len(fixes[i].Commands) > 0 {
+			// A tool takes away only what it has configured, and it may have done so.
+			for _, c := range commands[1:] {
+				fixes[i].Commands = append(fixes[i].Commands, c+orPass)
+			}
 			fixes[i].Note = joinedNotes(fixes[i].Note,
 				"remove "+strings.Join(elsewhere, " and ")+" where it is configured, too")
 		}
@@ -366,9 +370,16 @@ func fixLinkUp(name, note string, ifupdown ...string) []Fix {
 }
 
 // fixUplinkUp does not touch the members of a bond: the hook of ifenslave would set them down. ifup stops without
-// --ignore-errors at the address, which is there still.
-func fixUplinkUp(name string) []Fix {
-	return fixLinkUp(name, "with ifupdown2, ifup "+name, "ifup --force --ignore-errors --no-scripts "+name)
+// --ignore-errors at the address, which is there still. The VLAN interface went down, too, and its routes are gone.
+func fixUplinkUp(v view, name string) []Fix {
+	ifupdown := []string{"ifup --force --ignore-errors --no-scripts " + name}
+	note := "with ifupdown2, ifup " + name
+	if v.vlan != nil {
+		ifupdown = append(ifupdown, restartInterface(v.vlan.Name)...)
+		note = joinedNotes(note, fmt.Sprintf("leave out the commands for %s where another tool configures it",
+			v.vlan.Name))
+	}
+	return fixLinkUp(name, note, ifupdown...)
 }
 
 // fixMTU sets the MTU of the VLAN interface in a file of its own, which stands behind the one that sets another.
@@ -459,10 +470,12 @@ func (p plan) interfacesSection(purpose, first string, commands ...string) Fix {
 // orPass lets a command fail, such as one that adds an existing rule.
 const orPass = " || true"
 
-// inSections changes an option of ifupdown in all sections of an interface that have it.
+// inSections changes an option of ifupdown in all sections of an interface that have it. There may be no file with
+// further sections.
 func inSections(name, option, value string) string {
-	return fmt.Sprintf(`sed -i '/^iface %s /,/^iface /s/^\([[:space:]]*%s\)[[:space:]].*/\1 %s/' `+
-		`/etc/network/interfaces %s*`, name, option, value, interfacesDirectory)
+	return fmt.Sprintf(`find /etc/network/interfaces %s -type f -exec `+
+		`sed -i '/^iface %s /,/^iface /s/^\([[:space:]]*%s\)[[:space:]].*/\1 %s/' {} +`,
+		interfacesDirectory, name, option, value)
 }
 
 // networkdFile is the .network file that makes the VLAN interface.

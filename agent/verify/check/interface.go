@@ -28,7 +28,8 @@ func checkHardwareAddress(v view) Finding {
 
 // checkUniqueVLAN: the switch sees one port, so of two interfaces with the same VLAN ID only one receives, and which
 // one depends on what lies below. One on a member of the bond takes the frames before the bond sees them
-// (net/core/dev.c, __netif_receive_skb_core: vlan_do_receive comes before the bond's handler).
+// (net/core/dev.c, __netif_receive_skb_core: vlan_do_receive comes before the bond's handler); one that is down drops
+// them.
 func checkUniqueVLAN(v view) Finding {
 	var others, below []string
 	for _, l := range v.Links {
@@ -40,7 +41,7 @@ func checkUniqueVLAN(v view) Finding {
 			text += " with the same address " + joined(shared)
 		}
 		others = append(others, text)
-		if p := v.LinkIndexed(l.Parent); l.Up && p != nil && p.Master != 0 && v.takesBefore(*p) {
+		if p := v.LinkIndexed(l.Parent); p != nil && p.Master != 0 && v.takesBefore(*p) {
 			below = append(below, text)
 		}
 	}
@@ -51,7 +52,7 @@ func checkUniqueVLAN(v view) Finding {
 	slices.Sort(below)
 	if len(below) > 0 && v.noGatewayHeard() {
 		return Finding{Status: Fail, Reason: "FramesTaken", Expected: "frames of the network on " + v.vlan.Name,
-			Observed: "no gateway is heard, and " + strings.Join(below, ", ") + " receives before " + v.uplink.Name,
+			Observed: "no gateway is heard, and " + strings.Join(below, ", ") + " takes the frames before " + v.uplink.Name,
 			Cause: fmt.Sprintf("VLAN %d is also on %s, which takes the frames before %s gets them", v.Network.VLAN,
 				strings.Join(below, ", "), v.vlan.Name),
 			Fixes: fixSecondInterface(v)}

@@ -131,7 +131,7 @@ func checkUplink(v view) Finding {
 	case !u.Up:
 		f.Reason = "UplinkDown"
 		f.Cause = u.Name + " is down"
-		f.Fixes = fixUplinkUp(u.Name)
+		f.Fixes = fixUplinkUp(v, u.Name)
 	case !u.LowerUp:
 		f.Reason = "UplinkNoCarrier"
 		f.Cause = u.Name + " has no carrier"

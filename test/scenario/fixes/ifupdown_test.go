@@ -56,7 +56,7 @@ func (s ifupdownServer) follow(c course) {
 			write(s.t, s.root, fix.File, fix.Content)
 		}
 		for _, command := range fix.Commands {
-			if strings.HasPrefix(command, "sed ") {
+			if strings.HasPrefix(command, "find ") {
 				command = strings.ReplaceAll(command, "/etc/network/", s.root+"/etc/network/")
 				_, err := s.programs.run(s.t, "", "sh", "-c", command+" 2>/dev/null || true")
 				must(s.t, command, err)
@@ -97,7 +97,7 @@ func (s ifupdownServer) settings() map[string]bool {
 // the ways that Debian knows.
 func TestIfupdown(t *testing.T) {
 	p := unpack(t)
-	all := courses(t, check.Ifupdown, "sed ")
+	all := courses(t, check.Ifupdown, "find ")
 	tried := 0
 	broken := 0
 	for _, source := range []string{"source %s/etc/network/interfaces.d/*",

@@ -2,7 +2,11 @@
 
 package networkd
 
-import "github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
+import (
+	"strings"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
+)
 
 // fault is something that goes wrong in the kernel of a server, and the finding that it has.
 type fault struct {
@@ -12,6 +16,13 @@ type fault struct {
 	id     check.ID
 	reason string
 }
+
+// wrongMode is the fault that the switch expects another mode of the bond.
+const wrongMode = "unexpected mode of the bond"
+
+// takeFrames makes VLAN interfaces on the members of the bond, which get its frames first.
+const takeFrames = "ip link add link eno1 name eno1.100 type vlan id 100; " +
+	"ip link add link eno2 name eno2.100 type vlan id 100"
 
 // kernelFaults are all that a command which a finding prints may repair, in the order of the catalogue: causes before
 // consequences.
@@ -38,11 +49,16 @@ func kernelFaults() []fault {
 			check.VLANInterface, "WrongVLANProtocol"},
 		{"in a bridge", "ip link set bond0.100 master cni0", check.VLANInterface, "VLANInterfaceEnslaved"},
 		{"VLAN interface down", "ip link set bond0.100 down", check.VLANUp, "VLANInterfaceDown"},
+		{wrongMode, "ip link delete bond0" +
+			strings.ReplaceAll(bondByHand+vlanByHand, "802.3ad", "balance-rr"), check.BondHealthy, "UnexpectedBondMode"},
 		{"jumbo frames", "ip link set bond0.100 mtu 9000", check.MTU, "UnusualMTU"},
 		{"foreign hardware address", "ip link set bond0.100 address 02:00:00:00:00:77", check.HardwareAddress,
 			"ForeignHardwareAddress"},
 		{"VLAN interface twice", "ip link add link eno1 name eno1.100 type vlan id 100; ip link set eno1.100 up",
 			check.VLANUnique, "SecondVLANInterface"},
+		{"frames taken", takeFrames + "; ip link set eno1.100 up; ip link set eno2.100 up", check.VLANUnique,
+			"FramesTaken"},
+		{"frames taken by interfaces that are down", takeFrames, check.VLANUnique, "FramesTaken"},
 		{"address missing", "ip address delete 192.0.2.2/28 dev bond0.100", check.NodeAddress, "AddressMissing"},
 		{"address on wrong interface", "ip address delete 192.0.2.2/28 dev bond0.100; " +
 			"ip address add 192.0.2.2/32 dev bond0", check.NodeAddress, "AddressOnWrongInterface"},

@@ -61,7 +61,7 @@ func serveIfupdown(t *testing.T, interfaces string) *service {
 	}
 	useDash(t)
 	must(t, "copy the hooks", os.CopyFS(directory, os.DirFS(os.Getenv(hooks))))
-	s := &service{tool: check.Ifupdown, lacks: uplinkLacks, t: t, again: func(t *testing.T) {
+	s := &service{tool: check.Ifupdown, lacks: uplinkLacks, t: t, endsAgain: true, again: func(t *testing.T) {
 		t.Helper()
 		shell(t, "ifdown -a --exclude=lo; ifup -a") // as networking.service does
 	}}

@@ -35,7 +35,8 @@ func unpack() error {
 		return err
 	}
 	for name, value := range map[string]string{
-		"PATH":    strings.Join([]string{os.Getenv("PATH"), filepath.Dir(p.Generate), filepath.Dir(p.Ifup)}, ":"),
+		"PATH": strings.Join([]string{os.Getenv("PATH"), filepath.Dir(p.Generate), filepath.Dir(p.Ifup),
+			filepath.Dir(p.Nmcli), filepath.Dir(p.NetworkManager)}, ":"),
 		libraries: p.Libraries, hooks: p.Hooks,
 		// By it the machine finds which files it needs.
 		"LD_LIBRARY_PATH": p.Libraries,
@@ -50,10 +51,13 @@ func unpack() error {
 // netplan stands for the command line of netplan, which is a program in Python: the generator is the real one, and
 // `apply` does what the real one does for networkd (netplan/cli/commands/apply.py of netplan 0.106): generate, reload,
 // and reconfigure every link that networkd configures. Left out are udev, which the machine does not have, and the
-// services of other backends. `set` removes a key, and fails where a file has one.
+// services of other backends. `set` changes a key.
 const netplan = `set -e
 case $1 in
-set) ! grep -q macaddress /etc/netplan/*; exit ;;
+set) # in the file that has the key, as the real one does; a key to be removed is in none
+	path=${2%=*}; key=${path##*.}; value=${2#*=}
+	if [ "$value" = null ]; then ! grep -q "$key" /etc/netplan/*; exit; fi
+	grep -q "$key: " /etc/netplan/*; sed -i "s/$key: [^,}]*/$key: $value/" /etc/netplan/*; exit ;;
 generate) ;;
 apply) ;;
 *) exit 2 ;;
@@ -103,8 +107,8 @@ func serveNetplan(t *testing.T, configuration string) *service {
 		0o755))
 	t.Setenv("PATH", programs+":"+os.Getenv("PATH"))
 	follow(t, []check.Fix{{File: filepath.Join(directory, "50-cloud-init.yaml"), Content: configuration,
-		Commands: []string{"netplan generate"}}})
-	s.boot()
+		Commands: nil}})
+	s.boot("netplan generate\n")
 	return s
 }
 

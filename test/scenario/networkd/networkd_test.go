@@ -32,6 +32,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/arp"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kernel"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kernel/guest"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/limits"
 )
 
@@ -46,11 +47,24 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "FAIL: no netplan and ifupdown for these tests:", err)
 		os.Exit(1)
 	}
-	os.Exit(kernel.Main(m, kernel.Programs(program, "networkctl", "dbus-daemon", "dash", "ip", "nft", "sysctl",
-		"generate", "ifup", "ifdown", "ifquery"),
+	written, err := writeProfiles()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "FAIL: no profiles of NetworkManager for these tests:", err)
+		os.Exit(1)
+	}
+	code := kernel.Main(m, kernel.Programs(program, "networkctl", "dbus-daemon", "dash", "ip", "nft", "sysctl",
+		"generate", "ifup", "ifdown", "ifquery", "nmcli", "NetworkManager"),
+		kernel.File(written),
 		kernel.File(os.Getenv(hooks)),
 		kernel.File(filepath.Join(root(), "agent", "verify", "check", "testdata")),
-		kernel.File(filepath.Join(root(), "docs", "guides", "network.md"))))
+		kernel.File(filepath.Join(root(), "docs", "guides", "network.md")))
+	if os.Getenv(kernel.Variable) != guest.Inside {
+		err = os.RemoveAll(written)
+	}
+	if err != nil {
+		panic(err)
+	}
+	os.Exit(code)
 }
 
 // service is systemd-networkd with a configuration of its own.
@@ -58,8 +72,10 @@ type service struct {
 	// tool configures the server by it; lacks is what its own uplink lacks.
 	tool  check.Tool
 	lacks func(*testing.T) string
-	// again sets up the whole network again by its files, as at the start of the machine.
-	again func(*testing.T)
+	// again sets up the whole network again by its files, in place of a restart of the machine. A walk ends with it where
+	// endsAgain is set.
+	again     func(*testing.T)
+	endsAgain bool
 
 	t      *testing.T
 	path   string

@@ -32,7 +32,7 @@ sysctl -q -w net/ipv4/conf/all/arp_ignore=0 net/ipv4/conf/all/arp_filter=0 net/i
 // bondByHand makes a bond of the two ports with the server's address.
 const bondByHand = `
 ip -batch - <<END
-link add bond0 type bond mode active-backup miimon 50
+link add bond0 type bond mode 802.3ad miimon 50
 link set eno1 mtu 9000 master bond0
 link set eno2 mtu 9000 master bond0
 link set eno1 up
@@ -84,23 +84,16 @@ func published() check.Expected {
 	}, NodeAddresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")}}
 }
 
-// findings lets the agent's checks judge the kernel's state. The gateways answer.
+// findings lets the agent's checks judge the kernel's state. Without a switch at the ports, the gateways answer.
 func findings(t *testing.T) check.Report {
 	t.Helper()
 	reader := netstate.NewReader()
 	snapshot, err := reader.Read(context.Background())
 	must(t, "read the kernel's state", err)
 	expected := published()
-	_, asks, routes := check.Questions(expected, snapshot)
+	link, asks, routes := check.Questions(expected, snapshot)
 	snapshot.Routes = reader.Routes(snapshot, routes)
-	for _, q := range asks {
-		answer := check.ARPAnswer{Target: q.Target, Source: q.Source}
-		if q.Source != netip.IPv4Unspecified() {
-			answer.MACs = []string{"02:00:00:00:00:99"}
-			answer.Replied = true
-		}
-		snapshot.ARP = append(snapshot.ARP, answer)
-	}
+	snapshot.ARP = answers(t, link, asks)
 	return check.Evaluate(expected, snapshot)
 }
 
@@ -117,18 +110,14 @@ func bad(r check.Report) []string {
 // TestPrintedCommands makes each fault on a healthy server and runs the commands that the finding prints for a server
 // whose network no tool configures: then the finding is gone.
 func TestPrintedCommands(t *testing.T) {
+	connectSwitch(t)
 	enter(t)
 	shell(t, "ip link delete bond0 2>/dev/null || true")
 	repaired := 0
 	for _, f := range kernelFaults() {
 		heal(t)
 		shell(t, f.script)
-		var found check.Finding
-		await(t, "the finding of "+f.name, time.Minute, func() bool {
-			found = findings(t).Finding(f.id)
-			return found.Reason == f.reason
-		})
-		for _, fix := range found.Fixes {
+		for _, fix := range f.found(t).Fixes {
 			if fix.Tool == check.IPRoute2 || fix.Tool == check.AnyTool {
 				follow(t, []check.Fix{runnable(fix)})
 			}
@@ -152,7 +141,17 @@ func heal(t *testing.T) {
 		return
 	}
 	shell(t, tidy+hardware+bondByHand+vlanByHand)
-	await(t, "a healthy server", time.Minute, func() bool { return len(bad(findings(t))) == 0 })
+	healthy(t)
+}
+
+// healthy waits until no check finds anything.
+func healthy(t *testing.T) {
+	t.Helper()
+	for begun := time.Now(); len(bad(findings(t))) > 0; time.Sleep(20 * time.Millisecond) {
+		if time.Since(begun) > time.Minute {
+			t.Fatalf("the server is not healthy: %q", bad(findings(t)))
+		}
+	}
 }
 
 func gone(f check.Finding) bool {

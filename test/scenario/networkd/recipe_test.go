@@ -3,6 +3,8 @@
 package networkd
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,17 +55,26 @@ func bus(t *testing.T) {
 // follow writes files and runs commands as a user who copies them.
 func follow(t *testing.T, fixes []check.Fix) {
 	t.Helper()
+	must(t, "follow", followed(t.Context(), fixes))
+}
+
+func followed(ctx context.Context, fixes []check.Fix) error {
 	for _, fix := range fixes {
 		if fix.File != "" {
-			must(t, "write", os.MkdirAll(filepath.Dir(fix.File), 0o755))
-			must(t, "write", os.WriteFile(fix.File, []byte(fix.Content), 0o644))
+			if err := os.MkdirAll(filepath.Dir(fix.File), 0o755); err != nil {
+				return err
+			}
+			if err := os.WriteFile(fix.File, []byte(fix.Content), 0o644); err != nil {
+				return err
+			}
 		}
 		for _, command := range fix.Commands {
-			if out, err := exec.CommandContext(t.Context(), "dash", "-ec", command).CombinedOutput(); err != nil {
-				t.Fatalf("%s: %v: %s", command, err, out)
+			if out, err := exec.CommandContext(ctx, "dash", "-ec", command).CombinedOutput(); err != nil {
+				return fmt.Errorf("%s: %w: %s", command, err, out)
 			}
 		}
 	}
+	return nil
 }
 
 // finding is how the agent fixes a finding with systemd-networkd.

@@ -32,7 +32,7 @@ type followed struct {
 }
 
 // maxLeft is how many remedies no test follows yet. It only ever becomes smaller.
-const maxLeft = 63
+const maxLeft = 0
 
 // TestRemediesAreFollowed: the list of remedies that a test follows names only remedies that are printed and tests that
 // exist and name the case; those that no test follows become fewer.
