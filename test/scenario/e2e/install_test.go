@@ -35,7 +35,7 @@ func prefix(address [4]byte, bits int) netip.Prefix {
 type kind struct {
 	// announcer announces the addresses.
 	announcer string
-	// register changes what kubeadm is told of a server; nil for nothing beyond the guide.
+	// register changes the configuration for kubeadm of a server; nil for nothing beyond the guide.
 	register func(*installer.Machine)
 	// account changes what the account holds; nil for nothing.
 	account func(*pnapsim.AccountSeed)
@@ -43,7 +43,7 @@ type kind struct {
 	addresses map[string]string
 }
 
-// machine is what kubeadm is told of a server.
+// machine is what the configuration for kubeadm of a server is made of.
 func (s *site) machine(server cluster.Server) installer.Machine {
 	m := installer.Machine{Name: server.Name, APIServer: s.APIServer()}
 	if s.register != nil {
