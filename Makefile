@@ -251,7 +251,7 @@ services: prepare ## Serve every kind of Service through kube-vip and through th
 .PHONY: e2e
 e2e: prepare ## Install, use, upgrade and remove everything on a cluster with real kubelets, as the guides say (the logs of what failed are in dist/e2e)
 	@rm -rf dist/e2e && mkdir -p dist/e2e
-	go test -tags e2e ./test/scenario/e2e -run 'TestInstall|TestAddresses' -count=1 -timeout 60m -v -artifacts -outputdir dist/e2e
+	go test -tags e2e ./test/scenario/e2e -run 'TestInstall|TestWorker' -count=1 -timeout 60m -v -artifacts -outputdir dist/e2e
 
 RELEASE := go run ./test/repo/release/cmd/release
 .PHONY: release

@@ -64,7 +64,8 @@ func TestEventsEndByTheirRemedy(t *testing.T) {
 				w.run(20 * time.Minute)
 				if n := w.reported(test.event); n > 0 || len(w.object.view.Members) != 3 || len(w.unanswered()) > 0 ||
 					w.violation != "" {
-					t.Errorf("seed %d: after the remedy there are %d events %s, members %q, unanswered %v %s\n%s", seed, n,
+					t.Errorf("seed %d: after the remedy there are %d events %s, members %q, unanswered %v %s\n%s",
+						seed, n,
 						test.event, w.object.view.Members, w.unanswered(), w.violation, w.tail())
 				}
 			}

@@ -552,7 +552,8 @@ func TestSharedKeyIsReplaced(t *testing.T) {
 		}
 		e.transport.Keys.Set(keyOf(keys.ours), nil)
 		for i := range uint64(10) {
-			if drop := hear(ScopeOf("cluster-b", "network-a"), keys.theirs, 2+i); drop != OtherKey || len(reported) != 1 {
+			drop := hear(ScopeOf("cluster-b", "network-a"), keys.theirs, 2+i)
+			if drop != OtherKey || len(reported) != 1 {
 				t.Errorf("%s was replaced: %s, reported %q", name, drop, reported)
 			}
 		}

@@ -230,8 +230,8 @@ func (r *Reconciler) Cleanup(ctx context.Context) error {
 func (r *Reconciler) failed(err error) error {
 	problem := strings.ReplaceAll(err.Error(), "\n", "; ")
 	r.stopped(problem)
-	r.record(Notice{Warning: true, Reason: ReasonFailed, Message: "the return path cannot be configured, which is tried " +
-		"again: " + problem + "; if this lasts, check that the agent has the capability NET_ADMIN and that the kernel has " +
+	r.record(Notice{Warning: true, Reason: ReasonFailed, Message: "the return path cannot be configured, which is " +
+		"tried again: " + problem + "; if this lasts, check that the agent has the capability NET_ADMIN and that the kernel has " +
 		"nftables and policy routing"})
 	return err
 }

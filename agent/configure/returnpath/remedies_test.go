@@ -47,7 +47,9 @@ func TestWarningsEndByTheirRemedy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness()
 			var said []string
-			h.config.Record = func(n Notice) { said = append(said, fmt.Sprintf("%t %s %s", n.Warning, n.Reason, n.Message)) }
+			h.config.Record = func(n Notice) {
+				said = append(said, fmt.Sprintf("%t %s %s", n.Warning, n.Reason, n.Message))
+			}
 			test.drive(h)
 			for range 3 {
 				_ = h.Reconcile(t.Context()) // its error is in the event

@@ -52,7 +52,8 @@ func checkUniqueVLAN(v view) Finding {
 	slices.Sort(below)
 	if len(below) > 0 && v.noGatewayHeard() {
 		return Finding{Status: Fail, Reason: "FramesTaken", Expected: "frames of the network on " + v.vlan.Name,
-			Observed: "no gateway is heard, and " + strings.Join(below, ", ") + " takes the frames before " + v.uplink.Name,
+			Observed: "no gateway is heard, and " + strings.Join(below, ", ") + " takes the frames before " +
+				v.uplink.Name,
 			Cause: fmt.Sprintf("VLAN %d is also on %s, which takes the frames before %s gets them", v.Network.VLAN,
 				strings.Join(below, ", "), v.vlan.Name),
 			Fixes: fixSecondInterface(v)}

@@ -108,7 +108,8 @@ func TestEventsEndByTheirRemedy(t *testing.T) {
 				w.change(func() { test.state(w) })
 				after(time.Minute)
 				said := w.recorded()
-				advised := regexp.MustCompile("(?m)^Warning " + test.reason + " .*" + test.advice).FindStringSubmatch(said)
+				line := regexp.MustCompile("(?m)^Warning " + test.reason + " .*" + test.advice)
+				advised := line.FindStringSubmatch(said)
 				if advised == nil {
 					t.Fatalf("events %q, want one that advises %s", said, test.advice)
 				}

@@ -127,7 +127,8 @@ func (o Observed) explainFull(step Step) Step {
 		return step
 	}
 	if o.couldShare() {
-		step.Detail += fmt.Sprintf("; a shared IP block of this cluster has a free address: set the annotation %s to %s",
+		step.Detail += fmt.Sprintf("; a shared IP block of this cluster has a free address: set the annotation "+
+			"%s to %s",
 			contract.ServiceIPAllocation, contract.AllocationShared)
 	}
 	if taken := o.Networks[o.NetworkID].Taken(o.Owner.Cluster, o.Known()); taken != "" {
@@ -151,7 +152,8 @@ func (o Observed) couldShare() bool {
 	return slices.ContainsFunc(o.Known(), func(b Block) bool {
 		l, stored := o.Ledger(b.ID)
 		_, _, free := l.Count()
-		return stored && o.Pool().Owns(b) && b.Status == Assigned && b.ResourceID == o.NetworkID && !l.Closed && free > 0
+		return stored && o.Pool().Owns(b) && b.Status == Assigned && b.ResourceID == o.NetworkID &&
+			!l.Closed && free > 0
 	})
 }
 

@@ -209,7 +209,8 @@ const (
 	// eventReused (Normal): the address was given back more than ten minutes ago, and not every agent has reported that
 	// it is silent.
 	eventReused = "AddressReused"
-	// eventForeign (Normal): an address of another Service was taken off a copy or a restored backup, which gets its own.
+	// eventForeign (Normal): an address of another Service was taken off a copy or a restored backup, which gets its
+	// own.
 	eventForeign = "ForeignAddressRemoved"
 	// eventRefused (Warning): what is asked for cannot be had; says what to do. Sent once, until that changes.
 	eventRefused = "IPBlockRefused"

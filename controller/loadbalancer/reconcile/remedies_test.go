@@ -75,7 +75,8 @@ var alternatives = map[string]struct {
 			w.settle("shares")
 			w.service("web")
 		},
-		says: []string{networkID, "has a free address", "set the annotation " + contract.ServiceIPAllocation + " to shared"},
+		says: []string{networkID, "has a free address",
+			"set the annotation " + contract.ServiceIPAllocation + " to shared"},
 	}, edited(inPool())},
 	"TooManyRetainedBlocks, released": {situation{
 		options: []option{configured(func(c *reconcile.Config) { c.MaxRetainedPerNamespace = 1 })},

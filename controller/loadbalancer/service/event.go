@@ -29,8 +29,8 @@ const (
 	eventDeleting = "DeletingLoadBalancer"
 	// eventDeleted (Normal): the release is done.
 	eventDeleted = "DeletedLoadBalancer"
-	// eventDeleteFailed (Warning): an error of a release, which is tried again after 5 s to 5 minutes; says what to do if
-	// phoenixNAP refused.
+	// eventDeleteFailed (Warning): an error of a release, which is tried again after 5 s to 5 minutes; says what to
+	// do if phoenixNAP refused.
 	eventDeleteFailed = "DeleteLoadBalancerFailed"
 	// eventSyncFailed (Warning): an error that is tried again after 5 s to 5 minutes; says what to do if phoenixNAP
 	// refused. Never sent for a mere wait, nor beside a refusal that has its own event.

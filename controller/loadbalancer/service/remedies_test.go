@@ -104,7 +104,9 @@ func warnings() map[string]warned {
 		"IPv6": {drive: serve(func(s *corev1.Service) { s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol} }),
 			reason: eventUnsupported, advice: `set ipFamilies to \[(IPv4)\]`,
 			remedy: func(w *clocked, advised []string) {
-				w.edit("web", func(s *corev1.Service) { s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPFamily(advised[1])} })
+				w.edit("web", func(s *corev1.Service) {
+					s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPFamily(advised[1])}
+				})
 			}},
 		"PROXY protocol": {drive: serve(annotated(proxy, "true")), reason: eventUnsupported,
 			advice: `annotation (\S+)=.* remove the annotation`,

@@ -231,7 +231,8 @@ func TestWarningsEndByTheirRemedy(t *testing.T) {
 				t.Errorf("after the remedy there are the events %q", said)
 			}
 			if w.member(test.joined) == "none" || test.none != nobodys && w.member(test.none) != "none" {
-				t.Errorf("after the remedy the servers are %q and %q", w.member(test.joined), w.member(max(test.none, 0)))
+				t.Errorf("after the remedy the servers are %q and %q", w.member(test.joined),
+					w.member(max(test.none, 0)))
 			}
 			if strings.HasPrefix(test.reason, "NodeBlockSurplus") {
 				w.expectBlocks(surplusB)

@@ -55,7 +55,8 @@ func TestExclusionEndsByItsRemedy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				nodes := []*corev1.Node{readyNode("a", corev1.ConditionTrue, true), readyNode("b", corev1.ConditionTrue, true)}
+				nodes := []*corev1.Node{readyNode("a", corev1.ConditionTrue, true),
+					readyNode("b", corev1.ConditionTrue, true)}
 				for _, n := range nodes {
 					n.Labels["edge"] = "yes"
 				}
@@ -67,7 +68,8 @@ func TestExclusionEndsByItsRemedy(t *testing.T) {
 				found := advised(t, b.events.Events, ReasonExcluded, test.advice)
 				b.edit("a", func(n *corev1.Node) { test.remedy(n, found) })
 				pass(time.Hour)
-				if again := said(b.events.Events); !b.labelled("a") || strings.Contains(strings.Join(again, ""), "Warning") {
+				again := said(b.events.Events)
+				if !b.labelled("a") || strings.Contains(strings.Join(again, ""), "Warning") {
 					t.Errorf("after the remedy the Node is labelled: %t; events %q", b.labelled("a"), again)
 				}
 			})

@@ -34,7 +34,7 @@ const AdminConfig = "admin.kubeconfig"
 
 // APIServer is where servers reach the API server.
 func (c *Cluster) APIServer() netip.AddrPort {
-	return netip.AddrPortFrom(management.Addr(), uint16(c.ControlPlane.Port())) //nolint:gosec // a TCP port
+	return netip.AddrPortFrom(management.Addr(), uint16(c.ControlPlane.Port()))
 }
 
 // CloudConfig is the file cloud-sa.json as the user writes it into the Secret pnap-cloud-config.

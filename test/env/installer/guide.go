@@ -54,8 +54,8 @@ type Machine struct {
 	Taints []corev1.Taint
 }
 
-// For is the configuration for a machine: what kubeadm finds out itself otherwise, the version of Kubernetes by asking on
-// the Internet, and what users change. A worker has the nodeRegistration in a JoinConfiguration.
+// For is the configuration for a machine: what kubeadm finds out itself otherwise, the version of Kubernetes by
+// asking on the Internet, and what users change. A worker has the nodeRegistration in a JoinConfiguration.
 func (c Config) For(m Machine) (Config, error) {
 	var documents []string
 	for text := range strings.SplitSeq(string(c), "---\n") {

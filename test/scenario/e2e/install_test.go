@@ -33,8 +33,8 @@ func prefix(address [4]byte, bits int) netip.Prefix {
 
 // kind is one kind of cluster.
 type kind struct {
-	// announcer announces the addresses.
-	announcer string
+	// announcer announces the addresses, overlay is what users install for it.
+	announcer, overlay string
 	// register changes the configuration for kubeadm of a server; nil for nothing beyond the guide.
 	register func(*installer.Machine)
 	// account changes what the account holds; nil for nothing.
@@ -53,21 +53,15 @@ func (s *site) machine(server cluster.Server) installer.Machine {
 }
 
 // TestInstall is the life of an installation: the guides install, upgrade and uninstall, step by step, with a client
-// beyond the gateway that asks all the time. Then Helm does the same once more, without a Service. With kube-vip, all
-// nodes are of the control plane; with the agents, one is a worker with the taints of Cluster API and of Cilium.
+// beyond the gateway that asks all the time. Then Helm does the same once more, without a Service. All nodes are of the
+// control plane.
 func TestInstall(t *testing.T) {
-	for _, k := range []kind{
-		{announcer: contract.AnnouncerKubeVIP},
-		{announcer: contract.AnnouncerAgent, register: func(m *installer.Machine) {
-			if m.Joins = m.Name == "srv-b"; m.Joins {
-				m.Taints = []corev1.Taint{
-					{Key: clusterAPITaint, Effect: corev1.TaintEffectNoSchedule},
-					{Key: ciliumTaint, Value: "true", Effect: corev1.TaintEffectNoExecute},
-				}
-			}
-		}},
-	} {
-		t.Run(k.announcer, func(t *testing.T) { newSite(t, k).live() })
+	for _, announcer := range []string{contract.AnnouncerKubeVIP, contract.AnnouncerAgent} {
+		k := kind{announcer: announcer, overlay: "deploy/overlays/kubeadm"}
+		if announcer == contract.AnnouncerAgent {
+			k.overlay += "-agent"
+		}
+		t.Run(announcer, func(t *testing.T) { newSite(t, k).live() })
 	}
 }
 
@@ -77,16 +71,22 @@ const (
 	ciliumTaint     = "node.cilium.io/agent-not-ready"
 )
 
-// TestAddresses installs where Nodes are not reached over the private network: one kubelet has the address of an overlay
-// network, and one server has no private address in the account.
-func TestAddresses(t *testing.T) {
-	const overlay = "100.64.7.11"
+// TestWorker installs with one node of the control plane, whose kubelet has the address of an overlay network, and a
+// worker with the taints of Cluster API and Cilium, whose server has no private address in the account.
+func TestWorker(t *testing.T) {
+	const other = "100.64.7.11"
 	s := newSite(t, kind{
-		announcer: contract.AnnouncerAgent,
+		announcer: contract.AnnouncerKubeVIP,
+		overlay:   "deploy/overlays/kubeadm-single",
 		register: func(m *installer.Machine) {
-			if m.Joins = true; m.Name == "srv-a" {
-				m.Joins = false
-				m.NodeIP = netip.MustParseAddr(overlay)
+			if m.Name == "srv-a" {
+				m.NodeIP = netip.MustParseAddr(other)
+				return
+			}
+			m.Joins = true
+			m.Taints = []corev1.Taint{
+				{Key: clusterAPITaint, Effect: corev1.TaintEffectNoSchedule},
+				{Key: ciliumTaint, Value: "true", Effect: corev1.TaintEffectNoExecute},
 			}
 		},
 		account: func(a *pnapsim.AccountSeed) {
@@ -94,9 +94,10 @@ func TestAddresses(t *testing.T) {
 			server.PrivateIPs = nil
 			server.NetworkType = "PUBLIC_ONLY"
 		},
-		addresses: map[string]string{"srv-a": overlay},
+		addresses: map[string]string{"srv-a": other},
 	})
 	s.registered()
+	s.tainted()
 	s.install()
 	s.serve()
 	s.undisturbed()

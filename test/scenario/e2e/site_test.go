@@ -41,8 +41,6 @@ type site struct {
 	*testing.T
 	*cluster.Cluster
 	kind
-	// overlay is what users install for the announcer.
-	overlay       string
 	root          string
 	kubectl, helm string
 	images        *archives
@@ -56,10 +54,7 @@ func newSite(t *testing.T, k kind) *site {
 	root, err := tools.ModuleRoot()
 	check(t, err)
 	dir := t.TempDir()
-	s := &site{T: t, kind: k, overlay: "deploy/overlays/kubeadm", root: root}
-	if k.announcer == contract.AnnouncerAgent {
-		s.overlay += "-agent"
-	}
+	s := &site{T: t, kind: k, root: root}
 	if k.announcer == contract.AnnouncerKubeVIP {
 		versions, err := tools.KubeVIPs(t.Context())
 		check(t, err)

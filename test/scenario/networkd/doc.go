@@ -23,6 +23,6 @@
 //     switch is a bond of the kernel in another network namespace; where there is none, the bond does without LACP.
 //   - The packages vlan and bridge-utils are missing: ifupdown makes VLAN interfaces by itself. ifupdown2, which
 //     Proxmox VE has, is not run.
-//   - NetworkManager runs without udev and polkit, as in a container: /sys is read-only above /sys/devices. Its profiles
-//     are those that cloud-init, the program of Debian's package, writes for the network of the server.
+//   - NetworkManager runs without udev and polkit, as in a container: /sys is read-only above /sys/devices. Its
+//     profiles are those that cloud-init, the program of Debian's package, writes for the network of the server.
 package networkd

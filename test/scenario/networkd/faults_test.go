@@ -50,7 +50,8 @@ func kernelFaults() []fault {
 		{"in a bridge", "ip link set bond0.100 master cni0", check.VLANInterface, "VLANInterfaceEnslaved"},
 		{"VLAN interface down", "ip link set bond0.100 down", check.VLANUp, "VLANInterfaceDown"},
 		{wrongMode, "ip link delete bond0" +
-			strings.ReplaceAll(bondByHand+vlanByHand, "802.3ad", "balance-rr"), check.BondHealthy, "UnexpectedBondMode"},
+			strings.ReplaceAll(bondByHand+vlanByHand, "802.3ad", "balance-rr"),
+			check.BondHealthy, "UnexpectedBondMode"},
 		{"jumbo frames", "ip link set bond0.100 mtu 9000", check.MTU, "UnusualMTU"},
 		{"foreign hardware address", "ip link set bond0.100 address 02:00:00:00:00:77", check.HardwareAddress,
 			"ForeignHardwareAddress"},

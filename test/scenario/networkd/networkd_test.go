@@ -72,8 +72,8 @@ type service struct {
 	// tool configures the server by it; lacks is what its own uplink lacks.
 	tool  check.Tool
 	lacks func(*testing.T) string
-	// again sets up the whole network again by its files, in place of a restart of the machine. A walk ends with it where
-	// endsAgain is set.
+	// again sets up the whole network again by its files, in place of a restart of the machine. A walk ends with it
+	// where endsAgain is set.
 	again     func(*testing.T)
 	endsAgain bool
 

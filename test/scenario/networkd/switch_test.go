@@ -117,8 +117,8 @@ var lacpServers = map[check.Tool]func(*testing.T) *service{
 
 var roundRobin = strings.NewReplacer("active-backup", "balance-rr")
 
-// TestEachFix connects a server of each tool to a switch that expects LACP, with the gateways behind it, makes one fault
-// after the other and follows what the finding prints for the tool: then no check finds anything, old or new.
+// TestEachFix connects a server of each tool to a switch that expects LACP, with the gateways behind it, makes one
+// fault after the other and follows what the finding prints for the tool: then no check finds anything, old or new.
 func TestEachFix(t *testing.T) {
 	for _, tool := range slices.Sorted(maps.Keys(lacpServers)) {
 		t.Run(string(tool), func(t *testing.T) {

@@ -21,8 +21,8 @@ type Spec struct {
 	Address netip.Addr
 	// Pods is the network of the node's pods.
 	Pods netip.Prefix
-	// Kubeadm is the configuration with which kubeadm makes the machine a node. Joins has it run kubeadm join in place of
-	// kubeadm init.
+	// Kubeadm is the configuration with which kubeadm makes the machine a node. Joins has it run kubeadm join in
+	// place of kubeadm init.
 	Kubeadm installer.Config
 	Joins   bool
 	// CA is the certificate of the cluster's authority, CAKey its private key: without it, kubeadm init expects all
@@ -92,7 +92,8 @@ func (s Spec) files() (map[string][]byte, error) {
 		return nil, err
 	}
 	for path, name := range map[string]string{
-		networkConfig: "network.json", kubeletMore + "/10-lab.conf": "kubelet.yaml", containerdConfig: "containerd.toml",
+		networkConfig: "network.json", kubeletMore + "/10-lab.conf": "kubelet.yaml",
+		containerdConfig: "containerd.toml",
 	} {
 		var text bytes.Buffer
 		if err := all.ExecuteTemplate(&text, name, s); err != nil {
