@@ -122,7 +122,7 @@ func (s *site) tainted() {
 	s.Helper()
 	for _, n := range s.nodes() {
 		known := slices.ContainsFunc(n.Status.Addresses, func(a corev1.NodeAddress) bool {
-			return a.Type == corev1.NodeInternalIP
+			return a.Type == corev1.NodeInternalIP && a.Address != s.addresses[n.Name]
 		})
 		if !isTainted(n) || n.Spec.ProviderID != "" || known {
 			s.Errorf("Node %s before the installation: taints %v, provider ID %q, addresses %v", n.Name, n.Spec.Taints,
