@@ -49,7 +49,7 @@ func TestEventsEndByTheirRemedy(t *testing.T) {
 			w.lease(w.address, kubevip.Released, "")
 		}, EventNotAnswered, `kube-vip must run on a node that is ready for the public network` + restart, kubeVIPRuns},
 		"the holder is silent": {func(w *world) { w.a.drop(w.address) }, EventNotAnswered,
-			`run agent diagnose on Node srv-1` + restart, kubeVIPRuns},
+			`restart kube-vip on this node, which adds the address again` + restart, kubeVIPRuns},
 		"an address was left behind": {func(w *world) {
 			delete(w.a.announces, w.address)
 			w.b.hold(w.address)
@@ -89,8 +89,8 @@ func TestEventsEndByTheirRemedy(t *testing.T) {
 			w.a.hold(w.address)
 		}},
 		"the lease expired, kube-vip runs": {expired, EventUnguarded,
-			`kube-vip must run on the node that answers, or the address must go there`, kubeVIPRuns},
-		"the lease expired, the address goes": {expired, EventUnguarded, `or the address must go there: ` + command,
+			`run kube-vip on the node that answers; `, kubeVIPRuns},
+		"the lease expired, the address goes": {expired, EventUnguarded, `run it there and delete the address on this one: ` + command,
 			func(w *world, advised []string) {
 				w.a.deletes(w, advised)
 				w.b.hold(w.address)
