@@ -61,8 +61,8 @@ func TestEventsEndByTheirRemedy(t *testing.T) {
 			w.a.drop(w.address)
 			w.foreign.carries[w.address] = []string{vif}
 			w.foreign.announces[w.address] = true
-		}, EventForeign, `answered by (\S+), which is not a Node of the cluster; find the server with this hardware address .* and remove the ` +
-			`address from it`, func(w *world, advised []string) {
+		}, EventForeign, `answered by (\S+), which is not a Node of the cluster; find the server with this hardware ` +
+			`address .* and remove the address from it`, func(w *world, advised []string) {
 			for _, m := range w.machines {
 				if m.mac == advised[1] {
 					m.drop(w.address)
@@ -90,7 +90,8 @@ func TestEventsEndByTheirRemedy(t *testing.T) {
 		}},
 		"the lease expired, kube-vip runs": {expired, EventUnguarded,
 			`run kube-vip on the node that answers; `, kubeVIPRuns},
-		"the lease expired, the address goes": {expired, EventUnguarded, `run it there and delete the address on this one: ` + command,
+		"the lease expired, the address goes": {expired, EventUnguarded,
+			`run it there and delete the address on this one: ` + command,
 			func(w *world, advised []string) {
 				w.a.deletes(w, advised)
 				w.b.hold(w.address)
