@@ -4,6 +4,7 @@ package networkd
 
 import (
 	"maps"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -17,6 +18,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/arp"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kernel"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/seeds"
 )
 
 // switchVariable holds the process ID of the switch, if there is one.
@@ -118,9 +120,12 @@ var lacpServers = map[check.Tool]func(*testing.T) *service{
 var roundRobin = strings.NewReplacer("active-backup", "balance-rr")
 
 // TestEachFix connects a server of each tool to a switch that expects LACP, with the gateways behind it, makes one
-// fault after the other and follows what the finding prints for the tool: then no check finds anything, old or new.
+// fault after the other and follows what the finding prints for the tool: then no check finds anything, old or new. In
+// the usual run it takes one of the tools, by lot.
 func TestEachFix(t *testing.T) {
-	for _, tool := range slices.Sorted(maps.Keys(lacpServers)) {
+	tools := slices.Sorted(maps.Keys(lacpServers))
+	rand.Shuffle(len(tools), func(i, j int) { tools[i], tools[j] = tools[j], tools[i] })
+	for _, tool := range tools[:min(seeds.Count(t, 1), len(tools))] {
 		t.Run(string(tool), func(t *testing.T) {
 			connectSwitch(t)
 			s := lacpServers[tool](t)
