@@ -56,9 +56,9 @@ func eligible(node *corev1.Node) bool {
 	return contract.Carriers{Announcer: contract.AnnouncerAgent}.Barred(node) == contract.Obstacle{}
 }
 
-// wanted returns the addresses that must be announced; false where this node cannot serve one. outside has those
-// that it
-// must never answer for. That they exist is decided by the Services only: nodes know different addresses of machines.
+// wanted returns the addresses that must be announced; false where this node cannot serve one. outside has those that
+// it must never answer for. That they exist is decided by the Services only: nodes know different addresses of
+// machines.
 func (in Inputs) wanted() (wanted, outside map[netip.Addr]bool) {
 	wanted = map[netip.Addr]bool{}
 	outside = map[netip.Addr]bool{}

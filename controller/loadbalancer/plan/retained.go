@@ -38,9 +38,8 @@ func (r *retainedBlocks) full(namespace string, o Options) string {
 
 // refuseRetaining refuses to let the block of the Service outlive it where no more may: such a block is paid for
 // without end, and its author needs no right but to create and delete Services. Blocks that are retained come first,
-// and
-// then the Services that ask for it, in the order of their creation; one that is refused takes the place of no other. A
-// block that is retained already stays so.
+// and then the Services that ask for it, in the order of their creation; one that is refused takes the place of no
+// other. A block that is retained already stays so.
 func refuseRetaining(o Observed) (refusal Step, refused bool) {
 	count := retainedBlocks{in: map[string]int{}}
 	for _, b := range append(o.Known(), ownBlocks(o)...) {

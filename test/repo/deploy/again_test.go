@@ -14,9 +14,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/repo/deploy/reapply"
 )
 
-// shipped is everything that users apply, by where it comes from, but for two: what is for the Prometheus operator
-// is in
-// test/repo/monitoring, which has its kinds, and of the template of the Secret kubectl says each time that it is
+// shipped is everything that users apply, by where it comes from, but for two: what is for the Prometheus operator is
+// in test/repo/monitoring, which has its kinds, and of the template of the Secret kubectl says each time that it is
 // configured, for the API server keeps stringData as data.
 func shipped(t *testing.T) map[string]string {
 	t.Helper()
