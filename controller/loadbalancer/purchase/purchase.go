@@ -159,7 +159,7 @@ func (b *Buyer) checkLocation(ctx context.Context, order Order) error {
 	}
 	if !slices.ContainsFunc(locations, func(l string) bool { return strings.EqualFold(l, order.Location) }) {
 		return &Refused{Reason: plan.LocationNotOnSale,
-			// That of the public network: another one would be refused, because a block serves only where its network is.
+			// That of the public network: another would be refused, because a block serves only where its network is.
 			Detail: fmt.Sprintf("phoenixNAP has no location %s, which is that of the public network; ask its support, "+
 				"or use a public network in one of %s", text.Quote(order.Location), strings.Join(locations, ", "))}
 	}
