@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"sync"
 	"time"
@@ -96,6 +97,7 @@ type Cluster struct {
 	controller *subprocess.Process
 	managers   []*subprocess.Process
 	supervisor *supervisor
+	egress     *http.Server
 	heartbeats map[string]context.CancelFunc
 	beating    sync.WaitGroup
 }
@@ -150,8 +152,15 @@ func (c *Cluster) StartControlPlane(ctx context.Context) error {
 	default:
 		manifests = []string{"deploy/overlays/kubeadm", kubeVIPManifest}
 	}
+	var flags []string
+	if c.options.Kubelets {
+		var err error
+		if flags, err = c.egressFlags(); err != nil {
+			return err
+		}
+	}
 	cp, err := controlplane.Start(ctx, controlplane.Options{
-		LogDir: c.options.Dir, Names: []string{management.Addr().String()}, Manifests: manifests,
+		LogDir: c.options.Dir, Names: []string{management.Addr().String()}, Manifests: manifests, APIServerArgs: flags,
 	})
 	if err != nil {
 		return fmt.Errorf("start the control plane: %w", err)
@@ -233,6 +242,9 @@ func (c *Cluster) Stop() error {
 	}
 	for _, m := range c.managers {
 		errs = append(errs, m.Stop(10*time.Second))
+	}
+	if c.egress != nil {
+		errs = append(errs, c.egress.Close())
 	}
 	if c.Lab != nil {
 		errs = append(errs, c.Lab.Stop())

@@ -66,6 +66,11 @@ func (c *Cluster) StartServers(ctx context.Context) error {
 	if c.Lab, err = lab.Start(ctx, config); err != nil {
 		return fmt.Errorf("%w (its log: %s)", err, log.Name())
 	}
+	if c.options.Kubelets {
+		if err := c.serveEgress(ctx); err != nil {
+			return err
+		}
+	}
 	for _, s := range c.Servers {
 		if !s.Public.IsValid() {
 			continue

@@ -28,6 +28,7 @@ const (
 	etcdServerFile     = "etcd"
 	etcdClientFile     = "etcd-client"
 	serviceAccountFile = "service-account"
+	kubeletClientFile  = "apiserver-kubelet-client"
 )
 
 const (
@@ -65,6 +66,8 @@ func issueAll(dir string, names []string) (*authority, error) {
 		ServerName, ServerName + ".cluster.local"}, names...)
 	if err := errors.Join(
 		cluster.write(filepath.Join(dir, apiServerFile), serverTemplate("kube-apiserver", apiServerNames)),
+		cluster.write(filepath.Join(dir, kubeletClientFile),
+			clientTemplate("kube-apiserver-kubelet-client", []string{"system:masters"})),
 		etcd.write(filepath.Join(dir, etcdServerFile), serverTemplate("etcd", []string{"127.0.0.1", "localhost"})),
 		etcd.write(filepath.Join(dir, etcdClientFile), clientTemplate("kube-apiserver", nil)),
 	); err != nil {

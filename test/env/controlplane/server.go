@@ -145,6 +145,8 @@ func apiServerArguments(dir string, etcdPort, port int) []string {
 		"--tls-cert-file=" + file(apiServerFile+".crt"),
 		"--tls-private-key-file=" + file(apiServerFile+".key"),
 		"--client-ca-file=" + file(authorityFile+".crt"),
+		"--kubelet-client-certificate=" + file(kubeletClientFile+".crt"),
+		"--kubelet-client-key=" + file(kubeletClientFile+".key"),
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file=" + file(serviceAccountFile+".key"),
 		"--service-account-signing-key-file=" + file(serviceAccountFile+".key"),

@@ -4,9 +4,11 @@ package lab
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/rpc"
 	"path"
 	"syscall"
@@ -123,6 +125,25 @@ func (l *Lab) Processes(ctx context.Context, host string) ([]Process, error) {
 // Log returns what the programs of a name have written.
 func (l *Lab) Log(ctx context.Context, name string) ([]byte, error) {
 	return call[[]byte](ctx, l, "Log", name)
+}
+
+// Dial connects to a TCP address (host:port) as a host reaches it.
+func (l *Lab) Dial(ctx context.Context, host, address string) (net.Conn, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(loopback, "0"))
+	if err != nil {
+		return nil, fmt.Errorf("lab: %w", err)
+	}
+	defer func() { _ = listener.Close() }()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		return nil, fmt.Errorf("lab: %w", err)
+	}
+	token := rand.Text()
+	if err := l.do(ctx, "Connect", wire.Connection{Host: host, Address: address,
+		CallBack: net.JoinHostPort(l.hostAddress(), port), Token: token}); err != nil {
+		return nil, err
+	}
+	return l.accept(ctx, listener, token)
 }
 
 // WriteFile writes a small file /lab/<name> that every host sees.

@@ -149,8 +149,11 @@ func (l *Lab) accept(ctx context.Context, listener net.Listener, token string) (
 	defer cancel(nil)
 	context.AfterFunc(ctx, func() { _ = listener.Close() })
 	go func() {
-		<-l.ended
-		cancel(errors.New("it ended before it called back"))
+		select {
+		case <-l.ended:
+			cancel(errors.New("it ended before it called back"))
+		case <-ctx.Done():
+		}
 	}()
 	for {
 		conn, err := listener.Accept()

@@ -3,13 +3,18 @@
 package lab
 
 import (
+	"context"
+	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab/wire"
 )
 
 func TestServersReachEachOtherAndTheCaller(t *testing.T) {
@@ -35,6 +40,34 @@ func TestServersReachEachOtherAndTheCaller(t *testing.T) {
 	}
 	if got := execute(t, "srv-b", "cat", Path("note.txt")); !strings.Contains(got, "TestServersReach") {
 		t.Errorf("the file that was handed over holds %d bytes of something else", len(got))
+	}
+}
+
+// TestTheCallerConnectsFromAHost reaches, as a server does, what the management host forwards to the caller.
+func TestTheCallerConnectsFromAHost(t *testing.T) {
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			return shared.Dial(ctx, "srv-a", address)
+		}}}
+	get := func(port uint16) (string, error) {
+		address := netip.AddrPortFrom(wire.ManagementAddress.Addr(), port)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address.String(), nil)
+		if err != nil {
+			return "", err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return "", err
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		return string(body), err
+	}
+	if got, err := get(portNumber(service.URL)); err != nil || got != "the caller's service" {
+		t.Errorf("answer %q, %v", got, err)
+	}
+	if _, err := get(1); err == nil || !strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("a port without a listener: %v", err)
 	}
 }
 

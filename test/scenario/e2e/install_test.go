@@ -110,6 +110,7 @@ func (s *site) live() {
 	s.install()
 	address, probe := s.serve()
 	s.allowed()
+	s.diagnose()
 	s.upgrade(address, probe)
 	s.allowed()
 	s.uninstall(probe)

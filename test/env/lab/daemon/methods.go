@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab/forward"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab/wire"
 )
 
@@ -88,6 +89,33 @@ func (d *Daemon) StartProcess(p wire.Program, reply *int) error {
 func (d *Daemon) Await(a wire.Await, reply *wire.Process) (err error) {
 	*reply, err = d.await(d.ctx, a.ID, a.Timeout)
 	return err
+}
+
+// Connect connects a host with an address, and the caller with that connection.
+func (d *Daemon) Connect(c wire.Connection, _ *wire.Nothing) error {
+	host, err := d.Host(c.Host)
+	if err != nil {
+		return err
+	}
+	far, err := host.Dial(d.ctx, "tcp", c.Address)
+	if err != nil {
+		return fmt.Errorf("connect %s with %s: %w", c.Host, c.Address, err)
+	}
+	near, err := new(net.Dialer).DialContext(d.ctx, "tcp", c.CallBack)
+	if err != nil {
+		far.Close()
+		return fmt.Errorf("call the caller back: %w", err)
+	}
+	if _, err := fmt.Fprintln(near, c.Token); err != nil {
+		near.Close()
+		far.Close()
+		return fmt.Errorf("greet the caller: %w", err)
+	}
+	d.group.Go(func() error {
+		forward.Join(d.ctx, near, far)
+		return nil
+	})
+	return nil
 }
 
 // WriteFile writes a file as a host sees it.

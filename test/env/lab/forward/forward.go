@@ -42,6 +42,12 @@ func (f Forwarder) pass(ctx context.Context, near net.Conn) {
 	if err != nil {
 		return
 	}
+	Join(ctx, near, far)
+}
+
+// Join copies both ways until both sides have ended or the context ends, and closes both.
+func Join(ctx context.Context, near, far net.Conn) {
+	defer near.Close()
 	defer far.Close()
 	stop := context.AfterFunc(ctx, func() {
 		near.Close()

@@ -203,6 +203,14 @@ type Neighbour struct {
 	MAC       string
 }
 
+// Connection asks for a TCP connection from a host, which the daemon hands over by calling back.
+type Connection struct {
+	// Host is where it begins, Address (host:port) where it leads.
+	Host, Address string
+	// CallBack is where the caller listens, and Token the first line that it expects there.
+	CallBack, Token string
+}
+
 // Nothing stands where a procedure needs no argument or gives no answer.
 type Nothing bool
 
