@@ -137,6 +137,8 @@ func newWiring(lifecycle *lifecycle, c *connection, completed *appconfig.Complet
 		NetworkID: c.config.LoadBalancer.NetworkID,
 		Events:    completed.EventRecorder,
 		Metrics:   c.metrics.instances,
+
+		ProviderIDForm: c.config.ProviderIDForm,
 	})
 	return &wiring{connection: c, Cloud: provider.New(provided), completed: completed, instances: provided,
 		ledgers: allocation.NewStore(completed.Client)}

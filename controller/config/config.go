@@ -65,6 +65,8 @@ type Config struct {
 	MaxRetainedPerNamespace int
 	// ServiceNodeSelector selects the Nodes that may carry load-balancer traffic.
 	ServiceNodeSelector labels.Selector
+	// ProviderIDForm is contract.ProviderIDPhoenixNAP or -BMC, the form of the provider IDs of new Nodes.
+	ProviderIDForm string
 	// Warnings are sentences about settings that have no effect.
 	Warnings []string
 
@@ -95,9 +97,9 @@ func (c *Config) String() string {
 			c.Allocation, c.BlockSize, c.OwnBlocks, c.MaxIPBlocks, c.DryRun, c.CollectOrphans, c.OrphanGrace) +
 		fmt.Sprintf("annotationIPLocation=%s controlPlaneEndpoint=%t apiServerPort=%d serviceNodeSelector=%q "+
 			"apiRequestsPerSecond=%d maxRetainedIPBlocks=%d maxRetainedIPBlocksPerNamespace=%d "+
-			"metricsOnPrivateAddresses=%t",
+			"metricsOnPrivateAddresses=%t providerIDFormat=%s",
 			c.AnnotationIPLocation, c.ControlPlaneEndpoint, c.APIServerPort, c.ServiceNodeSelector, c.RequestsPerSecond,
-			c.MaxRetained, c.MaxRetainedPerNamespace, c.MetricsPrivate)
+			c.MaxRetained, c.MaxRetainedPerNamespace, c.MetricsPrivate, c.ProviderIDForm)
 }
 
 // GoString returns the same as String, so that %#v does not print secrets.
@@ -159,6 +161,7 @@ func (p *parser) parse() *Config {
 		RequestsPerSecond:    parsed(p, requestRate, defaultRequestRate, parseRate),
 		ServiceNodeSelector:  parsed(p, serviceNodeSelector, labels.Everything(), parseSelector),
 
+		ProviderIDForm:          parsed(p, providerIDForm, contract.ProviderIDPhoenixNAP, parseProviderIDForm),
 		MaxRetainedPerNamespace: parsed(p, maxRetainedPerNamespace, defaultMaxRetainedPerNamespace, parseCount),
 	}
 	p.required(clientSecret)

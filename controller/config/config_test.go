@@ -89,6 +89,7 @@ ipBlockSize: /28
 nodeIPBlock: 60473a6115e34466c9f8f001
 nodeAddress: block
 manageMembership: true
+providerIDFormat: bmc
 ownIPBlocks: "60473a6115e34466c9f8f002, 60473a6115e34466c9f8f003"
 collectOrphans: "true"
 orphanGrace: 90m
@@ -101,12 +102,12 @@ apiRequestsPerSecond: 5
 	got := []any{config.Location, config.BaseURL, config.TokenURL, config.LoadBalancer, config.MaxIPBlocks,
 		config.AnnotationIPLocation, config.ServiceNodeSelector.String(),
 		config.ControlPlaneEndpoint, config.APIServerPort, config.Allocation, config.BlockSize, config.NodeIPBlock,
-		config.NodeAddress, config.ManageMembership,
+		config.NodeAddress, config.ManageMembership, config.ProviderIDForm,
 		config.OwnBlocks, config.CollectOrphans, config.OrphanGrace, config.RequestsPerSecond, config.DryRun,
 		config.MetricsPrivate}
 	want := []any{"ASH", "https://pnap.example", "https://pnap.example/auth/realms/BMC/protocol/openid-connect/token",
 		LoadBalancer{Announcer: contract.AnnouncerKubeVIP, NetworkID: network}, 4, "example.com/site", "role=edge",
-		true, 6443, contract.AllocationShared, "/28", "60473a6115e34466c9f8f001", NodeAddressBlock, true,
+		true, 6443, contract.AllocationShared, "/28", "60473a6115e34466c9f8f001", NodeAddressBlock, true, contract.ProviderIDBMC,
 		[]string{"60473a6115e34466c9f8f002", "60473a6115e34466c9f8f003"}, true, 90 * time.Minute, 5, true, true}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -126,11 +127,11 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("got %s", config)
 	}
 	got := []any{config.Allocation, config.BlockSize, config.OwnBlocks, config.NodeIPBlock, config.NodeAddress,
-		config.ManageMembership, config.DryRun,
+		config.ManageMembership, config.ProviderIDForm, config.DryRun,
 		config.CollectOrphans, config.OrphanGrace, config.ControlPlaneEndpoint, config.APIServerPort,
 		config.RequestsPerSecond, config.MetricsPrivate}
-	want := []any{contract.AllocationDedicated, "/29", []string(nil), "", NodeAddressBlock, false, false, false,
-		time.Hour, false, 0, 10, false}
+	want := []any{contract.AllocationDedicated, "/29", []string(nil), "", NodeAddressBlock, false, contract.ProviderIDPhoenixNAP, false,
+		false, time.Hour, false, 0, 10, false}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -203,6 +204,8 @@ func TestInvalidOptions(t *testing.T) {
 		"dry run in the secret": {secret: `{` + ok + `,"dryRun":true}`, want: []string{`unknown field "dryRun"`}},
 		"invalid node address": {secret: `{` + ok + `,"nodeAddress":"dhcp"}`,
 			want: []string{`"dhcp" is not a node address`}},
+		"invalid form of provider IDs": {secret: `{` + ok + `,"providerIDFormat":"capi"}`,
+			want: []string{`secret field providerIDFormat: "capi" is not a form of provider IDs`}},
 		"own blocks malformed": {secret: `{` + ok + lb + `,"ownIPBlocks":"` + network + `,web"}`,
 			want: []string{`secret field ownIPBlocks: "web" is not the ID of an IP block`}},
 		"own block twice": {secret: `{` + ok + lb + `,"ownIPBlocks":"` + network + `,` + network + `"}`,

@@ -23,6 +23,7 @@ var valid = map[string]string{
 	"nodeAddress": "block", "nodeIPBlock": "60473a6115e34466c9f8f001", "collectOrphans": "true", "orphanGrace": "90m",
 	"controlPlaneEndpoint": "true", "apiServerPort": "6443", "apiRequestsPerSecond": "15", "dry-run": "true",
 	"maxRetainedIPBlocks": "12", "maxRetainedIPBlocksPerNamespace": "11", "metrics-on-private-addresses": "true",
+	"providerIDFormat": "bmc",
 }
 
 // blemish is what a value has after it was copied from a page, a terminal, a document or another program.

@@ -14,8 +14,17 @@ import (
 
 const (
 	providerIDPrefix = ProviderName + "://"
-	// capiPrefix is the prefix that the Cluster API provider of phoenixNAP writes.
-	capiPrefix = "bmc://servers/"
+	// bmcPrefix is the prefix that phoenixNAP's provider for Cluster API writes (SetMachineID in its
+	// controllers/closures.go).
+	bmcPrefix = "bmc://servers/"
+)
+
+// Forms in which the controller writes provider IDs. It reads both.
+const (
+	// ProviderIDPhoenixNAP is phoenixnap://<server-id>.
+	ProviderIDPhoenixNAP = "phoenixnap"
+	// ProviderIDBMC is bmc://servers/<server-id>, by which Cluster API finds the Node of a Machine of phoenixNAP's provider.
+	ProviderIDBMC = "bmc"
 )
 
 // serverIDPattern is the form of a server ID: 24 hexadecimal digits (phoenixNAP BMC API, GET /servers).
@@ -25,11 +34,19 @@ var serverIDPattern = regexp.MustCompile(`^[0-9a-f]{24}$`)
 // not be recognized any more.
 func ProviderID(serverID string) string { return providerIDPrefix + serverID }
 
+// ProviderIDAs returns the provider ID of a server in a form; any form but ProviderIDBMC is that of ProviderID.
+func ProviderIDAs(form, serverID string) string {
+	if form == ProviderIDBMC {
+		return bmcPrefix + serverID
+	}
+	return ProviderID(serverID)
+}
+
 // ParseProviderID returns the server ID of a provider ID. It accepts phoenixnap://<id>, the bare ID and
 // bmc://servers/<id>; anything else is an error, because a Node of another provider is never "gone".
 func ParseProviderID(providerID string) (string, error) {
 	id := providerID
-	for _, prefix := range []string{providerIDPrefix, capiPrefix} {
+	for _, prefix := range []string{providerIDPrefix, bmcPrefix} {
 		if rest, found := strings.CutPrefix(providerID, prefix); found {
 			id = rest
 			break

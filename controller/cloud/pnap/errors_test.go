@@ -105,7 +105,7 @@ func TestAnAnswerThatNeverComes(t *testing.T) {
 	release := make(chan struct{})
 	s := newService(t, func(http.ResponseWriter, *http.Request) { <-release })
 	t.Cleanup(func() { close(release) })
-	client := clientOf(t, s, func(c *Config) { c.HTTPTimeout = 100 * time.Millisecond })
+	client := clientOf(t, s, func(c *Config) { c.HTTPTimeout = 2 * time.Second }) // the token comes in time
 	err := client.DeleteBlock(t.Context(), "b1")
 	if want := (classification{Unanswered: true}); classificationOf(err) != want {
 		t.Errorf("%v: got %+v, want %+v", err, classificationOf(err), want)

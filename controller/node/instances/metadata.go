@@ -48,8 +48,9 @@ func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 				"--node-ip", server.ID, node.Name)
 	}
 	i.checkNodeIP(node, server)
+	// A provider ID that is set cannot be changed, whoever wrote it.
 	return &cloudprovider.InstanceMetadata{
-		ProviderID:       cmp.Or(node.Spec.ProviderID, contract.ProviderID(server.ID)), // immutable once set
+		ProviderID:       cmp.Or(node.Spec.ProviderID, contract.ProviderIDAs(i.config.ProviderIDForm, server.ID)),
 		InstanceType:     labelValue(server.Type),
 		NodeAddresses:    addresses,
 		Zone:             Zone(node, server),

@@ -181,6 +181,34 @@ func TestMetadataKeepsTheProviderID(t *testing.T) {
 	}
 }
 
+// A Node gets a provider ID from whoever is first: its kubelet, the controller of Cluster API, or this one, which then
+// has to write what Cluster API would.
+func TestFormOfProviderIDs(t *testing.T) {
+	ours, theirs := "phoenixnap://"+simtest.Server1ID, "bmc://servers/"+simtest.Server1ID
+	for _, test := range []struct{ form, before, want string }{
+		{"", "", ours},
+		{contract.ProviderIDPhoenixNAP, "", ours},
+		{contract.ProviderIDPhoenixNAP, theirs, theirs},
+		{contract.ProviderIDBMC, "", theirs},
+		{contract.ProviderIDBMC, theirs, theirs},
+		{contract.ProviderIDBMC, ours, ours},
+	} {
+		w := newWorld(t, simtest.Seed())
+		w.Instances.config.ProviderIDForm = test.form
+		node := newNode("node-1")
+		node.Spec.ProviderID = test.before
+		got, err := w.InstanceMetadata(testlog.Context(t), node)
+		if err != nil || got.ProviderID != test.want {
+			t.Errorf("form %q, before %q: got %+v, %v; want %s", test.form, test.before, got, err, test.want)
+			continue
+		}
+		node.Spec.ProviderID = got.ProviderID
+		if exists, err := w.InstanceExists(testlog.Context(t), node); err != nil || !exists {
+			t.Errorf("Node with provider ID %s: exists %t, %v", got.ProviderID, exists, err)
+		}
+	}
+}
+
 //proves:known-bugs/foreign-nodes
 func TestNodeOfAnotherProvider(t *testing.T) {
 	w := newWorld(t, simtest.Seed())

@@ -89,7 +89,7 @@ func useDash(t *testing.T) {
 
 // TestIfupdownFixesInTurn follows what findings print for ifupdown.
 func TestIfupdownFixesInTurn(t *testing.T) {
-	inTurn(t, "ifupdown_kernel",
+	inTurn(t, "ifupdown_kernel", 2,
 		func(t *testing.T) *service { return serveIfupdown(t, sourceLine+uplinkInterfaces+publicInterfaces) },
 		func(t *testing.T) *service { return serveIfupdown(t, sourceLine+uplinkInterfaces) })
 }

@@ -134,7 +134,7 @@ func installerLacks(t *testing.T) string {
 
 // TestNetplanFixesInTurn follows what findings print for netplan.
 func TestNetplanFixesInTurn(t *testing.T) {
-	inTurn(t, "netplan_networkd",
+	inTurn(t, "netplan_networkd", 2,
 		func(t *testing.T) *service { return serveNetplan(t, installerFile+publicNetplan) },
 		func(t *testing.T) *service { return serveNetplan(t, installerFile) })
 }

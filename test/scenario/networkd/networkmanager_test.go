@@ -175,7 +175,7 @@ func profilesOf(t *testing.T, name string) []string {
 // TestNetworkManagerFixesInTurn follows what findings print for NetworkManager: with the profiles of cloud-init, and
 // where a person made the VLAN interface by hand.
 func TestNetworkManagerFixesInTurn(t *testing.T) {
-	inTurn(t, "networkmanager",
+	inTurn(t, "networkmanager", 1, // its daemon takes long to start
 		func(t *testing.T) *service { return serveNetworkManager(t, strings.NewReplacer()) },
 		func(t *testing.T) *service { return serveNetworkManager(t, strings.NewReplacer(), vlanProfile) })
 }

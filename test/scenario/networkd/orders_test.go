@@ -5,6 +5,7 @@ package networkd
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -310,24 +311,24 @@ func (s *service) startAgain() {
 
 // inTurn fixes one finding after the other: in one order on a server whose VLAN interface a tool configures, and in the
 // reverse order on one where a person made it by hand. So of each two fixes both come first. A long run has both orders
-// on both. figures is how the figures end.
-func inTurn(t *testing.T, figures string, configured, bare func(*testing.T) *service) {
+// on both; the usual one takes as many of the four as usual says, 1 or 2, by lot. figures is how the figures end.
+func inTurn(t *testing.T, figures string, usual int, configured, bare func(*testing.T) *service) {
 	t.Helper()
 	tried := 0
 	broken := 0
 	backward := slices.Clone(walked)
 	slices.Reverse(backward)
-	for i, tc := range []struct {
+	cases := []struct {
 		name   string
 		byHand bool
 		order  []string
 	}{
 		{"configured, forward", false, walked}, {"by hand, backward", true, backward},
 		{"configured, backward", false, backward}, {"by hand, forward", true, walked},
-	} {
-		if i >= seeds.Count(t, 2) {
-			break
-		}
+	}
+	first := rand.IntN(len(cases)) / usual * usual // of two, one is forward and one backward
+	for i := range min(seeds.Count(t, usual), len(cases)) {
+		tc := cases[(first+i)%len(cases)]
 		t.Run(tc.name, func(t *testing.T) {
 			serve := configured
 			if tc.byHand {
@@ -350,7 +351,7 @@ func inTurn(t *testing.T, figures string, configured, bare func(*testing.T) *ser
 
 // TestFixesInTurn follows what findings print for systemd-networkd.
 func TestFixesInTurn(t *testing.T) {
-	inTurn(t, string(check.Networkd),
+	inTurn(t, string(check.Networkd), 2,
 		func(t *testing.T) *service { return serve(t, publicFiles) },
 		func(t *testing.T) *service { return serve(t, nil) })
 }
