@@ -219,7 +219,8 @@ func (v view) freeMark() string {
 			return fmt.Sprintf("set free bits on the agents of all nodes, such as --mark=%#x", bits)
 		}
 	}
-	return "set free bits on the agents of all nodes with --mark; on this node all are in use"
+	return "on this node all bits are in use: free some of those that rules match, and set them on the agents of all " +
+		"nodes with --mark, or run the agents without --manage=return-path"
 }
 
 // Files of the marks that a person sets.

@@ -241,6 +241,22 @@ func TestMarkClash(t *testing.T) {
 	}
 }
 
+// TestFreeMark advises bits that nothing uses; where a rule matches all of them, what else to do.
+func TestFreeMark(t *testing.T) {
+	for name, tc := range map[string]struct {
+		rules []Rule
+		want  string
+	}{
+		"none in use": {nil, "--mark=0xf0"},
+		"some in use": {[]Rule{{Mask: 0xff, Mark: 0x11, Table: 100}}, "--mark=0xf00"},
+		"all in use":  {[]Rule{{Mask: 0xffffffff, Mark: 0xffffffff, Table: 100}}, "without --manage=return-path"},
+	} {
+		if got := (view{Snapshot: Snapshot{Rules: tc.rules}}).freeMark(); !strings.Contains(got, tc.want) {
+			t.Errorf("%s: %q, want %s in it", name, got, tc.want)
+		}
+	}
+}
+
 // TestOnlySecondariesOfOneSubnet: addresses of different subnets do not go together.
 func TestOnlySecondariesOfOneSubnet(t *testing.T) {
 	for _, address := range []string{"203.0.113.4/29", "192.0.2.3/32"} {
