@@ -172,11 +172,12 @@ func (s *site) install() {
 	s.rolledOut()
 	s.checkImages(shipped.tagAndDigest)
 	s.checkServers()
+	// The label of those that may carry traffic comes with it, see include.
 	ready := s.eventually(limit, "Nodes ready for the public network", func() (bool, string) {
 		for _, n := range s.nodes() {
-			if n.Labels[contract.NodeVLANReady] != "true" {
-				return false, fmt.Sprintf("%s: %+v", n.Name,
-					contract.FindNodeCondition(&n, contract.ConditionVLANReady))
+			c := contract.FindNodeCondition(&n, contract.ConditionVLANReady)
+			if c == nil || c.Status != corev1.ConditionTrue {
+				return false, fmt.Sprintf("%s: %+v", n.Name, c)
 			}
 		}
 		return true, ""
