@@ -340,7 +340,7 @@ func (s *Sim) seedMembership(a *account, srv *server, seed MembershipSeed) error
 	if err != nil {
 		return err
 	}
-	if r, ok := s.checkIPs(&call{account: a}, srv, n, seed.IPs, true); !ok {
+	if r, ok := s.checkIPs(&call{account: a}, srv, n, seed.IPs); !ok {
 		return fmt.Errorf("membership in %s: %v", n.name, r.body)
 	}
 	srv.members = append(srv.members, &membership{
