@@ -157,7 +157,7 @@ func (s *Sim) buyOwnBlock(c *call, srv *server) (reply, bool) {
 	}
 	b := &block{
 		made: s.make(s.newID()), owner: c.client.ID, location: srv.location, cidr: cidr,
-		status: blockAssigned, resource: srv.id, resourceKind: ofServer, created: s.now,
+		status: blockAssigned, resource: srv.id, resourceKind: ofServer, system: true, created: s.now,
 	}
 	c.account.blocks[b.id] = b
 	c.account.money.bought(b, s.now)
