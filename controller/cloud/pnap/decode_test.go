@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"path"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -148,6 +149,41 @@ func TestBlocksAreFilteredOnOurSide(t *testing.T) {
 	}
 	if want := "tag=cluster.u&tag=usage.x"; query != want {
 		t.Errorf("query %q, want %q", query, want)
+	}
+}
+
+// TestPartsAreKnown: a block is a part when its parent is a block of the account. What phoenixNAP sells may be from a
+// block of its own, which nobody else can read.
+func TestPartsAreKnown(t *testing.T) {
+	const part = `{"id":"b2","status":"unassigned","parentIpBlockAllocationId":"b1"}`
+	const sold = `{"id":"b3","status":"unassigned","parentIpBlockAllocationId":"p1","isSystemManaged":true}`
+	const parent = `{"id":"b1","status":"subnetted"}`
+	status := http.StatusForbidden
+	client := clientOf(t, newService(t, func(w http.ResponseWriter, r *http.Request) {
+		answers := map[string]string{"b1": parent, "b2": part, "b3": sold, "ip-blocks": `[` + part + `,` + parent + `,` +
+			sold + `]`}
+		if answer, found := answers[path.Base(r.URL.Path)]; found {
+			raw(http.StatusOK, "application/json", answer)(w, r)
+			return
+		}
+		raw(status, "application/json", `{"message":"no"}`)(w, r)
+	}))
+	listed, err := client.Blocks(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range listed {
+		read, err := client.Block(t.Context(), b.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := b.ID == "b2"; b.Part != want || read.Part != want || b.SystemManaged != (b.ID == "b3") {
+			t.Errorf("%s: a part is %t in the list and %t alone, want %t; %+v", b.ID, b.Part, read.Part, want, b)
+		}
+	}
+	status = http.StatusInternalServerError
+	if block, err := client.Block(t.Context(), "b3"); err == nil {
+		t.Errorf("its parent cannot be read, and the block is %+v", block)
 	}
 }
 
