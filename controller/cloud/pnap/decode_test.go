@@ -153,7 +153,7 @@ func TestBlocksAreFilteredOnOurSide(t *testing.T) {
 }
 
 // TestPartsAreKnown: a block is a part when its parent is a block of the account. What phoenixNAP sells may be from a
-// block of its own, which nobody else can read.
+// block of its own, which no customer can read.
 func TestPartsAreKnown(t *testing.T) {
 	const part = `{"id":"b2","status":"unassigned","parentIpBlockAllocationId":"b1"}`
 	const sold = `{"id":"b3","status":"unassigned","parentIpBlockAllocationId":"p1","isSystemManaged":true}`
@@ -178,7 +178,7 @@ func TestPartsAreKnown(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := b.ID == "b2"; b.Part != want || read.Part != want || b.SystemManaged != (b.ID == "b3") {
-			t.Errorf("%s: a part is %t in the list and %t alone, want %t; %+v", b.ID, b.Part, read.Part, want, b)
+			t.Errorf("%s: a part is %t in the list and %t by its ID, want %t; %+v", b.ID, b.Part, read.Part, want, b)
 		}
 	}
 	status = http.StatusInternalServerError

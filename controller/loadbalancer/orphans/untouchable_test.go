@@ -8,7 +8,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
-// TestUntouchableOrphans: with --collect-orphans, too, a block is left alone that is divided or whose status is not
+// TestUntouchableOrphans: with --collect-orphans, too, a block stays as it is that is divided or whose status is not
 // known. It is paid for, and so reported; parts and what phoenixNAP manages are none of the cluster's, whatever their
 // tags.
 //

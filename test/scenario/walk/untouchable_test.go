@@ -11,7 +11,7 @@ const (
 )
 
 // untouchable are blocks that no controller may touch, though their tags say that it bought them: parts of a block that
-// the account's user divided, and what phoenixNAP manages; and one with a status of the future, which Services may name.
+// the account's user divided, and what phoenixNAP manages. One with a status of the future may be named by Services.
 func untouchable() []pnapsim.BlockSeed {
 	of := func(service string) map[string]string { // no tag that the account lacks: it is made fresh in a walk
 		return map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID,

@@ -53,8 +53,8 @@ func TestUntouchableBlocks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sim, url := simtest.Unjudged(t, pnapsim.Config{}, untouchable())
 			sim.Advance(2 * time.Minute)
-			got, _, err := newSDK(t.Context(), url).blocks.IPBlocksAPI.IpBlocksIpBlockIdGet(t.Context(), //nolint:bodyclose // the SDK has
-				tc.id).Execute()
+			api := newSDK(t.Context(), url).blocks.IPBlocksAPI
+			got, _, err := api.IpBlocksIpBlockIdGet(t.Context(), tc.id).Execute() //nolint:bodyclose // the SDK has closed it
 			if err != nil {
 				t.Fatal(err)
 			}
