@@ -16,11 +16,11 @@ require (
 	github.com/mdlayher/netlink v1.11.2
 	github.com/mdlayher/packet v1.2.0
 	github.com/opencontainers/image-spec v1.1.1
-	github.com/phoenixnap/go-sdk-bmc/bmcapi/v3 v3.3.0
-	github.com/phoenixnap/go-sdk-bmc/ipapi/v3 v3.1.0
-	github.com/phoenixnap/go-sdk-bmc/locationapi/v3 v3.0.2
-	github.com/phoenixnap/go-sdk-bmc/networkapi/v4 v4.0.0
-	github.com/phoenixnap/go-sdk-bmc/tagapi/v3 v3.0.4
+	github.com/phoenixnap/go-sdk-bmc/bmcapi/v3 v3.5.0
+	github.com/phoenixnap/go-sdk-bmc/ipapi/v3 v3.2.1
+	github.com/phoenixnap/go-sdk-bmc/locationapi/v4 v4.0.1
+	github.com/phoenixnap/go-sdk-bmc/networkapi/v4 v4.1.1
+	github.com/phoenixnap/go-sdk-bmc/tagapi/v3 v3.0.7
 	github.com/prometheus/client_golang v1.25.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.1.0

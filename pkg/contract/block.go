@@ -151,6 +151,8 @@ type ReportedBlock struct {
 	Since      *time.Time   `json:"since,omitempty"`      // when it was first found unused; nil while used
 	// Retain: it outlives its Service, or did.
 	Retain bool `json:"retain,omitempty"`
+	// Unusable: no address of it can be given, for it is divided, or its status is not known.
+	Unusable bool `json:"unusable,omitempty"`
 	// Held: it is one of too many orphans, and is not deleted until a person confirms it.
 	Held bool `json:"held,omitempty"`
 }

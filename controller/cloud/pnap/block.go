@@ -40,11 +40,27 @@ func (c *Client) Blocks(ctx context.Context, tags map[string]string) ([]plan.Blo
 	if err != nil {
 		return nil, err
 	}
+	for i, b := range blocks {
+		blocks[i].Part = slices.ContainsFunc(blocks, func(p plan.Block) bool { return p.ID == b.ParentID })
+	}
 	return slices.DeleteFunc(blocks, func(b plan.Block) bool { return !carries(b.Tags, tags) }), nil
 }
 
-// Block returns the block with the given ID. Unlike the list it is never delayed.
+// Block returns the block with the given ID. Unlike the list it is never delayed. A parent that cannot be read is none
+// of the account: what phoenixNAP sells may be a part of its own.
 func (c *Client) Block(ctx context.Context, id string) (plan.Block, error) {
+	block, err := c.block(ctx, id)
+	if err != nil || block.ParentID == "" {
+		return block, err
+	}
+	_, err = c.block(ctx, block.ParentID)
+	if block.Part = err == nil; IsInaccessible(err) {
+		err = nil
+	}
+	return block, err
+}
+
+func (c *Client) block(ctx context.Context, id string) (plan.Block, error) {
 	ctx = withOperation(ctx, "get IP block")
 	return get(ctx, c, id, decodeBlock, c.blocks.IPBlocksAPI.IpBlocksIpBlockIdGet(ctx, id).Execute)
 }
@@ -95,16 +111,18 @@ func decodeBlock(o object) plan.Block {
 		}
 	}
 	return plan.Block{
-		ID:           o.text("id"),
-		Location:     o.text("location"),
-		CIDR:         cidr,
-		Status:       plan.Status(o.text("status")),
-		ResourceID:   o.text("assignedResourceId"),
-		ResourceType: foldResourceType(o.text("assignedResourceType")),
-		Description:  o.text("description"),
-		Tags:         tags,
-		BringYourOwn: o.flag("isBringYourOwn"),
-		CreatedOn:    created,
+		ID:            o.text("id"),
+		Location:      o.text("location"),
+		CIDR:          cidr,
+		Status:        plan.Status(o.text("status")),
+		ResourceID:    o.text("assignedResourceId"),
+		ResourceType:  foldResourceType(o.text("assignedResourceType")),
+		Description:   o.text("description"),
+		Tags:          tags,
+		BringYourOwn:  o.flag("isBringYourOwn"),
+		SystemManaged: o.flag("isSystemManaged"),
+		ParentID:      o.text("parentIpBlockAllocationId"),
+		CreatedOn:     created,
 	}
 }
 

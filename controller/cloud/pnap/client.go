@@ -13,7 +13,7 @@ import (
 
 	"github.com/phoenixnap/go-sdk-bmc/bmcapi/v3"
 	"github.com/phoenixnap/go-sdk-bmc/ipapi/v3"
-	"github.com/phoenixnap/go-sdk-bmc/locationapi/v3"
+	"github.com/phoenixnap/go-sdk-bmc/locationapi/v4"
 	"github.com/phoenixnap/go-sdk-bmc/networkapi/v4"
 	"github.com/phoenixnap/go-sdk-bmc/tagapi/v3"
 	"k8s.io/klog/v2"

@@ -66,12 +66,11 @@ func (c *Client) Server(ctx context.Context, id string) (Server, error) {
 // network or the server is changing and when the server is already a member.
 func (c *Client) JoinNetwork(ctx context.Context, serverID, networkID string, ips []netip.Addr, force bool) error {
 	ctx = withOperation(ctx, "join server")
-	membership := bmcapi.NewServerPublicNetwork(networkID)
-	texts := make([]string, len(ips)) // not nil, which the SDK would leave out
+	texts := make([]string, len(ips)) // not nil, which the SDK would send as null
 	for i, ip := range ips {
 		texts[i] = ip.String()
 	}
-	membership.SetIps(texts)
+	membership := bmcapi.NewServerPublicNetwork(networkID, texts)
 	call := c.servers.ServersAPI.ServersServerIdPublicNetworksPost(ctx, serverID).ServerPublicNetwork(*membership)
 	if force {
 		call = call.Force(true)

@@ -30,6 +30,8 @@ type Block struct {
 	Unused *time.Time `json:"unused,omitempty"`
 	// Retain reports that the block outlives its Service, or did.
 	Retain bool `json:"retain,omitempty"`
+	// Unusable reports that no address of it can be given: it is divided, or its status is not known.
+	Unusable bool `json:"unusable,omitempty"`
 	// Held reports that the controller does not delete the orphan until a person confirms it.
 	Held bool `json:"held,omitempty"`
 	// Used, Resting (in quarantine) and Free count its addresses. All those of a dedicated block belong to its Service.
@@ -126,7 +128,10 @@ func reported(r contract.ReportedBlock, f Facts) Block {
 		ID: text.Clean(r.ID), Location: text.Clean(r.Location), Status: text.Clean(r.Status),
 		AssignedTo: text.Clean(r.AssignedTo), For: text.Clean(purpose(r, f.Services)),
 		Standing: text.Clean(r.Standing), Created: r.Created, Unused: r.Since, Held: r.Held,
-		Retain: r.Retain,
+		Retain: r.Retain, Unusable: r.Unusable,
+	}
+	if b.Unusable {
+		b.For += ", unusable: " + b.Status
 	}
 	if r.CIDR.IsValid() {
 		b.CIDR = r.CIDR.String()

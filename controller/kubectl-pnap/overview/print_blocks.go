@@ -92,6 +92,9 @@ func (s sheet) limit() string {
 func (s sheet) free() string {
 	var rows [][]string
 	for _, b := range s.Blocks {
+		if b.Unusable {
+			continue
+		}
 		if b.Holders != nil && b.Free+b.Resting > 0 {
 			rows = append(rows, []string{b.CIDR, fmt.Sprint(b.Free), fmt.Sprint(b.Resting), b.For})
 		}

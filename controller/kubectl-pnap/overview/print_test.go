@@ -2,6 +2,7 @@ package overview
 
 import (
 	"bytes"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
@@ -93,6 +95,35 @@ func TestEveryStandingIsShown(t *testing.T) {
 		if b.Releasable() && !strings.Contains(after, "- "+standing+": ") {
 			t.Errorf("%s: the output does not say what to do:\n%s", standing, out.String())
 		}
+	}
+}
+
+// A block from which no address can be given is shown with its status, and not among the free ones.
+func TestUnusableBlocksAreNotFree(t *testing.T) {
+	blocks := blocksOf(Facts{
+		Report: &contract.BlockReport{Looked: now, Blocks: []contract.ReportedBlock{
+			{ID: "id-of-parent", CIDR: netip.MustParsePrefix("203.0.113.0/28"), Status: "subnetted",
+				Standing: contract.StandingBrought, Unusable: true},
+			{ID: "id-of-part", CIDR: netip.MustParsePrefix("203.0.113.8/29"), Status: "unassigned",
+				Standing: contract.StandingBrought},
+			{ID: "id-of-pool", CIDR: netip.MustParsePrefix("203.0.113.16/29"), Status: "resting",
+				Purpose: contract.PurposePool, Name: "default", Standing: contract.StandingInUse, Unusable: true},
+		}},
+		Ledgers: []plan.Ledger{plan.NewLedger("id-of-pool", netip.MustParsePrefix("203.0.113.16/29"))},
+	})
+	var out bytes.Buffer
+	if err := PrintBlocks(&out, text.Style{}, Overview{Blocks: blocks}); err != nil {
+		t.Fatal(err)
+	}
+	before, free, _ := strings.Cut(out.String(), "FREE")
+	for _, want := range []string{"Services that request it, unusable: subnetted", "pool default, unusable: resting"} {
+		if !strings.Contains(strings.Join(strings.Fields(before), " "), want) {
+			t.Errorf("%q is missing in\n%s", want, before)
+		}
+	}
+	if strings.Contains(free, "203.0.113.0/28") || strings.Contains(free, "203.0.113.16/29") ||
+		!strings.Contains(free, "203.0.113.8/29") {
+		t.Errorf("free are\n%s", free)
 	}
 }
 

@@ -27,7 +27,8 @@ const (
 	leftover blockState = "leftover"
 	// empty: it belongs to a pool or the nodes, and none of its addresses is in use.
 	empty blockState = "empty"
-	// unclear: its tags do not name a purpose, or a recorded purchase contradicts them. It is never released.
+	// unclear: its tags do not name a purpose, a recorded purchase contradicts them, or it is untouchable. It is never
+	// released.
 	unclear blockState = "unclear"
 )
 
@@ -67,12 +68,20 @@ func classify(b plan.Block, f facts) blockState {
 	case fresh:
 		return inUse
 	case isLeftover(b) && !named:
-		return leftover
+		return releasable(leftover, b)
 	}
 	if s := f.byPurpose(b); s != orphan || !named {
-		return s
+		return releasable(s, b)
 	}
 	return unclear
+}
+
+// releasable is the state of an unused block, unless it may not be touched.
+func releasable(s blockState, b plan.Block) blockState {
+	if _, untouchable := plan.Untouchable(b); untouchable && s.suspect() {
+		return unclear
+	}
+	return s
 }
 
 // byPurpose follows plan.Owner.Owns: a tag of a Service precedes one of a pool, and that one of the nodes.

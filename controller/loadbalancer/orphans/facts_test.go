@@ -89,13 +89,14 @@ func TestJudge(t *testing.T) {
 		"a purchase of the past for a live name": {plan.Block{ID: "stale",
 			Tags: map[string]string{"service": "shop_web"}}, inUse},
 	} {
+		tc.block.Status = plan.Unassigned
 		if got := classify(tc.block, f); got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}
 	}
 	f.nodeBlock = "x"
 	for id, want := range map[string]blockState{"x": inUse, "y": empty, "held": inUse} {
-		if got := classify(plan.Block{ID: id, Tags: map[string]string{"nodes": "c"}}, f); got != want {
+		if got := classify(plan.Block{ID: id, Status: plan.Assigned, Tags: map[string]string{"nodes": "c"}}, f); got != want {
 			t.Errorf("block %s of the nodes while memberships are managed: %s, want %s", id, got, want)
 		}
 	}
@@ -110,7 +111,9 @@ func TestWhatIsCollectableIsNobodys(t *testing.T) {
 	pick := func(values ...string) string { return values[random.IntN(len(values))] }
 	collectable := map[blockState]int{}
 	for range seeds.Count(t, 20_000) {
-		block := plan.Block{ID: pick("a", "b"), BringYourOwn: random.IntN(8) == 0, Tags: map[string]string{}}
+		block := plan.Block{ID: pick("a", "b"), BringYourOwn: random.IntN(8) == 0, Tags: map[string]string{},
+			SystemManaged: random.IntN(8) == 0, Part: random.IntN(8) == 0,
+			Status: plan.Status(pick("assigned", "unassigned", "error assigning", "subnetted", "resting"))}
 		for name, values := range map[string][]string{
 			contract.TagUsage:   {contract.TagUsageAuto, contract.TagUsageAuto, contract.TagUsageAuto, "other"},
 			contract.TagCluster: {"c", "c", "c", "d"},
@@ -150,6 +153,9 @@ func TestWhatIsCollectableIsNobodys(t *testing.T) {
 			if owner.Owns(block) {
 				t.Fatalf("a block of %s may be deleted: %v is %s", owner, block.Tags, s)
 			}
+		}
+		if block.SystemManaged || block.Part || block.Status == "subnetted" || block.Status == "resting" {
+			t.Fatalf("an untouchable block may be deleted: %+v is %s", block, s)
 		}
 		if plan.Retained(block) {
 			t.Fatalf("a retained block may be deleted: %v is %s", block.Tags, s)

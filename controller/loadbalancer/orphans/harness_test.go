@@ -47,7 +47,7 @@ var errCrash = errors.New("crash")
 
 // specs are the OpenAPI documents that every exchange with the API is held to.
 var specs = sync.OnceValues(func() (*pnapsim.Specs, error) {
-	return pnapsim.LoadSpecs(context.Background(), "")
+	return pnapsim.LoadSpecs("")
 })
 
 // world is a phoenixNAP account behind HTTP, a Kubernetes API in memory and a collector.

@@ -52,7 +52,7 @@ func TestAnOrphanIsCollectedAfterItsGrace(t *testing.T) {
 	w.pass(5 * time.Minute)
 	w.gone(blockID)
 	for _, entry := range w.sim.Log(0) {
-		if strings.Contains(entry.Query, "force") {
+		if strings.Contains(entry.Query, "force=true") {
 			t.Errorf("%s %s?%s uses force", entry.Method, entry.Path, entry.Query)
 		}
 	}

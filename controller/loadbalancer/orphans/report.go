@@ -57,6 +57,9 @@ func problemOf(s blockState, b plan.Block) string {
 	case empty:
 		return "it was bought to be shared, and none of its addresses is held"
 	case unclear:
+		if _, untouchable := plan.Untouchable(b); untouchable {
+			return fmt.Sprintf("it was bought for this cluster, which does not use it, and is %s", b.Status)
+		}
 		return "it was bought for this cluster, but its tags, or they and the recorded purchases, do not say what for"
 	case inUse, retained:
 	}
@@ -77,6 +80,9 @@ func (c *Collector) remedy(s *suspicion) string {
 	case s.state == empty:
 		return "It is paid for until it is deleted: the controller does that by itself, for a block of the nodes " +
 			"with --manage-membership; else delete it in the phoenixNAP portal"
+	case s.block.Status == plan.Subnetted:
+		return "It is paid for until it is deleted, and its parts with it: do that in the phoenixNAP portal, or remove " +
+			"its tags if something else uses them"
 	default:
 		return "It is paid for until it is deleted: do that in the phoenixNAP portal if nothing uses it"
 	}
@@ -174,6 +180,7 @@ func describe(b plan.Block, standing string) contract.ReportedBlock {
 		ID: b.ID, CIDR: b.CIDR, Location: b.Location, Status: string(b.Status), AssignedTo: b.ResourceID,
 		Standing: standing, Retain: plan.Retained(b),
 	}
+	_, block.Unusable = plan.Untouchable(b)
 	block.Purpose, block.Name = purposeOf(b)
 	if !b.CreatedOn.IsZero() {
 		block.Created = new(b.CreatedOn.UTC().Truncate(time.Second))

@@ -23,6 +23,8 @@ const (
 	Unassigning      Status = "unassigning"
 	ErrorAssigning   Status = "error assigning"
 	ErrorUnassigning Status = "error unassigning"
+	// Subnetted: the block is divided into parts, which are blocks of their own; it cannot be assigned itself.
+	Subnetted Status = "subnetted"
 )
 
 // InError reports whether the last change of the block failed.
@@ -87,6 +89,12 @@ type Block struct {
 	Tags map[string]string
 	// BringYourOwn is true when the account's owner brought the block: never ours to delete.
 	BringYourOwn bool
+	// SystemManaged is true when phoenixNAP manages the block.
+	SystemManaged bool
+	// ParentID is the ID of the block from which this one is subnetted; empty for none.
+	ParentID string
+	// Part is true when the parent is a block of the account: a person divided it, and decides about its parts.
+	Part bool
 	// CreatedOn is when the API says that the block was created; the zero Time when it does not say.
 	CreatedOn time.Time
 }

@@ -239,8 +239,11 @@ func (o Observed) refuseRetagged(published netip.Addr) (refused ServicePlan, ret
 	}
 	block, retagged := find(o.Blocks, func(b Block) bool {
 		return b.CIDR.IsValid() && b.CIDR.Contains(published) && (b.Tags[contract.TagUsage] != contract.TagUsageAuto ||
-			OfCluster(b, o.Owner.Cluster) && !purposed(b))
+			OfCluster(b, o.Owner.Cluster) && !purposed(b) || !b.sold())
 	})
+	if refusal, refused := Untouchable(block); retagged && refused {
+		return ServicePlan{Step: refusal}, true
+	}
 	return refusedPlan(BlockRetagged,
 		"IP block %s (%s) holds address %s of this Service but its tags do not say so any more; "+retaggedRemedy,
 		block.ID, block.CIDR, published), retagged
@@ -290,8 +293,7 @@ func (o Observed) reserved() int {
 	network := o.Networks[o.NetworkID]
 	reserved := 0
 	for _, block := range o.Known() {
-		if OfCluster(block, o.Owner.Cluster) && block.ResourceID == "" && !network.Listed(block.ID) &&
-			o.needsPlace(block) {
+		if OfCluster(block, o.Owner.Cluster) && network.Lacks(block) && o.needsPlace(block) {
 			reserved++
 		}
 	}

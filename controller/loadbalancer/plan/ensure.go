@@ -48,7 +48,8 @@ func Retag(o Owner, w Wish, v View, retain bool) (block Block, tags map[string]s
 		candidates = candidates[:1]
 	}
 	for _, s := range candidates {
-		if tags, differ := RetainTags(s.Block, retain); differ && !s.Hidden {
+		_, untouchable := Untouchable(s.Block)
+		if tags, differ := RetainTags(s.Block, retain); differ && !s.Hidden && !untouchable {
 			return s.Block, tags, true
 		}
 	}
@@ -94,6 +95,9 @@ func towardsAssigned(s Sighting, w Wish, v View, network Network) Step {
 	if s.Hidden {
 		return v.waitHidden(b)
 	}
+	if refusal, refused := Untouchable(b); refused {
+		return refusal
+	}
 	if b.ResourceID != "" && (b.ResourceID != v.NetworkID || b.ResourceType == resourceServer) {
 		return elsewhere(b, v)
 	}
@@ -105,10 +109,8 @@ func towardsAssigned(s Sighting, w Wish, v View, network Network) Step {
 		return unassign(b, v)
 	case Unassigned:
 		return assign(b, w, network)
-	case Assigned:
-		return assigned(b, w, network)
 	default:
-		return statusNotKnown(b)
+		return assigned(b, w, network)
 	}
 }
 
@@ -279,9 +281,13 @@ func withoutBlock(o Owner, w Wish, v View, network Network) Step {
 }
 
 // Extend decides whether one more block is bought for an owner that may have several: a pool. The answer
-// is Buy, Wait or Refuse. A purchase whose block the view shows keeps no further one waiting.
+// is Buy, Wait or Refuse. A purchase whose block the view shows keeps no further one waiting; a block of the owner that
+// is untouchable does.
 func Extend(o Owner, w Wish, v View) Step {
 	if refusal, unproven := Unproven(v); unproven {
+		return refusal
+	}
+	if refusal, refused := v.anyUntouchable(o); refused {
 		return refusal
 	}
 	if v.purchaseSettled(o) {
@@ -363,6 +369,8 @@ func nodeRank(b Block, recorded string, used func(Block) bool, v View) int {
 		return 9
 	case used(b):
 		return 0
+	case progress(b.Status) == rankUnknown:
+		return 8
 	case b.ID == recorded:
 		return 1
 	}

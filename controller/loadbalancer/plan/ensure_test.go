@@ -53,6 +53,19 @@ func block(id string, status plan.Status, change ...func(*plan.Block)) plan.Bloc
 	return b
 }
 
+// part is a part of a divided block of the account, with the tags of that.
+func part(id string) plan.Block {
+	return block(id, plan.Unassigned, func(b *plan.Block) {
+		b.ParentID = "a"
+		b.Part = true
+	})
+}
+
+// managed is a block that phoenixNAP manages, with tags of ours.
+func managed(id string) plan.Block {
+	return block(id, plan.Unassigned, func(b *plan.Block) { b.SystemManaged = true })
+}
+
 func in(resource, kind string) func(*plan.Block) {
 	return func(b *plan.Block) {
 		b.ResourceID = resource
@@ -161,7 +174,18 @@ func TestEnsure(t *testing.T) {
 		{"error assigning", wish(), view(blocks(block("a", plan.ErrorAssigning))), "unassign UnassignmentDue a"},
 		{"error unassigning", wish(), view(blocks(block("a", plan.ErrorUnassigning, in(net1, "public network")))),
 			"unassign UnassignmentDue a"},
-		{"a word that is not known", wish(), view(blocks(block("a", "subnetted"))), "refuse StatusNotKnown a"},
+		{"a word that is not known", wish(), view(blocks(block("a", "resting"))), "refuse StatusNotKnown a"},
+		{"divided", wish(), view(blocks(block("a", plan.Subnetted))), "refuse BlockUnusable a"},
+		{"divided, another is assigned", wish(), view(blocks(block("a", plan.Subnetted), block("b", plan.Assigned))),
+			"done BlockAssigned b 203.0.113.10"},
+		{"divided, a part has the tags", wish(), view(blocks(block("a", plan.Subnetted), part("b"))),
+			"refuse BlockUnusable a"},
+		{"only a part has the tags", wish(), view(blocks(part("b"))), "buy PurchaseDue "},
+		{"managed by phoenixNAP", wish(), view(blocks(managed("a"))), "buy PurchaseDue "},
+		{"bought, managed by phoenixNAP since", wish(), view(blocks(managed("a")), purchase(time.Hour, "a")),
+			"refuse BlockUnusable a"},
+		{"a block from a block of phoenixNAP's own", wish(), view(blocks(block("a", plan.Assigned,
+			func(b *plan.Block) { b.ParentID = "p" }))), "done BlockAssigned a 203.0.113.10"},
 		{"in the network, but not readable", wish(), view(blocks(block("a", plan.Assigned)), hidden),
 			"wait BlockInvisible a"},
 		{"listed but not readable", wish(), view(blocks(block("a", plan.Unassigned)), hidden),
@@ -363,8 +387,14 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 				"another network",
 		},
 		{
-			plan.Ensure(shop, wish(), view(blocks(block("a", "subnetted")))),
-			`IP block a (203.0.113.8/29) is in state "subnetted", which is not known; look it up in the phoenixNAP portal`,
+			plan.Ensure(shop, wish(), view(blocks(block("a", "resting")))),
+			`IP block a (203.0.113.8/29) is in state "resting", which is not known; look it up in the phoenixNAP portal`,
+		},
+		{
+			plan.Ensure(shop, wish(), view(blocks(block("a", plan.Subnetted)))),
+			"IP block a (203.0.113.8/29) is divided into smaller ones (status subnetted) and cannot be assigned itself; " +
+				"name one of these instead, delete them in the phoenixNAP portal, or remove the tags of this one if it " +
+				"serves something else now",
 		},
 	} {
 		if diff := cmp.Diff(test.want, test.step.Detail); diff != "" {

@@ -44,7 +44,7 @@ func (o Owner) Description() string { return fmt.Sprintf("Kubernetes cluster %s,
 // describedBy reports whether a block without any tag was bought for the owner according to its description. A person
 // who gave it other tags has taken it.
 func (o Owner) describedBy(b Block) bool {
-	return len(b.Tags) == 0 && !b.BringYourOwn && strings.HasPrefix(b.Description, o.Description()+", ")
+	return len(b.Tags) == 0 && b.sold() && strings.HasPrefix(b.Description, o.Description()+", ")
 }
 
 // Tag is the name and value of the tag that distinguishes the owner's blocks from others of the cluster.
@@ -99,15 +99,15 @@ func taggedForService(b Block) bool {
 
 // OfCluster reports whether this provider bought the block for the cluster, for whichever purpose.
 func OfCluster(b Block, cluster string) bool {
-	return cluster != "" && !b.BringYourOwn &&
+	return cluster != "" && b.sold() &&
 		b.Tags[contract.TagUsage] == contract.TagUsageAuto && b.Tags[contract.TagCluster] == cluster
 }
 
 // Brought reports whether a Service of the cluster may name the block by its ID: it carries the tag of the
 // cluster, or its ID is among the configured ones. A block that this provider bought, for whichever
-// cluster, belongs to the life of something else and may not be named.
+// cluster, belongs to the life of something else and may not be named; parts of it may, for they were not bought.
 func Brought(b Block, cluster string, configured []string) bool {
-	if b.ID == "" || b.Tags[contract.TagUsage] == contract.TagUsageAuto {
+	if b.ID == "" || b.SystemManaged || b.Tags[contract.TagUsage] == contract.TagUsageAuto && !b.Part {
 		return false
 	}
 	return (cluster != "" && b.Tags[contract.TagCluster] == cluster) || slices.Contains(configured, b.ID)

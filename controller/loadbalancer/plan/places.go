@@ -65,6 +65,11 @@ func (n Network) awaits(b Block) bool {
 	return b.ResourceID == "" && (b.Status == Creating || b.Status == Unassigned) && !n.Listed(b.ID)
 }
 
+// Lacks reports whether the block is on no network and may come to this one. One that is divided never does.
+func (n Network) Lacks(b Block) bool {
+	return b.ResourceID == "" && b.Status != Subnetted && !n.Listed(b.ID)
+}
+
 // Coming reports whether a block is about to take a place: bought a short while ago, and on no network yet. A block
 // that is retained waits for its Service, not for a place.
 func (p Places) Coming(b Block, now time.Time) bool {

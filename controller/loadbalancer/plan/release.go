@@ -62,6 +62,9 @@ func (v View) retagged(o Owner, block Block) Step {
 	if slices.Contains(v.Unseen, block.ID) {
 		return waitUnseen(block)
 	}
+	if refusal, refused := Untouchable(block); refused {
+		return refusal
+	}
 	return refuse(block, BlockRetagged, "IP block %s (%s) was bought for %s but its tags do not say so any more; "+
 		retaggedRemedy, block.ID, block.CIDR, o)
 }
@@ -90,10 +93,10 @@ func releaseRank(s Step) int {
 	}
 }
 
-// parkOne decides how to take a block off its network that stays in the account.
+// parkOne decides how to take a block off its network that stays in the account. One that is divided is on none.
 func parkOne(s Sighting, v View) Step {
-	gone := s.Hidden && !v.Exists(s.Block.ID)
-	if step := ReleaseBlock(s, v); step.Action != Delete && !gone {
+	off := s.Hidden && !v.Exists(s.Block.ID) || s.Block.Status == Subnetted
+	if step := ReleaseBlock(s, v); step.Action != Delete && !off {
 		return step
 	}
 	return Step{Action: Done, Reason: BlockKept, Block: s.Block}
@@ -106,17 +109,16 @@ func ReleaseBlock(s Sighting, v View) Step {
 	if s.Hidden {
 		return v.waitHidden(b)
 	}
+	if refusal, refused := Untouchable(b); refused {
+		return refusal
+	}
 	if step, changing := waitForChange(b); changing {
 		return step
 	}
-	switch b.Status {
-	case Unassigned:
+	if b.Status == Unassigned {
 		return Step{Action: Delete, Reason: DeletionDue, Block: b}
-	case Assigned, ErrorAssigning, ErrorUnassigning:
-		return unassign(b, v)
-	default:
-		return statusNotKnown(b)
 	}
+	return unassign(b, v)
 }
 
 // unassign decides how to take a block off the network that holds it, which need not be the configured one.

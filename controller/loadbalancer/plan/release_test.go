@@ -65,7 +65,11 @@ func TestRelease(t *testing.T) {
 			"unassign UnassignmentDue a net1"},
 		{"error unassigning", view(blocks(block("a", plan.ErrorUnassigning, in(net1, "public network")))),
 			"unassign UnassignmentDue a net1"},
-		{"a word that is not known", view(blocks(block("a", "subnetted"))), "refuse StatusNotKnown a"},
+		{"a word that is not known", view(blocks(block("a", "resting"))), "refuse StatusNotKnown a"},
+		{"divided", view(blocks(block("a", plan.Subnetted))), "refuse BlockUnusable a"},
+		{"divided and retained", view(blocks(block("a", plan.Subnetted, retained))), "done blockKept a"},
+		{"a part of a divided block", view(blocks(part("b"))), "done noBlock "},
+		{"managed by phoenixNAP", view(blocks(managed("a"))), "done noBlock "},
 		{"listed but not readable", view(blocks(block("a", plan.Unassigned)), hidden), "wait DeletionUnverified a"},
 		{"in the network, but not readable", view(blocks(block("a", plan.Assigned)), hidden), "wait BlockInvisible a"},
 		{"purchase answered, block only in the index", view(nil, purchase(time.Minute, "a"), unseen("a")),
@@ -98,11 +102,11 @@ func TestRelease(t *testing.T) {
 			"done blockKept a"},
 		{"retained, in the network, but not readable", view(blocks(block("a", plan.Assigned, retained)), hidden),
 			"wait BlockInvisible a"},
-		{"one retained, one not", view(blocks(block("a", plan.Unassigned, retained), block("b", "subnetted"))),
+		{"one retained, one not", view(blocks(block("a", plan.Unassigned, retained), block("b", "resting"))),
 			"refuse StatusNotKnown b; done blockKept a"},
 		{
 			"one that is stuck does not keep the others", view(blocks(
-				block("a", plan.ErrorUnassigning, in(net1, "public network")), block("b", "subnetted"),
+				block("a", plan.ErrorUnassigning, in(net1, "public network")), block("b", "resting"),
 				block("c", plan.Unassigning), block("d", plan.Assigned), block("e", plan.Unassigned))),
 			"delete DeletionDue e; unassign UnassignmentDue d net1; unassign UnassignmentDue a net1; wait " +
 				"BlockUnassigning c; refuse StatusNotKnown b",

@@ -273,7 +273,11 @@ func decideBrought(o Observed) ServicePlan {
 	case !seen || sighting.Hidden:
 		return refusedPlan(BlockUnusable, "IP block %s, which annotation %s names, is not in the account; name one "+
 			"of this account, or remove the annotation", id, contract.ServiceIPBlockID)
-	case !Brought(sighting.Block, o.Owner.Cluster, o.Options.OwnBlocks):
+	}
+	if refusal, refused := Untouchable(sighting.Block); refused {
+		return ServicePlan{Step: refusal}
+	}
+	if !Brought(sighting.Block, o.Owner.Cluster, o.Options.OwnBlocks) {
 		return refusedPlan(BlockUnusable,
 			"IP block %s may not be named in annotation %s: give it the tag %s=%s, or list it in the option "+
 				"ownIPBlocks",

@@ -46,6 +46,10 @@ func TestExtend(t *testing.T) {
 		{"no location", wish(func(w *plan.Wish) { w.Location = "" }), view(nil), "refuse LocationMissing "},
 		{"network not readable", wish(), view(nil, func(v *plan.View) { delete(v.Networks, net1) }),
 			"refuse NetworkUnusable "},
+		{"one in a state that is not known", wish(), view(blocks(block("a", "resting", ours))),
+			"refuse StatusNotKnown a"},
+		{"one that is divided", wish(), view(blocks(block("a", plan.Subnetted, ours))),
+			"refuse BlockUnusable a"},
 		{"a published address does not matter", wish(published("203.0.113.10"), requested("203.0.113.10")), view(nil),
 			"buy PurchaseDue "},
 	} {
@@ -78,7 +82,8 @@ func TestBroughtBlocksAreNeverDeleted(t *testing.T) {
 		{plan.ErrorAssigning, net1, false, "refuse BlockInErrorState a", "done blockKept a"},
 		{plan.ErrorAssigning, net1, true, "unassign UnassignmentDue a", "unassign UnassignmentDue a"},
 		{plan.ErrorUnassigning, net1, true, "unassign UnassignmentDue a", "unassign UnassignmentDue a"},
-		{"subnetted", "", true, "refuse StatusNotKnown a", "refuse StatusNotKnown a"},
+		{"resting", "", true, "refuse StatusNotKnown a", "refuse StatusNotKnown a"},
+		{plan.Subnetted, "", true, "refuse BlockUnusable a", "done blockKept a"},
 	} {
 		b := block("a", test.status, in(test.resource, "public network"), func(b *plan.Block) { b.Tags = nil })
 		v := view(blocks(b))

@@ -107,7 +107,8 @@ const (
 	BlockLost Reason = "BlockLost"
 	// BlockRetagged: the tags of the block were changed outside of the cluster, so that it is not touched.
 	BlockRetagged Reason = "BlockRetagged"
-	// BlockUnusable: the block that the Service names is not in the account, is full, too small, or may not be named.
+	// BlockUnusable: the block that the Service has or names is not in the account, is full, too small, or divided into
+	// others, is managed by phoenixNAP, or may not be named.
 	BlockUnusable Reason = "BlockUnusable"
 	// MemberHoldsIP: a server has an address of the block, so that it cannot be unassigned.
 	MemberHoldsIP Reason = "MemberHoldsAddress"

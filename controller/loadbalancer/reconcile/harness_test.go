@@ -94,7 +94,7 @@ type option func(*pnapsim.Config, *pnapsim.AccountSeed, *reconcile.Config)
 
 // specs are the OpenAPI documents that every exchange with the API is held to.
 var specs = sync.OnceValues(func() (*pnapsim.Specs, error) {
-	return pnapsim.LoadSpecs(context.Background(), "")
+	return pnapsim.LoadSpecs("")
 })
 
 func newWorld(t *testing.T, options ...option) *world {

@@ -66,7 +66,9 @@ func (m *Metrics) observe(o plan.Observed) {
 			used, resting, free := l.Count()
 			uses["used"] += used
 			uses["resting"] += resting
-			uses["free"] += free
+			if _, untouchable := plan.Untouchable(o.Block(l.BlockID)); !untouchable || !o.Listed(l.BlockID) {
+				uses["free"] += free
+			}
 		}
 	}
 	for use, count := range uses {

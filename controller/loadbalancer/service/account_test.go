@@ -40,7 +40,7 @@ const (
 
 // specs are the OpenAPI documents that every exchange with the API is held to.
 var specs = sync.OnceValues(func() (*pnapsim.Specs, error) {
-	return pnapsim.LoadSpecs(context.Background(), "")
+	return pnapsim.LoadSpecs("")
 })
 
 // withAccount is a cluster whose Services get their addresses from a phoenixNAP account behind HTTP.

@@ -297,7 +297,7 @@ func (p *pass) buy(ctx context.Context, seen blocks) (source, error) {
 		if plan.OfCluster(block, p.cluster()) {
 			wish.Bought++
 			wish.Coming = wish.Coming || p.places.Coming(block, seen.Now)
-			if block.ResourceID == "" && !p.network.Listed(block.ID) {
+			if p.network.Lacks(block) {
 				wish.Reserved++
 			}
 		}

@@ -368,6 +368,9 @@ func (w *world) checkEnd() {
 		if b.tags[contract.TagCluster] == otherCluster && b.status != "unassigned" {
 			w.fail("a block of another cluster is %s", b)
 		}
+		if b.foreign && b.status != "unassigned" || b.cidr == dividedCIDR && b.status != "subnetted" {
+			w.fail("a block that no one may touch is %s", b)
+		}
 	}
 	for _, p := range w.stopped {
 		p.bury()

@@ -206,6 +206,7 @@ func seedAccount(servers int) pnapsim.Seed {
 			{Name: "of no one", Location: location, CIDR: "198.51.100.40/29"},
 		},
 	}
+	seed.Blocks = append(seed.Blocks, untouchable()...)
 	own := netip.MustParseAddr("198.51.100.2")
 	for i := range servers {
 		server := pnapsim.ServerSeed{
@@ -260,8 +261,8 @@ func (w *world) fail(format string, args ...any) {
 type block struct {
 	id, status, cidr string
 	tags             map[string]string
-	// ours reports that it has our tags.
-	ours bool
+	// ours reports that it has our tags, foreign that it is none that a client bought, whatever its tags.
+	ours, foreign bool
 }
 
 func (b block) owner() string {
@@ -283,7 +284,8 @@ func (w *world) blocks() []block {
 		for _, tag := range objects(raw["tags"]) {
 			b.tags[text(tag["name"])] = text(tag["value"])
 		}
-		b.ours = b.tags[contract.TagUsage] == contract.TagUsageAuto && b.tags[contract.TagCluster] == w.uid
+		b.foreign = raw["parentIpBlockAllocationId"] != nil || raw["isSystemManaged"] == true
+		b.ours = b.tags[contract.TagUsage] == contract.TagUsageAuto && b.tags[contract.TagCluster] == w.uid && !b.foreign
 		all = append(all, b)
 	}
 	return all

@@ -61,9 +61,9 @@ func documented(path string) []string {
 		return []string{"location", "locationDescription", "productCategories"}
 	}
 	return []string{
-		"id", "location", "cidrBlockSize", "cidr", "ipVersion", "status", "assignedResourceId", "assignedResourceType",
-		"description", "tags",
-		"isSystemManaged", "isBringYourOwn", "createdOn",
+		"id", "location", "cidrBlockSize", "cidr", "ipVersion", "status", "parentIpBlockAllocationId",
+		"assignedResourceId", "assignedResourceType", "description", "tags", "isSystemManaged", "isBringYourOwn",
+		"createdOn",
 	}
 }
 

@@ -68,9 +68,10 @@ func (s *Sim) blockView(a *account, b *block) object {
 	view := object{
 		"id": b.id, "location": b.location, "cidrBlockSize": fmt.Sprintf("/%d", b.cidr.Bits()), "cidr": b.cidr.String(),
 		"ipVersion": version, "status": status, "tags": assignmentsView(a, b.tags), "isBringYourOwn": b.byo,
-		"createdOn": s.timestamp(b.created),
+		"isSystemManaged": b.system, "createdOn": s.timestamp(b.created),
 	}
 	optional(view, "description", b.description)
+	optional(view, "parentIpBlockAllocationId", b.parent)
 	hidden := s.switches.AssignedIDFrom == blockAssigned && b.status == blockAssigning
 	if b.resource != "" && !hidden {
 		view["assignedResourceId"] = b.resource
@@ -99,7 +100,7 @@ func (s *Sim) createBlock(c *call, a *account, body blockBody) reply {
 	if faults != nil {
 		return invalid(faults...)
 	}
-	if len(a.blocks) >= a.maxBlocks {
+	if a.wholeBlocks() >= a.maxBlocks {
 		return s.overQuota(quotaBlocks)
 	}
 	cidr, ok := s.pool.buy(body.Location, bits, v6, s.now, time.Duration(s.latency.Quarantine))
@@ -173,6 +174,10 @@ func (s *Sim) removeBlock(a *account, b *block) {
 	b.resourceKind = ""
 	delete(a.blocks, b.id)
 	a.ghosts = append(a.ghosts, b)
+	if b.parent != "" {
+		a.join(b.parent)
+		return
+	}
 	a.money.ended(b, s.now)
 	s.pool.giveBack(b.cidr, s.now)
 }

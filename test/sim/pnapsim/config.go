@@ -95,12 +95,12 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// locations are the sites of the API (Locations API, schema LocationEnum).
-func locations() []string { return []string{"PHX", "ASH", "NLD", "SGP", "CHI", "SEA", "AUS"} }
+// locations are the sites of the API (Locations API, schema ProductLocationEnum).
+func locations() []string { return []string{"PHX", "ASH", "NLD", "SGP", "CHI", "SEA"} }
 
 var locationNames = map[string]string{
 	"PHX": "Phoenix, USA", "ASH": "Ashburn, USA", "NLD": "Amsterdam, NLD", "SGP": "Singapore",
-	"CHI": "Chicago, USA", "SEA": "Seattle, USA", "AUS": "Austin, USA",
+	"CHI": "Chicago, USA", "SEA": "Seattle, USA",
 }
 
 func knownLocation(name string) bool { return locationNames[name] != "" }

@@ -15,7 +15,7 @@ import (
 
 func specs(tb testing.TB) *Specs {
 	tb.Helper()
-	loaded, err := LoadSpecs(tb.Context(), "")
+	loaded, err := LoadSpecs("")
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestResponsesAreChecked(t *testing.T) {
 }
 
 func TestLoadSpecsSaysWhatIsWrong(t *testing.T) {
-	if _, err := LoadSpecs(t.Context(), t.TempDir()); err == nil || !strings.Contains(err.Error(), "bmcapi.yaml") {
+	if _, err := LoadSpecs(t.TempDir()); err == nil || !strings.Contains(err.Error(), "bmcapi.yaml") {
 		t.Errorf("an empty directory: %v", err)
 	}
 }

@@ -68,8 +68,12 @@ func (s *Sim) violate(c *client, rule, format string, args ...any) {
 	s.judge.violations = append(s.judge.violations, v)
 }
 
-// owns reports whether a block is provably a client's: it bought it, or the block has the client's tags.
+// owns reports whether a block is provably a client's: it bought it, or the block has the client's tags. No client buys
+// parts, nor what phoenixNAP manages.
 func (s *Sim) owns(c *client, a *account, b *block) bool {
+	if b.system || b.parent != "" {
+		return false
+	}
 	if b.owner == c.ID {
 		return true
 	}
@@ -94,6 +98,7 @@ func (s *Sim) accuse(c *call, broken bool, rule, format string, args ...any) {
 
 // judgeBlockUse reports a change of a block that is not the client's and was not granted.
 func (s *Sim) judgeBlockUse(c *call, b *block, grant string) {
+	s.judgeState(c, b, grant)
 	s.accuse(c, !slices.Contains(b.grants, grant) && !s.owns(c.client, c.account, b), "foreign-object",
 		"%s of block %s (%s), which is not the client's", grant, b.id, b.cidr)
 }
@@ -236,7 +241,7 @@ func (s *Sim) assertInvariants() {
 	}
 	for i, b := range live {
 		for _, other := range live[:i] {
-			if b.cidr.Overlaps(other.cidr) {
+			if related := b.parent == other.id || other.parent == b.id; b.cidr.Overlaps(other.cidr) && !related {
 				s.violate(nil, "simulator", "blocks %s (%s) and %s (%s) overlap", b.id, b.cidr, other.id, other.cidr)
 			}
 		}
@@ -263,7 +268,7 @@ func (s *Sim) assertBlock(a *account, b *block) {
 			holders++
 		}
 	}
-	free := b.status == blockCreating || b.status == blockUnassigned
+	free := b.isFree()
 	if holders > 1 || free != (b.resource == "") || (free && holders != 0) {
 		s.violate(nil, "simulator", "block %s is %s, names resource %q and is held %d times", b.id, b.status,
 			b.resource, holders)

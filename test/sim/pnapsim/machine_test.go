@@ -120,9 +120,12 @@ func TestMemberships(t *testing.T) {
 		{"broadcast", outside, "", body("203.0.113.15"), http.StatusBadRequest},
 		{"another server's", outside, "", body("203.0.113.2"), http.StatusConflict},
 		{"another server's, forced", outside, "?force=true", body("203.0.113.2"), http.StatusAccepted},
-		{"range", outside, "", body("203.0.113.4 - 203.0.113.5"), http.StatusBadRequest},
+		{"range", outside, "", body("203.0.113.4 - 203.0.113.5"), http.StatusAccepted},
+		{"range into another's", outside, "", body("203.0.113.3 - 203.0.113.5"), http.StatusConflict},
+		{"range backwards", outside, "", body("203.0.113.5 - 203.0.113.4"), http.StatusBadRequest},
 		{"no address at all", outside, "", body("four"), http.StatusBadRequest},
-		{"unknown network", outside, "", map[string]any{"id": simtest.NodeBlockID}, http.StatusForbidden},
+		{"unknown network", outside, "", map[string]any{"id": simtest.NodeBlockID, "ips": []string{}},
+			http.StatusForbidden},
 		{"unknown server", simtest.NodeBlockID, "", body("203.0.113.4"), http.StatusForbidden},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

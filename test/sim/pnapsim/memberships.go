@@ -15,8 +15,12 @@ type membershipBody struct {
 	SLAAC bool     `json:"computeSlaacIp"`
 }
 
-func membershipView(m *membership) object {
-	return object{"id": m.network, "ips": slices.Clone(m.ips), "statusDescription": m.status}
+func membershipView(a *account, m *membership) object {
+	view := object{"id": m.network, "ips": slices.Clone(m.ips), "statusDescription": m.status}
+	if n := a.networks[m.network]; n != nil {
+		view["vlanId"] = n.vlan
+	}
+	return view
 }
 
 func (s *Sim) joinNetwork(c *call, srv *server, body membershipBody) reply {
@@ -41,7 +45,7 @@ func (s *Sim) joinNetwork(c *call, srv *server, body membershipBody) reply {
 	if len(body.IPs) == 0 && !c.force && !body.SLAAC {
 		return invalid("ips: at least one is required")
 	}
-	if r, ok := s.checkIPs(c, srv, n, body.IPs, false); !ok {
+	if r, ok := s.checkIPs(c, srv, n, body.IPs); !ok {
 		return r
 	}
 	m := &membership{network: n.id, owner: c.client.ID, ips: append([]string{}, body.IPs...),
@@ -49,7 +53,7 @@ func (s *Sim) joinNetwork(c *call, srv *server, body membershipBody) reply {
 	srv.members = append(srv.members, m)
 	srv.changing = c.client.ID
 	s.after(s.latency.Membership, func() { s.settleJoin(c.account, srv, m) })
-	return reply{status: http.StatusAccepted, body: membershipView(m)}
+	return reply{status: http.StatusAccepted, body: membershipView(c.account, m)}
 }
 
 // serverAccepts reports whether a server takes a change of its networks now.
@@ -64,15 +68,8 @@ func (s *Sim) serverAccepts(srv *server) (reply, bool) {
 }
 
 // checkIPs holds the addresses of a membership against the network: each in an assigned block, none the
-// network's own, none used elsewhere unless forced. Ranges are for changes only.
-func (s *Sim) checkIPs(c *call, srv *server, n *network, texts []string, ranges bool) (reply, bool) {
-	if !ranges {
-		for _, text := range texts {
-			if _, err := netip.ParseAddr(text); err != nil {
-				return invalid(fmt.Sprintf("ips: %q is no single IP address", text)), false
-			}
-		}
-	}
+// network's own, none used elsewhere unless forced.
+func (s *Sim) checkIPs(c *call, srv *server, n *network, texts []string) (reply, bool) {
 	ips, err := expand(texts)
 	if err != nil {
 		return invalid("ips: " + err.Error()), false
@@ -143,12 +140,12 @@ func (s *Sim) patchMembership(c *call, srv *server, body membershipBody) reply {
 	if len(body.IPs) == 0 && !c.force {
 		return invalid("ips: at least one is required")
 	}
-	if r, ok := s.checkIPs(c, srv, n, body.IPs, true); !ok {
+	if r, ok := s.checkIPs(c, srv, n, body.IPs); !ok {
 		return r
 	}
 	m.ips = append([]string{}, body.IPs...)
 	s.followView(c.account, n.id)
-	return reply{status: http.StatusOK, body: membershipView(m)}
+	return reply{status: http.StatusOK, body: membershipView(c.account, m)}
 }
 
 func (s *Sim) leaveNetwork(c *call, srv *server) reply {

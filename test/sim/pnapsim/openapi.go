@@ -1,12 +1,12 @@
 package pnapsim
 
 import (
-	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
-	"os/exec"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -33,46 +33,45 @@ var (
 	ipAPI       = api{"ipapi", "/ips/v1", sdk + "ipapi/v3", "bmc.read", "bmc"}
 	networkAPI  = api{"networkapi", "/networks/v1", sdk + "networkapi/v4", "bmc.read", "bmc"}
 	tagAPI      = api{"tagapi", "/tag-manager/v1", sdk + "tagapi/v3", "tags.read", "tags"}
-	locationAPI = api{"locationapi", "/location-api/v1", sdk + "locationapi/v3", "", ""}
+	locationAPI = api{"locationapi", "/location-api/v1", sdk + "locationapi/v4", "", ""}
 )
+
+func apis() []api { return []api{bmcAPI, ipAPI, networkAPI, tagAPI, locationAPI} }
 
 // Specs are the OpenAPI documents that ship in the SDK modules. They are safe for concurrent use.
 type Specs struct {
 	documents map[string]*openapi3.T // by API name
 }
 
+// copies are the documents of the SDK modules. The program carries them, for where it runs there need be neither the
+// source tree nor the go command.
+//
+//go:embed openapi/*.yaml
+var copies embed.FS
+
 // LoadSpecs reads the documents from dir, as bmcapi.yaml, ipapi.yaml, networkapi.yaml, tagapi.yaml and
-// locationapi.yaml; with an empty dir from the SDK modules that the go command knows in the working
-// directory (<module>/api/openapi.yaml).
-func LoadSpecs(ctx context.Context, dir string) (*Specs, error) {
+// locationapi.yaml; with an empty dir it takes those of the SDK modules, which the program carries.
+func LoadSpecs(dir string) (*Specs, error) {
 	specs := &Specs{documents: map[string]*openapi3.T{}}
-	for _, a := range []api{bmcAPI, ipAPI, networkAPI, tagAPI, locationAPI} {
-		file := filepath.Join(dir, a.name+".yaml")
-		if dir == "" {
-			module, err := moduleDir(ctx, a.module)
-			if err != nil {
-				return nil, err
-			}
-			file = filepath.Join(module, "api", "openapi.yaml")
-		}
-		document, err := openapi3.NewLoader().LoadFromFile(file)
+	for _, a := range apis() {
+		raw, err := readDocument(dir, a.name+".yaml")
 		if err != nil {
-			return nil, fmt.Errorf("OpenAPI document %s: %w", file, err)
+			return nil, fmt.Errorf("read an OpenAPI document: %w", err)
+		}
+		document, err := openapi3.NewLoader().LoadFromData(raw)
+		if err != nil {
+			return nil, fmt.Errorf("OpenAPI document %s.yaml: %w", a.name, err)
 		}
 		specs.documents[a.name] = document
 	}
 	return specs, nil
 }
 
-func moduleDir(ctx context.Context, module string) (string, error) {
-	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
-	dir := strings.TrimSpace(string(out))
-	if err != nil || dir == "" {
-		return "",
-			fmt.Errorf("find module %s: run inside the source tree with its modules downloaded (go mod download), or "+
-				"name a directory with the OpenAPI documents: %w", module, err)
+func readDocument(dir, name string) ([]byte, error) {
+	if dir == "" {
+		return copies.ReadFile("openapi/" + name)
 	}
-	return dir, nil
+	return os.ReadFile(filepath.Join(dir, name))
 }
 
 // operation finds an operation in a document.

@@ -14,6 +14,7 @@ const (
 	EditUnassignBlock = "unassign-block"
 	EditRetagBlock    = "retag-block"
 	EditBlockStatus   = "block-status"
+	EditDivideBlock   = "divide-block" // into two parts, which get Tags
 	EditRenameServer  = "rename-server"
 	EditServerStatus  = "server-status"
 	EditDeleteServer  = "delete-server"
@@ -48,7 +49,7 @@ func (s *Sim) OutOfBand(e Edit) error {
 	}
 	for _, a := range s.accounts {
 		switch e.Kind {
-		case EditDeleteBlock, EditUnassignBlock, EditRetagBlock, EditBlockStatus:
+		case EditDeleteBlock, EditUnassignBlock, EditRetagBlock, EditBlockStatus, EditDivideBlock:
 			if b := a.blocks[e.Block]; b != nil {
 				return s.editBlock(a, b, e)
 			}
@@ -87,7 +88,13 @@ func (s *Sim) addPortalBlock(e Edit) error {
 
 func (s *Sim) editBlock(a *account, b *block, e Edit) error {
 	switch e.Kind {
+	case EditDivideBlock:
+		return s.divide(a, b, e.Tags)
 	case EditDeleteBlock:
+		for _, part := range a.parts(b.id) {
+			s.detach(a, part)
+			s.removeBlock(a, part)
+		}
 		s.detach(a, b)
 		s.removeBlock(a, b)
 	case EditUnassignBlock:
@@ -101,6 +108,7 @@ func (s *Sim) editBlock(a *account, b *block, e Edit) error {
 	case EditBlockStatus:
 		b.status = e.Status
 		b.edited = true // the word may be one of the future
+		b.editedAt = s.now
 	}
 	return nil
 }
@@ -108,6 +116,8 @@ func (s *Sim) editBlock(a *account, b *block, e Edit) error {
 // detach takes a block from its resource through legal states, at once.
 func (s *Sim) detach(a *account, b *block) {
 	switch b.status {
+	case blockSubnetted:
+		return
 	case blockCreating:
 		s.moveBlock(b, blockUnassigned)
 	case blockAssigning:

@@ -175,7 +175,7 @@ func (s *Sim) listLocations(c *call) reply {
 func quotas(a *account) []object {
 	return []object{
 		quota(quotaServers, "Servers", "Maximum number of BMC servers", len(a.servers), a.maxServers),
-		quota(quotaBlocks, "IP Blocks", "Maximum number of IP blocks", len(a.blocks), a.maxBlocks),
+		quota(quotaBlocks, "IP Blocks", "Maximum number of IP blocks", a.wholeBlocks(), a.maxBlocks),
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/phoenixnap/go-sdk-bmc/bmcapi/v3"
 	"github.com/phoenixnap/go-sdk-bmc/ipapi/v3"
-	"github.com/phoenixnap/go-sdk-bmc/locationapi/v3"
+	"github.com/phoenixnap/go-sdk-bmc/locationapi/v4"
 	"github.com/phoenixnap/go-sdk-bmc/networkapi/v4"
 	"github.com/phoenixnap/go-sdk-bmc/tagapi/v3"
 	"golang.org/x/oauth2"
@@ -145,13 +145,22 @@ func TestSDKReadsServersLocationsQuotas(t *testing.T) {
 		got.PrivateIpAddresses[0] != "10.0.0.11" {
 		t.Errorf("server %+v", got)
 	}
+	for place, want := range map[string]int{"ASH": 2, "PHX": 0} {
+		there, _, err := api.servers.ServersAPI.ServersGet(ctx).Location([]string{place}).Execute()
+		if err != nil || len(there) != want {
+			t.Errorf("%d servers in %s (%v), want %d", len(there), place, err, want)
+		}
+	}
 	one, _, err := api.servers.ServersAPI.ServersServerIdGet(ctx, simtest.Server2ID).Execute()
-	if err != nil ||
-		one.NetworkConfiguration.PublicNetworkConfiguration.PublicNetworks[0].GetStatusDescription() != "assigned" {
-		t.Errorf("server %+v, %v", one, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := one.NetworkConfiguration.PublicNetworkConfiguration.PublicNetworks[0]; got.GetVlanId() != 20 ||
+		got.GetStatusDescription() != "assigned" {
+		t.Errorf("membership %+v, want assigned on VLAN 20", got)
 	}
 	sites, _, err := api.locations.LocationsAPI.GetLocations(ctx).Execute()
-	if err != nil || len(sites) != 7 {
+	if err != nil || len(sites) != 6 {
 		t.Errorf("locations %v, %v", sites, err)
 	}
 	quotas, _, err := api.servers.QuotasAPI.QuotasGet(ctx).Execute()

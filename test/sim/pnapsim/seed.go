@@ -102,6 +102,12 @@ type BlockSeed struct {
 	Tags    map[string]string `json:"tags,omitempty"`
 	// BringYourOwn blocks belong to the account's owner outright.
 	BringYourOwn bool `json:"isBringYourOwn,omitempty"`
+	// SystemManaged blocks are managed by phoenixNAP.
+	SystemManaged bool `json:"isSystemManaged,omitempty"`
+	// Parent is the ID of the block that it is a part of, which is divided by that; empty for none.
+	Parent string `json:"parent,omitempty"`
+	// Status is any word, also one of the future; empty means what follows from Network.
+	Status string `json:"status,omitempty"`
 }
 
 // ServerSeed is a server.
@@ -259,21 +265,31 @@ func (s *Sim) seedBlock(a *account, seed BlockSeed) error {
 	if err != nil || cidr != cidr.Masked() || !knownLocation(seed.Location) {
 		return errors.New("an aligned CIDR and a known location are required")
 	}
-	if !s.pool.take(cidr) {
-		return errors.New("it overlaps another block")
+	if err := s.takeRange(a, cidr, seed.Parent); err != nil {
+		return err
 	}
 	b := &block{
 		made: s.make(id), owner: seed.Owner, grants: seed.Grants, location: seed.Location, cidr: cidr,
-		status: blockUnassigned, description: seed.Name, byo: seed.BringYourOwn, created: s.longAgo(),
+		status: blockUnassigned, description: seed.Name, byo: seed.BringYourOwn, system: seed.SystemManaged,
+		parent: seed.Parent, created: s.longAgo(),
 	}
 	if b.tags, err = s.seedTags(a, seed.Tags); err != nil {
 		return err
 	}
 	a.blocks[id] = b
-	if seed.Network == "" {
-		return nil
+	if seed.Network != "" {
+		err = s.seedAssignment(a, b, seed.Network)
 	}
-	n, err := a.findNetwork(seed.Network)
+	if seed.Status != "" {
+		b.status = seed.Status
+		b.edited = true
+		b.editedAt = s.longAgo()
+	}
+	return err
+}
+
+func (s *Sim) seedAssignment(a *account, b *block, network string) error {
+	n, err := a.findNetwork(network)
 	if err != nil {
 		return err
 	}
@@ -340,7 +356,7 @@ func (s *Sim) seedMembership(a *account, srv *server, seed MembershipSeed) error
 	if err != nil {
 		return err
 	}
-	if r, ok := s.checkIPs(&call{account: a}, srv, n, seed.IPs, true); !ok {
+	if r, ok := s.checkIPs(&call{account: a}, srv, n, seed.IPs); !ok {
 		return fmt.Errorf("membership in %s: %v", n.name, r.body)
 	}
 	srv.members = append(srv.members, &membership{

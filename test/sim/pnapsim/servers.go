@@ -38,8 +38,12 @@ func (s *Sim) listServers(c *call) reply {
 	if faults != nil {
 		return invalid(faults...)
 	}
+	places := c.query["location"]
 	return s.lagging(c, s.latency.ServerListLag,
-		listing(inOrder(c.account.servers), func(srv *server) bool { return passes(srv.tags) },
+		listing(inOrder(c.account.servers),
+			func(srv *server) bool {
+				return passes(srv.tags) && (len(places) == 0 || slices.Contains(places, srv.location))
+			},
 			func(srv *server) object { return s.serverView(c.account, srv) }))
 }
 
@@ -50,7 +54,7 @@ func (s *Sim) serverView(a *account, srv *server) object {
 		own = append(own, object{"id": id, "vlanId": 10})
 	}
 	for _, m := range srv.members {
-		networks = append(networks, membershipView(m))
+		networks = append(networks, membershipView(a, m))
 	}
 	configuration := object{
 		"privateNetworkConfiguration": object{"privateNetworks": []any{}},
@@ -153,7 +157,7 @@ func (s *Sim) buyOwnBlock(c *call, srv *server) (reply, bool) {
 	}
 	b := &block{
 		made: s.make(s.newID()), owner: c.client.ID, location: srv.location, cidr: cidr,
-		status: blockAssigned, resource: srv.id, resourceKind: ofServer, created: s.now,
+		status: blockAssigned, resource: srv.id, resourceKind: ofServer, system: true, created: s.now,
 	}
 	c.account.blocks[b.id] = b
 	c.account.money.bought(b, s.now)

@@ -16,7 +16,8 @@ const (
 	blockUnassigning      = "unassigning"
 	blockErrorAssigning   = "error assigning"
 	blockErrorUnassigning = "error unassigning"
-	blockDeleted          = "deleted" // of the model only: the API never shows it
+	blockSubnetted        = "subnetted" // divided into smaller blocks, its parts
+	blockDeleted          = "deleted"   // of the model only: the API never shows it
 )
 
 // States of a network (Networks API, property "status").
@@ -105,7 +106,10 @@ type block struct {
 	description  string
 	tags         []assignment
 	byo          bool
-	edited       bool // to a status of the portal's choice
+	system       bool      // managed by phoenixNAP
+	parent       string    // ID of the block that it is a part of
+	edited       bool      // to a status of the portal's choice
+	editedAt     time.Time // when the portal divided it or chose its status
 	created      time.Time
 	deleted      time.Time
 }
@@ -166,6 +170,11 @@ type membership struct {
 
 // isV6 reports whether a block is IPv6.
 func (b *block) isV6() bool { return b.cidr.Addr().Is6() }
+
+// isFree reports whether a block is on no resource, and on no way to or from one.
+func (b *block) isFree() bool {
+	return b.status == blockCreating || b.status == blockUnassigned || b.status == blockSubnetted
+}
 
 func (srv *server) member(networkID string) *membership {
 	for _, m := range srv.members {

@@ -2,7 +2,6 @@
 package simtest
 
 import (
-	"context"
 	"net/http/httptest"
 	"sync"
 	"testing"
@@ -13,7 +12,7 @@ import (
 
 // loadSpecs reads the OpenAPI documents once in a test binary: that takes most of a second.
 var loadSpecs = sync.OnceValues(func() (*pnapsim.Specs, error) {
-	return pnapsim.LoadSpecs(context.Background(), "") //nolint:forbidigo // shared by all tests, outlives each
+	return pnapsim.LoadSpecs("")
 })
 
 // Specs returns the OpenAPI documents of the SDK modules.

@@ -55,7 +55,7 @@ func measureAll(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	specs, err := pnapsim.LoadSpecs(ctx, "")
+	specs, err := pnapsim.LoadSpecs("")
 	if err != nil {
 		return fmt.Errorf("load the OpenAPI documents: %w", err)
 	}

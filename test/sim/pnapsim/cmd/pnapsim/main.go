@@ -49,7 +49,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.Float64Var(&o.scale, "scale", 1, "seconds of model time in a second")
 	flags.StringVar(&o.openapi, "openapi", "",
 		"directory with bmcapi.yaml, ipapi.yaml, networkapi.yaml, tagapi.yaml, locationapi.yaml; empty takes those "+
-			"of the SDK modules (needs the go command and the source tree), \""+noDocuments+"\" checks nothing")
+			"of phoenixNAP's SDK, \""+noDocuments+"\" checks nothing")
 	flags.Uint64Var(&o.random, "random-seed", uint64(time.Now().UnixNano()), "number that makes IDs and tokens")
 	o.latency.Response = pnapsim.Duration(200 * time.Millisecond)
 	for name, latency := range map[string]*pnapsim.Duration{
@@ -79,7 +79,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	sim, err := build(ctx, o, requestLogger(stderr))
+	sim, err := build(o, requestLogger(stderr))
 	if err != nil {
 		return err
 	}
@@ -93,11 +93,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return serve(ctx, listener, sim)
 }
 
-func build(ctx context.Context, o options, onEntry func(pnapsim.Entry)) (*pnapsim.Sim, error) {
+func build(o options, onEntry func(pnapsim.Entry)) (*pnapsim.Sim, error) {
 	cfg := pnapsim.Config{Clock: pnapsim.NewRealClock(o.scale), Latency: &o.latency, RandomSeed: o.random,
 		OnEntry: onEntry}
 	if o.openapi != noDocuments {
-		specs, err := pnapsim.LoadSpecs(ctx, o.openapi)
+		specs, err := pnapsim.LoadSpecs(o.openapi)
 		if err != nil {
 			return nil, fmt.Errorf("load the OpenAPI documents: %w", err)
 		}

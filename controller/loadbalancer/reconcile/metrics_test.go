@@ -1,0 +1,49 @@
+package reconcile
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+)
+
+// TestUntouchableAddressesAreNotFree: of a block that is divided no address can be given, and its parts, whatever their
+// tags, were not bought.
+func TestUntouchableAddressesAreNotFree(t *testing.T) {
+	m := NewMetrics()
+	registry := metrics.NewKubeRegistry()
+	for _, each := range m.All() {
+		registry.MustRegister(each)
+	}
+	o := plan.Observed{Owner: plan.Owner{Cluster: "c1"}}
+	for i, b := range []plan.Block{
+		{ID: "a", CIDR: netip.MustParsePrefix("203.0.113.8/29"), Status: plan.Assigned},
+		{ID: "b", CIDR: netip.MustParsePrefix("203.0.113.16/29"), Status: plan.Subnetted},
+		{ID: "c", CIDR: netip.MustParsePrefix("203.0.113.16/30"), Status: plan.Unassigned, Part: true},
+	} {
+		b.Tags = plan.PoolOwner("c1").Tags()
+		o.Blocks = append(o.Blocks, b)
+		if i < 2 {
+			o.Ledgers = append(o.Ledgers, plan.NewLedger(b.ID, b.CIDR))
+		}
+	}
+	m.observe(o)
+	want := "# HELP phoenixnap_ip_blocks [ALPHA] IP blocks that were bought for this cluster, by the state that the " +
+		"API reports.\n" + `# TYPE phoenixnap_ip_blocks gauge
+phoenixnap_ip_blocks{state="assigned"} 1
+phoenixnap_ip_blocks{state="subnetted"} 1
+` + "# HELP phoenixnap_pool_addresses [ALPHA] Addresses of shared and brought IP blocks: used by a Service, " +
+		"resting after their release, or free.\n" + `# TYPE phoenixnap_pool_addresses gauge
+phoenixnap_pool_addresses{use="free"} 5
+phoenixnap_pool_addresses{use="resting"} 0
+phoenixnap_pool_addresses{use="used"} 0
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "phoenixnap_ip_blocks",
+		"phoenixnap_pool_addresses"); err != nil {
+		t.Error(err)
+	}
+}
