@@ -107,8 +107,8 @@ apiRequestsPerSecond: 5
 		config.MetricsPrivate}
 	want := []any{"ASH", "https://pnap.example", "https://pnap.example/auth/realms/BMC/protocol/openid-connect/token",
 		LoadBalancer{Announcer: contract.AnnouncerKubeVIP, NetworkID: network}, 4, "example.com/site", "role=edge",
-		true, 6443, contract.AllocationShared, "/28", "60473a6115e34466c9f8f001", NodeAddressBlock, true, contract.ProviderIDBMC,
-		[]string{"60473a6115e34466c9f8f002", "60473a6115e34466c9f8f003"}, true, 90 * time.Minute, 5, true, true}
+		true, 6443, contract.AllocationShared, "/28", "60473a6115e34466c9f8f001", NodeAddressBlock, true,
+		contract.ProviderIDBMC, []string{"60473a6115e34466c9f8f002", "60473a6115e34466c9f8f003"}, true, 90 * time.Minute, 5, true, true}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -130,8 +130,8 @@ func TestDefaults(t *testing.T) {
 		config.ManageMembership, config.ProviderIDForm, config.DryRun,
 		config.CollectOrphans, config.OrphanGrace, config.ControlPlaneEndpoint, config.APIServerPort,
 		config.RequestsPerSecond, config.MetricsPrivate}
-	want := []any{contract.AllocationDedicated, "/29", []string(nil), "", NodeAddressBlock, false, contract.ProviderIDPhoenixNAP, false,
-		false, time.Hour, false, 0, 10, false}
+	want := []any{contract.AllocationDedicated, "/29", []string(nil), "", NodeAddressBlock, false,
+		contract.ProviderIDPhoenixNAP, false, false, time.Hour, false, 0, 10, false}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

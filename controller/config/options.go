@@ -131,8 +131,8 @@ func Options() []Option {
 	return []Option{
 		clientID, clientSecret, location, baseURL, tokenURL, loadBalancer, ipAllocation, ipBlockSize, ownIPBlocks,
 		maxIPBlocks, maxRetained, maxRetainedPerNamespace, annotationIPLocation, serviceNodeSelector, manageMembership,
-		providerIDForm, nodeAddress, nodeIPBlock, collectOrphans, orphanGrace, controlPlaneEndpoint, apiServerPort, requestRate,
-		metricsPrivate, dryRun,
+		providerIDForm, nodeAddress, nodeIPBlock, collectOrphans, orphanGrace, controlPlaneEndpoint, apiServerPort,
+		requestRate, metricsPrivate, dryRun,
 	}
 }
 

@@ -23,7 +23,8 @@ const (
 const (
 	// ProviderIDPhoenixNAP is phoenixnap://<server-id>.
 	ProviderIDPhoenixNAP = "phoenixnap"
-	// ProviderIDBMC is bmc://servers/<server-id>, by which Cluster API finds the Node of a Machine of phoenixNAP's provider.
+	// ProviderIDBMC is bmc://servers/<server-id>, by which phoenixNAP's provider for Cluster API finds the Node of a
+	// Machine.
 	ProviderIDBMC = "bmc"
 )
 

@@ -96,7 +96,8 @@ func TestJudge(t *testing.T) {
 	}
 	f.nodeBlock = "x"
 	for id, want := range map[string]blockState{"x": inUse, "y": empty, "held": inUse} {
-		if got := classify(plan.Block{ID: id, Status: plan.Assigned, Tags: map[string]string{"nodes": "c"}}, f); got != want {
+		got := classify(plan.Block{ID: id, Status: plan.Assigned, Tags: map[string]string{"nodes": "c"}}, f)
+		if got != want {
 			t.Errorf("block %s of the nodes while memberships are managed: %s, want %s", id, got, want)
 		}
 	}

@@ -81,8 +81,8 @@ func (c *Collector) remedy(s *suspicion) string {
 		return "It is paid for until it is deleted: the controller does that by itself, for a block of the nodes " +
 			"with --manage-membership; else delete it in the phoenixNAP portal"
 	case s.block.Status == plan.Subnetted:
-		return "It is paid for until it is deleted, and its parts with it: do that in the phoenixNAP portal, or remove " +
-			"its tags if something else uses them"
+		return "It is paid for until it is deleted, and its parts with it: do that in the phoenixNAP portal, or " +
+			"remove its tags if something else uses them"
 	default:
 		return "It is paid for until it is deleted: do that in the phoenixNAP portal if nothing uses it"
 	}

@@ -41,7 +41,8 @@ func TestUntouchableOrphans(t *testing.T) {
 			})
 			w.pass(3 * grace)
 			w.untouched()
-			if heard := w.count("OrphanedIPBlock"); tc.standing == "" && heard > 0 || w.count("OrphanNotCollected") > 0 {
+			heard := w.count("OrphanedIPBlock")
+			if tc.standing == "" && heard > 0 || w.count("OrphanNotCollected") > 0 {
 				t.Errorf("heard %q", w.heard)
 			}
 			report := w.reported()

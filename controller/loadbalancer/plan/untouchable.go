@@ -6,8 +6,8 @@ package plan
 func Untouchable(b Block) (refusal Step, refused bool) {
 	switch {
 	case b.SystemManaged:
-		return refuse(b, BlockUnusable, "IP block %s (%s) is managed by phoenixNAP and cannot serve Services or nodes; "+
-			"name another one", b.ID, b.CIDR), true
+		return refuse(b, BlockUnusable, "IP block %s (%s) is managed by phoenixNAP and cannot serve Services or "+
+			"nodes; name another one", b.ID, b.CIDR), true
 	case b.Status == Subnetted:
 		return refuse(b, BlockUnusable, "IP block %s (%s) is divided into smaller ones (status %s) and cannot be "+
 			"assigned itself; name one of these instead, delete them in the phoenixNAP portal, or remove the tags of "+

@@ -47,8 +47,8 @@ func ofPool() map[string]string {
 }
 
 // TestUntouchableBlocks: a Service that has or names a block which is divided, or which phoenixNAP manages, or of which
-// the status is not known, hears why and what to do. Nothing is bought in its place, and the block and its parts stay as
-// they are.
+// the status is not known, hears why and what to do. Nothing is bought in its place, and the block and its parts stay
+// as they are.
 //
 //proves:known-bugs/new-state
 func TestUntouchableBlocks(t *testing.T) {
@@ -113,8 +113,8 @@ func TestForeignersAreNotCounted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, divided(ofPool()), withBlocks(foreignBlocks(tc.others)...),
-				withBlocks(pnapsim.BlockSeed{ID: managedID, Location: "ASH", CIDR: "203.0.113.160/29", Tags: ours("web"),
-					SystemManaged: true}),
+				withBlocks(pnapsim.BlockSeed{ID: managedID, Location: "ASH", CIDR: "203.0.113.160/29",
+					Tags: ours("web"), SystemManaged: true}),
 				configured(func(c *reconcile.Config) { c.MaxBlocks = tc.max }))
 			w.clock.Advance(time.Hour)
 			w.service("web")

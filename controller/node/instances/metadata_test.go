@@ -194,7 +194,7 @@ func TestFormOfProviderIDs(t *testing.T) {
 		{contract.ProviderIDBMC, ours, ours},
 	} {
 		w := newWorld(t, simtest.Seed())
-		w.Instances.config.ProviderIDForm = test.form
+		w.config.ProviderIDForm = test.form
 		node := newNode("node-1")
 		node.Spec.ProviderID = test.before
 		got, err := w.InstanceMetadata(testlog.Context(t), node)

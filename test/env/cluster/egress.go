@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab/forward"
@@ -43,7 +44,7 @@ func (c *Cluster) serveEgress(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open the way to kubelets: %w", err)
 	}
-	c.egress = &http.Server{Handler: egress{c.Lab}} //nolint:gosec // only the API server of this cluster connects
+	c.egress = &http.Server{Handler: egress{c.Lab}, ReadHeaderTimeout: time.Minute}
 	go func() { _ = c.egress.Serve(listener) }()
 	return nil
 }

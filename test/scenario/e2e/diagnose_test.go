@@ -33,8 +33,9 @@ users:
       exec: {apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, command: touch, args: [/tmp/stolen]}
 `
 
-// diagnose expects that kubelets run what kubectl pnap diagnose asks for, on behalf of users to whom deploy/kubectl-pnap
-// gives that right, and nothing else that they ask for; and that the agent itself refuses what an administrator may ask.
+// diagnose expects that kubelets run what kubectl pnap diagnose asks for, on behalf of users to whom
+// deploy/kubectl-pnap gives that right, and nothing else that they ask for; and that the agent itself refuses what an
+// administrator may ask.
 func (s *site) diagnose() {
 	s.Helper()
 	s.run("kubectl apply -k deploy/kubectl-pnap")
@@ -87,8 +88,8 @@ func (s *site) execIn(pod string, user *rest.Config, input string, command ...st
 	stream, err := remotecommand.NewSPDYExecutor(user, http.MethodPost, asked.URL())
 	check(s.T, err)
 	var out, complaints bytes.Buffer
-	err = stream.StreamWithContext(s.Context(), remotecommand.StreamOptions{Stdin: strings.NewReader(input), Stdout: &out,
-		Stderr: &complaints})
+	err = stream.StreamWithContext(s.Context(), remotecommand.StreamOptions{Stdin: strings.NewReader(input),
+		Stdout: &out, Stderr: &complaints})
 	return out.String() + complaints.String(), err
 }
 

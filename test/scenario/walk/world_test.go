@@ -285,7 +285,8 @@ func (w *world) blocks() []block {
 			b.tags[text(tag["name"])] = text(tag["value"])
 		}
 		b.foreign = raw["parentIpBlockAllocationId"] != nil || raw["isSystemManaged"] == true
-		b.ours = b.tags[contract.TagUsage] == contract.TagUsageAuto && b.tags[contract.TagCluster] == w.uid && !b.foreign
+		b.ours = b.tags[contract.TagUsage] == contract.TagUsageAuto && b.tags[contract.TagCluster] == w.uid &&
+			!b.foreign
 		all = append(all, b)
 	}
 	return all

@@ -3,6 +3,7 @@ package pnapsim
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,7 +47,7 @@ func TestLocationsAreTheDocuments(t *testing.T) {
 	}
 	var want []string
 	for _, value := range schema.Value.Enum {
-		want = append(want, value.(string))
+		want = append(want, fmt.Sprint(value))
 	}
 	slices.Sort(want)
 	if have := slices.Sorted(slices.Values(locations())); !slices.Equal(have, want) {

@@ -1,6 +1,7 @@
 package pnapsim_test
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"testing"
@@ -54,7 +55,8 @@ func TestUntouchableBlocks(t *testing.T) {
 			sim, url := simtest.Unjudged(t, pnapsim.Config{}, untouchable())
 			sim.Advance(2 * time.Minute)
 			api := newSDK(t.Context(), url).blocks.IPBlocksAPI
-			got, _, err := api.IpBlocksIpBlockIdGet(t.Context(), tc.id).Execute() //nolint:bodyclose // the SDK has closed it
+			//nolint:bodyclose // the SDK has closed it
+			got, _, err := api.IpBlocksIpBlockIdGet(t.Context(), tc.id).Execute()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,8 +100,8 @@ func TestDivideAndJoin(t *testing.T) {
 	blocks := func() map[string]string {
 		cidrs := map[string]string{}
 		for _, b := range sim.State(simtest.AccountID).Blocks {
-			if id := b["id"].(string); id != simtest.NodeBlockID {
-				cidrs[b["cidr"].(string)] = b["status"].(string)
+			if b["id"] != simtest.NodeBlockID {
+				cidrs[fmt.Sprint(b["cidr"])] = fmt.Sprint(b["status"])
 			}
 		}
 		return cidrs
@@ -110,7 +112,7 @@ func TestDivideAndJoin(t *testing.T) {
 	}
 	for _, b := range sim.State(simtest.AccountID).Blocks {
 		if b["parentIpBlockAllocationId"] == bought.ID {
-			if err := edit(pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: b["id"].(string)}); err != nil {
+			if err := edit(pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: fmt.Sprint(b["id"])}); err != nil {
 				t.Fatal(err)
 			}
 		}
