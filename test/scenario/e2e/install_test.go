@@ -254,7 +254,7 @@ func (s *site) checkServers() {
 // second or two while containers start; an address that is lost is lost for longer and is seen on the wire, too.
 const patience = 5 * time.Second
 
-// web is a workload with a Service that anybody might have.
+// web is a workload that anybody might have, webService its Service.
 const web = `apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web}
@@ -274,8 +274,9 @@ spec:
           image: ` + webImage + `
           args: [--listen=:8080, --name=web]
           ports: [{containerPort: 8080}]
----
-apiVersion: v1
+`
+
+const webService = `apiVersion: v1
 kind: Service
 metadata: {name: web}
 spec:
@@ -284,12 +285,12 @@ spec:
   ports: [{port: 80, targetPort: 8080}]
 `
 
-// serve publishes a Service and has the client ask it every tenth of a second from then on.
+// serve publishes a Service of running pods, and has the client ask it every tenth of a second from then on.
 func (s *site) serve() (netip.Addr, int) {
 	s.Helper()
-	path := filepath.Join(s.TempDir(), "web.yaml")
-	check(s.T, os.WriteFile(path, []byte(web), 0o600))
-	s.run("kubectl apply -f " + path)
+	s.apply(web)
+	s.run("kubectl rollout status deployment/web --timeout=10m")
+	s.apply(webService)
 	s.include()
 	began := time.Now()
 	var address netip.Addr
@@ -316,6 +317,13 @@ func (s *site) serve() (netip.Addr, int) {
 	})
 	s.figure("service_answered_after", answered.Sub(began).Seconds(), "s")
 	return address, probe
+}
+
+func (s *site) apply(manifest string) {
+	s.Helper()
+	path := filepath.Join(s.TempDir(), "manifest.yaml")
+	check(s.T, os.WriteFile(path, []byte(manifest), 0o600))
+	s.run("kubectl apply -f " + path)
 }
 
 // include does what the Service says where all Nodes are of the control plane: kubeadm keeps the traffic of load
