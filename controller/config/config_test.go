@@ -108,7 +108,8 @@ apiRequestsPerSecond: 5
 	want := []any{"ASH", "https://pnap.example", "https://pnap.example/auth/realms/BMC/protocol/openid-connect/token",
 		LoadBalancer{Announcer: contract.AnnouncerKubeVIP, NetworkID: network}, 4, "example.com/site", "role=edge",
 		true, 6443, contract.AllocationShared, "/28", "60473a6115e34466c9f8f001", NodeAddressBlock, true,
-		contract.ProviderIDBMC, []string{"60473a6115e34466c9f8f002", "60473a6115e34466c9f8f003"}, true, 90 * time.Minute, 5, true, true}
+		contract.ProviderIDBMC,
+		[]string{"60473a6115e34466c9f8f002", "60473a6115e34466c9f8f003"}, true, 90 * time.Minute, 5, true, true}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
