@@ -39,7 +39,9 @@ func (s Spec) Assemble() error {
 	return nil
 }
 
-// controlGroups gives the node a part of the machine's hierarchy, with all controllers.
+// controlGroups gives the node a part of the machine's hierarchy, with all controllers. This process and what it starts
+// go into one of their own, as a system's services do (systemd.special(7), system.slice): else each of their threads
+// would weigh as much as all pods of the node.
 func (s Spec) controlGroups() error {
 	// Two nodes of a machine have one hierarchy; the server's own /sys does not show it yet.
 	if err := unix.Mount("cgroup2", cgroups, "cgroup2", 0, ""); err != nil && !errors.Is(err, unix.EBUSY) {
@@ -54,7 +56,13 @@ func (s Spec) controlGroups() error {
 			return fmt.Errorf("controller %s: %w", name, err)
 		}
 	}
-	return os.MkdirAll(filepath.Join(cgroups, s.Name), 0o755)
+	services := filepath.Join(cgroups, s.Name+"-services")
+	for _, dir := range []string{filepath.Join(cgroups, s.Name), services} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(filepath.Join(services, "cgroup.procs"), []byte("0"), 0)
 }
 
 // overlay lays a writable layer in memory upon the tree.
