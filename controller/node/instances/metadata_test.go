@@ -184,7 +184,10 @@ func TestMetadataKeepsTheProviderID(t *testing.T) {
 // A Node gets a provider ID from whoever is first: its kubelet, the controller of Cluster API, or this one, which then
 // has to write what Cluster API would.
 func TestFormOfProviderIDs(t *testing.T) {
-	ours, theirs := "phoenixnap://"+simtest.Server1ID, "bmc://servers/"+simtest.Server1ID
+	const (
+		ours   = "phoenixnap://" + simtest.Server1ID
+		theirs = "bmc://servers/" + simtest.Server1ID
+	)
 	for _, test := range []struct{ form, before, want string }{
 		{"", "", ours},
 		{contract.ProviderIDPhoenixNAP, "", ours},

@@ -21,7 +21,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
 
-// thief is what an agent would run, as root, if it followed a kubeconfig that somebody hands it.
+// thief is what an agent would run, as root, if it followed a kubeconfig of a user.
 const thief = `apiVersion: v1
 kind: Config
 current-context: thief
