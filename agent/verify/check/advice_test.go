@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"maps"
+	"math"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -233,6 +234,15 @@ var practices = []struct {
 	{regexp.MustCompile(`^check for a flood of packets on the VLAN and for busy CPUs`), []way{
 		func(p *site, _ []string, _ Fix) { p.flooded = false }}},
 	{regexp.MustCompile(`^set free bits on the agents of all nodes, such as --mark=(\S+)$`), []way{mark}},
+	{regexp.MustCompile(`^on this node all bits are in use: free some of .*, or run the agents without --manage=`), []way{
+		func(p *site, _ []string, _ Fix) {
+			p.s.Rules = slices.DeleteFunc(p.s.Rules, func(r Rule) bool { return r.Mask == math.MaxUint32 })
+		},
+		func(p *site, _ []string, _ Fix) {
+			p.e.Mask = 0
+			p.e.Mark = 0
+		},
+	}},
 	{regexp.MustCompile(`^sysctl -p \S+$`), []way{load}},
 	{regexp.MustCompile(`^set ipvs.strictARP: true in the configuration of kube-proxy$`), []way{
 		func(p *site, _ []string, _ Fix) {
@@ -438,6 +448,10 @@ var adviceCases = map[string]struct {
 	"bits in use": {reason: "MarkClash", make: func(p *site) {
 		p.change(managing)
 		p.s.Rules = append(p.s.Rules, Rule{Priority: 500, Mark: 0x20ff, Mask: 0x20ff, Table: TableMain})
+	}},
+	"all bits in use": {reason: "MarkClash", make: func(p *site) {
+		p.change(managing)
+		p.s.Rules = append(p.s.Rules, Rule{Priority: 500, Mark: math.MaxUint32, Mask: math.MaxUint32, Table: TableMain})
 	}},
 	"no sender of its own":    {reason: "ARPSourceForeign", make: inject("sender borrowed")},
 	"IPVS":                    {reason: "StrictARPMissing", make: inject("IPVS without strict ARP")},

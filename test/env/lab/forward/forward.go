@@ -37,9 +37,9 @@ func (f Forwarder) Run(ctx context.Context) error {
 
 // pass connects to the target and copies both ways. A side that cannot be reached looks like one that hangs up.
 func (f Forwarder) pass(ctx context.Context, near net.Conn) {
-	defer near.Close()
 	far, err := new(net.Dialer).DialContext(ctx, "tcp", f.Target)
 	if err != nil {
+		near.Close()
 		return
 	}
 	Join(ctx, near, far)

@@ -3,20 +3,20 @@ package main
 import (
 	"bufio"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
 
 // TestRunsOutsideOfTheSourceTree: where the program runs there is neither the source tree nor the go command.
 func TestRunsOutsideOfTheSourceTree(t *testing.T) {
-	dir := t.TempDir()
-	program := filepath.Join(dir, "pnapsim")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	program, err := tools.Product(t.Context(), "./test/sim/pnapsim/cmd/pnapsim")
+	if err != nil {
+		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), program, "--latency-response", "0s")
-	cmd.Dir = dir
+	cmd.Dir = t.TempDir()
 	cmd.Env = []string{}
 	var said strings.Builder
 	cmd.Stderr = &said
