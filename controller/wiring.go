@@ -138,7 +138,7 @@ func newWiring(lifecycle *lifecycle, c *connection, completed *appconfig.Complet
 		Events:    completed.EventRecorder,
 		Metrics:   c.metrics.instances,
 
-		ProviderIDForm: loaded.ProviderIDForm,
+		ProviderIDFormat: loaded.ProviderIDFormat,
 	})
 	return &wiring{connection: c, Cloud: provider.New(provided), completed: completed, instances: provided,
 		ledgers: allocation.NewStore(completed.Client)}

@@ -65,8 +65,8 @@ type Config struct {
 	MaxRetainedPerNamespace int
 	// ServiceNodeSelector selects the Nodes that may carry load-balancer traffic.
 	ServiceNodeSelector labels.Selector
-	// ProviderIDForm is contract.ProviderIDPhoenixNAP or -BMC, the form of the provider IDs of new Nodes.
-	ProviderIDForm string
+	// ProviderIDFormat is contract.ProviderIDPhoenixNAP or -BMC, the format of the provider IDs of new Nodes.
+	ProviderIDFormat string
 	// Warnings are sentences about settings that have no effect.
 	Warnings []string
 
@@ -99,7 +99,7 @@ func (c *Config) String() string {
 			"apiRequestsPerSecond=%d maxRetainedIPBlocks=%d maxRetainedIPBlocksPerNamespace=%d "+
 			"metricsOnPrivateAddresses=%t providerIDFormat=%s",
 			c.AnnotationIPLocation, c.ControlPlaneEndpoint, c.APIServerPort, c.ServiceNodeSelector, c.RequestsPerSecond,
-			c.MaxRetained, c.MaxRetainedPerNamespace, c.MetricsPrivate, c.ProviderIDForm)
+			c.MaxRetained, c.MaxRetainedPerNamespace, c.MetricsPrivate, c.ProviderIDFormat)
 }
 
 // GoString returns the same as String, so that %#v does not print secrets.
@@ -161,7 +161,7 @@ func (p *parser) parse() *Config {
 		RequestsPerSecond:    parsed(p, requestRate, defaultRequestRate, parseRate),
 		ServiceNodeSelector:  parsed(p, serviceNodeSelector, labels.Everything(), parseSelector),
 
-		ProviderIDForm:          parsed(p, providerIDForm, contract.ProviderIDPhoenixNAP, parseProviderIDForm),
+		ProviderIDFormat:        parsed(p, providerIDFormat, contract.ProviderIDPhoenixNAP, parseProviderIDFormat),
 		MaxRetainedPerNamespace: parsed(p, maxRetainedPerNamespace, defaultMaxRetainedPerNamespace, parseCount),
 	}
 	p.required(clientSecret)

@@ -102,7 +102,7 @@ apiRequestsPerSecond: 5
 	got := []any{config.Location, config.BaseURL, config.TokenURL, config.LoadBalancer, config.MaxIPBlocks,
 		config.AnnotationIPLocation, config.ServiceNodeSelector.String(),
 		config.ControlPlaneEndpoint, config.APIServerPort, config.Allocation, config.BlockSize, config.NodeIPBlock,
-		config.NodeAddress, config.ManageMembership, config.ProviderIDForm,
+		config.NodeAddress, config.ManageMembership, config.ProviderIDFormat,
 		config.OwnBlocks, config.CollectOrphans, config.OrphanGrace, config.RequestsPerSecond, config.DryRun,
 		config.MetricsPrivate}
 	want := []any{"ASH", "https://pnap.example", "https://pnap.example/auth/realms/BMC/protocol/openid-connect/token",
@@ -128,7 +128,7 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("got %s", config)
 	}
 	got := []any{config.Allocation, config.BlockSize, config.OwnBlocks, config.NodeIPBlock, config.NodeAddress,
-		config.ManageMembership, config.ProviderIDForm, config.DryRun,
+		config.ManageMembership, config.ProviderIDFormat, config.DryRun,
 		config.CollectOrphans, config.OrphanGrace, config.ControlPlaneEndpoint, config.APIServerPort,
 		config.RequestsPerSecond, config.MetricsPrivate}
 	want := []any{contract.AllocationDedicated, "/29", []string(nil), "", NodeAddressBlock, false,
@@ -205,8 +205,8 @@ func TestInvalidOptions(t *testing.T) {
 		"dry run in the secret": {secret: `{` + ok + `,"dryRun":true}`, want: []string{`unknown field "dryRun"`}},
 		"invalid node address": {secret: `{` + ok + `,"nodeAddress":"dhcp"}`,
 			want: []string{`"dhcp" is not a node address`}},
-		"invalid form of provider IDs": {secret: `{` + ok + `,"providerIDFormat":"capi"}`,
-			want: []string{`secret field providerIDFormat: "capi" is not a form of provider IDs`}},
+		"invalid provider ID format": {secret: `{` + ok + `,"providerIDFormat":"capi"}`,
+			want: []string{`secret field providerIDFormat: "capi" is not a provider ID format`}},
 		"own blocks malformed": {secret: `{` + ok + lb + `,"ownIPBlocks":"` + network + `,web"}`,
 			want: []string{`secret field ownIPBlocks: "web" is not the ID of an IP block`}},
 		"own block twice": {secret: `{` + ok + lb + `,"ownIPBlocks":"` + network + `,` + network + `"}`,

@@ -107,9 +107,9 @@ var (
 	apiServerPort = Option{Field: "apiServerPort", Env: "PNAP_API_SERVER_PORT", Flag: "api-server-port",
 		Default: "0, the port of the API servers",
 		Usage:   "Port of the control-plane endpoint."}
-	providerIDForm = Option{Field: "providerIDFormat", Env: "PNAP_PROVIDER_ID_FORMAT", Flag: "provider-id-format",
+	providerIDFormat = Option{Field: "providerIDFormat", Env: "PNAP_PROVIDER_ID_FORMAT", Flag: "provider-id-format",
 		Default: contract.ProviderIDPhoenixNAP,
-		Usage: "Form of the provider IDs of new Nodes: phoenixnap, phoenixnap://<server-id>, or bmc, " +
+		Usage: "Format of the provider IDs of new Nodes: phoenixnap, phoenixnap://<server-id>, or bmc, " +
 			"bmc://servers/<server-id>, by which phoenixNAP's provider for Cluster API finds the Nodes of its Machines."}
 	serviceNodeSelector = Option{Field: "serviceNodeSelector", Env: "PNAP_SERVICE_NODE_SELECTOR",
 		Flag: "service-node-selector", Default: "all",
@@ -131,7 +131,7 @@ func Options() []Option {
 	return []Option{
 		clientID, clientSecret, location, baseURL, tokenURL, loadBalancer, ipAllocation, ipBlockSize, ownIPBlocks,
 		maxIPBlocks, maxRetained, maxRetainedPerNamespace, annotationIPLocation, serviceNodeSelector, manageMembership,
-		providerIDForm, nodeAddress, nodeIPBlock, collectOrphans, orphanGrace, controlPlaneEndpoint, apiServerPort,
+		providerIDFormat, nodeAddress, nodeIPBlock, collectOrphans, orphanGrace, controlPlaneEndpoint, apiServerPort,
 		requestRate, metricsPrivate, dryRun,
 	}
 }
@@ -236,9 +236,9 @@ var (
 		`%q is not an IP allocation: want "dedicated" or "shared"`)
 	parseNodeAddress = matching(regexp.MustCompile("^("+NodeAddressBlock+"|"+NodeAddressNone+")$"),
 		`%q is not a node address: want "block" or "none"`)
-	parseProviderIDForm = matching(
+	parseProviderIDFormat = matching(
 		regexp.MustCompile("^("+contract.ProviderIDPhoenixNAP+"|"+contract.ProviderIDBMC+")$"),
-		`%q is not a form of provider IDs: want "phoenixnap" or "bmc"`)
+		`%q is not a provider ID format: want "phoenixnap" or "bmc"`)
 
 	parseCount = number(0, math.MaxInt, "%q is not a number of at least 0")
 	parsePort  = number(0, 65535, "%q is not a port from 0 to 65535")

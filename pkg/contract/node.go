@@ -19,7 +19,7 @@ const (
 	bmcPrefix = "bmc://servers/"
 )
 
-// Forms in which the controller writes provider IDs. It reads both.
+// Formats in which the controller writes provider IDs. It reads both.
 const (
 	// ProviderIDPhoenixNAP is phoenixnap://<server-id>.
 	ProviderIDPhoenixNAP = "phoenixnap"
@@ -35,9 +35,9 @@ var serverIDPattern = regexp.MustCompile(`^[0-9a-f]{24}$`)
 // not be recognized any more.
 func ProviderID(serverID string) string { return providerIDPrefix + serverID }
 
-// ProviderIDAs returns the provider ID of a server in a form; any form but ProviderIDBMC is that of ProviderID.
-func ProviderIDAs(form, serverID string) string {
-	if form == ProviderIDBMC {
+// ProviderIDAs returns the provider ID of a server in a format; any but ProviderIDBMC is that of ProviderID.
+func ProviderIDAs(format, serverID string) string {
+	if format == ProviderIDBMC {
 		return bmcPrefix + serverID
 	}
 	return ProviderID(serverID)

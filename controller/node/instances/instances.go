@@ -35,8 +35,8 @@ type Config struct {
 	// Networks reads the configured public network, whose ID is NetworkID; empty without load balancers.
 	Networks  *account.Account
 	NetworkID string
-	// ProviderIDForm is the form in which provider IDs are written, contract.ProviderIDPhoenixNAP where it is empty.
-	ProviderIDForm string
+	// ProviderIDFormat is the format of provider IDs of new Nodes, contract.ProviderIDPhoenixNAP where it is empty.
+	ProviderIDFormat string
 	// Events are recorded on Nodes.
 	Events record.EventRecorder
 	// Metrics may be nil.

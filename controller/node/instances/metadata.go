@@ -50,7 +50,7 @@ func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 	i.checkNodeIP(node, server)
 	// A provider ID that is set cannot be changed, whoever wrote it.
 	return &cloudprovider.InstanceMetadata{
-		ProviderID:       cmp.Or(node.Spec.ProviderID, contract.ProviderIDAs(i.config.ProviderIDForm, server.ID)),
+		ProviderID:       cmp.Or(node.Spec.ProviderID, contract.ProviderIDAs(i.config.ProviderIDFormat, server.ID)),
 		InstanceType:     labelValue(server.Type),
 		NodeAddresses:    addresses,
 		Zone:             Zone(node, server),

@@ -183,12 +183,12 @@ func TestMetadataKeepsTheProviderID(t *testing.T) {
 
 // A Node gets a provider ID from whoever is first: its kubelet, the controller of Cluster API, or this one, which then
 // has to write what Cluster API would.
-func TestFormOfProviderIDs(t *testing.T) {
+func TestFormatOfProviderIDs(t *testing.T) {
 	const (
 		ours   = "phoenixnap://" + simtest.Server1ID
 		theirs = "bmc://servers/" + simtest.Server1ID
 	)
-	for _, test := range []struct{ form, before, want string }{
+	for _, test := range []struct{ format, before, want string }{
 		{"", "", ours},
 		{contract.ProviderIDPhoenixNAP, "", ours},
 		{contract.ProviderIDPhoenixNAP, theirs, theirs},
@@ -197,12 +197,12 @@ func TestFormOfProviderIDs(t *testing.T) {
 		{contract.ProviderIDBMC, ours, ours},
 	} {
 		w := newWorld(t, simtest.Seed())
-		w.config.ProviderIDForm = test.form
+		w.config.ProviderIDFormat = test.format
 		node := newNode("node-1")
 		node.Spec.ProviderID = test.before
 		got, err := w.InstanceMetadata(testlog.Context(t), node)
 		if err != nil || got.ProviderID != test.want {
-			t.Errorf("form %q, before %q: got %+v, %v; want %s", test.form, test.before, got, err, test.want)
+			t.Errorf("format %q, before %q: got %+v, %v; want %s", test.format, test.before, got, err, test.want)
 			continue
 		}
 		node.Spec.ProviderID = got.ProviderID
