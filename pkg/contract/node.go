@@ -55,8 +55,8 @@ func ParseProviderID(providerID string) (string, error) {
 	}
 	if !serverIDPattern.MatchString(id) {
 		return "",
-			fmt.Errorf("provider ID %q is not a phoenixNAP provider ID: want %s followed by 24 hexadecimal digits",
-				providerID, providerIDPrefix)
+			fmt.Errorf("provider ID %q is not a phoenixNAP provider ID: want %s or %s followed by 24 hexadecimal digits",
+				providerID, providerIDPrefix, bmcPrefix)
 	}
 	return id, nil
 }

@@ -39,7 +39,8 @@ func serverProblems(f Facts, _ Overview) []Problem {
 			"server: the kubelet was registered without --cloud-provider=external"
 		if kind != "" {
 			message = subject(names, "has", "have") + " the provider ID of " + kind + ": only " +
-				"phoenixnap://<server-id> is served (kubectl get node " + names[0] + " -o jsonpath={.spec.providerID})"
+				"phoenixnap://<server-id> and bmc://servers/<server-id> are served (kubectl get node " + names[0] +
+				" -o jsonpath={.spec.providerID})"
 		}
 		problems = append(problems, one(KindServer, message, names...)...)
 	}
