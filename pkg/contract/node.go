@@ -55,7 +55,7 @@ func ParseProviderID(providerID string) (string, error) {
 	}
 	if !serverIDPattern.MatchString(id) {
 		return "",
-			fmt.Errorf("provider ID %q is not a phoenixNAP provider ID: want %s or %s followed by 24 hexadecimal digits",
+			fmt.Errorf("provider ID %q is not a phoenixNAP provider ID: want %s or %s and 24 hexadecimal digits",
 				providerID, providerIDPrefix, bmcPrefix)
 	}
 	return id, nil
