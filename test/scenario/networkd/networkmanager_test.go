@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -107,7 +106,7 @@ func serveNetworkManager(t *testing.T, edit *strings.Replacer, without ...string
 		}
 	})
 	s.startNetworkManager()
-	await(t, "the bond", time.Minute, func() bool { return s.lacks(t) == "" })
+	await(t, "the bond", func() bool { return s.lacks(t) == "" })
 	return s
 }
 
@@ -140,7 +139,7 @@ func (s *service) startNetworkManager() {
 	s.cmd.Stderr = s.output
 	must(s.t, "start NetworkManager", s.cmd.Start())
 	s.t.Cleanup(s.stop)
-	await(s.t, "NetworkManager", time.Minute, func() bool {
+	await(s.t, "NetworkManager", func() bool {
 		out, err := exec.CommandContext(s.t.Context(), "nmcli", "-g", "STARTUP", "general").Output()
 		return err == nil && string(out) == "started\n"
 	})

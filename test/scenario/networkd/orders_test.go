@@ -104,7 +104,7 @@ func (s *service) boot(prepare string) {
 	shell(s.t, hardware+prepare)
 	s.start()
 	s.initialiseNext()
-	await(s.t, "the bond", time.Minute, func() bool { return s.lacks(s.t) == "" && len(pending(s.t)) == 0 })
+	await(s.t, "the bond", func() bool { return s.lacks(s.t) == "" && len(pending(s.t)) == 0 })
 }
 
 // uplinkLacks is what the server's own uplink lacks.
@@ -130,17 +130,23 @@ func uplinkLacks(t *testing.T) string {
 	return ""
 }
 
-// pending are the links that systemd-networkd works on.
+// pending are the links that systemd-networkd works on, with what it says of each.
 func pending(t *testing.T) []string {
 	t.Helper()
-	states, err := filepath.Glob("/run/systemd/netif/links/*")
+	paths, err := filepath.Glob("/run/systemd/netif/links/*")
 	must(t, "list the states of links", err)
-	return slices.DeleteFunc(states, func(path string) bool {
+	var links []string
+	for _, path := range paths {
 		text, err := os.ReadFile(path) // it may be replaced just now
-		return err == nil && (strings.Contains(string(text), "ADMIN_STATE=configured") ||
-			strings.Contains(string(text), "ADMIN_STATE=unmanaged"))
-	})
+		state := adminState.FindString(string(text))
+		if err != nil || !slices.Contains([]string{"configured", "unmanaged"}, strings.TrimPrefix(state, "ADMIN_STATE=")) {
+			links = append(links, fmt.Sprintf("link %s: %s", filepath.Base(path), state))
+		}
+	}
+	return links
 }
+
+var adminState = regexp.MustCompile(`(?m)^ADMIN_STATE=.*$`)
 
 // repair follows what a finding prints for the server's tool. There is no systemd, so the test restarts the service, or
 // sets up the whole network again.
@@ -175,7 +181,7 @@ func (s *service) restart() {
 	s.stop()
 	s.start()
 	s.initialiseNext()
-	await(s.t, program+" on the bus", time.Minute, func() bool {
+	await(s.t, program+" on the bus", func() bool {
 		return exec.CommandContext(s.t.Context(), "networkctl", "reload").Run() == nil
 	})
 }
@@ -205,7 +211,7 @@ func (s *service) remains(ids []check.ID) []string {
 		if calm++; len(lacks) > 0 || len(pending(t)) > 0 {
 			calm = 0
 		}
-		if time.Since(begun) > 20*time.Second {
+		if time.Since(begun) > patience {
 			return append(append(lacks, pending(t)...), bad(report)...)
 		}
 	}
@@ -283,7 +289,7 @@ func (f fault) found(t *testing.T) check.Finding {
 	for begun := time.Now(); found.Reason != f.reason; time.Sleep(20 * time.Millisecond) {
 		report := findings(t)
 		found = report.Finding(f.id)
-		if time.Since(begun) > time.Minute {
+		if time.Since(begun) > patience {
 			t.Errorf("%s: there is no finding %s, but %q", f.name, f.reason, bad(report))
 			return check.Finding{}
 		}

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -45,7 +44,7 @@ func bus(t *testing.T) {
 		_ = cmd.Wait() // it was killed
 		must(t, "remove the socket", os.RemoveAll("/run/dbus"))
 	})
-	await(t, "the bus", time.Minute, func() bool {
+	await(t, "the bus", func() bool {
 		_,
 			err := os.Stat("/run/dbus/system_bus_socket")
 		return err == nil
@@ -176,15 +175,15 @@ func TestRecipes(t *testing.T) {
 			t.Cleanup(func() { forget(t) })
 			s.start()
 			s.initialiseNext()
-			await(t, "the bond's address", time.Minute, func() bool { return has(t, "bond0", "10.0.0.2/24") })
+			await(t, "the bond's address", func() bool { return has(t, "bond0", "10.0.0.2/24") })
 			for _, step := range tc.steps {
 				follow(t, step)
 			}
-			await(t, "the VLAN interface", time.Minute, func() bool { return wired(t) })
-			await(t, "the routes", time.Minute, func() bool { return routed(t) })
+			await(t, "the VLAN interface", func() bool { return wired(t) })
+			await(t, "the routes", func() bool { return routed(t) })
 			// networkd takes them away for a moment when it reads the bond's file again.
-			await(t, "the bond's address", time.Minute, func() bool { return has(t, "bond0", "10.0.0.2/24") })
-			await(t, "the bond's default route", time.Minute,
+			await(t, "the bond's address", func() bool { return has(t, "bond0", "10.0.0.2/24") })
+			await(t, "the bond's default route",
 				func() bool { return leads(t, netlink.Route{Table: unix.RT_TABLE_MAIN}, "10.0.0.1") })
 		})
 	}
