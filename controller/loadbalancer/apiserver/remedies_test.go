@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,10 +20,22 @@ import (
 )
 
 // issued is the certificate of every API server; kubeadm and k3s add names to it.
-type issued struct{ x509.Certificate }
+type issued struct {
+	sync.Mutex
+	x509.Certificate
+}
+
+// add adds an address, in the form of text.
+func (i *issued) add(address string) {
+	i.Lock()
+	defer i.Unlock()
+	i.IPAddresses = append(i.IPAddresses, netip.MustParseAddr(address).AsSlice())
+}
 
 // Names implements Certificates.
 func (i *issued) Names(_ context.Context, _ netip.AddrPort, address netip.Addr) (bool, error) {
+	i.Lock()
+	defer i.Unlock()
 	return i.VerifyHostname(address.String()) == nil, nil
 }
 
@@ -48,9 +61,7 @@ func TestWarningsEndByTheirRemedy(t *testing.T) {
 	}{
 		"a certificate without the address": {[]runtime.Object{advertised("192.0.2.1")}, eventCertificateLacksAddress,
 			`Add it to the certificate .* apiServer\.certSANs, .* --tls-san=(\S+)`,
-			func(b *bubble, _ *testing.T, advised []string) {
-				b.issued.IPAddresses = append(b.issued.IPAddresses, netip.MustParseAddr(advised[1]).AsSlice())
-			}},
+			func(b *bubble, _ *testing.T, advised []string) { b.issued.add(advised[1]) }},
 		"an API server that advertises loopback": {[]runtime.Object{advertised("127.0.0.1")}, eventNotRoutable,
 			`Start kube-apiserver with --advertise-address set to an address of the node`,
 			func(b *bubble, t *testing.T, _ []string) {
@@ -89,7 +100,7 @@ func TestWarningsEndByTheirRemedy(t *testing.T) {
 				b.issued = &issued{}
 				b.certificates = b.issued
 				if test.reason != eventCertificateLacksAddress {
-					b.issued.IPAddresses = append(b.issued.IPAddresses, netip.MustParseAddr(published).AsSlice())
+					b.issued.add(published)
 				}
 				ctx, cancel := context.WithCancel(testlog.Context(t))
 				b.run(ctx, t)
