@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,12 +18,16 @@ import (
 // watched are ConfigMaps whose watches the test holds. Each one begins with the object as it is.
 type watched struct {
 	ConfigMaps
+	mu      sync.Mutex
 	current corev1.ConfigMap
 	opened  []*watch.FakeWatcher
 	asked   []metav1.ListOptions
+	seen    Document
 }
 
 func (w *watched) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	next := watch.NewFakeWithChanSize(1, false)
 	next.Add(w.current.DeepCopy())
 	w.opened = append(w.opened, next)
@@ -29,10 +35,30 @@ func (w *watched) Watch(_ context.Context, o metav1.ListOptions) (watch.Interfac
 	return next, nil
 }
 
-func (w *watched) newest() *watch.FakeWatcher { return w.opened[len(w.opened)-1] }
+// see is what the store calls with each document.
+func (w *watched) see(d Document) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen = d
+}
+
+// state returns the watches that were opened, the oldest first, and the newest document.
+func (w *watched) state() ([]*watch.FakeWatcher, Document) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.opened), w.seen
+}
+
+// newest is the watch that was opened last.
+func (w *watched) newest() *watch.FakeWatcher {
+	opened, _ := w.state()
+	return opened[len(opened)-1]
+}
 
 // set changes the object behind the watches that are open.
 func (w *watched) set(version, view string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.current = corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: contract.AnnouncerView, ResourceVersion: version},
 		Data:       map[string]string{network: view},
@@ -60,8 +86,7 @@ func TestSilentWatch(t *testing.T) {
 				objects.set("1", "first")
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				var seen Document
-				go func() { _ = New(objects, network).Watch(ctx, func(d Document) { seen = d }) }()
+				go func() { _ = New(objects, network).Watch(ctx, objects.see) }()
 				synctest.Wait()
 				for passed := time.Duration(0); passed < tc.before; passed += time.Minute {
 					time.Sleep(time.Minute)
@@ -71,14 +96,15 @@ func TestSilentWatch(t *testing.T) {
 				objects.set("2", "second") // and the watch does not show it
 				time.Sleep(149 * time.Second)
 				synctest.Wait()
-				if len(objects.opened) != 1 || seen.View == "second" {
-					t.Fatalf("%d watches after 149 s of silence, seen %+v; want the first", len(objects.opened), seen)
+				if opened, seen := objects.state(); len(opened) != 1 || seen.View == "second" {
+					t.Fatalf("%d watches after 149 s of silence, seen %+v; want the first", len(opened), seen)
 				}
 				time.Sleep(2 * time.Second)
 				synctest.Wait()
-				if len(objects.opened) != 2 || !objects.opened[0].IsStopped() {
+				opened, seen := objects.state()
+				if len(opened) != 2 || !opened[0].IsStopped() {
 					t.Fatalf("%d watches after 151 s of silence, the first is closed: %t; want a second one",
-						len(objects.opened), objects.opened[0].IsStopped())
+						len(opened), opened[0].IsStopped())
 				}
 				if want := (Document{Version: "2", View: "second"}); seen != want {
 					t.Errorf("seen %+v, want %+v", seen, want)
