@@ -253,6 +253,12 @@ e2e: prepare ## Install, use, upgrade and remove everything on a cluster with re
 	@rm -rf dist/e2e && mkdir -p dist/e2e
 	go test -tags e2e ./test/scenario/e2e -run 'TestInstall|TestWorker' -count=1 -timeout 60m -v -artifacts -outputdir dist/e2e
 
+.PHONY: k8s-e2e
+k8s-e2e: prepare ## Have Kubernetes' own tests of load balancers judge both announcers; takes an hour or more, and half an hour to build them first (FOCUS=regexp chooses tests; the logs are in dist/k8s-e2e)
+	@rm -rf dist/k8s-e2e && mkdir -p dist/k8s-e2e
+	go run ./test/env/tools/cmd/tools e2e.test agnhost coredns >/dev/null
+	PNAP_K8S_FOCUS='$(FOCUS)' go test -tags e2e ./test/scenario/e2e -run 'TestKubernetes$$' -count=1 -timeout 240m -v -artifacts -outputdir dist/k8s-e2e
+
 RELEASE := go run ./test/repo/release/cmd/release
 .PHONY: release
 release: build $(DIST)/ca-certificates.crt ## Put a release together in dist/release and print what make publish would run (REGISTRY, BASE_IMAGE; E2E=1 runs make e2e on it)

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"path/filepath"
 	"sync"
 	"time"
@@ -59,6 +60,8 @@ type Options struct {
 	Client pnapsim.ClientSeed
 	// MemoryMiB is the memory of the virtual machine where the lab is in one; 0 leaves it to the lab.
 	MemoryMiB int
+	// ClientPrivate is lab.Config.ClientPrivate.
+	ClientPrivate netip.Prefix
 	// Files are more files for the servers: name below lab.Path → path on this machine.
 	Files map[string]string
 	// Programs are more programs of this machine that the servers find in their PATH.

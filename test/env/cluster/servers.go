@@ -51,7 +51,7 @@ func (c *Cluster) StartServers(ctx context.Context) error {
 		HostPorts: []uint16{uint16(c.ControlPlane.Port())},
 		FeedURL:   c.Sim.URL, Files: files, Programs: append([]string{"nft", "setpriv"}, c.options.Programs...),
 		Log:       log,
-		MemoryMiB: c.options.MemoryMiB,
+		MemoryMiB: c.options.MemoryMiB, ClientPrivate: c.options.ClientPrivate,
 	}
 	if c.options.Kubelets {
 		port, err := c.Sim.port()

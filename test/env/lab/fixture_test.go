@@ -44,7 +44,7 @@ func run(m *testing.M) int {
 	shared, err = Start(ctx, Config{
 		Servers: testServers(), FeedURL: feedServer.URL, HostPorts: []uint16{portNumber(service.URL)},
 		Files: map[string]string{"note.txt": "network_test.go"}, Programs: []string{"ip", "nft"}, Log: os.Stderr,
-		TimeLimit: 10 * time.Minute,
+		TimeLimit: 10 * time.Minute, ClientPrivate: netip.MustParsePrefix("10.0.0.5/24"),
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "FAIL:", err)

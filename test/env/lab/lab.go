@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"net/rpc"
 	"sync"
 	"sync/atomic"
@@ -32,6 +33,9 @@ type Config struct {
 	// FeedURL is where the simulated API serves its data plane, on this machine's loopback interface; the path is
 	// that of package dataplane. Without it no VLAN is ever open and the gateway serves no block.
 	FeedURL string
+	// ClientPrivate is an address of the client on the private network, from which it reaches HostPorts as servers do;
+	// the zero value means that it has none.
+	ClientPrivate netip.Prefix
 	// Files are handed over: name → path on this machine. Each appears as /lab/<name> on every host.
 	Files map[string]string
 	// Programs are programs of this machine, such as nft, that the hosts find in their PATH.
@@ -85,7 +89,7 @@ func Start(ctx context.Context, c Config) (*Lab, error) {
 		return nil, fmt.Errorf("start the lab: %w", err)
 	}
 	if l.Topology, err = call[wire.Topology](ctx, l, "SetUp", wire.Setup{Servers: c.Servers,
-		Host: l.hostAddress(), HostPorts: c.HostPorts, FeedURL: c.FeedURL}); err != nil {
+		Host: l.hostAddress(), HostPorts: c.HostPorts, FeedURL: c.FeedURL, ClientPrivate: c.ClientPrivate}); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the lab: %w", err), l.Stop())
 	}
 	return l, nil

@@ -29,8 +29,10 @@ func TestServersReachEachOtherAndTheCaller(t *testing.T) {
 		t.Error("the pod of srv-a does not reach the pod of srv-b")
 	}
 	target := net.JoinHostPort("10.0.0.1", strconv.Itoa(int(portNumber(service.URL))))
-	if got := execute(t, "srv-a", "busybox", "wget", "-q", "-O", "-", "http://"+target); got != "the caller's service" {
-		t.Errorf("through the management address: %q", got)
+	for _, host := range []string{"srv-a", Client} {
+		if got := execute(t, host, "busybox", "wget", "-q", "-O", "-", "http://"+target); got != "the caller's service" {
+			t.Errorf("from %s through the management address: %q", host, got)
+		}
 	}
 	if got := execute(t, "srv-b", "hostname"); got != "srv-b\n" {
 		t.Errorf("host name %q", got)

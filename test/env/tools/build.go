@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -96,7 +97,7 @@ func (b *Toolbox) build(ctx context.Context, r recipe) (string, error) {
 	}
 	b.say("building %s (about %s the first time)", r.title(), minutes(r.minutes))
 	err = ReplaceFile(path, func(temporary string) error {
-		return b.goBuild(ctx, filepath.Join(b.Root, r.dir), r.pkg, temporary, r.flags, r.tags)
+		return b.goBuild(ctx, filepath.Join(b.Root, r.dir), temporary, r.spec, r.flags)
 	})
 	if err != nil {
 		return "", fmt.Errorf("build %s: %w", r.title(), err)
@@ -123,12 +124,16 @@ func ReplaceFile(path string, fill func(temporary string) error) error {
 }
 
 // goBuild builds a static program from the module in dir. The output of go build becomes the error's text.
-func (b *Toolbox) goBuild(ctx context.Context, dir, pkg, out, ldflags, tags string) error {
+func (b *Toolbox) goBuild(ctx context.Context, dir, out string, s spec, ldflags string) error {
 	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
 		return err
 	}
-	args := append([]string{"build", "-buildvcs=false", "-o", out}, buildFlags(ldflags, tags)...)
-	_, err := runGo(ctx, dir, append(args, pkg)...)
+	command := []string{"build"}
+	if s.tests {
+		command = []string{"test", "-c", "-vet=off"} // vet would take longer than the compiler
+	}
+	_, err := runGo(ctx, dir, slices.Concat(command, []string{"-buildvcs=false", "-o", out},
+		buildFlags(ldflags, s.tags), []string{s.pkg})...)
 	return err
 }
 
@@ -212,7 +217,7 @@ func (b *Toolbox) Product(ctx context.Context, pkg string) (string, error) {
 		return "", err
 	}
 	defer release()
-	if err := b.goBuild(ctx, b.Root, pkg, linked, "-s -w", ""); err != nil {
+	if err := b.goBuild(ctx, b.Root, linked, spec{pkg: pkg}, "-s -w"); err != nil {
 		return "", fmt.Errorf("build %s: %w", pkg, err)
 	}
 	return b.publish(linked, name)

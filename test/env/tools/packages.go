@@ -19,7 +19,7 @@ import (
 var packages = map[string]string{
 	"qemu-system-x86_64": "qemu-system-x86", "mke2fs": "e2fsprogs", "nft": "nftables", "busybox": "busybox-static",
 	"ip": "iproute2", "bridge": "iproute2", "tc": "iproute2", "setpriv": "util-linux", "dpkg-deb": "dpkg",
-	"script": "bsdutils", "stty": "coreutils",
+	"script": "bsdutils", "nc.openbsd": "netcat-openbsd", "stty": "coreutils",
 	"systemd-networkd": "systemd", "networkctl": "systemd", "dbus-daemon": "dbus",
 	"iptables-save": "iptables", "iptables-restore": "iptables",
 }

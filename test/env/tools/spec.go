@@ -17,8 +17,10 @@ type spec struct {
 	dir string
 	// module is the module whose required version is the program's version.
 	module string
-	// pkg is the main package.
+	// pkg is the main package, or one whose tests are the program.
 	pkg string
+	// tests reports that the program is the tests of pkg (go test -c).
+	tests bool
 	// stamp is the variable that the linker sets to the program's version; empty for none.
 	stamp string
 	// tags are the build tags, separated by commas.
@@ -49,17 +51,25 @@ const (
 	// nodeDir pins the Kubernetes programs that only a cluster with real nodes has.
 	nodeDir    = kubernetesDir + "/node"
 	kubeadmDir = kubernetesDir + "/kubeadm"
+	// e2eDir pins what judges a cluster.
+	e2eDir = kubernetesDir + "/e2e"
 
 	promtool         = "promtool"
 	prometheusModule = "github.com/prometheus/prometheus"
 
 	helmModule = "helm.sh/helm/v3"
+
+	// kubernetesStamp is the variable in which programs of Kubernetes have their version.
+	kubernetesStamp = "k8s.io/component-base/version.gitVersion"
 )
+
+// EndToEndTests is the program of Kubernetes' own end-to-end tests.
+const EndToEndTests = "e2e.test"
 
 // kubernetes is a program of Kubernetes.
 func kubernetes(dir, name string, minutes int, asset asset) spec {
 	return spec{dir: dir, module: kubernetesModule, pkg: kubernetesModule + "/cmd/" + name,
-		stamp: "k8s.io/component-base/version.gitVersion", minutes: minutes, asset: asset}
+		stamp: kubernetesStamp, minutes: minutes, asset: asset}
 }
 
 // specs define how the programs are built.
@@ -79,6 +89,11 @@ var specs = withOlderMinors(map[string]spec{
 		stamp: "github.com/prometheus/common/version.Version", tags: "remove_all_sd", minutes: 2},
 	"helm": {dir: "test/env/tools/helm", module: helmModule, pkg: helmModule + "/cmd/helm",
 		stamp: "helm.sh/helm/v3/internal/version.version", minutes: 2},
+	EndToEndTests: {dir: e2eDir, module: kubernetesModule, pkg: kubernetesModule + "/test/e2e", tests: true,
+		stamp: kubernetesStamp, minutes: 20},
+	"agnhost": {dir: e2eDir, module: kubernetesModule, pkg: kubernetesModule + "/test/images/agnhost", minutes: 1},
+	"coredns": {dir: "test/env/tools/coredns", module: "github.com/coredns/coredns", pkg: "github.com/coredns/coredns",
+		minutes: 3},
 	"kube-vip-v1.2.2": kubeVIP("v1.2.2"),
 	"kube-vip-v1.0.0": kubeVIP("v1.0.0"),
 	"kube-vip-v0.9.1": kubeVIP("v0.9.1"),
@@ -104,7 +119,8 @@ func specOf(name string) (spec, error) {
 }
 
 // Names lists the programs that tests and the demo need by default, in the order that shares most when they are
-// built one by one. Binary also knows those of the older Minors, such as kube-apiserver-v1.36.
+// built one by one. Binary also knows those of the older Minors, such as kube-apiserver-v1.36, and what only
+// make k8s-e2e needs.
 func Names() []string {
 	return []string{"etcd", apiServer, "kubectl", "kube-proxy", "kube-vip-v1.2.2", "kube-vip-v1.0.0",
 		"kube-vip-v0.9.1", "kubelet",

@@ -56,7 +56,7 @@ func (s shipped) byDigest() string {
 
 // buildImages builds the images of the project with the tags that the manifests name, or takes those of a release, and
 // builds those of a newer version and those that a cluster takes from elsewhere.
-func buildImages(t *testing.T, dir, shippedTag string) *archives {
+func buildImages(t *testing.T, dir, shippedTag string, judged bool) *archives {
 	t.Helper()
 	builder, err := image.NewBuilder(t.Context(), filepath.Join(dir, "build"), io.Discard)
 	check(t, err)
@@ -84,6 +84,10 @@ func buildImages(t *testing.T, dir, shippedTag string) *archives {
 		path, err := program()
 		check(t, err)
 		all.first = append(all.first, all.pack(t, builder, reference, path))
+	}
+	if judged {
+		all.packJudges(t, builder)
+		return all
 	}
 	builder.Stamp.Version = newerTag
 	for _, i := range image.Images() {

@@ -41,6 +41,8 @@ type kind struct {
 	account func(*pnapsim.AccountSeed)
 	// addresses are the InternalIPs of the Nodes; nil for those on the private network.
 	addresses map[string]string
+	// judged adds what Kubernetes' own tests need.
+	judged bool
 }
 
 // machine is what the configuration for kubeadm of a server is made of.

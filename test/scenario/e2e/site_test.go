@@ -60,7 +60,7 @@ func newSite(t *testing.T, k kind) *site {
 		check(t, err)
 		t.Logf("kube-vip %s, in an image that is called %s as in the manifests", versions[0], kubeVIPImage)
 	}
-	s.images = buildImages(t, dir, shippedTag(t, filepath.Join(root, s.overlay)))
+	s.images = buildImages(t, dir, shippedTag(t, filepath.Join(root, s.overlay)), k.judged)
 	s.kubectl, err = tools.Binary(t.Context(), "kubectl")
 	check(t, err)
 	s.helm, err = tools.Binary(t.Context(), "helm")
@@ -72,8 +72,16 @@ func newSite(t *testing.T, k kind) *site {
 	}
 	files[program], err = tools.Product(t.Context(), "./test/scenario/e2e/cmd/node")
 	check(t, err)
-	s.Cluster, err = cluster.New(cluster.Options{Dir: dir, Kubelets: true, Scale: scale, MemoryMiB: memoryMiB,
-		Files: files, Announcer: k.announcer, Account: k.account})
+	options := cluster.Options{Dir: dir, Kubelets: true, Scale: scale, MemoryMiB: memoryMiB, Files: files,
+		Announcer: k.announcer, Account: k.account}
+	if k.judged {
+		options.MemoryMiB = judgeMemoryMiB
+		options.ClientPrivate = clientPrivate
+		files["kubectl"] = s.kubectl
+		files[tools.EndToEndTests], err = tools.Binary(t.Context(), tools.EndToEndTests)
+		check(t, err)
+	}
+	s.Cluster, err = cluster.New(options)
 	check(t, err)
 	t.Cleanup(s.end)
 	s.began = time.Now()

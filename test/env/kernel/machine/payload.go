@@ -76,15 +76,16 @@ func programFiles(ctx context.Context, names []string) ([]file, error) {
 			return nil, fmt.Errorf("program %s for the machine: %w", name, err)
 		}
 		want["/usr/sbin/"+name] = program
-		for _, lib := range libraries(ctx, program) {
+		for _, lib := range Libraries(ctx, program) {
 			want[lib] = lib
 		}
 	}
 	return expand(want)
 }
 
-// libraries asks the dynamic loader what a program needs. It fails for a static program, which needs nothing.
-func libraries(ctx context.Context, program string) []string {
+// Libraries are the files that a program of this machine needs to run, with the dynamic loader, which knows them. A static
+// program needs none.
+func Libraries(ctx context.Context, program string) []string {
 	out, err := exec.CommandContext(ctx, "ldd", program).Output()
 	if err != nil {
 		return nil

@@ -112,7 +112,7 @@ func (n *Network) buildGateway() error {
 	if err != nil {
 		return err
 	}
-	if err := n.cable(h, "p-gateway", gatewayMAC); err != nil {
+	if err := n.cable(h, "eth0", "p-gateway", gatewayMAC); err != nil {
 		return err
 	}
 	// Strict, so that every interface that comes later only takes packets whose source is reached through it: the
@@ -141,7 +141,10 @@ func (n *Network) buildClient() error {
 	if err := h.Address("eth0", nth(wire.ClientNet, 10)); err != nil {
 		return err
 	}
-	return h.DefaultRoute(pair, router.Addr())
+	if err := h.DefaultRoute(pair, router.Addr()); err != nil || !n.setup.ClientPrivate.IsValid() {
+		return err
+	}
+	return n.joinPrivate(h, "eth1", clientMAC, n.setup.ClientPrivate)
 }
 
 // buildManagement makes the host through which servers reach the caller's services: a port of the private VLAN only.
@@ -150,29 +153,36 @@ func (n *Network) buildManagement() error {
 	if err != nil {
 		return err
 	}
-	if err := n.cable(h, "p-management", managementMAC); err != nil {
+	return n.joinPrivate(h, "eth0", managementMAC, wire.ManagementAddress)
+}
+
+// joinPrivate gives a host an address on the private network, behind a port of its own.
+func (n *Network) joinPrivate(h *space.Space, link string, mac net.HardwareAddr, address netip.Prefix) error {
+	port := "p-" + h.Name
+	if err := n.cable(h, link, port, mac); err != nil {
 		return err
 	}
-	if err := n.vlan("p-management", wire.PrivateVLAN, access, true); err != nil {
+	if err := n.vlan(port, wire.PrivateVLAN, access, true); err != nil {
 		return err
 	}
-	return h.Address("eth0", wire.ManagementAddress)
+	return h.Address(link, address)
 }
 
 // Hardware addresses are locally administered and identify each machine in a trace.
 var (
 	gatewayMAC    = net.HardwareAddr{0x02, 0x50, 0x4e, 0, 0, 0x01}
 	managementMAC = net.HardwareAddr{0x02, 0x50, 0x4e, 0, 0, 0x02}
+	clientMAC     = net.HardwareAddr{0x02, 0x50, 0x4e, 0, 0, 0x03}
 )
 
 func serverMAC(index int) net.HardwareAddr {
 	return net.HardwareAddr{0x02, 0x50, 0x4e, 0x01, byte(index >> 8), byte(index)}
 }
 
-// cable connects eth0 of a host with a new port of the switch.
-func (n *Network) cable(h *space.Space, port string, mac net.HardwareAddr) error {
+// cable connects a new interface of a host with a new port of the switch.
+func (n *Network) cable(h *space.Space, link, port string, mac net.HardwareAddr) error {
 	pair := &netlink.Veth{
-		LinkAttrs: netlink.LinkAttrs{Name: "eth0", HardwareAddr: mac}, PeerName: port,
+		LinkAttrs: netlink.LinkAttrs{Name: link, HardwareAddr: mac}, PeerName: port,
 		PeerNamespace: netlink.NsFd(n.hosts[wire.Switch].Fd()),
 	}
 	if err := h.Net.LinkAdd(pair); err != nil {

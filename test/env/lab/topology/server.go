@@ -73,7 +73,7 @@ func (n *Network) buildServer(s *server) error {
 
 // buildUplink makes bond0 with eth0 as its slave, or names the uplink bond0 where the kernel has no bonding.
 func (n *Network) buildUplink(h *space.Space, s *server) error {
-	if err := n.cable(h, s.port(), serverMAC(s.index)); err != nil {
+	if err := n.cable(h, "eth0", s.port(), serverMAC(s.index)); err != nil {
 		return err
 	}
 	eth0, err := h.Net.LinkByName("eth0")

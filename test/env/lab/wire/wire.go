@@ -60,6 +60,8 @@ type Setup struct {
 	Servers   []Server
 	HostPorts []uint16
 	FeedURL   string
+	// ClientPrivate is Config.ClientPrivate.
+	ClientPrivate netip.Prefix
 	// Host is the caller's loopback address as the daemon reaches it; it replaces the host of FeedURL.
 	Host string
 }

@@ -1,0 +1,150 @@
+//go:build linux && e2e
+
+package e2e
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/cluster"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/scenario/e2e/node"
+)
+
+// judged are the tests of Kubernetes that judge a provider of load balancers: the 17 with [Feature:LoadBalancer], and
+// those of Services that make one of type LoadBalancer.
+const judged = `LoadBalancers|only terminating endpoints|service status lifecycle|different protocol for internal traffic` +
+	`|HealthCheckNodePort correctly`
+
+// focusVariable is the environment variable that replaces judged by another regular expression.
+const focusVariable = "PNAP_K8S_FOCUS"
+
+const (
+	// judgeLimit is what all tests of Kubernetes may take.
+	judgeLimit = 100 * time.Minute
+	// judgeMemoryMiB is the memory of the machine of all servers, with the pods of the tests.
+	judgeMemoryMiB = 5120
+	// judgeReport is where the tests of Kubernetes write their report, on the client.
+	judgeReport = "/run/report.json"
+)
+
+// clientPrivate is the address with which the client, on which the tests run, reaches the API server.
+var clientPrivate = netip.MustParsePrefix("10.0.0.5/24")
+
+// verdict is how tests of Kubernetes ended.
+type verdict struct{ passed, failed, skipped int }
+
+// TestKubernetes has Kubernetes' own end-to-end tests, which know nothing of this project, judge what users install,
+// with each announcer.
+func TestKubernetes(t *testing.T) {
+	var sum verdict
+	for _, announcer := range []string{contract.AnnouncerAgent, contract.AnnouncerKubeVIP} {
+		k := kind{announcer: announcer, overlay: "deploy/overlays/kubeadm", judged: true}
+		if announcer == contract.AnnouncerAgent {
+			k.overlay += "-agent"
+		}
+		t.Run(announcer, func(t *testing.T) {
+			s := newSite(t, k)
+			s.registered()
+			s.install()
+			s.admitPods()
+			v := s.judge()
+			sum = verdict{sum.passed + v.passed, sum.failed + v.failed, sum.skipped + v.skipped}
+		})
+	}
+	t.Logf("figure k8s_e2e_passed %d tests", sum.passed)
+	t.Logf("figure k8s_e2e_failed %d tests", sum.failed)
+	t.Logf("figure k8s_e2e_skipped %d tests", sum.skipped)
+}
+
+// admitPods has both nodes run ordinary pods and carry the traffic of load balancers, as on a small cluster whose
+// control plane does both, with the second one an ordinary node, and installs kubeadm's DNS.
+func (s *site) admitPods() {
+	s.Helper()
+	const controlPlane = "node-role.kubernetes.io/control-plane"
+	check(s.T, s.exec(s.Servers[0], node.KubeadmInit("addon", "coredns")...))
+	s.run("kubectl taint node --all " + controlPlane + "-")
+	s.run("kubectl label node " + s.Servers[1].Name + " " + controlPlane + "-")
+	s.run("kubectl label node --all " + corev1.LabelNodeExcludeBalancers + "-")
+	s.run("kubectl -n kube-system rollout status deployment/coredns --timeout=10m")
+}
+
+// judge runs the tests of Kubernetes on the client beyond the gateway.
+func (s *site) judge() verdict {
+	s.Helper()
+	id, err := s.Lab.StartProcess(s.Context(), lab.Program{Host: lab.Client, Name: tools.EndToEndTests, Args: []string{
+		lab.Path(tools.EndToEndTests), "-kubeconfig=" + lab.Path(cluster.AdminConfig),
+		"-kubectl-path=" + lab.Path("kubectl"), "-provider=skeleton", fmt.Sprint("-num-nodes=", len(s.Servers)),
+		"-disable-log-dump", "-ginkgo.focus=" + cmp.Or(os.Getenv(focusVariable), judged), "-ginkgo.no-color",
+		"-ginkgo.timeout=" + judgeLimit.String(), "-ginkgo.json-report=" + judgeReport,
+	}})
+	check(s.T, err)
+	process, err := s.Lab.Await(s.Context(), id, judgeLimit+limit)
+	check(s.T, err)
+	log, err := s.Lab.Log(s.Context(), tools.EndToEndTests)
+	check(s.T, err)
+	path := filepath.Join(s.ArtifactDir(), tools.EndToEndTests+".log")
+	check(s.T, os.WriteFile(path, log, 0o600))
+	raw, err := s.Lab.ReadFile(s.Context(), lab.Client, judgeReport)
+	if err != nil {
+		s.Fatalf("%s ended with %d and without a report (%v), its log is %s", tools.EndToEndTests, process.Code, err, path)
+	}
+	v := s.read(raw)
+	if process.Code != 0 && v.failed == 0 || v.passed == 0 {
+		s.Errorf("%s ended with %d: %d passed, %d failed; its log is %s", tools.EndToEndTests, process.Code, v.passed,
+			v.failed, path)
+	}
+	return v
+}
+
+// report is what the tests of Kubernetes report of a run, in the format of Ginkgo
+// (https://pkg.go.dev/github.com/onsi/ginkgo/v2/types#Report).
+type report struct{ SpecReports []specReport }
+
+type specReport struct {
+	ContainerHierarchyTexts    []string
+	LeafNodeType, LeafNodeText string
+	State                      string
+	RunTime                    time.Duration
+	Failure                    struct{ Message string }
+}
+
+func (r specReport) name() string {
+	return strings.TrimSpace(strings.Join(append(slices.Clone(r.ContainerHierarchyTexts), r.LeafNodeText), " "))
+}
+
+// read counts the tests of a report, and names those that did not pass. What the focus leaves out is not among them.
+func (s *site) read(raw []byte) (v verdict) {
+	s.Helper()
+	var reports []report
+	check(s.T, json.Unmarshal(raw, &reports))
+	for _, r := range reports {
+		for _, spec := range r.SpecReports {
+			switch {
+			case spec.State == "passed" && spec.LeafNodeType == "It":
+				v.passed++
+				s.Logf("passed in %.0f s: %s", spec.RunTime.Seconds(), spec.name())
+			case spec.State == "skipped" && spec.Failure.Message != "":
+				v.skipped++
+				s.Logf("skipped: %s: %s", spec.name(), spec.Failure.Message)
+			case spec.State != "passed" && spec.State != "skipped" && spec.State != "pending":
+				v.failed++
+				s.Errorf("%s after %.0f s: %s: %.2000s", spec.State, spec.RunTime.Seconds(), spec.name(),
+					spec.Failure.Message)
+			}
+		}
+	}
+	return v
+}
