@@ -91,8 +91,8 @@ func (s *Sim) newInsider(c *call, srv *server, n *privateNetwork, body insiderBo
 	case body.DHCP:
 		return m, reply{}, true
 	case body.IPs == nil && n.cidr.IsValid():
-		m.ips = freeInsiderAddress(c.account, n)
-		body.IPs = &m.ips
+		free := freeInsiderAddress(c.account, n)
+		body.IPs = &free
 	}
 	r, ok := s.setInsiderIPs(c, srv, n, m, body)
 	return m, r, ok
