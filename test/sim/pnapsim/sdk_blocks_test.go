@@ -97,7 +97,7 @@ func blockUses() []use {
 			ask(r, http.StatusNotFound,
 				r.blocks.IPBlocksAPI.IpBlocksIpBlockIdPatch(r.ctx, r.network).IpBlockPatch(*change).Execute)
 		}},
-		{"IpBlocksIpBlockIdTagsPut", "update ip-block tags", "pnap_ip_block tags", func(r *sdkRun) {
+		{"IpBlocksIpBlockIdTagsPut", "update ip-block tag", "pnap_ip_block", func(r *sdkRun) {
 			r.makeTag("team")
 			tag := ipapi.NewTagAssignmentRequest("team")
 			tag.SetValue("shop")

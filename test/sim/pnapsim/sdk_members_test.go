@@ -17,33 +17,30 @@ func update(ips ...string) bmcapi.ServerNetworkUpdate {
 
 func serverNetworkUses() []use {
 	return append([]use{
-		{"ServersServerIdPublicNetworksDelete", "delete server public-network", "pnap_server public_networks",
-			func(r *sdkRun) {
-				leave := r.serverAPI().ServersServerIdPublicNetworksDelete(r.ctx, r.server, r.network)
-				ask(r, http.StatusAccepted, leave.Execute)
-				ask(r, http.StatusConflict, leave.Execute) // a change is in progress
-				r.wait(time.Minute)
-				ask(r, http.StatusForbidden, leave.Execute)
-			}},
-		{"ServersServerIdPublicNetworksPost", "create server public-network", "pnap_server public_networks",
-			func(r *sdkRun) {
-				join := r.serverAPI().ServersServerIdPublicNetworksPost(r.ctx, r.server)
-				taken := *bmcapi.NewServerPublicNetwork(r.network, []string{"203.0.113.3"})
-				ask(r, http.StatusConflict, join.ServerPublicNetwork(taken).Force(false).Execute)
-				free := *bmcapi.NewServerPublicNetwork(r.network, []string{"203.0.113.2"})
-				r.same("status",
-					ask(r, http.StatusAccepted, join.ServerPublicNetwork(free).Force(false).Execute).GetStatusDescription(),
-					"in-progress")
-				r.wait(time.Minute)
-			}},
-		{"ServersServerIdPublicNetworksPatch", "patch server public-network", "pnap_server public_networks",
-			func(r *sdkRun) {
-				patch := r.serverAPI().ServersServerIdPublicNetworksPatch(r.ctx, r.server, r.network)
-				got := ask(r, http.StatusOK, patch.ServerNetworkUpdate(update("203.0.113.4 - 203.0.113.5")).Execute)
-				r.same("addresses", got.Ips, []string{"203.0.113.4 - 203.0.113.5"})
-				ask(r, http.StatusBadRequest, patch.ServerNetworkUpdate(update("198.51.100.4")).Execute)
-			}},
-		{"ServersServerIdIpBlocksPost", "create server ip-block", "pnap_server ip_block", func(r *sdkRun) {
+		{"ServersServerIdPublicNetworksDelete", "delete server-public-network", "", func(r *sdkRun) {
+			leave := r.serverAPI().ServersServerIdPublicNetworksDelete(r.ctx, r.server, r.network)
+			ask(r, http.StatusAccepted, leave.Execute)
+			ask(r, http.StatusConflict, leave.Execute) // a change is in progress
+			r.wait(time.Minute)
+			ask(r, http.StatusForbidden, leave.Execute)
+		}},
+		{"ServersServerIdPublicNetworksPost", "create server-public-network", "", func(r *sdkRun) {
+			join := r.serverAPI().ServersServerIdPublicNetworksPost(r.ctx, r.server)
+			taken := *bmcapi.NewServerPublicNetwork(r.network, []string{"203.0.113.3"})
+			ask(r, http.StatusConflict, join.ServerPublicNetwork(taken).Force(false).Execute)
+			free := *bmcapi.NewServerPublicNetwork(r.network, []string{"203.0.113.2"})
+			r.same("status",
+				ask(r, http.StatusAccepted, join.ServerPublicNetwork(free).Force(false).Execute).GetStatusDescription(),
+				"in-progress")
+			r.wait(time.Minute)
+		}},
+		{"ServersServerIdPublicNetworksPatch", "patch server public-network", "", func(r *sdkRun) {
+			patch := r.serverAPI().ServersServerIdPublicNetworksPatch(r.ctx, r.server, r.network)
+			got := ask(r, http.StatusOK, patch.ServerNetworkUpdate(update("203.0.113.4 - 203.0.113.5")).Execute)
+			r.same("addresses", got.Ips, []string{"203.0.113.4 - 203.0.113.5"})
+			ask(r, http.StatusBadRequest, patch.ServerNetworkUpdate(update("198.51.100.4")).Execute)
+		}},
+		{"ServersServerIdIpBlocksPost", "create server-ip-block", "", func(r *sdkRun) {
 			r.block = r.buy("/31", "V4")
 			attach := r.serverAPI().ServersServerIdIpBlocksPost(r.ctx, r.server)
 			ask(r, http.StatusAccepted, attach.ServerIpBlock(*bmcapi.NewServerIpBlock(r.block)).Execute)
@@ -52,7 +49,7 @@ func serverNetworkUses() []use {
 			more := *bmcapi.NewServerIpBlock(r.buy("/31", "V4"))
 			ask(r, http.StatusConflict, attach.ServerIpBlock(more).Execute) // one of each version
 		}},
-		{"ServersServerIdIpBlocksIpBlockIdDelete", "delete server ip-block", "pnap_server ip_block", func(r *sdkRun) {
+		{"ServersServerIdIpBlocksIpBlockIdDelete", "delete server-ip-block", "", func(r *sdkRun) {
 			too := bmcapi.NewRelinquishIpBlock()
 			too.SetDeleteIpBlocks(true)
 			detach := r.serverAPI().ServersServerIdIpBlocksIpBlockIdDelete(r.ctx, r.server, r.block)
@@ -65,18 +62,16 @@ func serverNetworkUses() []use {
 
 func serverPrivateNetworkUses() []use {
 	return []use{
-		{"ServersServerIdPrivateNetworksPost", "create server private-network", "pnap_server private_networks",
-			joinPrivateNetwork},
-		{"ServersServerIdPrivateNetworksPatch", "patch server private-network", "pnap_server private_networks",
-			func(r *sdkRun) {
-				patch := r.serverAPI().ServersServerIdPrivateNetworksPatch(r.ctx, r.server, r.network)
-				got := ask(r, http.StatusOK, patch.ServerNetworkUpdate(update("10.0.0.7")).Force(false).Execute)
-				r.same("addresses", got.Ips, []string{"10.0.0.7"})
-				r.same("of the server", r.current().PrivateIpAddresses, []string{"10.0.0.11", "10.0.0.7"})
-				ask(r, http.StatusBadRequest, patch.ServerNetworkUpdate(update("10.0.0.1")).Execute) // the gateway's
-				ask(r, http.StatusOK, patch.ServerNetworkUpdate(update("10.0.0.1")).Force(true).Execute)
-			}},
-		{"DeletePrivateNetwork", "delete server private-network", "pnap_server private_networks", func(r *sdkRun) {
+		{"ServersServerIdPrivateNetworksPost", "create server-private-network", "", joinPrivateNetwork},
+		{"ServersServerIdPrivateNetworksPatch", "patch server private-network", "", func(r *sdkRun) {
+			patch := r.serverAPI().ServersServerIdPrivateNetworksPatch(r.ctx, r.server, r.network)
+			got := ask(r, http.StatusOK, patch.ServerNetworkUpdate(update("10.0.0.7")).Force(false).Execute)
+			r.same("addresses", got.Ips, []string{"10.0.0.7"})
+			r.same("of the server", r.current().PrivateIpAddresses, []string{"10.0.0.11", "10.0.0.7"})
+			ask(r, http.StatusBadRequest, patch.ServerNetworkUpdate(update("10.0.0.1")).Execute) // the gateway's
+			ask(r, http.StatusOK, patch.ServerNetworkUpdate(update("10.0.0.1")).Force(true).Execute)
+		}},
+		{"DeletePrivateNetwork", "delete server-private-network", "", func(r *sdkRun) {
 			leave := r.serverAPI().DeletePrivateNetwork(r.ctx, r.server, r.network)
 			ask(r, http.StatusAccepted, leave.Execute)
 			ask(r, http.StatusConflict, leave.Execute)

@@ -42,7 +42,7 @@ func publicNetworkUses() []use {
 			change.SetRaEnabled(true)
 			ask(r, http.StatusBadRequest, patch.PublicNetworkModify(*change).Execute) // without an IPv6 block
 		}},
-		{"PublicNetworksNetworkIdIpBlocksIpBlockIdDelete", "delete public-network ip-block", "pnap_public_network ip_blocks",
+		{"PublicNetworksNetworkIdIpBlocksIpBlockIdDelete", "delete public-network ip-block", "pnap_public_network",
 			func(r *sdkRun) {
 				remove := r.networks.PublicNetworksAPI.PublicNetworksNetworkIdIpBlocksIpBlockIdDelete(r.ctx, r.network, r.block)
 				ask(r, http.StatusAccepted, remove.Force(false).Execute)
@@ -50,7 +50,7 @@ func publicNetworkUses() []use {
 				r.wait(time.Minute)
 				r.same("block", r.status(r.block), "unassigned")
 			}},
-		{"PublicNetworksNetworkIdIpBlocksPost", "create public-network ip-block", "pnap_public_network ip_blocks",
+		{"PublicNetworksNetworkIdIpBlocksPost", "create public-network ip-block", "pnap_public_network",
 			func(r *sdkRun) {
 				r.block = r.buy("/64", "V6")
 				post := r.networks.PublicNetworksAPI.PublicNetworksNetworkIdIpBlocksPost(r.ctx, r.network).
@@ -168,7 +168,7 @@ func peerGroupUses() []use {
 			r.same("all", len(ask(r, http.StatusOK, list.Execute)), 1)
 			r.same("elsewhere", len(ask(r, http.StatusOK, list.Location("PHX").Execute)), 0)
 		}},
-		{"BgpPeerGroupsPeerGroupIdPatch", "patch bgp-peer-group", "pnap_bgp_peer_group", patchPeerGroup},
+		{"BgpPeerGroupsPeerGroupIdPatch", "", "pnap_bgp_peer_group", patchPeerGroup},
 		{"BgpPeerGroupsPeerGroupIdDelete", "delete bgp-peer-group", "pnap_bgp_peer_group", func(r *sdkRun) {
 			remove := r.groupAPI().BgpPeerGroupsPeerGroupIdDelete(r.ctx, r.group)
 			r.same("status", ask(r, http.StatusAccepted, remove.Execute).Status, "PENDING_DELETION")

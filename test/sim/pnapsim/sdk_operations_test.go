@@ -47,11 +47,11 @@ func sdkOperations() []string {
 	return names
 }
 
-// use is one operation as a client uses it.
+// use is one operation as the clients of June 2026 use it: pnapctl 1.13.0 and the Terraform provider of that month.
 type use struct {
 	operation string // the SDK's method
 	pnapctl   string // its command; empty for none
-	terraform string // the provider's resource or data source, with its attribute; empty for none
+	terraform string // the provider's resource or data source; empty for none
 	drive     func(*sdkRun)
 }
 
