@@ -15,7 +15,7 @@ import (
 // The credentials with which the account's owner looks. The controller has others, by which it is judged.
 const (
 	ownerID     = "owner"
-	ownerSecret = "a-secret-of-the-owner" //nolint:gosec // of the simulated account
+	ownerSecret = "a-secret-of-the-owner"
 )
 
 // checkPNAPCTL reports whether pnapctl can be run, before anything is built.

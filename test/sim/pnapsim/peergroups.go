@@ -113,7 +113,9 @@ func (g *peerGroup) prefixStatus(b *block) string {
 }
 
 func (g *peerGroup) prefixView(b *block) object {
-	return object{"ipAllocationId": b.id, "cidr": b.cidr.String(), "ipVersion": b.version(), "status": g.prefixStatus(b)}
+	return object{
+		"ipAllocationId": b.id, "cidr": b.cidr.String(), "ipVersion": b.version(), "status": g.prefixStatus(b),
+	}
 }
 
 // prefixV4View is a prefix in the older, deprecated list. Any block may be announced, whether assigned or not; in use

@@ -52,8 +52,9 @@ func (s *Sim) privateNetworkView(a *account, n *privateNetwork) object {
 	members := []any{}
 	for _, srv := range inOrder(a.servers) {
 		if m := srv.insider(n.id); m != nil {
-			servers = append(servers, object{"id": srv.id, "ips": slices.Clone(m.ips)})
-			members = append(members, object{"resourceId": srv.id, "resourceType": "server", "ips": slices.Clone(m.ips)})
+			ips := slices.Clone(m.ips)
+			servers = append(servers, object{"id": srv.id, "ips": ips})
+			members = append(members, object{"resourceId": srv.id, "resourceType": "server", "ips": ips})
 		}
 	}
 	view := object{

@@ -22,17 +22,24 @@ type operation struct {
 // name is method and path template, such as "POST /ips/v1/ip-blocks".
 func (o *operation) name() string { return o.method + " " + o.api.prefix + o.path }
 
+// Methods, short enough for lists of operations.
+const (
+	get   = http.MethodGet
+	post  = http.MethodPost
+	put   = http.MethodPut
+	patch = http.MethodPatch
+	del   = http.MethodDelete
+)
+
+// blockPath is the rest of a path that names a block.
+const blockPath = "/ip-blocks/{ipBlockId}"
+
 func operations() []operation {
+	return slices.Concat(serverOperations(), networkOperations(), otherOperations())
+}
+
+func serverOperations() []operation {
 	const (
-		get       = http.MethodGet
-		post      = http.MethodPost
-		put       = http.MethodPut
-		patch     = http.MethodPatch
-		del       = http.MethodDelete
-		block     = "/ip-blocks/{ipBlockId}"
-		network   = "/public-networks/{publicNetworkId}"
-		private   = "/private-networks/{privateNetworkId}"
-		peerGroup = "/bgp-peer-groups/{bgpPeerGroupId}"
 		server    = "/servers/{serverId}"
 		members   = server + "/network-configuration/public-network-configuration/public-networks"
 		insiders  = server + "/network-configuration/private-network-configuration/private-networks"
@@ -63,19 +70,23 @@ func operations() []operation {
 		{bmcAPI, put, server + "/os-configuration/ipxe", with((*call).server, (*Sim).putIPXE)},
 		{bmcAPI, post, server + "/actions/provision", with((*call).server, (*Sim).provision)},
 		{bmcAPI, post, server + "/actions/deprovision", with((*call).server, (*Sim).deprovision)},
-		{ipAPI, get, "/ip-blocks", (*Sim).listBlocks},
-		{ipAPI, post, "/ip-blocks", with((*call).owner, (*Sim).createBlock)},
-		{ipAPI, get, block, on((*call).block, shown((*Sim).blockView))},
-		{ipAPI, patch, block, with((*call).owner, (*Sim).patchBlock)},
-		{ipAPI, del, block, on((*call).block, (*Sim).deleteBlock)},
-		{ipAPI, put, block + "/tags", with((*call).block, (*Sim).putBlockTags)},
+	}
+}
+
+func networkOperations() []operation {
+	const (
+		network   = "/public-networks/{publicNetworkId}"
+		private   = "/private-networks/{privateNetworkId}"
+		peerGroup = "/bgp-peer-groups/{bgpPeerGroupId}"
+	)
+	return []operation{
 		{networkAPI, get, "/public-networks", (*Sim).listNetworks},
 		{networkAPI, post, "/public-networks", with((*call).owner, (*Sim).createNetwork)},
 		{networkAPI, get, network, on((*call).network, shown((*Sim).networkView))},
 		{networkAPI, patch, network, with((*call).network, (*Sim).patchNetwork)},
 		{networkAPI, del, network, on((*call).network, (*Sim).deleteNetwork)},
 		{networkAPI, post, network + "/ip-blocks", with((*call).network, (*Sim).assignBlock)},
-		{networkAPI, del, network + block, on((*call).network, (*Sim).unassignBlock)},
+		{networkAPI, del, network + blockPath, on((*call).network, (*Sim).unassignBlock)},
 		{networkAPI, get, "/private-networks", (*Sim).listPrivateNetworks},
 		{networkAPI, post, "/private-networks", with((*call).owner, (*Sim).createPrivateNetwork)},
 		{networkAPI, get, private, on((*call).privateNetwork, shown((*Sim).privateNetworkView))},
@@ -86,6 +97,17 @@ func operations() []operation {
 		{networkAPI, get, peerGroup, on((*call).peerGroup, shown((*Sim).peerGroupView))},
 		{networkAPI, patch, peerGroup, with((*call).peerGroup, (*Sim).patchPeerGroup)},
 		{networkAPI, del, peerGroup, on((*call).peerGroup, (*Sim).deletePeerGroup)},
+	}
+}
+
+func otherOperations() []operation {
+	return []operation{
+		{ipAPI, get, "/ip-blocks", (*Sim).listBlocks},
+		{ipAPI, post, "/ip-blocks", with((*call).owner, (*Sim).createBlock)},
+		{ipAPI, get, blockPath, on((*call).block, shown((*Sim).blockView))},
+		{ipAPI, patch, blockPath, with((*call).owner, (*Sim).patchBlock)},
+		{ipAPI, del, blockPath, on((*call).block, (*Sim).deleteBlock)},
+		{ipAPI, put, blockPath + "/tags", with((*call).block, (*Sim).putBlockTags)},
 		{locationAPI, get, "/locations", (*Sim).listLocations},
 		{bmcAPI, get, "/quotas", (*Sim).listQuotas},
 		{bmcAPI, get, "/quotas/{quotaId}", (*Sim).getQuota},

@@ -16,7 +16,7 @@ func publicNetworkUses() []use {
 		{"PublicNetworksPost", "create public-network", "pnap_public_network", func(r *sdkRun) {
 			r.block = r.buy("/29", "V4")
 			create := networkapi.NewPublicNetworkCreate("shop", "ASH")
-			create.SetIpBlocks([]networkapi.PublicNetworkIpBlockCreate{*networkapi.NewPublicNetworkIpBlockCreate(r.block)})
+			create.SetIpBlocks([]networkapi.PublicNetworkIpBlockCreate{{Id: r.block}})
 			list := r.networks.PublicNetworksAPI.PublicNetworksPost(r.ctx).PublicNetworkCreate(*create)
 			made := ask(r, http.StatusCreated, list.Execute)
 			r.same("status", made.Status, "BUSY")
@@ -44,7 +44,8 @@ func publicNetworkUses() []use {
 		}},
 		{"PublicNetworksNetworkIdIpBlocksIpBlockIdDelete", "delete public-network ip-block", "pnap_public_network",
 			func(r *sdkRun) {
-				remove := r.networks.PublicNetworksAPI.PublicNetworksNetworkIdIpBlocksIpBlockIdDelete(r.ctx, r.network, r.block)
+				api := r.networks.PublicNetworksAPI
+				remove := api.PublicNetworksNetworkIdIpBlocksIpBlockIdDelete(r.ctx, r.network, r.block)
 				ask(r, http.StatusAccepted, remove.Force(false).Execute)
 				ask(r, http.StatusConflict, remove.Force(false).Execute) // the network is BUSY
 				r.wait(time.Minute)
@@ -92,7 +93,8 @@ func privateNetworkUses() []use {
 		{"PrivateNetworksPost", "create private-network", "pnap_private_network", func(r *sdkRun) {
 			made := r.makePrivateNetwork("back")
 			r.network = made.Id
-			r.same("chosen", []any{made.GetCidr(), made.VlanId, made.LocationDefault}, []any{"10.0.0.0/24", int32(2), true})
+			r.same("chosen", []any{made.GetCidr(), made.VlanId, made.LocationDefault},
+				[]any{"10.0.0.0/24", int32(2), true})
 			post := r.privateAPI().PrivateNetworksPost(r.ctx)
 			again := networkapi.NewPrivateNetworkCreate("back", "ASH")
 			ask(r, http.StatusBadRequest, post.PrivateNetworkCreate(*again).Execute)
@@ -183,7 +185,8 @@ func peerGroupUses() []use {
 
 // patchPeerGroup gives a group a number of the account's own, once in vain.
 func patchPeerGroup(r *sdkRun) {
-	arm(r.T, r.sim, pnapsim.Fault{Method: http.MethodPatch, Action: pnapsim.FaultOutcome, Outcome: pnapsim.OutcomeError})
+	arm(r.T, r.sim, pnapsim.Fault{
+		Method: http.MethodPatch, Action: pnapsim.FaultOutcome, Outcome: pnapsim.OutcomeError})
 	change := networkapi.NewBgpPeerGroupPatch()
 	change.SetAsn(64512)
 	change.SetPassword("E!73423ghijfge45")

@@ -170,7 +170,8 @@ func provisionServer(r *sdkRun) {
 	again := bmcapi.NewServerProvision("store", "ipxe")
 	provision := r.serverAPI().ServersServerIdActionsProvisionPost(r.ctx, r.server)
 	ask(r, http.StatusBadRequest, provision.ServerProvision(*again).Execute) // without the script
-	again.SetOsConfiguration(bmcapi.OsConfiguration{IPXE: bmcapi.NewOsConfigurationIPXE("https://example.com/boot.ipxe")})
+	boot := bmcapi.NewOsConfigurationIPXE("https://example.com/boot.ipxe")
+	again.SetOsConfiguration(bmcapi.OsConfiguration{IPXE: boot})
 	again.SetNetworkConfiguration(bmcapi.NetworkConfiguration{
 		PublicNetworkConfiguration: &bmcapi.PublicNetworkConfiguration{PublicNetworks: []bmcapi.ServerPublicNetwork{
 			*bmcapi.NewServerPublicNetwork(simtest.NetworkID, []string{"203.0.113.2"})}},
@@ -179,7 +180,7 @@ func provisionServer(r *sdkRun) {
 	r.wait(5 * time.Minute)
 	got := r.current()
 	r.same("installed", []any{got.Hostname, got.Status, got.OsConfiguration.IPXE.Url},
-		[]any{"store", "powered-on", "https://example.com/boot.ipxe"})
+		[]any{"store", "powered-on", boot.Url})
 }
 
 // putIPXE moves the script of the server, and boots over its public network.
@@ -200,8 +201,8 @@ func putIPXE(r *sdkRun) {
 	ask(r, http.StatusBadRequest, put.OsConfigurationIPXE(*boot).Execute) // no network of the server
 	plain := bmcapi.NewOsConfigurationIPXE("https://example.com/last.ipxe")
 	ask(r, http.StatusOK, put.OsConfigurationIPXE(*plain).Execute)
-	ask(r, http.StatusConflict, // another operating system
-		r.serverAPI().ServersServerIdOsConfigurationIpxePut(r.ctx, simtest.Server2ID).OsConfigurationIPXE(*plain).Execute)
+	other := r.serverAPI().ServersServerIdOsConfigurationIpxePut(r.ctx, simtest.Server2ID)
+	ask(r, http.StatusConflict, other.OsConfigurationIPXE(*plain).Execute) // another operating system
 }
 
 // transferReservation moves the reservation of a broken server to the other one.

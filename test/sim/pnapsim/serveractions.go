@@ -101,7 +101,7 @@ func (s *Sim) transferReservation(c *call, srv *server, body transferBody) reply
 	return reply{status: http.StatusOK, body: s.serverView(c.account, srv)}
 }
 
-// provision installs a reserved server anew; it keeps its ID.
+// provision installs a reserved server again; it keeps its ID.
 func (s *Sim) provision(c *call, srv *server, body serverBody) reply {
 	if r, ok := s.mayAct(c, srv, serverReserved); !ok {
 		return r
