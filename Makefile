@@ -42,8 +42,8 @@ help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 .PHONY: demo
-demo: go ## From two bare servers to a public address that answers, shown step by step (KEEP=1 leaves it running, AUTO=1 configures no VLAN by hand)
-	go run ./test/demo/cmd/demo $(if $(KEEP),--keep) $(if $(AUTO),--auto)
+demo: go ## From two bare servers to a public address that answers, shown step by step (KEEP=1 leaves it running, AUTO=1 configures no VLAN by hand, PNAPCTL=path shows the account with phoenixNAP's pnapctl)
+	go run ./test/demo/cmd/demo $(if $(KEEP),--keep) $(if $(AUTO),--auto) $(if $(PNAPCTL),--pnapctl='$(PNAPCTL)')
 
 .PHONY: recordings
 recordings: go ## Play the demo and draw from it the terminals that README.md shows

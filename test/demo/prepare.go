@@ -12,6 +12,9 @@ import (
 
 // Prepare builds what the story runs; the first time it takes minutes, so it is not part of the story.
 func Prepare(ctx context.Context, o Options) error {
+	if err := o.checkPNAPCTL(); err != nil {
+		return err
+	}
 	fmt.Fprintln(o.Out, "Preparing: what the demo runs is built from source once, which takes several minutes, and "+
 		"kept in a cache.\nRoot is needed only to install packages that are missing (QEMU, busybox, nftables); that is said "+
 		"before.")

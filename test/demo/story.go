@@ -34,6 +34,8 @@ type Options struct {
 	Scale float64
 	// Auto leaves the public network of the servers to controller and agents.
 	Auto bool
+	// PNAPCTL is the path of phoenixNAP's pnapctl, which shows at the end what the account holds; empty for none.
+	PNAPCTL string
 	// Record, where not nil, gets the commands of the recordings, in their order.
 	Record func(recording string, command terminal.Command)
 }
@@ -62,7 +64,7 @@ func Run(ctx context.Context, o Options, keepRunning func(context.Context, *clus
 		o.KubeVIP = versions[0]
 	}
 	c, err := cluster.New(cluster.Options{Dir: o.Dir, KubeVIP: o.KubeVIP, Class: o.Class, Scale: o.Scale, Auto: o.Auto,
-		Programs: o.programs()})
+		Programs: o.programs(), Account: o.addOwner})
 	if err != nil {
 		return fmt.Errorf("prepare the cluster: %w", err)
 	}
@@ -102,10 +104,12 @@ func (s *story) steps(keep bool) []act {
 	}
 	acts = append(acts, s.disturbance()...)
 	acts = append(acts, act{"The server that announces now dies, with all its processes and its port", s.killServer})
+	acts = append(acts, s.look("pnapctl, phoenixNAP's own program, shows the blocks and networks of the account")...)
 	if keep {
 		return acts
 	}
-	return append(acts, act{"The Service is deleted; the account holds no block any more", s.deleteService})
+	acts = append(acts, act{"The Service is deleted; the account holds no block any more", s.deleteService})
+	return append(acts, s.look("pnapctl shows what is left of them")...)
 }
 
 // disturbance are the acts that disturb the network of the announcing server.

@@ -58,16 +58,13 @@ func (s *Sim) listBlocks(c *call) reply {
 }
 
 func (s *Sim) blockView(a *account, b *block) object {
-	version, status := "V4", b.status
-	if b.isV6() {
-		version = "V6"
-	}
+	status := b.status
 	if status == blockDeleted {
 		status = blockUnassigned // a lagging list
 	}
 	view := object{
 		"id": b.id, "location": b.location, "cidrBlockSize": fmt.Sprintf("/%d", b.cidr.Bits()), "cidr": b.cidr.String(),
-		"ipVersion": version, "status": status, "tags": assignmentsView(a, b.tags), "isBringYourOwn": b.byo,
+		"ipVersion": b.version(), "status": status, "tags": assignmentsView(a, b.tags), "isBringYourOwn": b.byo,
 		"isSystemManaged": b.system, "createdOn": s.timestamp(b.created),
 	}
 	optional(view, "description", b.description)

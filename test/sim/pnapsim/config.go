@@ -43,6 +43,8 @@ type Latency struct {
 	MembershipView Duration `json:"membershipView"`
 	// NetworkChange of a network itself (created, router advertisements).
 	NetworkChange Duration `json:"networkChange"`
+	// PeerGroup of BGP, to come, to change and to go.
+	PeerGroup Duration `json:"peerGroup"`
 	// ServerCreate from creating to powered-on.
 	ServerCreate Duration `json:"serverCreate"`
 	// ServerAction such as reboot and deprovision.
@@ -69,6 +71,7 @@ func DefaultLatency() Latency {
 		Membership:     seconds(45),
 		MembershipView: seconds(2),
 		NetworkChange:  seconds(10),
+		PeerGroup:      seconds(120),
 		ServerCreate:   seconds(300),
 		ServerAction:   seconds(60),
 		TagPropagation: seconds(5),

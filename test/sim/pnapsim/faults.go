@@ -26,9 +26,9 @@ const (
 	FaultOutcome   = "outcome"    // lets what the request starts end as Outcome says, Delay later than it would.
 )
 
-// How an assignment or unassignment may end.
+// How an assignment or unassignment, or a change of a BGP peer group, may end.
 const (
-	OutcomeError  = "error"  // ends in "error assigning" or "error unassigning".
+	OutcomeError  = "error"  // ends in "error assigning" or "error unassigning", or a peer group in ERROR.
 	OutcomeRevert = "revert" // lets an assigned block fall back to unassigned.
 	OutcomeLate   = "late"   // ends as it should, only later.
 )

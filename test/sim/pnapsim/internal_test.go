@@ -56,6 +56,28 @@ func TestResponsesAreChecked(t *testing.T) {
 	}
 }
 
+// TestWrongAnswersAreSeen: the tests with the SDK would see an answer that the documents do not know.
+func TestWrongAnswersAreSeen(t *testing.T) {
+	documents := specs(t)
+	request := httptest.NewRequest(http.MethodDelete, "/tag-manager/v1/tags/1", nil)
+	for name, c := range map[string]struct {
+		status int
+		body   string
+		want   int
+	}{
+		"right":            {http.StatusOK, `{"result": "gone", "tagId": "1"}`, 0},
+		"missing property": {http.StatusOK, `{"result": "gone"}`, 1},
+		"unknown property": {http.StatusOK, `{"result": "gone", "tagId": "1", "by": "us"}`, 1},
+		"unknown status":   {http.StatusTeapot, `{"message": "no"}`, 1},
+		"no JSON":          {http.StatusOK, `gone`, 1},
+	} {
+		operation, faults := documents.WrongAnswer(request, c.status, []byte(c.body))
+		if len(faults) != c.want || operation != "tagsTagIdDelete" {
+			t.Errorf("%s: %s, faults %q, want %d", name, operation, faults, c.want)
+		}
+	}
+}
+
 func TestLoadSpecsSaysWhatIsWrong(t *testing.T) {
 	if _, err := LoadSpecs(t.TempDir()); err == nil || !strings.Contains(err.Error(), "bmcapi.yaml") {
 		t.Errorf("an empty directory: %v", err)

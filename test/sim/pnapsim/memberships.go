@@ -33,27 +33,34 @@ func (s *Sim) joinNetwork(c *call, srv *server, body membershipBody) reply {
 	if r, ok := s.serverAccepts(srv); !ok {
 		return r
 	}
-	if n.status != networkReady {
-		return conflict("The network is " + n.status + ".")
-	}
-	if srv.member(n.id) != nil {
-		return conflict("The server is a member of the network.")
-	}
-	if n.location != srv.location {
-		return invalid(fmt.Sprintf("The server is in location %s, the network in %s.", srv.location, n.location))
-	}
-	if len(body.IPs) == 0 && !c.force && !body.SLAAC {
-		return invalid("ips: at least one is required")
-	}
-	if r, ok := s.checkIPs(c, srv, n, body.IPs); !ok {
+	if r, ok := s.joinable(c, srv, n, body); !ok {
 		return r
 	}
-	m := &membership{network: n.id, owner: c.client.ID, ips: append([]string{}, body.IPs...),
-		status: membershipInProgress}
+	m := newMembership(c, n, body)
 	srv.members = append(srv.members, m)
 	srv.changing = c.client.ID
 	s.after(s.latency.Membership, func() { s.settleJoin(c.account, srv, m) })
 	return reply{status: http.StatusAccepted, body: membershipView(c.account, m)}
+}
+
+// joinable reports whether a server can become a member of a network as the request says.
+func (s *Sim) joinable(c *call, srv *server, n *network, body membershipBody) (reply, bool) {
+	switch {
+	case n.status != networkReady:
+		return conflict("The network is " + n.status + "."), false
+	case srv.member(n.id) != nil:
+		return conflict("The server is a member of the network."), false
+	case n.location != srv.location:
+		return invalid(fmt.Sprintf("The server is in location %s, the network in %s.", srv.location, n.location)), false
+	case len(body.IPs) == 0 && !c.force && !body.SLAAC:
+		return invalid("ips: at least one is required"), false
+	}
+	return s.checkIPs(c, srv, n, body.IPs)
+}
+
+func newMembership(c *call, n *network, body membershipBody) *membership {
+	return &membership{network: n.id, owner: c.client.ID, ips: append([]string{}, body.IPs...),
+		status: membershipInProgress}
 }
 
 // serverAccepts reports whether a server takes a change of its networks now.

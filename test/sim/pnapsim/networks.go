@@ -121,10 +121,10 @@ func (s *Sim) checkNewNetwork(a *account, body networkBody) (reply, bool) {
 		if n.name == *body.Name {
 			return conflict(fmt.Sprintf("A network with the name %q exists.", *body.Name)), false
 		}
-		if body.VLAN != 0 && n.location == body.Location && n.vlan == body.VLAN {
-			return refuse(s.switches.VLANInUse, fmt.Sprintf("VLAN ID %d is in use in location %s.", body.VLAN,
-				body.Location)), false
-		}
+	}
+	if body.VLAN != 0 && usedVLANs(a, body.Location)[body.VLAN] {
+		return refuse(s.switches.VLANInUse, fmt.Sprintf("VLAN ID %d is in use in location %s.", body.VLAN,
+			body.Location)), false
 	}
 	if body.VLAN != 0 && (body.VLAN < minVLAN || body.VLAN > maxVLAN) {
 		return invalid(fmt.Sprintf("vlanId %d: want %d to %d", body.VLAN, minVLAN, maxVLAN)), false
@@ -134,17 +134,28 @@ func (s *Sim) checkNewNetwork(a *account, body networkBody) (reply, bool) {
 
 // freeVLAN is the lowest VLAN ID that no network of the location has.
 func freeVLAN(a *account, location string) int {
+	used := usedVLANs(a, location)
+	for vlan := minVLAN; ; vlan++ {
+		if !used[vlan] {
+			return vlan
+		}
+	}
+}
+
+// usedVLANs are those of the location's networks, public and private: on a server they are all on the same ports.
+func usedVLANs(a *account, location string) map[int]bool {
 	used := map[int]bool{}
 	for _, n := range a.networks {
 		if n.location == location {
 			used[n.vlan] = true
 		}
 	}
-	for vlan := minVLAN; ; vlan++ {
-		if !used[vlan] {
-			return vlan
+	for _, n := range a.private {
+		if n.location == location {
+			used[n.vlan] = true
 		}
 	}
+	return used
 }
 
 func (s *Sim) patchNetwork(c *call, n *network, body networkBody) reply {

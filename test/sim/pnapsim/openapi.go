@@ -100,6 +100,9 @@ func (s *Specs) checkRequest(op *operation, r *http.Request, params map[string]s
 		}
 		return faults, nil
 	}
+	if body == nil && !spec.RequestBody.Value.Required {
+		return faults, nil // "null" is what the SDK sends for a body that was not set
+	}
 	media := spec.RequestBody.Value.Content.Get("application/json")
 	switch {
 	case !hasBody && spec.RequestBody.Value.Required:

@@ -38,9 +38,11 @@ const (
 
 // creations are the requests that must not be repeated blindly, with the lists that show their outcome.
 var creations = map[string][]string{
-	"POST /ips/v1/ip-blocks":            {"GET /ips/v1/ip-blocks", "GET /tag-manager/v1/tags"},
-	"POST /bmc/v1/servers":              {"GET /bmc/v1/servers"},
-	"POST /networks/v1/public-networks": {"GET /networks/v1/public-networks"},
+	"POST /ips/v1/ip-blocks":             {"GET /ips/v1/ip-blocks", "GET /tag-manager/v1/tags"},
+	"POST /bmc/v1/servers":               {"GET /bmc/v1/servers"},
+	"POST /networks/v1/public-networks":  {"GET /networks/v1/public-networks"},
+	"POST /networks/v1/private-networks": {"GET /networks/v1/private-networks"},
+	"POST /networks/v1/bgp-peer-groups":  {"GET /networks/v1/bgp-peer-groups"},
 }
 
 // ClientRestarted informs the judge that a client lost its memory: a new process cannot keep a pause that an earlier

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -20,17 +22,27 @@ type operation struct {
 // name is method and path template, such as "POST /ips/v1/ip-blocks".
 func (o *operation) name() string { return o.method + " " + o.api.prefix + o.path }
 
+// Methods, short enough for lists of operations.
+const (
+	get   = http.MethodGet
+	post  = http.MethodPost
+	put   = http.MethodPut
+	patch = http.MethodPatch
+	del   = http.MethodDelete
+)
+
+// blockPath is the rest of a path that names a block.
+const blockPath = "/ip-blocks/{ipBlockId}"
+
 func operations() []operation {
+	return slices.Concat(serverOperations(), networkOperations(), otherOperations())
+}
+
+func serverOperations() []operation {
 	const (
-		get       = http.MethodGet
-		post      = http.MethodPost
-		put       = http.MethodPut
-		patch     = http.MethodPatch
-		del       = http.MethodDelete
-		block     = "/ip-blocks/{ipBlockId}"
-		network   = "/public-networks/{publicNetworkId}"
 		server    = "/servers/{serverId}"
 		members   = server + "/network-configuration/public-network-configuration/public-networks"
+		insiders  = server + "/network-configuration/private-network-configuration/private-networks"
 		ownBlocks = server + "/network-configuration/ip-block-configurations/ip-blocks"
 	)
 	return []operation{
@@ -43,29 +55,59 @@ func operations() []operation {
 		{bmcAPI, post, members, with((*call).server, (*Sim).joinNetwork)},
 		{bmcAPI, patch, members + "/{publicNetworkId}", with((*call).server, (*Sim).patchMembership)},
 		{bmcAPI, del, members + "/{publicNetworkId}", on((*call).server, (*Sim).leaveNetwork)},
+		{bmcAPI, post, insiders, with((*call).server, (*Sim).joinPrivateNetwork)},
+		{bmcAPI, patch, insiders + "/{privateNetworkId}", with((*call).server, (*Sim).patchPrivateMembership)},
+		{bmcAPI, del, insiders + "/{privateNetworkId}", on((*call).server, (*Sim).leavePrivateNetwork)},
 		{bmcAPI, post, ownBlocks, with((*call).server, (*Sim).attachBlock)},
 		{bmcAPI, del, ownBlocks + "/{ipBlockId}", with((*call).server, (*Sim).detachBlock)},
 		action("power-on", serverPoweredOn, "Powering on server.", serverPoweredOff),
 		action("power-off", serverPoweredOff, "Powering off server.", serverPoweredOn),
 		action("shutdown", serverPoweredOff, "Powering off server.", serverPoweredOn),
-		action("reboot", serverRebooting, "Rebooting server.", serverPoweredOn),
+		{bmcAPI, post, server + "/actions/reboot", with((*call).server, (*Sim).rebootServer)},
 		action("reset", serverResetting, "Resetting server.", serverPoweredOn, serverPoweredOff),
 		{bmcAPI, post, server + "/actions/reserve", with((*call).server, (*Sim).reserveServer)},
+		{bmcAPI, post, server + "/actions/transfer-reservation", with((*call).server, (*Sim).transferReservation)},
+		{bmcAPI, put, server + "/os-configuration/ipxe", with((*call).server, (*Sim).putIPXE)},
 		{bmcAPI, post, server + "/actions/provision", with((*call).server, (*Sim).provision)},
 		{bmcAPI, post, server + "/actions/deprovision", with((*call).server, (*Sim).deprovision)},
-		{ipAPI, get, "/ip-blocks", (*Sim).listBlocks},
-		{ipAPI, post, "/ip-blocks", with((*call).owner, (*Sim).createBlock)},
-		{ipAPI, get, block, on((*call).block, shown((*Sim).blockView))},
-		{ipAPI, patch, block, with((*call).owner, (*Sim).patchBlock)},
-		{ipAPI, del, block, on((*call).block, (*Sim).deleteBlock)},
-		{ipAPI, put, block + "/tags", with((*call).block, (*Sim).putBlockTags)},
+	}
+}
+
+func networkOperations() []operation {
+	const (
+		network   = "/public-networks/{publicNetworkId}"
+		private   = "/private-networks/{privateNetworkId}"
+		peerGroup = "/bgp-peer-groups/{bgpPeerGroupId}"
+	)
+	return []operation{
 		{networkAPI, get, "/public-networks", (*Sim).listNetworks},
 		{networkAPI, post, "/public-networks", with((*call).owner, (*Sim).createNetwork)},
 		{networkAPI, get, network, on((*call).network, shown((*Sim).networkView))},
 		{networkAPI, patch, network, with((*call).network, (*Sim).patchNetwork)},
 		{networkAPI, del, network, on((*call).network, (*Sim).deleteNetwork)},
 		{networkAPI, post, network + "/ip-blocks", with((*call).network, (*Sim).assignBlock)},
-		{networkAPI, del, network + block, on((*call).network, (*Sim).unassignBlock)},
+		{networkAPI, del, network + blockPath, on((*call).network, (*Sim).unassignBlock)},
+		{networkAPI, get, "/private-networks", (*Sim).listPrivateNetworks},
+		{networkAPI, post, "/private-networks", with((*call).owner, (*Sim).createPrivateNetwork)},
+		{networkAPI, get, private, on((*call).privateNetwork, shown((*Sim).privateNetworkView))},
+		{networkAPI, put, private, with((*call).privateNetwork, (*Sim).putPrivateNetwork)},
+		{networkAPI, del, private, on((*call).privateNetwork, (*Sim).deletePrivateNetwork)},
+		{networkAPI, get, "/bgp-peer-groups", (*Sim).listPeerGroups},
+		{networkAPI, post, "/bgp-peer-groups", with((*call).owner, (*Sim).createPeerGroup)},
+		{networkAPI, get, peerGroup, on((*call).peerGroup, shown((*Sim).peerGroupView))},
+		{networkAPI, patch, peerGroup, with((*call).peerGroup, (*Sim).patchPeerGroup)},
+		{networkAPI, del, peerGroup, on((*call).peerGroup, (*Sim).deletePeerGroup)},
+	}
+}
+
+func otherOperations() []operation {
+	return []operation{
+		{ipAPI, get, "/ip-blocks", (*Sim).listBlocks},
+		{ipAPI, post, "/ip-blocks", with((*call).owner, (*Sim).createBlock)},
+		{ipAPI, get, blockPath, on((*call).block, shown((*Sim).blockView))},
+		{ipAPI, patch, blockPath, with((*call).owner, (*Sim).patchBlock)},
+		{ipAPI, del, blockPath, on((*call).block, (*Sim).deleteBlock)},
+		{ipAPI, put, blockPath + "/tags", with((*call).block, (*Sim).putBlockTags)},
 		{locationAPI, get, "/locations", (*Sim).listLocations},
 		{bmcAPI, get, "/quotas", (*Sim).listQuotas},
 		{bmcAPI, get, "/quotas/{quotaId}", (*Sim).getQuota},
@@ -108,11 +150,16 @@ func with[T, B any](find func(*call) *T, do func(*Sim, *call, *T, B) reply) hand
 	})
 }
 
-func (c *call) owner() *account   { return c.account }
-func (c *call) server() *server   { return c.account.servers[c.params["serverId"]] }
-func (c *call) network() *network { return c.account.networks[c.params["publicNetworkId"]] }
-func (c *call) block() *block     { return c.account.blocks[c.params["ipBlockId"]] }
-func (c *call) tag() *tag         { return c.account.tags[c.params["tagId"]] }
+func (c *call) owner() *account       { return c.account }
+func (c *call) server() *server       { return c.account.servers[c.params["serverId"]] }
+func (c *call) network() *network     { return c.account.networks[c.params["publicNetworkId"]] }
+func (c *call) block() *block         { return c.account.blocks[c.params["ipBlockId"]] }
+func (c *call) tag() *tag             { return c.account.tags[c.params["tagId"]] }
+func (c *call) peerGroup() *peerGroup { return c.account.peerGroups[c.params["bgpPeerGroupId"]] }
+
+func (c *call) privateNetwork() *privateNetwork {
+	return c.account.private[c.params["privateNetworkId"]]
+}
 
 // route finds the operation of a request; when there is none, status is 404 for an unknown path and
 // 405 for an unknown method of a known one.
@@ -159,16 +206,21 @@ const (
 	defaultLimit = 100
 )
 
+// products are what the simulator sells, at each location, by product category.
+var products = map[string]string{"SERVER": "Bare metal server", "PUBLIC_IP": "Public IP"}
+
 func (s *Sim) listLocations(c *call) reply {
 	wanted := c.query.Get("location")
-	return listing(locations(), func(l string) bool { return wanted == "" || wanted == l }, func(l string) object {
-		return object{
-			"location": l, "locationDescription": locationNames[l],
-			"productCategories": []any{
-				object{"productCategory": "SERVER", "productCategoryDescription": "Bare metal server"},
-				object{"productCategory": "PUBLIC_IP", "productCategoryDescription": "Public IP"},
-			},
-		}
+	category := c.query.Get("productCategory")
+	sold := []any{}
+	for _, name := range slices.Sorted(maps.Keys(products)) {
+		sold = append(sold, object{"productCategory": name, "productCategoryDescription": products[name]})
+	}
+	shown := func(l string) bool {
+		return (wanted == "" || wanted == l) && (category == "" || products[category] != "")
+	}
+	return listing(locations(), shown, func(l string) object {
+		return object{"location": l, "locationDescription": locationNames[l], "productCategories": sold}
 	})
 }
 

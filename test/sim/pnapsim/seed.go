@@ -171,7 +171,8 @@ func (s *Sim) seedAccount(seed AccountSeed) error {
 	a := &account{
 		id: seed.ID, maxServers: cmp.Or(seed.MaxServers, defaultLimit), maxBlocks: cmp.Or(seed.MaxBlocks, defaultLimit),
 		servers: map[string]*server{}, blocks: map[string]*block{}, networks: map[string]*network{},
-		tags: map[string]*tag{}, money: newMoney(),
+		private: map[string]*privateNetwork{}, peerGroups: map[string]*peerGroup{}, tags: map[string]*tag{},
+		money: newMoney(),
 	}
 	s.accounts[a.id] = a
 	for _, one := range seed.Clients {

@@ -22,7 +22,19 @@ type serverBody struct {
 	Pricing     string           `json:"pricingModel"`
 	Reservation string           `json:"reservationId"`
 	Tags        []assignmentBody `json:"tags"`
+	// Network is what it is connected to.
+	Network configurationBody `json:"networkConfiguration"`
+	// OSConfiguration is that of the operating system.
+	OSConfiguration struct {
+		IPXE ipxeBody `json:"iPXE"`
+	} `json:"osConfiguration"`
 }
+
+// pricingHourly is how a server is paid that has no reservation.
+const pricingHourly = "HOURLY"
+
+// ownVLAN is the VLAN of a server's own blocks.
+const ownVLAN = 10
 
 // Network types of a server (BMC API, property "networkType").
 const (
@@ -50,14 +62,18 @@ func (s *Sim) listServers(c *call) reply {
 func (s *Sim) serverView(a *account, srv *server) object {
 	own := []any{}
 	networks := []any{}
+	private := []any{}
 	for _, id := range srv.ownBlocks {
-		own = append(own, object{"id": id, "vlanId": 10})
+		own = append(own, object{"id": id, "vlanId": ownVLAN})
 	}
 	for _, m := range srv.members {
 		networks = append(networks, membershipView(a, m))
 	}
+	for _, m := range srv.insiders {
+		private = append(private, insiderView(a, m))
+	}
 	configuration := object{
-		"privateNetworkConfiguration": object{"privateNetworks": []any{}},
+		"privateNetworkConfiguration": object{"privateNetworks": private},
 		"ipBlocksConfiguration":       object{"ipBlocks": own},
 		"publicNetworkConfiguration":  object{"publicNetworks": networks},
 	}
@@ -67,14 +83,30 @@ func (s *Sim) serverView(a *account, srv *server) object {
 		"location": srv.location,
 		"cpu":      "E-2276G", "cpuCount": 1, "coresPerCpu": 6, "cpuFrequency": 3.8, "ram": "64GB RAM",
 		"storage":            "1x 960GB NVMe",
-		"privateIpAddresses": slices.Clone(srv.privateIPs), "publicIpAddresses": s.publicAddresses(a, srv),
+		"privateIpAddresses": srv.privateAddresses(), "publicIpAddresses": s.publicAddresses(a, srv),
 		"pricingModel": srv.pricing, "networkType": srv.networkType, "tags": assignmentsView(a, srv.tags),
 		"provisionedOn": s.timestamp(srv.created), "networkConfiguration": configuration,
 		"storageConfiguration": object{"rootPartition": object{"raid": "NO_RAID", "size": -1}},
 	}
 	optional(view, "description", srv.description)
 	optional(view, "reservationId", srv.reservation)
+	optional(view, "supersedes", srv.supersedes)
+	optional(view, "supersededBy", srv.supersededBy)
+	if srv.ipxe.URL != "" {
+		view["osConfiguration"] = object{"iPXE": srv.ipxe.view()}
+	}
 	return view
+}
+
+// privateAddresses are the server's own, and those in private networks.
+func (srv *server) privateAddresses() []string {
+	out := append([]string{}, srv.privateIPs...)
+	for _, m := range srv.insiders {
+		for _, ip := range addresses(m.ips) {
+			out = append(out, ip.String())
+		}
+	}
+	return out
 }
 
 // publicAddresses are all usable addresses of the server's own blocks, and its addresses in public networks.
@@ -110,6 +142,10 @@ func (s *Sim) createServer(c *call, a *account, body serverBody) reply {
 	default:
 		faults = append(faults, fmt.Sprintf("networkType %q is unknown", body.NetworkType))
 	}
+	ipxe, err := boot(body.OS, body.OSConfiguration.IPXE)
+	if err != nil {
+		faults = append(faults, "osConfiguration: "+err.Error())
+	}
 	if faults != nil {
 		return invalid(faults...)
 	}
@@ -122,13 +158,13 @@ func (s *Sim) createServer(c *call, a *account, body serverBody) reply {
 	}
 	srv := s.newServer(c.client.ID, body)
 	srv.tags = tags
-	srv.status = serverCreating
-	if r, ok := s.buyOwnBlock(c, srv); !ok {
+	srv.ipxe = ipxe
+	if r, ok := s.connect(c, srv, body); !ok {
 		return r
 	}
 	a.servers[srv.id] = srv
 	s.stock[srv.location]++
-	s.after(s.latency.ServerCreate, func() { settleServer(srv, serverCreating) })
+	s.install(a, srv)
 	return reply{status: http.StatusOK, body: s.serverView(a, srv)}
 }
 
@@ -137,12 +173,18 @@ func (s *Sim) newServer(owner string, body serverBody) *server {
 		made: s.make(s.newID()), owner: owner, hostname: body.Hostname, description: body.Description,
 		os: body.OS, kind: body.Type, location: body.Location, networkType: body.NetworkType,
 		reservation: body.Reservation,
-		pricing:     cmp.Or(body.Pricing, "HOURLY"), privateIPs: []string{}, created: s.now,
+		pricing:     cmp.Or(body.Pricing, pricingHourly), privateIPs: []string{}, created: s.now,
 	}
+	srv.addPrivateIP()
+	return srv
+}
+
+// addPrivateIP gives a server an address in the private network that it gets without asking for one, which is not
+// modelled.
+func (srv *server) addPrivateIP() {
 	if srv.networkType == networkTypeBoth || srv.networkType == networkTypePrivate {
 		srv.privateIPs = []string{fmt.Sprintf("10.0.%d.%d", srv.seq/250, 4+srv.seq%250)}
 	}
-	return srv
 }
 
 // buyOwnBlock gives a new server with public network its own /31.
@@ -195,54 +237,6 @@ type blocksBody struct {
 	DeleteBlocks bool `json:"deleteIpBlocks"`
 }
 
-// mayAct reports whether a server is in one of the states that allow an action.
-func (s *Sim) mayAct(c *call, srv *server, from ...string) (reply, bool) {
-	s.judgeUse(c, "server "+srv.id, srv.owner)
-	if !slices.Contains(from, srv.status) {
-		return conflict("The server is " + srv.status + "."), false
-	}
-	return reply{}, true
-}
-
-// action is the operation that moves a server to a state; a reboot or reset ends later.
-func action(name, to, result string, from ...string) operation {
-	do := func(s *Sim, c *call, srv *server) reply {
-		if r, ok := s.mayAct(c, srv, from...); !ok {
-			return r
-		}
-		srv.status = to
-		if to == serverRebooting || to == serverResetting {
-			s.after(s.latency.ServerAction, func() { settleServer(srv, to) })
-		}
-		return reply{status: http.StatusOK, body: object{"result": result}}
-	}
-	return operation{bmcAPI, http.MethodPost, "/servers/{serverId}/actions/" + name, on((*call).server, do)}
-}
-
-func (s *Sim) reserveServer(c *call, srv *server, body serverBody) reply {
-	if r, ok := s.mayAct(c, srv, serverPoweredOn, serverPoweredOff); !ok {
-		return r
-	}
-	if srv.reservation != "" {
-		return conflict("The server has a reservation.")
-	}
-	srv.reservation = s.newID()
-	srv.pricing = body.Pricing
-	return reply{status: http.StatusOK, body: s.serverView(c.account, srv)}
-}
-
-// provision reinstalls a reserved server; it keeps its ID.
-func (s *Sim) provision(c *call, srv *server, body serverBody) reply {
-	if r, ok := s.mayAct(c, srv, serverReserved); !ok {
-		return r
-	}
-	srv.hostname = body.Hostname
-	srv.os = body.OS
-	srv.status = serverCreating
-	s.after(s.latency.ServerCreate, func() { settleServer(srv, serverCreating) })
-	return reply{status: http.StatusAccepted, body: s.serverView(c.account, srv)}
-}
-
 // mayEnd reports whether a server can be given back now.
 func (s *Sim) mayEnd(c *call, srv *server) (reply, bool) {
 	r, ok := s.mayAct(c, srv, serverPoweredOn, serverPoweredOff, serverError)
@@ -273,6 +267,9 @@ func (s *Sim) deleteServer(c *call, srv *server) reply {
 // startEnd takes a server away from its networks; then it is gone, or reserved when it has a reservation.
 func (s *Sim) startEnd(a *account, srv *server, deleteBlocks bool) {
 	srv.status = serverDeleting
+	for _, m := range srv.insiders {
+		m.status = membershipInProgress
+	}
 	for _, m := range srv.members {
 		s.startLeave(a, srv, m, time.Duration(s.latency.ServerAction))
 	}
@@ -291,6 +288,7 @@ func (s *Sim) endServer(a *account, srv *server, deleteBlocks bool) {
 		}
 	}
 	srv.ownBlocks = nil
+	srv.insiders = nil
 	srv.publicIPs = nil
 	srv.gateway = ""
 	if srv.reservation != "" {
@@ -312,29 +310,16 @@ func (s *Sim) attachBlock(c *call, srv *server, body idBody) reply {
 	if r, ok := s.serverAccepts(srv); !ok {
 		return r
 	}
-	if b.location != srv.location {
-		return invalid("The IP block is in location " + b.location + ", the server in " + srv.location + ".")
+	if r, ok := attachable(c.account, srv, b); !ok {
+		return r
 	}
-	if b.status != blockUnassigned {
-		return conflict("The IP block is " + b.status + ".")
-	}
-	for _, id := range srv.ownBlocks {
-		if other := c.account.blocks[id]; other != nil && other.isV6() == b.isV6() {
-			return conflict("The server has an IP block of this IP version.")
-		}
-	}
-	s.moveBlock(b, blockAssigning)
-	b.resource = srv.id
-	b.resourceKind = ofServer
-	srv.ownBlocks = append(srv.ownBlocks, b.id)
+	s.beginAttach(srv, b)
 	srv.changing = c.client.ID
 	s.after(s.latency.Assign, func() {
 		srv.changing = ""
-		if b.status == blockAssigning {
-			s.moveBlock(b, blockAssigned)
-		}
+		s.endAttach(c.account, b.id)
 	})
-	return reply{status: http.StatusAccepted, body: object{"id": b.id, "vlanId": 10}}
+	return reply{status: http.StatusAccepted, body: object{"id": b.id, "vlanId": ownVLAN}}
 }
 
 func (s *Sim) detachBlock(c *call, srv *server, body blocksBody) reply {

@@ -1,6 +1,7 @@
-// Package pnapsim is a stateful simulator of the phoenixNAP API: token endpoint, servers, IP blocks, public networks,
-// tags, locations and quotas over HTTP, with the real service's state machines on a model clock, with faults on demand,
-// and with a judge that reports clients which leak money, touch what is not theirs or believe what is not so.
+// Package pnapsim is a stateful simulator of the phoenixNAP API: token endpoint, servers, IP blocks, public and private
+// networks, BGP peer groups, tags, locations and quotas over HTTP, with the real service's state machines on a model
+// clock, with faults on demand, and with a judge that reports clients which leak money, touch what is not theirs or
+// believe what is not so.
 //
 // Where documentation and observation say how the real service behaves, the simulator does the same;
 // where they are silent, Switches offer each answer. Every exchange is checked against the OpenAPI

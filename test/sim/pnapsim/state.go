@@ -61,6 +61,8 @@ type account struct {
 	blocks     map[string]*block
 	ghosts     []*block // deleted blocks that a lagging list may still show
 	networks   map[string]*network
+	private    map[string]*privateNetwork
+	peerGroups map[string]*peerGroup
 	tags       map[string]*tag // by ID
 	money      money
 	answers    map[string][]pastAnswer // of lists that lag, by request
@@ -140,24 +142,28 @@ type memberView struct {
 
 type server struct {
 	made
-	owner       string
-	hostname    string
-	description string
-	os          string
-	kind        string
-	location    string
-	status      string
-	networkType string
-	reservation string
-	pricing     string
-	privateIPs  []string
-	publicIPs   []string // of its own allocation, beside its own block
-	ownBlocks   []string
-	gateway     string
-	tags        []assignment
-	members     []*membership
-	changing    string // the client whose network change is unfinished
-	created     time.Time
+	owner        string
+	hostname     string
+	description  string
+	os           string
+	kind         string
+	location     string
+	status       string
+	networkType  string
+	reservation  string
+	pricing      string
+	supersedes   string // the server from which the reservation came
+	supersededBy string // the one to which it went
+	privateIPs   []string
+	publicIPs    []string // of its own allocation, beside its own block
+	ownBlocks    []string
+	gateway      string
+	tags         []assignment
+	members      []*membership
+	insiders     []*insider
+	ipxe         ipxeBody // its URL is empty unless one was given
+	changing     string   // the client whose network change is unfinished
+	created      time.Time
 }
 
 type membership struct {
@@ -170,6 +176,14 @@ type membership struct {
 
 // isV6 reports whether a block is IPv6.
 func (b *block) isV6() bool { return b.cidr.Addr().Is6() }
+
+// version of IP, as the APIs write it.
+func (b *block) version() string {
+	if b.isV6() {
+		return "V6"
+	}
+	return "V4"
+}
 
 // isFree reports whether a block is on no resource, and on no way to or from one.
 func (b *block) isFree() bool {

@@ -57,6 +57,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		"latency-unassign":   &o.latency.Unassign,
 		"latency-membership": &o.latency.Membership, "latency-block-create": &o.latency.BlockCreate,
 		"latency-tag-propagation": &o.latency.TagPropagation, "latency-list-lag": &o.latency.ListLag,
+		"latency-peer-group":       &o.latency.PeerGroup,
 		"latency-server-list-lag":  &o.latency.ServerListLag,
 		"latency-network-list-lag": &o.latency.NetworkListLag,
 	} {
