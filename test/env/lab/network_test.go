@@ -29,7 +29,7 @@ func TestServersReachEachOtherAndTheCaller(t *testing.T) {
 		t.Error("the pod of srv-a does not reach the pod of srv-b")
 	}
 	target := net.JoinHostPort("10.0.0.1", strconv.Itoa(int(portNumber(service.URL))))
-	for _, host := range []string{"srv-a", Client} {
+	for _, host := range []string{"srv-a", PodOf("srv-a"), Client} {
 		if got := execute(t, host, "busybox", "wget", "-q", "-O", "-", "http://"+target); got != "the caller's service" {
 			t.Errorf("from %s through the management address: %q", host, got)
 		}

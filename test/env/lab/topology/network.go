@@ -147,13 +147,21 @@ func (n *Network) buildClient() error {
 	return n.joinPrivate(h, "eth1", clientMAC, n.setup.ClientPrivate)
 }
 
-// buildManagement makes the host through which servers reach the caller's services: a port of the private VLAN only.
+// buildManagement makes the host through which servers and their pods reach the caller's services: a port of the private
+// VLAN only.
 func (n *Network) buildManagement() error {
 	h, err := n.open(wire.Management)
 	if err != nil {
 		return err
 	}
-	return n.joinPrivate(h, "eth0", managementMAC, wire.ManagementAddress)
+	if err := n.joinPrivate(h, "eth0", managementMAC, wire.ManagementAddress); err != nil {
+		return err
+	}
+	link, err := h.Net.LinkByName("eth0")
+	if err != nil {
+		return fmt.Errorf("host %s: find the private network: %w", h.Name, err)
+	}
+	return n.routeToPods(h, link)
 }
 
 // joinPrivate gives a host an address on the private network, behind a port of its own.

@@ -195,11 +195,16 @@ func (n *Network) buildPrivate(h *space.Space, s *server) error {
 			return err
 		}
 	}
-	for _, other := range n.setup.Servers {
-		if other.Name == s.Name {
+	return n.routeToPods(h, link)
+}
+
+// routeToPods leads from a host to the pods of all servers but itself, over the private network.
+func (n *Network) routeToPods(h *space.Space, link netlink.Link) error {
+	for _, s := range n.setup.Servers {
+		if s.Name == h.Name {
 			continue
 		}
-		if err := h.Route(link, other.Pods, other.Private.Addr()); err != nil {
+		if err := h.Route(link, s.Pods, s.Private.Addr()); err != nil {
 			return err
 		}
 	}
