@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,6 +42,8 @@ type archives struct {
 	first, newer []string
 	// shipped are the images of the project that are installed first: name → reference and digest.
 	shipped map[string]shipped
+	// more are more names of the images: name → reference.
+	more map[string]string
 }
 
 // shipped is an image of the project: its reference, and what a registry would call it.
@@ -62,7 +65,7 @@ func buildImages(t *testing.T, dir, shippedTag string, judged bool) *archives {
 	check(t, err)
 	t.Cleanup(func() { check(t, builder.Remove(context.WithoutCancel(t.Context()))) })
 	all := &archives{dir: filepath.Join(dir, "images"), release: os.Getenv(releaseVariable),
-		shipped: map[string]shipped{}}
+		shipped: map[string]shipped{}, more: map[string]string{}}
 	for _, i := range image.Images() {
 		all.shipped[i.Name] = shipped{}
 		all.first = append(all.first, i.Name+".tar")
@@ -129,9 +132,10 @@ func (a *archives) path(name string) string {
 	return filepath.Join(a.dir, name)
 }
 
-// names are the names that the manifests of a release give to its images, by those that the archives carry.
+// names are more names of the images, beside those that the archives carry, such as those that the manifests of a release
+// give to its own.
 func (a *archives) names() map[string]string {
-	names := map[string]string{}
+	names := maps.Clone(a.more)
 	if a.release != "" {
 		for _, s := range a.shipped {
 			names[s.byDigest()] = s.reference

@@ -22,37 +22,42 @@ func (a *archives) packJudges(t *testing.T, b *image.Builder) {
 	t.Helper()
 	tests, err := tools.Binary(t.Context(), tools.EndToEndTests)
 	check(t, err)
-	reference := listed(t, "/agnhost:", tests, "--list-images")
+	references := listed(t, "registry.k8s.io/e2e-test-images/agnhost:", tests, "--list-images")
 	const name = "agnhost"
 	contents := filepath.Join(b.Dir, name)
 	check(t, agnhost(t.Context(), contents))
-	r := b.Request(image.Image{Name: name, Dockerfile: "test/scenario/e2e/Dockerfile.agnhost"}, reference,
+	r := b.Request(image.Image{Name: name, Dockerfile: "test/scenario/e2e/Dockerfile.agnhost"}, references[0],
 		image.Platforms()[:1])
 	r.Context = contents
 	check(t, b.Pack(t.Context(), r, a.path(name+".tar")))
 	a.first = append(a.first, name+".tar")
+	for _, other := range references[1:] { // some tests want an older one, too
+		a.more[other] = references[0]
+	}
 
 	kubeadm, err := tools.Binary(t.Context(), "kubeadm")
 	check(t, err)
 	dns, err := tools.Binary(t.Context(), "coredns")
 	check(t, err)
-	version := listed(t, "v", kubeadm, "version", "-o=short") // else kubeadm asks on the Internet
-	reference = listed(t, "/coredns:", kubeadm, "config", "images", "list", "--kubernetes-version="+version)
-	a.first = append(a.first, a.pack(t, b, reference, dns))
+	version := listed(t, "v", kubeadm, "version", "-o=short")[0] // else kubeadm asks on the Internet
+	references = listed(t, "/coredns:", kubeadm, "config", "images", "list", "--kubernetes-version="+version)
+	a.first = append(a.first, a.pack(t, b, references[0], dns))
 }
 
-// listed is the first line with a text in it of those that a program prints.
-func listed(t *testing.T, text, program string, args ...string) string {
+// listed are the lines with a text in them of those that a program prints, at least one.
+func listed(t *testing.T, text, program string, args ...string) (found []string) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), program, args...).Output()
 	check(t, err)
 	for line := range strings.Lines(string(out)) {
 		if strings.Contains(line, text) {
-			return strings.TrimSpace(line)
+			found = append(found, strings.TrimSpace(line))
 		}
 	}
-	t.Fatalf("%s %v prints no line with %q:\n%s", program, args, text, out)
-	return ""
+	if len(found) == 0 {
+		t.Fatalf("%s %v prints no line with %q:\n%s", program, args, text, out)
+	}
+	return found
 }
 
 // agnhost puts together what the image holds.

@@ -25,8 +25,8 @@ import (
 
 // judged are the tests of Kubernetes that judge a provider of load balancers: the 17 with [Feature:LoadBalancer], and
 // those of Services that make one of type LoadBalancer.
-const judged = `LoadBalancers|only terminating endpoints|service status lifecycle|different protocol for internal traffic` +
-	`|HealthCheckNodePort correctly`
+const judged = `\[sig-network\] (LoadBalancers|Services.*(only terminating endpoints|service status lifecycle` +
+	`|different protocol for internal traffic|HealthCheckNodePort correctly))`
 
 // focusVariable is the environment variable that replaces judged by another regular expression.
 const focusVariable = "PNAP_K8S_FOCUS"

@@ -83,8 +83,8 @@ func (s Spec) files() (map[string][]byte, error) {
 		"/etc/hosts": []byte("127.0.0.1 localhost\n"), "/etc/os-release": []byte("NAME=lab\nID=lab\n"),
 		// No name server answers there, but CoreDNS does not start without any.
 		"/etc/resolv.conf": []byte("nameserver 10.0.0.1\n"),
-		"/etc/machine-id": fmt.Appendf(nil, "%032x\n", s.Address.As4()),
-		kubeadmConfig:     []byte(s.Kubeadm), authority: s.CA,
+		"/etc/machine-id":  fmt.Appendf(nil, "%032x\n", s.Address.As4()),
+		kubeadmConfig:      []byte(s.Kubeadm), authority: s.CA,
 	}
 	if !s.Joins {
 		files[authorityKey] = s.CAKey
