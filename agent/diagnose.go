@@ -234,11 +234,11 @@ func (f *diagnoseFlags) examination() (c examine.Config, err error) {
 	return c, nil
 }
 
-// nodeKubeconfigs are the kubeconfigs that a node has: that of a kubelet of kubeadm, of k3s, and of an administrator of
-// k3s.
+// nodeKubeconfigs are the kubeconfigs that a node has: those of the kubelets of kubeadm, k3s and RKE2, and those of
+// administrators of k3s and RKE2.
 func nodeKubeconfigs() []string {
 	return []string{"/etc/kubernetes/kubelet.conf", "/var/lib/rancher/k3s/agent/kubelet.kubeconfig",
-		"/etc/rancher/k3s/k3s.yaml"}
+		"/var/lib/rancher/rke2/agent/kubelet.kubeconfig", "/etc/rancher/k3s/k3s.yaml", "/etc/rancher/rke2/rke2.yaml"}
 }
 
 // clientOf returns a client by the first of the kubeconfigs that exists and can be used.

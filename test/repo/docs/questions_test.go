@@ -21,7 +21,7 @@ var questions = []struct{ words, answer string }{
 	{"or Debian", "docs/guides/network.md#debian-proxmox-ve-ifupdown"},
 	{"behind a proxy", "docs/guides/install.md#proxies-and-firewalls"},
 	{"hosts must be reachable", "docs/guides/install.md#proxies-and-firewalls"},
-	{"RKE2, Talos", "docs/guides/existing-clusters.md#rke2-talos-and-others"},
+	{"RKE2, Talos", "docs/guides/install.md#2-the-cluster"},
 	{"Cilium, MetalLB or a kube-vip", "docs/guides/other-load-balancers.md"},
 	{"IPv6 or BGP", "docs/guides/network.md#ipv6-and-bgp"},
 	{"node announces", "docs/guides/announcers.md#who-answers-for-an-address"},

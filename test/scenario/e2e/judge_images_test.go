@@ -66,12 +66,13 @@ func agnhost(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := tools.Packages(ctx, "busybox", "curl", "nc.openbsd"); err != nil {
+	if err := tools.Packages(ctx, "busybox", "dash", "curl", "nc.openbsd"); err != nil {
 		return err
 	}
 	files := map[string]string{"/agnhost": program}
 	for there, name := range map[string]string{
-		"/bin/busybox": "busybox", "/usr/bin/curl": "curl", "/usr/bin/nc": "nc.openbsd",
+		// The shell of busybox would take its own nc.
+		"/bin/busybox": "busybox", "/bin/sh": "dash", "/usr/bin/curl": "curl", "/usr/bin/nc": "nc.openbsd",
 	} {
 		if files[there], err = tools.Program(name); err != nil {
 			return err
