@@ -66,13 +66,14 @@ func agnhost(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := tools.Packages(ctx, "busybox", "dash", "curl", "nc.openbsd"); err != nil {
+	if err := tools.Packages(ctx, "busybox", "dash", "curl", "wget", "nc.openbsd"); err != nil {
 		return err
 	}
 	files := map[string]string{"/agnhost": program}
 	for there, name := range map[string]string{
-		// The shell of busybox would take its own nc.
-		"/bin/busybox": "busybox", "/bin/sh": "dash", "/usr/bin/curl": "curl", "/usr/bin/nc": "nc.openbsd",
+		// The shell of busybox would take its own nc and wget, which is linked statically and cannot resolve names.
+		"/bin/busybox": "busybox", "/bin/sh": "dash", "/usr/bin/curl": "curl", "/usr/bin/wget": "wget",
+		"/usr/bin/nc": "nc.openbsd",
 	} {
 		if files[there], err = tools.Program(name); err != nil {
 			return err

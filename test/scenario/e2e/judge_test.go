@@ -4,13 +4,10 @@ package e2e
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -43,9 +40,6 @@ const (
 // clientPrivate is the address with which the client, on which the tests run, reaches the API server.
 var clientPrivate = netip.MustParsePrefix("10.0.0.5/24")
 
-// verdict is how tests of Kubernetes ended.
-type verdict struct{ passed, failed, skipped int }
-
 // TestKubernetes has Kubernetes' own end-to-end tests, which know nothing of this project, judge what users install,
 // with each announcer.
 func TestKubernetes(t *testing.T) {
@@ -60,12 +54,12 @@ func TestKubernetes(t *testing.T) {
 			s.registered()
 			s.install()
 			s.admitPods()
-			v := s.judge()
-			sum = verdict{sum.passed + v.passed, sum.failed + v.failed, sum.skipped + v.skipped}
+			sum = sum.add(s.judge())
 		})
 	}
 	t.Logf("figure k8s_e2e_passed %d tests", sum.passed)
 	t.Logf("figure k8s_e2e_failed %d tests", sum.failed)
+	t.Logf("figure k8s_e2e_refused_by_pods %d tests", sum.refused)
 	t.Logf("figure k8s_e2e_skipped %d tests", sum.skipped)
 }
 
@@ -101,50 +95,14 @@ func (s *site) judge() verdict {
 	if err != nil {
 		s.Fatalf("%s ended with %d and without a report (%v), its log is %s", tools.EndToEndTests, process.Code, err, path)
 	}
-	v := s.read(raw)
-	if process.Code != 0 && v.failed == 0 || v.passed == 0 {
-		s.Errorf("%s ended with %d: %d passed, %d failed; its log is %s", tools.EndToEndTests, process.Code, v.passed,
-			v.failed, path)
+	specs, err := readReport(raw)
+	check(s.T, err)
+	v := tally(specs)
+	for _, spec := range specs {
+		spec.tell(s.T)
 	}
-	return v
-}
-
-// report is what the tests of Kubernetes report of a run, in the format of Ginkgo
-// (https://pkg.go.dev/github.com/onsi/ginkgo/v2/types#Report).
-type report struct{ SpecReports []specReport }
-
-type specReport struct {
-	ContainerHierarchyTexts    []string
-	LeafNodeType, LeafNodeText string
-	State                      string
-	RunTime                    time.Duration
-	Failure                    struct{ Message string }
-}
-
-func (r specReport) name() string {
-	return strings.TrimSpace(strings.Join(append(slices.Clone(r.ContainerHierarchyTexts), r.LeafNodeText), " "))
-}
-
-// read counts the tests of a report, and names those that did not pass. What the focus leaves out is not among them.
-func (s *site) read(raw []byte) (v verdict) {
-	s.Helper()
-	var reports []report
-	check(s.T, json.Unmarshal(raw, &reports))
-	for _, r := range reports {
-		for _, spec := range r.SpecReports {
-			switch {
-			case spec.State == "passed" && spec.LeafNodeType == "It":
-				v.passed++
-				s.Logf("passed in %.0f s: %s", spec.RunTime.Seconds(), spec.name())
-			case spec.State == "skipped" && spec.Failure.Message != "":
-				v.skipped++
-				s.Logf("skipped: %s: %s", spec.name(), spec.Failure.Message)
-			case spec.State != "passed" && spec.State != "skipped" && spec.State != "pending":
-				v.failed++
-				s.Errorf("%s after %.0f s: %s: %.2000s", spec.State, spec.RunTime.Seconds(), spec.name(),
-					spec.Failure.Message)
-			}
-		}
+	if process.Code != 0 && v.failed+v.refused == 0 || v.passed == 0 {
+		s.Errorf("%s ended with %d: %+v; its log is %s", tools.EndToEndTests, process.Code, v, path)
 	}
 	return v
 }

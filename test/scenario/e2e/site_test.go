@@ -91,7 +91,8 @@ func newSite(t *testing.T, k kind) *site {
 	}
 	// The kernel loads this module when the servers mount their root file systems, both at once. busybox's modprobe
 	// skips what /proc/modules lists, even if another process is still loading it, and the second mount would fail.
-	check(t, s.exec(s.Servers[0], "busybox", "modprobe", "overlay"))
+	// The other one has netfilter see what passes the bridge of the pods, as Kubernetes asks of such a network.
+	check(t, s.exec(s.Servers[0], "busybox", "modprobe", "-a", "overlay", "br_netfilter"))
 	for _, server := range s.Servers {
 		s.switchOn(server)
 	}
