@@ -99,7 +99,7 @@ func (s *site) judge() verdict {
 	check(s.T, err)
 	v := tally(specs)
 	for _, spec := range specs {
-		spec.tell(s.T)
+		spec.log(s.T)
 	}
 	if process.Code != 0 && v.failed+v.refused == 0 || v.passed == 0 {
 		s.Errorf("%s ended with %d: %+v; its log is %s", tools.EndToEndTests, process.Code, v, path)

@@ -71,8 +71,8 @@ func (r specReport) name() string {
 	return strings.TrimSpace(strings.Join(append(slices.Clone(r.ContainerHierarchyTexts), r.LeafNodeText), " "))
 }
 
-// tell says how a test of Kubernetes ended, and why it did not pass.
-func (r specReport) tell(t *testing.T) {
+// log says how a test of Kubernetes ended, and why it did not pass.
+func (r specReport) log(t *testing.T) {
 	t.Helper()
 	switch {
 	case !r.failed():
