@@ -73,8 +73,8 @@ func healthyShapes() map[string]func(*Expected, *Snapshot) {
 		"a MACVLAN with a VLAN": both(
 			addLink(Link{Index: 64, Name: "macvlan0", Type: "macvlan", MAC: "02:00:00:00:00:64", Parent: 4}),
 			addLink(carried(65, "macvlan0.100", 64, testVLAN), "10.65.0.2/24")),
-		// phoenixNAP's template for Cluster API: the address of the API server, in a /31, is on lo, and kube-vip tells it
-		// to a router by BGP.
+		// phoenixNAP's template for Cluster API: the address of the API server, in a /31, is on lo, and kube-vip
+		// advertises it by BGP.
 		"an address announced by BGP": addAddress(1, "198.51.100.8/32"),
 		"a bridge of Open vSwitch": both(
 			addLink(Link{Index: 66, Name: "ovs-system", Type: "openvswitch"}),

@@ -89,7 +89,8 @@ func Start(ctx context.Context, c Config) (*Lab, error) {
 		return nil, fmt.Errorf("start the lab: %w", err)
 	}
 	if l.Topology, err = call[wire.Topology](ctx, l, "SetUp", wire.Setup{Servers: c.Servers,
-		Host: l.hostAddress(), HostPorts: c.HostPorts, FeedURL: c.FeedURL, ClientPrivate: c.ClientPrivate}); err != nil {
+		Host: l.hostAddress(), HostPorts: c.HostPorts, FeedURL: c.FeedURL,
+		ClientPrivate: c.ClientPrivate}); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the lab: %w", err), l.Stop())
 	}
 	return l, nil

@@ -30,7 +30,8 @@ func TestServersReachEachOtherAndTheCaller(t *testing.T) {
 	}
 	target := net.JoinHostPort("10.0.0.1", strconv.Itoa(int(portNumber(service.URL))))
 	for _, host := range []string{"srv-a", PodOf("srv-a"), Client} {
-		if got := execute(t, host, "busybox", "wget", "-q", "-O", "-", "http://"+target); got != "the caller's service" {
+		got := execute(t, host, "busybox", "wget", "-q", "-O", "-", "http://"+target)
+		if got != "the caller's service" {
 			t.Errorf("from %s through the management address: %q", host, got)
 		}
 	}

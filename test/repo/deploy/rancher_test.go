@@ -30,10 +30,12 @@ func TestHelmChartOfTheGuide(t *testing.T) {
 	}
 	must(t, yaml.UnmarshalStrict(block, &chart))
 	// The controller looks for charts in kube-system only, and hostNetwork starts them before there is a network.
-	if chart.Metadata.Namespace != "kube-system" || chart.Spec.TargetNamespace != "kube-system" || !chart.Spec.Bootstrap {
+	if chart.Metadata.Namespace != "kube-system" || chart.Spec.TargetNamespace != "kube-system" ||
+		!chart.Spec.Bootstrap {
 		t.Errorf("%+v is not installed into kube-system at the start", chart)
 	}
-	if !bytes.Contains(page, []byte("helm upgrade --install phoenixnap "+chart.Spec.Chart+" --version "+chart.Spec.Version)) {
+	byHelm := "helm upgrade --install phoenixnap " + chart.Spec.Chart + " --version " + chart.Spec.Version
+	if !bytes.Contains(page, []byte(byHelm)) {
 		t.Errorf("the guide installs %s %s by the Helm controller only", chart.Spec.Chart, chart.Spec.Version)
 	}
 	values := filepath.Join(t.TempDir(), "values.yaml")

@@ -132,8 +132,8 @@ func (a *archives) path(name string) string {
 	return filepath.Join(a.dir, name)
 }
 
-// names are more names of the images, beside those that the archives carry, such as those that the manifests of a release
-// give to its own.
+// names are more names of the images, beside those that the archives carry, such as those that the manifests of a
+// release give to its own.
 func (a *archives) names() map[string]string {
 	names := maps.Clone(a.more)
 	if a.release != "" {

@@ -93,7 +93,8 @@ func (s *site) judge() verdict {
 	check(s.T, os.WriteFile(path, log, 0o600))
 	raw, err := s.Lab.ReadFile(s.Context(), lab.Client, judgeReport)
 	if err != nil {
-		s.Fatalf("%s ended with %d and without a report (%v), its log is %s", tools.EndToEndTests, process.Code, err, path)
+		s.Fatalf("%s ended with %d and without a report (%v), its log is %s", tools.EndToEndTests, process.Code, err,
+			path)
 	}
 	specs, err := readReport(raw)
 	check(s.T, err)

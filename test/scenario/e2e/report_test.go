@@ -85,9 +85,9 @@ func (r specReport) log(t *testing.T) {
 	}
 }
 
-// refusedByPods reports that a test of rolling updates failed for the emulated machine's sake: its pods have no readiness
-// probe, so that they get connections as soon as they start, and under emulation their program needs seconds until it
-// listens. Such a pod refuses a connection; an address that no node answers for would let it time out.
+// refusedByPods reports that a test of rolling updates failed for the emulated machine's sake: its pods have no
+// readiness probe, so that they get connections as soon as they start, and under emulation their program needs seconds
+// until it listens. Such a pod refuses a connection; an address that no node answers for would let it time out.
 func (r specReport) refusedByPods() bool {
 	if !strings.Contains(r.LeafNodeText, "connectivity disruption during rolling update") {
 		return false
@@ -98,7 +98,8 @@ func (r specReport) refusedByPods() bool {
 			continue
 		}
 		line = strings.TrimSpace(line)
-		if !strings.HasSuffix(line, "connect: connection refused") && !strings.HasSuffix(line, "connection reset by peer") {
+		if !strings.HasSuffix(line, "connect: connection refused") &&
+			!strings.HasSuffix(line, "connection reset by peer") {
 			return false
 		}
 		refused++
@@ -110,10 +111,9 @@ func (r specReport) refusedByPods() bool {
 func TestReport(t *testing.T) {
 	const (
 		rolling = "should not have connectivity disruption during rolling update with externalTrafficPolicy=Local"
-		refused = "loadbalancer.go:1371] Got error testing for reachability of http://203.0.113.10:80/echo: Get: dial tcp " +
-			"203.0.113.10:80: connect: connection refused\n"
-		lost = "loadbalancer.go:1371] Got error testing for reachability of http://203.0.113.10:80/echo: Get: dial tcp " +
-			"203.0.113.10:80: i/o timeout\n"
+		got     = "loadbalancer.go:1371] Got error testing for reachability of http://203.0.113.10:80/echo: Get: "
+		refused = got + "dial tcp 203.0.113.10:80: connect: connection refused\n"
+		lost    = got + "dial tcp 203.0.113.10:80: i/o timeout\n"
 	)
 	spec := func(text, state, message, output string) specReport {
 		r := specReport{LeafNodeType: "It", LeafNodeText: text, State: state, CapturedGinkgoWriterOutput: output}
@@ -122,7 +122,8 @@ func TestReport(t *testing.T) {
 	}
 	raw, err := json.Marshal([]report{{SpecReports: []specReport{
 		spec("a", "passed", "", ""), spec("b", "skipped", "", ""), spec("c", "skipped", "Need at least 3 nodes", ""),
-		spec("d", "failed", "too many errors", refused), spec(rolling, "failed", "too many errors", refused+"more\n"+refused),
+		spec("d", "failed", "too many errors", refused),
+		spec(rolling, "failed", "too many errors", refused+"more\n"+refused),
 		spec(rolling, "failed", "too many errors", refused+lost), spec(rolling, "timedout", "", "nothing"),
 		{LeafNodeType: "BeforeSuite", State: "passed"}, {LeafNodeType: "BeforeSuite", State: "failed"},
 	}}})
@@ -130,7 +131,7 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	specs, err := readReport(raw)
-	if got, want := tally(specs), (verdict{passed: 1, failed: 4, refused: 1, skipped: 1}); err != nil || got != want {
-		t.Errorf("%+v, %v, want %+v", got, err, want)
+	if v, want := tally(specs), (verdict{passed: 1, failed: 4, refused: 1, skipped: 1}); err != nil || v != want {
+		t.Errorf("%+v, %v, want %+v", v, err, want)
 	}
 }

@@ -83,8 +83,8 @@ func programFiles(ctx context.Context, names []string) ([]file, error) {
 	return expand(want)
 }
 
-// Libraries are the files that a program of this machine needs to run, with the dynamic loader, which knows them. A static
-// program needs none.
+// Libraries are the files that a program of this machine needs to run, with the dynamic loader, which knows them. A
+// static program needs none.
 func Libraries(ctx context.Context, program string) []string {
 	out, err := exec.CommandContext(ctx, "ldd", program).Output()
 	if err != nil {

@@ -147,8 +147,8 @@ func (n *Network) buildClient() error {
 	return n.joinPrivate(h, "eth1", clientMAC, n.setup.ClientPrivate)
 }
 
-// buildManagement makes the host through which servers and their pods reach the caller's services: a port of the private
-// VLAN only.
+// buildManagement makes the host through which servers and their pods reach the caller's services: a port of the
+// private VLAN only.
 func (n *Network) buildManagement() error {
 	h, err := n.open(wire.Management)
 	if err != nil {
