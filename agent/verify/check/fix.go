@@ -151,8 +151,10 @@ func fixEnslaved(v view) []Fix {
 	}
 	fixes := perTool(commands, fmt.Sprintf("remove %s from %s in the configuration, too", l.Name, bridge.Name))
 	for i := range fixes {
-		if fixes[i].Tool == Networkd { // else its state stays "configuring"
-			fixes[i].Commands = append(fixes[i].Commands, "networkctl reconfigure "+l.Name)
+		// systemd 252 takes the bridge's message about a lost port for the removal of the interface. It knows none of its
+		// addresses then, and waits for its link-local one ("configuring") until it restarts.
+		if fixes[i].Tool == Networkd {
+			fixes[i].Commands = append(slices.Clone(commands), "systemctl restart systemd-networkd")
 		}
 	}
 	if len(moved) > 0 {

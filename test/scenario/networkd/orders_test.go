@@ -145,9 +145,6 @@ func pending(t *testing.T) []string {
 	return links
 }
 
-// settling is how long systemd-networkd may work on a link after a change.
-const settling = 30 * time.Second
-
 var adminState = regexp.MustCompile(`(?m)^ADMIN_STATE=.*$`)
 
 // repair follows what a finding prints for the server's tool. There is no systemd, so the test restarts the service, or
@@ -210,8 +207,7 @@ func (s *service) remains(ids []check.ID) []string {
 		if what := s.lacks(t); what != "" {
 			lacks = append(lacks, "the server lost "+what)
 		}
-		// Now and then it calls a link configuring for ever, after all that it does for it: then findings decide alone.
-		if calm++; len(lacks) > 0 || len(pending(t)) > 0 && time.Since(begun) < settling {
+		if calm++; len(lacks) > 0 || len(pending(t)) > 0 {
 			calm = 0
 		}
 		if time.Since(begun) > patience {
