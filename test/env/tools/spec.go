@@ -119,8 +119,8 @@ func specOf(name string) (spec, error) {
 }
 
 // Names lists the programs that tests and the demo need by default, in the order that shares most when they are
-// built one by one. Binary also knows those of the older Minors, such as kube-apiserver-v1.36, and what only
-// make k8s-e2e needs.
+// built one by one. Binary also knows those of the older Minors, such as kube-apiserver-v1.36, and what only make
+// k8s-e2e needs.
 func Names() []string {
 	return []string{"etcd", apiServer, "kubectl", "kube-proxy", "kube-vip-v1.2.2", "kube-vip-v1.0.0",
 		"kube-vip-v0.9.1", "kubelet",

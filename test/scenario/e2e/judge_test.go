@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
@@ -44,6 +46,7 @@ var clientPrivate = netip.MustParsePrefix("10.0.0.5/24")
 // with each announcer.
 func TestKubernetes(t *testing.T) {
 	var sum verdict
+	t.Logf("figure k8s_e2e_chosen %d tests", chosen(t))
 	for _, announcer := range []string{contract.AnnouncerAgent, contract.AnnouncerKubeVIP} {
 		k := kind{announcer: announcer, overlay: "deploy/overlays/kubeadm", judged: true}
 		if announcer == contract.AnnouncerAgent {
@@ -61,6 +64,35 @@ func TestKubernetes(t *testing.T) {
 	t.Logf("figure k8s_e2e_failed %d tests", sum.failed)
 	t.Logf("figure k8s_e2e_refused_by_pods %d tests", sum.refused)
 	t.Logf("figure k8s_e2e_skipped %d tests", sum.skipped)
+}
+
+// focus is which tests are run, a regular expression.
+func focus() string { return cmp.Or(os.Getenv(focusVariable), judged) }
+
+// chosen is how many tests of Kubernetes the focus chooses: at least one, and if nothing else is asked for, no fewer
+// than when judged was written, so that none is lost if it gets another name.
+func chosen(t *testing.T) int {
+	t.Helper()
+	if _, err := regexp.Compile(focus()); err != nil {
+		t.Fatalf("FOCUS %q is no regular expression: %v", focus(), err)
+	}
+	program, err := tools.Binary(t.Context(), tools.EndToEndTests)
+	check(t, err)
+	path := filepath.Join(t.TempDir(), "report.json")
+	out, err := exec.CommandContext(t.Context(), program, "-ginkgo.dry-run", "-provider=skeleton",
+		"-ginkgo.focus="+focus(), "-ginkgo.json-report="+path).CombinedOutput()
+	if err != nil {
+		t.Fatalf("list the tests of Kubernetes: %v\n%.2000s", err, out)
+	}
+	raw, err := os.ReadFile(path)
+	check(t, err)
+	specs, err := readReport(raw)
+	check(t, err)
+	if len(specs) == 0 || focus() == judged && len(specs) < 21 {
+		t.Fatalf("FOCUS %q chooses %d tests; give a regular expression that chooses some, such as 'LoadBalancers'",
+			focus(), len(specs))
+	}
+	return len(specs)
 }
 
 // admitPods has both nodes run ordinary pods and carry the traffic of load balancers, as on a small cluster whose
@@ -81,7 +113,7 @@ func (s *site) judge() verdict {
 	id, err := s.Lab.StartProcess(s.Context(), lab.Program{Host: lab.Client, Name: tools.EndToEndTests, Args: []string{
 		lab.Path(tools.EndToEndTests), "-kubeconfig=" + lab.Path(cluster.AdminConfig),
 		"-kubectl-path=" + lab.Path("kubectl"), "-provider=skeleton", fmt.Sprint("-num-nodes=", len(s.Servers)),
-		"-disable-log-dump", "-ginkgo.focus=" + cmp.Or(os.Getenv(focusVariable), judged), "-ginkgo.no-color",
+		"-disable-log-dump", "-ginkgo.focus=" + focus(), "-ginkgo.no-color",
 		"-ginkgo.timeout=" + judgeLimit.String(), "-ginkgo.json-report=" + judgeReport,
 	}})
 	check(s.T, err)

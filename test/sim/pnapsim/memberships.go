@@ -74,6 +74,13 @@ func (s *Sim) serverAccepts(srv *server) (reply, bool) {
 	return reply{}, true
 }
 
+// mayLeave judges that a client ends a membership of a server, and reports whether the server takes that now.
+func (s *Sim) mayLeave(c *call, srv *server, network, owner string) (reply, bool) {
+	s.judgeUse(c, "the membership of server "+srv.id+" in "+network, owner, srv.owner)
+	s.judgeChange(c, srv.changing, "server "+srv.id)
+	return s.serverAccepts(srv)
+}
+
 // checkIPs holds the addresses of a membership against the network: each in an assigned block, none the
 // network's own, none used elsewhere unless forced.
 func (s *Sim) checkIPs(c *call, srv *server, n *network, texts []string) (reply, bool) {
@@ -160,9 +167,7 @@ func (s *Sim) leaveNetwork(c *call, srv *server) reply {
 	if m == nil {
 		return s.missing()
 	}
-	s.judgeUse(c, "the membership of server "+srv.id+" in network "+m.network, m.owner, srv.owner)
-	s.judgeChange(c, srv.changing, "server "+srv.id)
-	if r, ok := s.serverAccepts(srv); !ok {
+	if r, ok := s.mayLeave(c, srv, "network "+m.network, m.owner); !ok {
 		return r
 	}
 	if n := c.account.networks[m.network]; n != nil && n.status != networkReady {

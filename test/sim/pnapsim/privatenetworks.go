@@ -22,7 +22,7 @@ type privateNetwork struct {
 	location    string
 	vlan        int
 	cidr        netip.Prefix // the zero value for one that was made without
-	standard    bool         // the one that servers of the location get
+	isDefault   bool         // the one that servers of the location get
 	status      string
 	created     time.Time
 }
@@ -51,14 +51,14 @@ func (s *Sim) privateNetworkView(a *account, n *privateNetwork) object {
 	servers := []any{} // the older, deprecated list
 	members := []any{}
 	for _, srv := range inOrder(a.servers) {
-		if m := srv.insider(n.id); m != nil {
+		if m := srv.privateMember(n.id); m != nil {
 			ips := slices.Clone(m.ips)
 			servers = append(servers, object{"id": srv.id, "ips": ips})
 			members = append(members, object{"resourceId": srv.id, "resourceType": "server", "ips": ips})
 		}
 	}
 	view := object{
-		"id": n.id, "name": n.name, "location": n.location, "locationDefault": n.standard, "vlanId": n.vlan,
+		"id": n.id, "name": n.name, "location": n.location, "locationDefault": n.isDefault, "vlanId": n.vlan,
 		"type": "PRIVATE", "status": n.status, "createdOn": s.timestamp(n.created), "servers": servers,
 		"memberships": members,
 	}
@@ -91,7 +91,7 @@ func (s *Sim) createPrivateNetwork(c *call, a *account, body privateNetworkBody)
 		created: s.now,
 	}
 	a.private[n.id] = n
-	a.standardize(n, body.Default)
+	a.setDefault(n, body.Default)
 	s.after(s.latency.NetworkChange, func() { n.status = networkReady })
 	return reply{status: http.StatusCreated, body: s.privateNetworkView(a, n)}
 }
@@ -108,7 +108,7 @@ func privateNetworkFaults(a *account, n *privateNetwork, body privateNetworkBody
 		if other != n && other.name == body.Name {
 			faults = append(faults, fmt.Sprintf("name %q: a network has it", body.Name))
 		}
-		hasDefault = hasDefault || other != n && other.location == location && other.standard
+		hasDefault = hasDefault || other != n && other.location == location && other.isDefault
 	}
 	if !body.Default && !hasDefault {
 		faults = append(faults, "locationDefault: location "+location+" would have no default network")
@@ -116,14 +116,14 @@ func privateNetworkFaults(a *account, n *privateNetwork, body privateNetworkBody
 	return faults
 }
 
-// standardize makes a network the default one of its location, in the place of another.
-func (a *account) standardize(n *privateNetwork, standard bool) {
+// setDefault makes a network the default one of its location, in the place of another, or not.
+func (a *account) setDefault(n *privateNetwork, isDefault bool) {
 	for _, other := range a.private {
-		if standard && other.location == n.location {
-			other.standard = false
+		if isDefault && other.location == n.location {
+			other.isDefault = false
 		}
 	}
-	n.standard = standard
+	n.isDefault = isDefault
 }
 
 // privateRange is the range that a new network gets: the one that it names, or one that is free, or none with force.
@@ -160,14 +160,14 @@ func (s *Sim) putPrivateNetwork(c *call, n *privateNetwork, body privateNetworkB
 	}
 	n.name = body.Name
 	n.description = ptr.Deref(body.Description, "")
-	c.account.standardize(n, body.Default)
+	c.account.setDefault(n, body.Default)
 	return reply{status: http.StatusOK, body: s.privateNetworkView(c.account, n)}
 }
 
 func (s *Sim) deletePrivateNetwork(c *call, n *privateNetwork) reply {
 	s.judgeUse(c, "private network "+n.id, n.owner)
 	for _, srv := range inOrder(c.account.servers) {
-		if srv.insider(n.id) != nil {
+		if srv.privateMember(n.id) != nil {
 			return invalid("Server " + srv.id + " is a member of the network.")
 		}
 	}
@@ -176,7 +176,7 @@ func (s *Sim) deletePrivateNetwork(c *call, n *privateNetwork) reply {
 	switch {
 	case n.status != networkReady:
 		return invalid("The network is " + n.status + ".")
-	case n.standard && others:
+	case n.isDefault && others:
 		return invalid("The network is the default one of location " + n.location + ", which has others.")
 	}
 	delete(c.account.private, n.id)

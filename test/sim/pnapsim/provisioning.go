@@ -6,7 +6,7 @@ import "errors"
 type configurationBody struct {
 	Gateway string `json:"gatewayAddress"`
 	Private struct {
-		Networks []insiderBody `json:"privateNetworks"`
+		Networks []privateMembershipBody `json:"privateNetworks"`
 	} `json:"privateNetworkConfiguration"`
 	Public struct {
 		Networks []membershipBody `json:"publicNetworks"`
@@ -47,29 +47,29 @@ func (s *Sim) connect(c *call, srv *server, body serverBody) (reply, bool) {
 func (srv *server) connections() string {
 	public := len(srv.members)+len(srv.ownBlocks) > 0
 	switch {
-	case public && len(srv.insiders) > 0:
+	case public && len(srv.privateMembers) > 0:
 		return networkTypeBoth
 	case public:
 		return networkTypePublic
-	case len(srv.insiders) > 0:
+	case len(srv.privateMembers) > 0:
 		return networkTypePrivate
 	default:
 		return networkTypeNone
 	}
 }
 
-func (s *Sim) connectPrivate(c *call, srv *server, bodies []insiderBody) (reply, bool) {
+func (s *Sim) connectPrivate(c *call, srv *server, bodies []privateMembershipBody) (reply, bool) {
 	for _, one := range bodies {
 		n := c.account.private[one.ID]
 		if n == nil {
 			return s.missing(), false
 		}
-		m, r, ok := s.newInsider(c, srv, n, one)
+		m, r, ok := s.newPrivateMembership(c, srv, n, one)
 		if !ok {
 			return r, false
 		}
 		srv.privateIPs = []string{} // the user's own networks stand in the place of the default one
-		srv.insiders = append(srv.insiders, m)
+		srv.privateMembers = append(srv.privateMembers, m)
 	}
 	return reply{}, true
 }
@@ -145,7 +145,7 @@ func (s *Sim) endAttach(a *account, id string) {
 func (s *Sim) install(a *account, srv *server) {
 	srv.status = serverCreating
 	s.after(s.latency.ServerCreate, func() {
-		for _, m := range srv.insiders {
+		for _, m := range srv.privateMembers {
 			m.status = membershipAssigned
 		}
 		for _, m := range srv.members {

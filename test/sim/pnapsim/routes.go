@@ -40,10 +40,10 @@ func operations() []operation {
 
 func serverOperations() []operation {
 	const (
-		server    = "/servers/{serverId}"
-		members   = server + "/network-configuration/public-network-configuration/public-networks"
-		insiders  = server + "/network-configuration/private-network-configuration/private-networks"
-		ownBlocks = server + "/network-configuration/ip-block-configurations/ip-blocks"
+		server         = "/servers/{serverId}"
+		members        = server + "/network-configuration/public-network-configuration/public-networks"
+		privateMembers = server + "/network-configuration/private-network-configuration/private-networks"
+		ownBlocks      = server + "/network-configuration/ip-block-configurations/ip-blocks"
 	)
 	return []operation{
 		{bmcAPI, get, "/servers", (*Sim).listServers},
@@ -55,9 +55,9 @@ func serverOperations() []operation {
 		{bmcAPI, post, members, with((*call).server, (*Sim).joinNetwork)},
 		{bmcAPI, patch, members + "/{publicNetworkId}", with((*call).server, (*Sim).patchMembership)},
 		{bmcAPI, del, members + "/{publicNetworkId}", on((*call).server, (*Sim).leaveNetwork)},
-		{bmcAPI, post, insiders, with((*call).server, (*Sim).joinPrivateNetwork)},
-		{bmcAPI, patch, insiders + "/{privateNetworkId}", with((*call).server, (*Sim).patchPrivateMembership)},
-		{bmcAPI, del, insiders + "/{privateNetworkId}", on((*call).server, (*Sim).leavePrivateNetwork)},
+		{bmcAPI, post, privateMembers, with((*call).server, (*Sim).joinPrivateNetwork)},
+		{bmcAPI, patch, privateMembers + "/{privateNetworkId}", with((*call).server, (*Sim).patchPrivateMembership)},
+		{bmcAPI, del, privateMembers + "/{privateNetworkId}", on((*call).server, (*Sim).leavePrivateNetwork)},
 		{bmcAPI, post, ownBlocks, with((*call).server, (*Sim).attachBlock)},
 		{bmcAPI, del, ownBlocks + "/{ipBlockId}", with((*call).server, (*Sim).detachBlock)},
 		action("power-on", serverPoweredOn, "Powering on server.", serverPoweredOff),

@@ -69,8 +69,8 @@ func (s *Sim) serverView(a *account, srv *server) object {
 	for _, m := range srv.members {
 		networks = append(networks, membershipView(a, m))
 	}
-	for _, m := range srv.insiders {
-		private = append(private, insiderView(a, m))
+	for _, m := range srv.privateMembers {
+		private = append(private, privateMembershipView(a, m))
 	}
 	configuration := object{
 		"privateNetworkConfiguration": object{"privateNetworks": private},
@@ -101,7 +101,7 @@ func (s *Sim) serverView(a *account, srv *server) object {
 // privateAddresses are the server's own, and those in private networks.
 func (srv *server) privateAddresses() []string {
 	out := append([]string{}, srv.privateIPs...)
-	for _, m := range srv.insiders {
+	for _, m := range srv.privateMembers {
 		for _, ip := range addresses(m.ips) {
 			out = append(out, ip.String())
 		}
@@ -267,7 +267,7 @@ func (s *Sim) deleteServer(c *call, srv *server) reply {
 // startEnd takes a server away from its networks; then it is gone, or reserved when it has a reservation.
 func (s *Sim) startEnd(a *account, srv *server, deleteBlocks bool) {
 	srv.status = serverDeleting
-	for _, m := range srv.insiders {
+	for _, m := range srv.privateMembers {
 		m.status = membershipInProgress
 	}
 	for _, m := range srv.members {
@@ -288,7 +288,7 @@ func (s *Sim) endServer(a *account, srv *server, deleteBlocks bool) {
 		}
 	}
 	srv.ownBlocks = nil
-	srv.insiders = nil
+	srv.privateMembers = nil
 	srv.publicIPs = nil
 	srv.gateway = ""
 	if srv.reservation != "" {

@@ -142,28 +142,28 @@ type memberView struct {
 
 type server struct {
 	made
-	owner        string
-	hostname     string
-	description  string
-	os           string
-	kind         string
-	location     string
-	status       string
-	networkType  string
-	reservation  string
-	pricing      string
-	supersedes   string // the server from which the reservation came
-	supersededBy string // the one to which it went
-	privateIPs   []string
-	publicIPs    []string // of its own allocation, beside its own block
-	ownBlocks    []string
-	gateway      string
-	tags         []assignment
-	members      []*membership
-	insiders     []*insider
-	ipxe         ipxeBody // its URL is empty unless one was given
-	changing     string   // the client whose network change is unfinished
-	created      time.Time
+	owner          string
+	hostname       string
+	description    string
+	os             string
+	kind           string
+	location       string
+	status         string
+	networkType    string
+	reservation    string
+	pricing        string
+	supersedes     string // the server from which the reservation came
+	supersededBy   string // the one to which it went
+	privateIPs     []string
+	publicIPs      []string // of its own allocation, beside its own block
+	ownBlocks      []string
+	gateway        string
+	tags           []assignment
+	members        []*membership
+	privateMembers []*privateMembership
+	ipxe           ipxeBody // its URL is empty unless one was given
+	changing       string   // the client whose network change is unfinished
+	created        time.Time
 }
 
 type membership struct {

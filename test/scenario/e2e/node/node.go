@@ -12,6 +12,7 @@ import (
 	"text/template"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/installer"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab/wire"
 )
 
 // Spec is what the server has to know.
@@ -82,7 +83,7 @@ func (s Spec) files() (map[string][]byte, error) {
 		"/etc/passwd": []byte("root:x:0:0:root:/root:/bin/sh\n"), "/etc/group": []byte("root:x:0:\n"),
 		"/etc/hosts": []byte("127.0.0.1 localhost\n"), "/etc/os-release": []byte("NAME=lab\nID=lab\n"),
 		// No name server answers there, but CoreDNS does not start without any.
-		"/etc/resolv.conf": []byte("nameserver 10.0.0.1\n"),
+		"/etc/resolv.conf": fmt.Appendf(nil, "nameserver %s\n", wire.ManagementAddress.Addr()),
 		"/etc/machine-id":  fmt.Appendf(nil, "%032x\n", s.Address.As4()),
 		kubeadmConfig:      []byte(s.Kubeadm), authority: s.CA,
 	}
