@@ -16,8 +16,8 @@ type privateMembership struct {
 	status  string
 }
 
-// privateMembershipBody is the body that joins a server to a private network or changes its addresses there. IPs that are
-// not given are not the same as none.
+// privateMembershipBody is the body that joins a server to a private network or changes its addresses there. IPs that
+// are not given are not the same as none.
 type privateMembershipBody struct {
 	ID   string    `json:"id"`
 	IPs  *[]string `json:"ips"`
@@ -74,8 +74,8 @@ func (s *Sim) joinPrivateNetwork(c *call, srv *server, body privateMembershipBod
 }
 
 // newPrivateMembership makes a membership, with the next free address where none are given.
-func (s *Sim) newPrivateMembership(c *call, srv *server, n *privateNetwork, body privateMembershipBody) (*privateMembership,
-	reply, bool) {
+func (s *Sim) newPrivateMembership(c *call, srv *server, n *privateNetwork,
+	body privateMembershipBody) (*privateMembership, reply, bool) {
 	m := &privateMembership{network: n.id, owner: c.client.ID, ips: []string{}, dhcp: body.DHCP,
 		status: membershipInProgress}
 	switch {
