@@ -50,9 +50,8 @@ recordings: go ## Play the demo and draw from it the terminals that README.md sh
 	go run ./test/demo/cmd/recordings
 
 # The packages whose tests start a cluster, another virtual machine (both where the running kernel lacks 802.1Q), or a
-# control plane. One cluster at a time, with the highest priority: it keeps two processors busy, and beside another it
-# misses its deadlines and does its work again. test/scenario/announce has it, too: it mostly waits, but its agents take
-# each other for dead when they do not run. What takes or waits longest begins.
+# control plane. One cluster and one other virtual machine at a time, with the highest priority: an emulated machine has
+# timers to serve, and one that gets less than half a processor hardly does anything else. What takes or waits longest begins.
 LONGEST := %/test/demo %/test/scenario/networkd %/v2/controller %/test/repo/docs
 AGENTS := $(addprefix $(shell sed -n 's/^module //p' go.mod)/test/scenario/,announce agent)
 FIRST = $(filter $(LONGEST),$(1)) $(filter-out $(LONGEST),$(1))
@@ -62,13 +61,8 @@ TESTS_WITH = $(shell go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./...
 CLUSTER = $(eval CLUSTER := $(filter-out $(AGENTS),$(call TESTS_WITH,lab)))$(CLUSTER)
 MACHINE = $(eval MACHINE := $(filter-out $(CLUSTER) $(AGENTS),$(call TESTS_WITH,kernel\/machine)))$(MACHINE)
 API = $(eval API := $(filter-out $(CLUSTER) $(MACHINE) $(AGENTS),$(call TESTS_WITH,controlplane)))$(API)
-# All others only compute, with the lowest priority while a cluster runs. Only root can raise the priority of a process, and
-# with the lowest one hardly runs beside another busy program: so ten by ten they get theirs when they begin, and what
-# takes more than a few seconds of a processor comes last.
-OTHER = $(eval OTHER := $(call LAST,$(filter-out $(CLUSTER) $(MACHINE) $(AGENTS) $(API),$(shell go list ./...))))$(OTHER)
-BUSIEST := %/announce/election %/loadbalancer/orphans %/loadbalancer/reconcile %/node/membership %/scenario/walk \
-	$(addprefix %/test/repo/,build development image mutants portability)
-LAST = $(filter-out $(BUSIEST),$(1)) $(filter $(BUSIEST),$(1))
+# All others only compute.
+OTHER = $(eval OTHER := $(filter-out $(CLUSTER) $(MACHINE) $(AGENTS) $(API),$(shell go list ./...)))$(OTHER)
 # With Go's default of 100, tests and above all the start of a kube-apiserver spend much of their time collecting garbage.
 test test-api test-minor race: export GOGC ?= 400
 ifdef LOOPS
@@ -84,25 +78,22 @@ test: prepare ## Run all tests, and print how long they took and the ten package
 	awk '{gsub("/", "_", $$2); print "figure test_seconds_" $$2, $$1, "s"}' && \
 	echo "figure test_seconds $$(( $$(date +%s) - began )) s" && exit $$failed
 
-# The parts of make test, five at a time.
-PARTS = test-clusters test-agents test-machines test-apis $(addprefix test-others-,$(shell seq $$((($(words $(OTHER)) + 9) / 10))))
+# The parts of make test, side by side. Only root can raise the priority of a process; so the last part has a low one to its
+# end, but not the lowest: beside busy programs that hardly runs.
+PARTS = test-clusters test-machines test-computing
 RESULTS ?= $(DIST)
-# A part that runs twice gives its results two names.
+# A part that runs several times gives its results several names.
 PART = $(DEV) gotestsum --format pkgname --jsonfile $(RESULTS)/$@$(1).json -- $(TESTFLAGS)
-.PHONY: test-parts test-clusters test-agents test-machines test-apis
+.PHONY: test-parts $(PARTS)
 test-parts:
-	@$(MAKE) --no-print-directory --keep-going --jobs=5 $(PARTS) CLUSTER="$(CLUSTER)" MACHINE="$(MACHINE)" API="$(API)" OTHER="$(OTHER)"
+	@$(MAKE) --no-print-directory --keep-going --jobs=3 $(PARTS) CLUSTER="$(CLUSTER)" MACHINE="$(MACHINE)" API="$(API)" OTHER="$(OTHER)"
 test-clusters: go
-	@failed=0; $(PART) -p 1 $(call FIRST,$(CLUSTER)) || failed=$$?; touch $(RESULTS)/clusters-done; exit $$failed
-test-agents: go
-	@failed=0; $(call PART,-announce) $(firstword $(AGENTS)) || failed=$$?; nice -n 4 $(PART) $(lastword $(AGENTS)) || failed=$$?; exit $$failed
+	@$(PART) -p 1 $(call FIRST,$(CLUSTER))
 test-machines: go
-	@nice -n 4 $(PART) -p 1 $(call FIRST,$(MACHINE))
-test-apis: go
-	@nice -n 4 $(PART) -p 2 $(call FIRST,$(API))
-# Words 10 to 19 are the first ten, because nine numbers stand before them.
-test-others-%: go
-	@$$([ -e $(RESULTS)/clusters-done ] || echo nice -n 15) $(PART) -p 2 $(wordlist $*0,$*9,1 2 3 4 5 6 7 8 9 $(OTHER))
+	@failed=0; $(call PART,-announce) $(firstword $(AGENTS)) || failed=$$?; $(PART) -p 1 $(call FIRST,$(MACHINE)) || failed=$$?; \
+	$(call PART,-agent) $(lastword $(AGENTS)) || failed=$$?; exit $$failed
+test-computing: go
+	@failed=0; nice -n 5 $(call PART,-apis) -p 1 $(call FIRST,$(API)) || failed=$$?; nice -n 5 $(PART) -p 2 $(OTHER) || failed=$$?; exit $$failed
 
 # The packages whose tests start no control plane and no virtual machine, and build or download nothing.
 HEAVY := env/controlplane|env/kernel|env/lab|env/cluster|env/tools|repo/build|repo/development|repo/mutants|repo/portability
@@ -164,7 +155,7 @@ QUIETLY := sed -e '/^ *\(=== \|--- PASS\)/d' -e 's/^    //'
 .PHONY: faults
 faults: prepare ## Break servers of the lab, and kube-vip on them, in every way that has a finding, and measure when it is reported and repaired; takes about twenty minutes
 	go run ./test/scenario/faults/cmd/faults
-	go test ./test/scenario/kubevip -run TestStates -count=1 -v -hold | $(QUIETLY)
+	PNAP_SEED_FACTOR=3 go test ./test/scenario/kubevip -run TestStates -count=1 -v -hold | $(QUIETLY)
 	go test ./test/scenario/agent -run '^Test(SeenByKernelEvent|Repairs|ReturnPathReconciler)$$' -count=1 -v -hold | $(QUIETLY)
 	go test ./test/scenario/networkd -run '^TestRestart$$' -count=1 -v -hold | $(QUIETLY)
 	go test ./test/scenario/returnpath -run '^TestReplies$$' -count=1 -v -hold | $(QUIETLY)

@@ -23,8 +23,7 @@ import (
 )
 
 // TestStory runs the whole story beside the newest and the oldest kube-vip: with one of them of a Service without a
-// class, with the other of one of the controller's own class, which kube-vip serves because the manifest names it. Most
-// of a story is waiting, so stories run side by side.
+// class, with the other of one of the controller's own class, which kube-vip serves because the manifest names it.
 //
 //proves:service-changes/node-dies
 //proves:service-changes/vlan-lost
@@ -38,7 +37,6 @@ func TestStory(t *testing.T) {
 	for class, version := range map[string]string{"": versions[0],
 		contract.LoadBalancerClass: versions[len(versions)-1]} {
 		t.Run("class "+class+", kube-vip "+version, func(t *testing.T) {
-			t.Parallel()
 			var out strings.Builder
 			o := Options{Out: &out, Dir: t.TempDir(), KubeVIP: version, Class: class, Scale: 10}
 			recorded := Screens()
@@ -139,7 +137,6 @@ func TestStable(t *testing.T) {
 
 // TestAutoStory runs the story of servers that no user configures.
 func TestAutoStory(t *testing.T) {
-	t.Parallel()
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var out strings.Builder

@@ -27,7 +27,6 @@ import (
 // TestTutorial types what the tutorial says on the servers of the lab, and expects to see what it shows. At its end the
 // account is as it was before.
 func TestTutorial(t *testing.T) {
-	t.Parallel()
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	c, err := cluster.New(cluster.Options{Dir: t.TempDir(), Scale: 10,

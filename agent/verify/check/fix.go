@@ -152,9 +152,13 @@ func fixEnslaved(v view) []Fix {
 	fixes := perTool(commands, fmt.Sprintf("remove %s from %s in the configuration, too", l.Name, bridge.Name))
 	for i := range fixes {
 		// systemd 252 takes the bridge's message about a lost port for the removal of the interface. It knows none of
-		// its addresses then, and waits for its link-local one ("configuring") until it restarts.
-		if fixes[i].Tool == Networkd {
+		// its addresses then, and waits for its link-local one ("configuring") until it restarts. Below netplan there
+		// may be NetworkManager instead.
+		switch fixes[i].Tool {
+		case Networkd:
 			fixes[i].Commands = append(slices.Clone(commands), "systemctl restart systemd-networkd")
+		case Netplan:
+			fixes[i].Commands = append(fixes[i].Commands, "systemctl try-restart systemd-networkd")
 		}
 	}
 	if len(moved) > 0 {

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	policies "github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/seeds"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/repo/deploy"
 )
@@ -29,7 +31,7 @@ type installation struct {
 	manifest      controlplane.Manifest
 }
 
-// installations are all ways to install this project.
+// installations are the ways to install this project, in the usual run half of them, by lot.
 func installations(t *testing.T) []installation {
 	t.Helper()
 	root, err := tools.ModuleRoot()
@@ -49,7 +51,8 @@ func installations(t *testing.T) []installation {
 			installation{"chart/" + overlay, overlay,
 				controlplane.Manifest{Name: "chart " + overlay, Data: []byte(chart)}})
 	}
-	return all
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all[:min(seeds.Count(t, len(all)/2), len(all))]
 }
 
 // installOnly applies an installation where no other one is, and waits until the API server enforces what it says.

@@ -256,7 +256,8 @@ func TestEveryFixIsWalked(t *testing.T) {
 }
 
 // walk makes faults one after the other and follows what each finding prints. After each step all findings that were
-// fixed so far have to be gone. It returns how many pairs of a fix and an earlier one were tried, and how many broke.
+// fixed so far have to be gone. It returns how many pairs of a fix and an earlier one were tried, and how many broke: it
+// ends with the first, for each look that is not satisfied takes minutes.
 func (s *service) walk(names []string) (tried, broken int) {
 	t := s.t
 	t.Helper()
@@ -268,13 +269,11 @@ func (s *service) walk(names []string) (tried, broken int) {
 		tried += len(fixed)
 		fixed = append(fixed, f.id)
 		if lacks := s.remains(fixed); len(lacks) > 0 {
-			broken++
 			t.Errorf("after %s was fixed there is %q", name, lacks)
-			after := findings(t)
-			fixed = slices.DeleteFunc(fixed, func(id check.ID) bool { return !gone(after.Finding(id)) })
+			return tried, 1
 		}
 	}
-	return tried, broken
+	return tried, 0
 }
 
 func faultNamed(name string) fault {
@@ -345,7 +344,9 @@ func inTurn(t *testing.T, figures string, usual int, configured, bare func(*test
 			}
 			healthy(t)
 			pairs, failed := s.walk(tc.order)
-			s.startAgain()
+			if failed == 0 {
+				s.startAgain()
+			}
 			tried += pairs
 			broken += failed
 		})
