@@ -83,7 +83,7 @@ test: prepare ## Run all tests, and print how long they took and the ten package
 PARTS = test-clusters test-machines test-computing
 RESULTS ?= $(DIST)
 # A part that runs several times gives its results several names.
-PART = $(DEV) gotestsum --format pkgname --jsonfile $(RESULTS)/$@$(1).json -- $(TESTFLAGS)
+PART = test/env/run-tests $(RESULTS)/$@$(1).json $(TESTFLAGS)
 .PHONY: test-parts $(PARTS)
 test-parts:
 	@$(MAKE) --no-print-directory --keep-going --jobs=3 $(PARTS) CLUSTER="$(CLUSTER)" MACHINE="$(MACHINE)" API="$(API)" OTHER="$(OTHER)"

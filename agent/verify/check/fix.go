@@ -154,10 +154,10 @@ func fixEnslaved(v view) []Fix {
 		// systemd 252 takes the bridge's message about a lost port for the removal of the interface. It knows none of
 		// its addresses then, and waits for its link-local one ("configuring") until it restarts. Below netplan there
 		// may be NetworkManager instead.
-		switch fixes[i].Tool {
-		case Networkd:
+		if fixes[i].Tool == Networkd {
 			fixes[i].Commands = append(slices.Clone(commands), "systemctl restart systemd-networkd")
-		case Netplan:
+		}
+		if fixes[i].Tool == Netplan {
 			fixes[i].Commands = append(fixes[i].Commands, "systemctl try-restart systemd-networkd")
 		}
 	}

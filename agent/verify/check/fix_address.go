@@ -32,9 +32,10 @@ func (p plan) ifupdown(remove []string) Fix {
 }
 
 // restartInterface sets an interface up again by ifupdown. With --force, ifup would set up the link below, too, and the
-// hook of ifenslave sets the members of a bond down then. ifdown needs the option where a person deleted the interface.
+// hook of ifenslave sets the members of a bond down then. ifdown needs the option where a person deleted the interface;
+// that of ifupdown2 fails nevertheless where it did not set it up itself.
 func restartInterface(name string) []string {
-	return []string{"ifdown --force " + name, "ifup " + name}
+	return []string{"ifdown --force " + name + " || true", "ifup " + name}
 }
 
 func (p plan) networkd(remove []string) []Fix {

@@ -171,7 +171,7 @@ var (
 			`^netplan generate \|\| mv (\S+/9\d-phoenixnap-\S+) \S+/9\d-phoenixnap-\S+\.rejected$`),
 		"lets the tool read its files": regexp.MustCompile(`^(netplan apply|networkctl (reload|reconfigure \S+)|` +
 			`systemctl (try-)?restart (systemd-networkd|networking)|nmcli connection reload|nmcli device connect \S+|` +
-			`if(up|up --force --ignore-errors --no-scripts|down --force) \S+)$`),
+			`if(up|up --force --ignore-errors --no-scripts) \S+|ifdown --force \S+ \|\| true)$`),
 		"changes the profile of one interface": regexp.MustCompile(`^u=\$\(nmcli .* = bond0(\.100)? \]; then .*\); ` +
 			`(\[ "\$u" \] \|\| nmcli connection add type vlan con-name bond0\.100 ifname bond0\.100 [^;]*; ` +
 			`nmcli connection modify "\$\{u:-bond0\.100\}" [^;]*nmcli connection up "\$\{u:-bond0\.100\}"|` +

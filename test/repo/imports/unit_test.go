@@ -77,7 +77,7 @@ func TestAPINeedsNoKernel(t *testing.T) {
 func TestAllTestsRunOnce(t *testing.T) {
 	var got []string
 	for line := range strings.Lines(dryRun(t, "test-parts")) {
-		if strings.Contains(line, "gotestsum") {
+		if strings.Contains(line, "run-tests") {
 			got = append(got, packagesIn(line)...)
 		}
 	}

@@ -81,6 +81,9 @@ type Programs struct {
 	Ifup, Ifquery string
 	// Hooks is the directory of the scripts by which ifupdown makes a bond (the package ifenslave).
 	Hooks string
+	// Ifupdown2 is the root of that package. PythonHome and PythonPath are what its Python needs in the variables of
+	// these names.
+	Ifupdown2, Python, PythonHome, PythonPath string
 	// Nmcli is the command line of NetworkManager, the daemon.
 	Nmcli, NetworkManager string
 	// Libraries are the directories of their shared libraries, as in LD_LIBRARY_PATH.
@@ -92,7 +95,7 @@ type Programs struct {
 // packages hold the programs and those of their libraries that a small machine may lack.
 var packages = []string{
 	"netplan.io", "libnetplan0", "libglib2.0-0", "libyaml-0-2", "ifupdown", "ifenslave", "network-manager", "libnm0",
-	"libndp0", "libreadline8",
+	"libndp0", "libreadline8", "ifupdown2", "python3.11-minimal", "libpython3.11-minimal", "libpython3.11-stdlib",
 }
 
 // Unpack downloads the tools into the cache. They are not installed: each of them would take over the network of the
@@ -108,7 +111,9 @@ func Unpack(ctx context.Context) (Programs, error) {
 		for program, path := range map[*string]string{
 			&p.Generate: "usr/libexec/netplan/generate", &p.Ifup: "sbin/ifup", &p.Ifquery: "sbin/ifquery",
 			&p.Nmcli: "usr/bin/nmcli", &p.NetworkManager: "usr/sbin/NetworkManager",
-			&p.Hooks: "etc/network/if-pre-up.d/ifenslave",
+			&p.Hooks: "etc/network/if-pre-up.d/ifenslave", &p.Ifupdown2: "usr/share/ifupdown2/__main__.py",
+			&p.Python: "usr/bin/python3.11", &p.PythonHome: "usr/lib/python3.11/os.py",
+			&p.PythonPath: "usr/lib/python3.11/json/__init__.py",
 		} {
 			if found := filepath.Join(root, path); *program == "" && exists(found) {
 				*program = found
@@ -122,14 +127,22 @@ func Unpack(ctx context.Context) (Programs, error) {
 			libraries = append(libraries, found...)
 		}
 	}
-	if slices.Contains([]string{p.Generate, p.Ifup, p.Ifquery, p.Nmcli, p.NetworkManager, p.Hooks}, "") {
+	if slices.Contains([]string{p.Generate, p.Ifup, p.Ifquery, p.Nmcli, p.NetworkManager, p.Hooks, p.Ifupdown2,
+		p.Python, p.PythonHome, p.PythonPath}, "") {
 		return Programs{}, fmt.Errorf("the Debian packages %s lack a program: %+v", strings.Join(packages, ", "), p)
 	}
 	p.Hooks = filepath.Dir(filepath.Dir(p.Hooks))
+	p.Ifupdown2 = rootOf(p.Ifupdown2)
+	modules := []string{filepath.Dir(p.PythonHome), filepath.Dir(filepath.Dir(p.PythonPath))}
+	p.PythonHome = filepath.Join(rootOf(p.PythonHome), "usr")
+	p.PythonPath = strings.Join(append(modules, filepath.Join(modules[1], "lib-dynload")), ":")
 	p.Libraries = strings.Join(libraries, ":")
 	p.Environment = append(os.Environ(), "LC_ALL=C", "LD_LIBRARY_PATH="+p.Libraries)
 	return p, nil
 }
+
+// rootOf is the directory into which a package with a file below /usr was unpacked.
+func rootOf(path string) string { return path[:max(strings.LastIndex(path, "/usr/"), 0)] }
 
 func exists(path string) bool {
 	_, err := os.Stat(path)

@@ -257,7 +257,7 @@ func (s *side) repair(gatewayLink string) (want []*expectation) {
 	return want
 }
 
-// TestStates: the agents name each state that kube-vip can be in. In the usual run it takes one of the versions, by lot.
+// TestStates: the agents name each state that kube-vip can be in. The usual run has one of the versions, by lot.
 func TestStates(t *testing.T) {
 	versions, err := tools.KubeVIPs(t.Context())
 	if err != nil {

@@ -5,7 +5,8 @@
 // order where a person made it by hand; PNAP_SEED_FACTOR=2 runs both orders on both. After each step the bond has its
 // ports, MTU, address and route. With netplan the server has the installer's file: a bond of two ports, an address, a
 // default route and a private network, from which the real "netplan generate" writes the files of systemd-networkd.
-// With ifupdown, Debian's ifup and ifdown and the scripts of the package ifenslave make the bond. With ifupdown and
+// With ifupdown, Debian's ifup and ifdown and the scripts of the package ifenslave make the bond; with ifupdown2, which
+// Proxmox VE has, a bridge over it, too. With ifupdown and
 // NetworkManager the whole network is set up again in the end, as at the start of the machine, and no finding comes
 // back. Findings whose fixes take the course of another one, with the same files or with commands of ip, are made once,
 // on a server that is connected to a switch with LACP.
@@ -21,8 +22,8 @@
 //     value where the file has it.
 //   - The ports are matched by their names, not by their hardware addresses, for a veth has no permanent one. The
 //     switch is a bond of the kernel in another network namespace; where there is none, the bond does without LACP.
-//   - The packages vlan and bridge-utils are missing: ifupdown makes VLAN interfaces by itself. ifupdown2, which
-//     Proxmox VE has, is not run.
+//   - The packages vlan and bridge-utils are missing: ifupdown makes VLAN interfaces by itself.
+//   - Of Proxmox VE only the file of interfaces is there, and Debian's ifupdown2: none of its own packages.
 //   - NetworkManager runs without udev and polkit, as in a container: /sys is read-only above /sys/devices. Its
 //     profiles are those that cloud-init, the program of Debian's package, writes for the network of the server.
 package networkd

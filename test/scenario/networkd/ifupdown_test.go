@@ -59,7 +59,7 @@ func serveIfupdown(t *testing.T, interfaces string) *service {
 		must(t, "find "+program, err)
 		must(t, "link "+program, os.Symlink(found, filepath.Join(programs, program)))
 	}
-	useDash(t)
+	replaceApplet(t, "/bin/sh", "dash")
 	must(t, "copy the hooks", os.CopyFS(directory, os.DirFS(os.Getenv(hooks))))
 	s := &service{tool: check.Ifupdown, lacks: uplinkLacks, t: t, endsAgain: true, again: func(t *testing.T) {
 		t.Helper()
@@ -74,17 +74,18 @@ func serveIfupdown(t *testing.T, interfaces string) *service {
 	return s
 }
 
-// useDash: in the machine, /bin/sh is busybox, which runs programs of its own before those of the PATH.
-func useDash(t *testing.T) {
+// replaceApplet puts a program in the place of one that is a part of busybox in the machine. Its shell runs programs of
+// its own before those of the PATH, and its ip lacks options.
+func replaceApplet(t *testing.T, path, program string) {
 	t.Helper()
 	_, noMachine := os.Stat("/init")
-	if target, err := os.Readlink("/bin/sh"); err != nil || target != "/bin/busybox" || noMachine != nil {
+	if target, err := os.Readlink(path); err != nil || target != "/bin/busybox" || noMachine != nil {
 		return
 	}
-	dash, err := exec.LookPath("dash")
-	must(t, "find dash", err)
-	must(t, "remove the shell", os.Remove("/bin/sh"))
-	must(t, "link dash", os.Symlink(dash, "/bin/sh"))
+	found, err := exec.LookPath(program)
+	must(t, "find "+program, err)
+	must(t, "remove "+path, os.Remove(path))
+	must(t, "link "+program, os.Symlink(found, path))
 }
 
 // TestIfupdownFixesInTurn follows what findings print for ifupdown.

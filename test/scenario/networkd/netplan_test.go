@@ -24,8 +24,8 @@ const (
 	hooks     = "PNAP_IFUPDOWN_HOOKS"
 )
 
-// unpack puts what `netplan generate` runs and the programs of ifupdown into the PATH. They stand in Debian's packages
-// and are not installed.
+// unpack puts what `netplan generate` runs, and other programs, first in the PATH. They stand in Debian's packages and
+// are not installed.
 func unpack() error {
 	if os.Getenv(libraries) != "" {
 		return nil // in the machine
@@ -35,9 +35,10 @@ func unpack() error {
 		return err
 	}
 	for name, value := range map[string]string{
-		"PATH": strings.Join([]string{os.Getenv("PATH"), filepath.Dir(p.Generate), filepath.Dir(p.Ifup),
-			filepath.Dir(p.Nmcli), filepath.Dir(p.NetworkManager)}, ":"),
+		"PATH": strings.Join([]string{filepath.Dir(p.Generate), filepath.Dir(p.Ifup), filepath.Dir(p.Nmcli),
+			filepath.Dir(p.NetworkManager), filepath.Dir(p.Python), os.Getenv("PATH")}, ":"),
 		libraries: p.Libraries, hooks: p.Hooks,
+		ifupdown2: p.Ifupdown2, pythonHome: p.PythonHome, pythonPath: p.PythonPath,
 		// By it the machine finds which files it needs.
 		"LD_LIBRARY_PATH": p.Libraries,
 	} {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,7 +29,6 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/observe/netstate"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/arp"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kernel"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kernel/guest"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/limits"
@@ -52,12 +50,18 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "FAIL: no profiles of NetworkManager for these tests:", err)
 		os.Exit(1)
 	}
-	code := kernel.Main(m, kernel.Programs(program, "networkctl", "dbus-daemon", "dash", "ip", "nft", "sysctl",
-		"generate", "ifup", "ifdown", "ifquery", "nmcli", "NetworkManager"),
+	options := []kernel.Option{kernel.Programs(program, "networkctl", "dbus-daemon", "dash", "ip", "nft", "sysctl",
+		"generate", "ifup", "ifdown", "ifquery", "nmcli", "NetworkManager", "python3.11", "bridge"),
 		kernel.File(written),
+		kernel.File(filepath.Join(os.Getenv(ifupdown2), "usr", "share", "ifupdown2")),
+		kernel.File(filepath.Join(os.Getenv(ifupdown2), "etc", "network")),
 		kernel.File(os.Getenv(hooks)),
 		kernel.File(filepath.Join(root(), "agent", "verify", "check", "testdata")),
-		kernel.File(filepath.Join(root(), "docs", "guides", "network.md")))
+		kernel.File(filepath.Join(root(), "docs", "guides", "network.md"))}
+	for _, directory := range filepath.SplitList(os.Getenv(pythonPath)) {
+		options = append(options, kernel.File(directory))
+	}
+	code := kernel.Main(m, options...)
 	if os.Getenv(kernel.Variable) != guest.Inside {
 		err = os.RemoveAll(written)
 	}
@@ -76,11 +80,20 @@ type service struct {
 	// where endsAgain is set.
 	again     func(*testing.T)
 	endsAgain bool
+	// rename makes the server's names of those in a fault; nil where they are the same.
+	rename *strings.Replacer
 
 	t      *testing.T
 	path   string
 	cmd    *exec.Cmd
 	output *bytes.Buffer
+}
+
+func (s *service) renamed(script string) string {
+	if s.rename == nil {
+		return script
+	}
+	return s.rename.Replace(script)
 }
 
 func must(t *testing.T, what string, err error) {
@@ -243,25 +256,16 @@ func find(t *testing.T, name string) netlink.Link {
 func keep(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
-	expected := func() check.Expected {
-		return check.Expected{Published: true, Network: contract.NodeNetwork{
-			ServerID: "0123456789abcdef01234567", NetworkID: "6104105e6b7c9a0012345678", VLAN: 100, Member: true,
-			IPs: []netip.Addr{netip.MustParseAddr("192.0.2.2")},
-			Blocks: []contract.NetworkBlock{
-				{CIDR: netip.MustParsePrefix("192.0.2.0/28"), Gateway: netip.MustParseAddr("192.0.2.1")},
-				{CIDR: netip.MustParsePrefix("203.0.113.0/29"), Gateway: netip.MustParseAddr("203.0.113.1")},
-			},
-		}}
-	}
 	journal := &ownership.Journal{}
 	system := vlan.System{Journal: journal}
 	path := returnpath.New(returnpath.Config{
-		Expected: expected, Bits: returnpath.DefaultBits, Journal: journal,
+		Expected: published, Bits: returnpath.DefaultBits, Journal: journal,
 		Watches: []func(context.Context, func()) error{netstate.Watch, returnpath.WatchTable},
 	})
 	var group sync.WaitGroup
 	for _, k := range []interface{ Run(context.Context) error }{
-		vlan.New(vlan.Config{Expected: expected, Kernel: system, Prober: arp.NewProber(), Watch: netstate.Watch}), path,
+		vlan.New(vlan.Config{Expected: published, Kernel: system, Prober: arp.NewProber(), Watch: netstate.Watch,
+			Record: func(e vlan.Event) { t.Logf("the agent says: %s %s", e.Reason, e.Message) }}), path,
 	} {
 		group.Go(func() {
 			if err := k.Run(ctx); err != nil {

@@ -256,15 +256,15 @@ func TestEveryFixIsWalked(t *testing.T) {
 }
 
 // walk makes faults one after the other and follows what each finding prints. After each step all findings that were
-// fixed so far have to be gone. It returns how many pairs of a fix and an earlier one were tried, and how many broke: it
-// ends with the first, for each look that is not satisfied takes minutes.
+// fixed so far have to be gone. It returns how many pairs of a fix and an earlier one were tried, and how many broke.
+// It ends with the first, for each look that is not satisfied takes minutes.
 func (s *service) walk(names []string) (tried, broken int) {
 	t := s.t
 	t.Helper()
 	var fixed []check.ID
 	for _, name := range names {
 		f := faultNamed(name)
-		shell(t, f.script)
+		shell(t, s.renamed(f.script))
 		s.repair(f.found(t))
 		tried += len(fixed)
 		fixed = append(fixed, f.id)
@@ -340,7 +340,7 @@ func inTurn(t *testing.T, figures string, usual int, configured, bare func(*test
 			}
 			s := serve(t)
 			if tc.byHand {
-				shell(t, vlanByHand)
+				shell(t, s.renamed(vlanByHand))
 			}
 			healthy(t)
 			pairs, failed := s.walk(tc.order)

@@ -39,11 +39,12 @@ type emulator struct {
 // when it is emulated.
 const processor = "qemu64,-svm,+rdrand,+ssse3,+sse4.1,+sse4.2,+popcnt,+aes,+pclmulqdq"
 
-// kernelArguments: no mitigations and no self-tests to wait for, panic switches the machine off, and the emulated time
+// kernelArguments: warnings on the console, which have the stack of a processor that is stuck; no mitigations and no
+// self-tests to wait for, panic switches the machine off, and the emulated time
 // stamp counter is good enough as a clock. The check of the timer takes a busy computer for broken hardware, and
 // panics. Memory is not cleared more often than needed, nor by rep stos. With address space layout randomization (see
 // norandmaps) QEMU would translate a program and its libraries again at each start.
-const kernelArguments = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable random.trust_cpu=on " +
+const kernelArguments = "console=ttyS0 loglevel=5 panic=-1 mitigations=off nokaslr tsc=reliable random.trust_cpu=on " +
 	"no_timer_check clearcpuid=rep_good init_on_alloc=0 transparent_hugepage=never norandmaps"
 
 // coarseTimers rounds the kernel's timers to its ticks of 4 ms.
@@ -117,7 +118,8 @@ func (e emulator) boot(ctx context.Context, limit time.Duration, stdout, stderr 
 		return guest.Result{}, err
 	}
 	defer link.Close()
-	var own, screen strings.Builder // what QEMU itself and the kernel have to say
+	var own strings.Builder // what QEMU itself has to say
+	screen := kernelLog{stuck: cancel}
 	cmd := exec.CommandContext(ctx, emulatorProgram, e.arguments()...)
 	cmd.ExtraFiles = remote
 	cmd.Stdout = &own
@@ -240,7 +242,7 @@ func closeAll(files []*os.File) {
 }
 
 // tailSize is how much of what was written is shown, in bytes.
-const tailSize = 4096
+const tailSize = 16 << 10
 
 // evidence is the text for the end of an error message.
 func evidence(written string) string {

@@ -28,7 +28,8 @@ type file struct {
 	perm           fs.FileMode
 }
 
-// expand resolves directories into their files; symbolic links are followed.
+// expand resolves directories into their files; symbolic links are followed. In a directory, a link that leads nowhere
+// is left out: that of a Debian package may lead into another one.
 func expand(files map[string]string) ([]file, error) {
 	var all []file
 	for target, source := range files {
@@ -41,6 +42,9 @@ func expand(files map[string]string) ([]file, error) {
 				return err
 			}
 			info, err := os.Stat(p)
+			if errors.Is(err, fs.ErrNotExist) && e.Type() == fs.ModeSymlink {
+				return nil
+			}
 			if err != nil || !info.Mode().IsRegular() {
 				return err
 			}
