@@ -93,11 +93,16 @@ func (l *Leadership) WrapKube(base http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// writeLease forwards a request that writes a Lease. One that cannot be parsed does not count as a renewal.
+// writeLease forwards a request that writes a Lease. One that cannot be parsed does not count as a renewal. After
+// Release began, a renewal is rejected once its context has ended.
 func (l *Leadership) writeLease(base http.RoundTripper, request *http.Request) (*http.Response, error) {
 	key, ours := l.remember(request)
 	sent := clocks()
 	response, err := l.leases.pass(base, request)
+	if errors.As(err, new(closedError)) {
+		// The process ends in a moment. Until then the election would call the rejection a failure, and try again.
+		<-request.Context().Done()
+	}
 	if ours && err == nil && response.StatusCode < http.StatusMultipleChoices {
 		l.noteRenewal(key, sent)
 	}
