@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
 )
 
@@ -22,9 +20,9 @@ const (
 	pythonPath = "PNAP_PYTHONPATH"
 )
 
-// hypervisorInterfaces is what the installer and the web interface of Proxmox VE write for a server with a bond, with
-// the addresses of these tests and a mode of the bond that needs no switch. The VLAN interface stands in it, too, where
-// a person made it there.
+// hypervisorInterfaces is written by hand in the form of the installer and the web interface of Proxmox VE, of which no
+// package can be had here: a server with a bond, in a mode that needs no switch, and the addresses of these tests. The
+// VLAN interface stands in it, too, where a person made it there.
 const (
 	hypervisorInterfaces = `auto lo
 iface lo inet loopback
@@ -67,11 +65,7 @@ var onBridge = strings.NewReplacer("bond0.100", "vmbr0.100", "dev bond0", "dev v
 func serveHypervisor(t *testing.T, public string) *service {
 	t.Helper()
 	const programs = "/usr/local/sbin"
-	for _, path := range []string{"/etc/network", "/run/network", programs, "/var/tmp"} {
-		must(t, "make "+path, os.MkdirAll(path, 0o755))
-		must(t, "mount over "+path, unix.Mount("tmpfs", path, "tmpfs", 0, "mode=755"))
-		t.Cleanup(func() { must(t, "unmount "+path, unix.Unmount(path, unix.MNT_DETACH)) })
-	}
+	empty(t, "/etc/network", "/run/network", programs, "/var/tmp")
 	t.Setenv("PATH", programs+":"+os.Getenv("PATH")) // before those of ifupdown
 	package2 := os.Getenv(ifupdown2)
 	for _, program := range []string{"ifup", "ifdown", "ifquery", "ifreload"} {

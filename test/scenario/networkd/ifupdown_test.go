@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
 )
 
@@ -49,11 +47,7 @@ func serveIfupdown(t *testing.T, interfaces string) *service {
 	enter(t)
 	const directory = "/etc/network"
 	const programs = "/usr/local/sbin" // ifup looks for programs there first, whatever PATH is
-	for _, path := range []string{directory, "/run/network", programs} {
-		must(t, "make "+path, os.MkdirAll(path, 0o755))
-		must(t, "mount over "+path, unix.Mount("tmpfs", path, "tmpfs", 0, "mode=755"))
-		t.Cleanup(func() { must(t, "unmount "+path, unix.Unmount(path, unix.MNT_DETACH)) })
-	}
+	empty(t, directory, "/run/network", programs)
 	for _, program := range []string{"ifup", "ifdown", "ifquery", "ip"} {
 		found, err := exec.LookPath(program)
 		must(t, "find "+program, err)

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/scenario/fixes"
@@ -98,9 +97,7 @@ func serveNetplan(t *testing.T, configuration string) *service {
 	s.tool = check.Netplan
 	s.lacks = installerLacks
 	const directory = "/etc/netplan"
-	must(t, "make "+directory, os.MkdirAll(directory, 0o755))
-	must(t, "mount over "+directory, unix.Mount("tmpfs", directory, "tmpfs", 0, "mode=755"))
-	t.Cleanup(func() { must(t, "unmount "+directory, unix.Unmount(directory, unix.MNT_DETACH)) })
+	empty(t, directory)
 	interpreter, err := exec.LookPath("dash")
 	must(t, "find dash", err)
 	programs := t.TempDir()

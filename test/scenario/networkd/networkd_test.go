@@ -108,11 +108,7 @@ func prepare(t *testing.T) *service {
 	t.Helper()
 	path, err := exec.LookPath(program)
 	must(t, "find "+program, err)
-	for _, dir := range []string{"/etc/systemd/network", "/run/systemd", "/run/udev"} {
-		must(t, "make "+dir, os.MkdirAll(dir, 0o755))
-		must(t, "mount over "+dir, unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"))
-		t.Cleanup(func() { must(t, "unmount "+dir, unix.Unmount(dir, unix.MNT_DETACH)) })
-	}
+	empty(t, "/etc/systemd/network", "/run/systemd", "/run/udev")
 	for _, dir := range []string{"links", "leases", "lldp"} {
 		must(t, "make its state", os.MkdirAll(filepath.Join("/run/systemd/netif", dir), 0o755))
 	}
@@ -126,6 +122,16 @@ func prepare(t *testing.T) *service {
 		}
 	})
 	return s
+}
+
+// empty gives directories no content for the rest of the test.
+func empty(t *testing.T, directories ...string) {
+	t.Helper()
+	for _, path := range directories {
+		must(t, "make "+path, os.MkdirAll(path, 0o755))
+		must(t, "mount over "+path, unix.Mount("tmpfs", path, "tmpfs", 0, "mode=755"))
+		t.Cleanup(func() { must(t, "unmount "+path, unix.Unmount(path, unix.MNT_DETACH)) })
+	}
 }
 
 // overlay lets a file have another content in this mount namespace.

@@ -82,11 +82,7 @@ func serveNetworkManager(t *testing.T, edit *strings.Replacer, without ...string
 	enter(t)
 	t.Setenv("LD_LIBRARY_PATH", os.Getenv(libraries))
 	bus(t)
-	for _, directory := range []string{"/etc/NetworkManager", "/run/NetworkManager", "/var/lib/NetworkManager"} {
-		must(t, "make "+directory, os.MkdirAll(directory, 0o755))
-		must(t, "mount over "+directory, unix.Mount("tmpfs", directory, "tmpfs", 0, "mode=755"))
-		t.Cleanup(func() { must(t, "unmount "+directory, unix.Unmount(directory, unix.MNT_DETACH)) })
-	}
+	empty(t, "/etc/NetworkManager", "/run/NetworkManager", "/var/lib/NetworkManager")
 	// As in a container, where NetworkManager waits for no udev; it sets the options of a bond below /sys/devices.
 	must(t, "keep the devices writable", unix.Mount("/sys/devices", "/sys/devices", "", unix.MS_BIND, ""))
 	must(t, "make /sys read-only", unix.Mount("", "/sys", "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""))
