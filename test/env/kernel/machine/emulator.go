@@ -40,10 +40,10 @@ type emulator struct {
 const processor = "qemu64,-svm,+rdrand,+ssse3,+sse4.1,+sse4.2,+popcnt,+aes,+pclmulqdq"
 
 // kernelArguments: warnings on the console, which have the stack of a processor that is stuck; no mitigations and no
-// self-tests to wait for, panic switches the machine off, and the emulated time
-// stamp counter is good enough as a clock. The check of the timer takes a busy computer for broken hardware, and
-// panics. Memory is not cleared more often than needed, nor by rep stos. With address space layout randomization (see
-// norandmaps) QEMU would translate a program and its libraries again at each start.
+// self-tests to wait for, panic switches the machine off, and the emulated time stamp counter is a good enough clock.
+// The check of the timer takes a busy computer for broken hardware, and panics. Memory is not cleared more often than
+// needed, nor by rep stos. With address space layout randomization (see norandmaps) QEMU would translate a program and
+// its libraries again at each start.
 const kernelArguments = "console=ttyS0 loglevel=5 panic=-1 mitigations=off nokaslr tsc=reliable random.trust_cpu=on " +
 	"no_timer_check clearcpuid=rep_good init_on_alloc=0 transparent_hugepage=never norandmaps"
 

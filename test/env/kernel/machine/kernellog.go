@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// ErrStuck reports that the machine's kernel said that a processor does not get on. Software emulation has that,
-// rarely; what ran on the machine is not to blame for it, and may run again on another one.
-var ErrStuck = errors.New("its kernel is stuck")
+// errStuck reports that the machine's kernel said that a processor does not get on. Software emulation has that,
+// rarely; what ran on the machine is not to blame for it: test/env/run-tests looks for the text and runs it again.
+var errStuck = errors.New("its kernel is stuck")
 
 // stuckFor is for how many seconds a processor may not get on. The kernel says so after 20 s and then again and again
 // (https://docs.kernel.org/admin-guide/lockup-watchdogs.html); a machine that only waited for its host gets on.
@@ -36,7 +36,7 @@ func (c *kernelLog) Write(p []byte) (int, error) {
 		c.seen += len(line) + 1
 		if found := lockup.FindStringSubmatch(strings.TrimSpace(line)); found != nil {
 			if seconds, _ := strconv.Atoi(found[2]); seconds >= stuckFor {
-				c.stuck(fmt.Errorf("%w: %s", ErrStuck, found[1]))
+				c.stuck(fmt.Errorf("%w: %s", errStuck, found[1]))
 			}
 		}
 	}

@@ -21,8 +21,8 @@ func TestKernelLog(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := ""
 			c := kernelLog{stuck: func(err error) {
-				if !errors.Is(err, ErrStuck) {
-					t.Errorf("%v is not ErrStuck", err)
+				if !errors.Is(err, errStuck) {
+					t.Errorf("%v is not errStuck", err)
 				}
 				got = err.Error()
 			}}
