@@ -42,8 +42,8 @@ help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 .PHONY: demo
-demo: go ## From two bare servers to a public address that answers, shown step by step (KEEP=1 leaves it running, AUTO=1 configures no VLAN by hand, PNAPCTL=path shows the account with phoenixNAP's pnapctl)
-	go run ./test/demo/cmd/demo $(if $(KEEP),--keep) $(if $(AUTO),--auto) $(if $(PNAPCTL),--pnapctl='$(PNAPCTL)')
+demo: go ## From two bare servers to a public address that answers, shown step by step (KEEP=1 leaves it running, AUTO=1 configures no VLAN by hand, CNI=flannel connects the pods with Flannel, PNAPCTL=path shows the account with phoenixNAP's pnapctl)
+	go run ./test/demo/cmd/demo $(if $(KEEP),--keep) $(if $(AUTO),--auto) $(if $(CNI),--cni='$(CNI)') $(if $(PNAPCTL),--pnapctl='$(PNAPCTL)')
 
 .PHONY: recordings
 recordings: go ## Play the demo and draw from it the terminals that README.md shows
@@ -236,8 +236,12 @@ images: $(if $(PREBUILT),$(PACKED)) go ## Build the images with docker, podman o
 		-engine "$(ENGINE)" -base "$(BASE_IMAGE)" $(if $(PREBUILT),-prebuilt $(DIST)) $(if $(PUSH),-push) $(ARGS)
 
 .PHONY: services
-services: prepare ## Serve every kind of Service through kube-vip and through the agents, and show what edits cost; takes about fifteen minutes
-	go test -tags services ./test/scenario/services -count=1 -timeout 40m -v
+services: prepare ## Serve every kind of Service through kube-vip and through the agents, and show what edits cost; takes about fifteen minutes (CNI=flannel connects the pods with Flannel)
+	PNAP_CNI='$(CNI)' go test -tags services ./test/scenario/services -count=1 -timeout 40m -v
+
+.PHONY: flannel
+flannel: ## The demo and all kinds of Services once more, with pods that Flannel connects
+	$(MAKE) demo services CNI=flannel
 
 .PHONY: e2e
 e2e: prepare ## Install, use, upgrade and remove everything on a cluster with real kubelets, as the guides say (the logs of what failed are in dist/e2e)

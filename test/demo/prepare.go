@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/cluster"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kernel"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
@@ -18,6 +19,9 @@ func Prepare(ctx context.Context, o Options) error {
 	fmt.Fprintln(o.Out, "Preparing: what the demo runs is built from source once, which takes several minutes, and "+
 		"kept in a cache.\nRoot is needed only to install packages that are missing (QEMU, busybox, nftables); that is said "+
 		"before.")
+	if err := cluster.PrepareCNI(ctx, o.CNI); err != nil {
+		return fmt.Errorf("prepare the network plugin: %w", err)
+	}
 	if err := kernel.Prepare(ctx, append([]string{"nft", "setpriv"}, o.programs()...)...); err != nil {
 		return fmt.Errorf("prepare the network: %w", err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/demo/terminal"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/cluster"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
 
@@ -34,6 +35,8 @@ type Options struct {
 	Scale float64
 	// Auto leaves the public network of the servers to controller and agents.
 	Auto bool
+	// CNI is the network plugin that connects the pods, see cluster.Options.
+	CNI string
 	// PNAPCTL is the path of phoenixNAP's pnapctl, which shows at the end what the account holds; empty for none.
 	PNAPCTL string
 	// Record, where not nil, gets the commands of the recordings, in their order.
@@ -64,7 +67,7 @@ func Run(ctx context.Context, o Options, keepRunning func(context.Context, *clus
 		o.KubeVIP = versions[0]
 	}
 	c, err := cluster.New(cluster.Options{Dir: o.Dir, KubeVIP: o.KubeVIP, Class: o.Class, Scale: o.Scale, Auto: o.Auto,
-		Programs: o.programs(), Account: o.addOwner})
+		CNI: o.CNI, Programs: o.programs(), Account: o.addOwner})
 	if err != nil {
 		return fmt.Errorf("prepare the cluster: %w", err)
 	}
@@ -188,6 +191,9 @@ func (s *story) join(ctx context.Context) error {
 	if err := s.JoinServers(ctx); err != nil {
 		return err
 	}
+	if err := s.connected(ctx); err != nil {
+		return err
+	}
 	nodes, err := s.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("list nodes: %w", err)
@@ -198,6 +204,25 @@ func (s *story) join(ctx context.Context) error {
 		}
 		s.say("node %s: taint %s", node.Name, node.Spec.Taints[0].Key)
 	}
+	return nil
+}
+
+// connected expects of a network plugin that each pod reaches those of the other servers.
+func (s *story) connected(ctx context.Context) error {
+	if s.options.CNI == "" {
+		return nil
+	}
+	for _, from := range s.Servers {
+		for _, to := range s.Servers {
+			out, err := s.Lab.Exec(ctx, lab.PodOf(from.Name), "busybox", "wget", "-q", "-O", "-",
+				"http://"+netip.AddrPortFrom(to.PodAddress(), cluster.BackendPort).String()+"/")
+			if err != nil || out.Code != 0 {
+				return fmt.Errorf("the pod of %s does not reach that of %s: exit code %d, %s: %w", from.Name, to.Name,
+					out.Code, out.Stderr, err)
+			}
+		}
+	}
+	s.say("%s connects the pods of all servers over the private network", s.options.CNI)
 	return nil
 }
 

@@ -62,6 +62,8 @@ type Options struct {
 	MemoryMiB int
 	// ClientPrivate is lab.Config.ClientPrivate.
 	ClientPrivate netip.Prefix
+	// CNI is the network plugin that connects the pods: Flannel, or empty for routes that the lab makes itself.
+	CNI string
 	// Files are more files for the servers: name below lab.Path → path on this machine.
 	Files map[string]string
 	// Programs are more programs of this machine that the servers find in their PATH.
@@ -100,6 +102,7 @@ type Cluster struct {
 	controller *subprocess.Process
 	managers   []*subprocess.Process
 	supervisor *supervisor
+	flannel    workload // of Options.CNI
 	egress     *http.Server
 	heartbeats map[string]context.CancelFunc
 	beating    sync.WaitGroup
@@ -113,6 +116,9 @@ func New(o Options) (*Cluster, error) {
 	}
 	o.Scale = cmp.Or(o.Scale, 1)
 	o.Servers = cmp.Or(o.Servers, 2)
+	if err := checkCNI(o.CNI); err != nil {
+		return nil, err
+	}
 	if o.Client.ID == "" {
 		o.Client = pnapsim.ClientSeed{ID: clientID, Secret: clientSecret}
 	}
@@ -170,6 +176,11 @@ func (c *Cluster) StartControlPlane(ctx context.Context) error {
 	}
 	c.ControlPlane = cp
 	c.Kube = cp.Kube()
+	if c.options.CNI == Flannel {
+		if err := c.installFlannel(ctx); err != nil {
+			return err
+		}
+	}
 	if err := controlplane.WriteKubeconfig(c.AdminKubeconfig(), cp.Config(), ""); err != nil {
 		return fmt.Errorf("write the kubeconfig: %w", err)
 	}

@@ -54,6 +54,10 @@ func TestEnvironmentOfTheShippedKubeVIP(t *testing.T) {
 	if _, err := w.environment("srv-a", nil); err == nil {
 		t.Error("a variable that cannot be resolved is passed over")
 	}
+	if env, err := w.environment("srv-a", map[string]string{"secret": "given"}); err != nil ||
+		!slices.Contains(env, "secret=given") {
+		t.Errorf("a variable that cannot be resolved, but is given: %q, %v", env, err)
+	}
 }
 
 func TestLoadWorkloadNeedsADaemonSet(t *testing.T) {

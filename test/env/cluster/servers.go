@@ -60,6 +60,10 @@ func (c *Cluster) StartServers(ctx context.Context) error {
 		}
 		config.Machine, config.HostPorts = true, append(config.HostPorts, port)
 	}
+	if c.options.CNI == Flannel {
+		config.NetworkPlugin, config.Machine = true, true
+		config.Programs = append(config.Programs, flannelPrograms...)
+	}
 	for _, s := range c.Servers {
 		config.Servers = append(config.Servers, s.Server)
 	}
@@ -103,6 +107,11 @@ func (c *Cluster) serverFiles(ctx context.Context) (map[string]string, error) {
 		}
 		files[name] = path
 	}
+	if c.options.CNI == Flannel {
+		if err := addFlannel(ctx, files); err != nil {
+			return nil, err
+		}
+	}
 	for name, user := range c.users() {
 		config, err := user(ctx)
 		if err != nil {
@@ -141,6 +150,11 @@ func (c *Cluster) users() map[string]func(context.Context) (*rest.Config, error)
 		}
 		users[agentConfig(s.Name)] = func(ctx context.Context) (*rest.Config, error) {
 			return c.ControlPlane.ServiceAccountOn(ctx, kubeSystem, agentAccount, s.Name)
+		}
+		if c.options.CNI == Flannel {
+			users[flannelKubeconfig(s.Name)] = func(ctx context.Context) (*rest.Config, error) {
+				return c.ControlPlane.ServiceAccountOn(ctx, flannelNamespace, flannelAccount, s.Name)
+			}
 		}
 	}
 	return users
@@ -206,12 +220,17 @@ func (c *Cluster) RegisterNode(ctx context.Context, s Server) error {
 	return nil
 }
 
-// StartPrograms starts kube-proxy and a backend on a server.
+// StartPrograms starts kube-proxy and a backend on a server, whose pod it connects.
 func (c *Cluster) StartPrograms(ctx context.Context, s Server) error {
 	if err := c.start(ctx, lab.PodOf(s.Name), "backend-"+s.Name,
 		lab.Path(backendFile), "--listen", fmt.Sprintf(":%d,:%d", BackendPort, OtherBackendPort), "--udp",
 		fmt.Sprintf(":%d", BackendPort), "--name", s.Name); err != nil {
 		return err
+	}
+	if c.options.CNI == Flannel {
+		if err := c.connectPod(ctx, s); err != nil {
+			return fmt.Errorf("connect the pod of %s with Flannel: %w", s.Name, err)
+		}
 	}
 	return c.StartProxy(ctx, s)
 }

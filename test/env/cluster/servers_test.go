@@ -36,3 +36,9 @@ func TestRestarted(t *testing.T) {
 		t.Errorf("printed %q, want %q", strings.Join(got, ", "), want)
 	}
 }
+
+func TestUnknownNetworkPlugin(t *testing.T) {
+	if _, err := New(Options{CNI: "calico"}); err == nil || !strings.Contains(err.Error(), `"calico": choose flannel`) {
+		t.Errorf("New() = %v, want the choice of network plugins", err)
+	}
+}

@@ -251,7 +251,9 @@ func (w workload) mayRunOn(node *corev1.Node) (bool, error) {
 func (w workload) environment(node string, override map[string]string) ([]string, error) {
 	values := map[string]string{}
 	for _, v := range w.container.Env {
+		_, replaced := override[v.Name]
 		switch {
+		case replaced:
 		case v.ValueFrom == nil:
 			values[v.Name] = v.Value
 		case v.ValueFrom.FieldRef != nil && v.ValueFrom.FieldRef.FieldPath == "spec.nodeName":

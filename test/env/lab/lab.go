@@ -36,6 +36,9 @@ type Config struct {
 	// ClientPrivate is an address of the client on the private network, from which it reaches HostPorts as servers do;
 	// the zero value means that it has none.
 	ClientPrivate netip.Prefix
+	// NetworkPlugin leaves the connection of pods to a network plugin: their namespaces have only a loopback interface,
+	// and no host has a route to pods.
+	NetworkPlugin bool
 	// Files are handed over: name → path on this machine. Each appears as /lab/<name> on every host.
 	Files map[string]string
 	// Programs are programs of this machine, such as nft, that the hosts find in their PATH.
@@ -90,7 +93,7 @@ func Start(ctx context.Context, c Config) (*Lab, error) {
 	}
 	if l.Topology, err = call[wire.Topology](ctx, l, "SetUp", wire.Setup{Servers: c.Servers,
 		Host: l.hostAddress(), HostPorts: c.HostPorts, FeedURL: c.FeedURL,
-		ClientPrivate: c.ClientPrivate}); err != nil {
+		ClientPrivate: c.ClientPrivate, NetworkPlugin: c.NetworkPlugin}); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the lab: %w", err), l.Stop())
 	}
 	return l, nil

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -132,9 +133,33 @@ func (b *Toolbox) goBuild(ctx context.Context, dir, out string, s spec, ldflags 
 	if s.tests {
 		command = []string{"test", "-c", "-vet=off"} // vet would take longer than the compiler
 	}
-	_, err := runGo(ctx, dir, slices.Concat(command, []string{"-buildvcs=false", "-o", out},
-		buildFlags(ldflags, s.tags), []string{s.pkg})...)
+	args := slices.Concat(command, []string{"-buildvcs=false", "-o", out}, buildFlags(ldflags, s.tags), []string{s.pkg})
+	if s.cgo {
+		if err := b.Packages(ctx, "gcc"); err != nil {
+			return err
+		}
+		_, err := runGoWith(ctx, dir, []string{"CGO_ENABLED=1"}, args...)
+		return err
+	}
+	_, err := runGo(ctx, dir, args...)
 	return err
+}
+
+// SourceFile returns the path of a file in the module of a program of Binary, in the version that is pinned.
+func (b *Toolbox) SourceFile(ctx context.Context, name, file string) (string, error) {
+	s, err := specOf(name)
+	if err != nil {
+		return "", err
+	}
+	out, err := runGo(ctx, filepath.Join(b.Root, s.dir), "mod", "download", "-json", s.module)
+	if err != nil {
+		return "", fmt.Errorf("source of %s: %w", name, err)
+	}
+	var module struct{ Dir string }
+	if err := json.Unmarshal([]byte(out), &module); err != nil {
+		return "", fmt.Errorf("source of %s: %w", name, err)
+	}
+	return filepath.Join(module.Dir, file), nil
 }
 
 // goToolchain is what decides about the code that the go command makes in dir.
@@ -142,8 +167,12 @@ func goToolchain(ctx context.Context, dir string) (string, error) {
 	return runGo(ctx, dir, "env", "GOVERSION", "GOOS", "GOARCH", "GOAMD64", "GOARM64", "GOFLAGS", "GOEXPERIMENT")
 }
 
-// runGo runs the go command in dir and returns its standard output.
+// runGo runs the go command in dir, without cgo, and returns its standard output.
 func runGo(ctx context.Context, dir string, args ...string) (string, error) {
+	return runGoWith(ctx, dir, []string{"CGO_ENABLED=0"}, args...)
+}
+
+func runGoWith(ctx context.Context, dir string, env []string, args ...string) (string, error) {
 	program, err := exec.LookPath("go")
 	if err != nil {
 		return "",
@@ -156,7 +185,7 @@ func runGo(ctx context.Context, dir string, args ...string) (string, error) {
 	cmd.Stdout = &stdout
 	cmd.Stderr = &stderr
 	// A workspace would replace the pinned versions of the nested modules.
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "PWD="+dir)
+	cmd.Env = slices.Concat(os.Environ(), env, []string{"GOWORK=off", "PWD=" + dir})
 	if err := subprocess.Run(cmd); err != nil {
 		// Why the context ended says more than "signal: interrupt".
 		return "", fmt.Errorf("go %s in %s: %w: %s", args[0], dir, cmp.Or(context.Cause(ctx), err),

@@ -74,6 +74,20 @@ func Program(name string) (string, error) {
 		packageOf(name), packageOf(name))
 }
 
+// IPTablesExtensions returns the directory of the modules of iptables, which is installed if it is missing. Below another
+// root, $XTABLES_LIBDIR says where they are.
+func IPTablesExtensions(ctx context.Context) (string, error) {
+	if err := Packages(ctx, "iptables"); err != nil {
+		return "", err
+	}
+	for _, pattern := range []string{"/usr/lib/*/xtables", "/usr/lib/xtables", "/lib/xtables"} {
+		if found, err := filepath.Glob(pattern); err == nil && len(found) > 0 {
+			return found[0], nil
+		}
+	}
+	return "", errors.New("iptables is installed, but its directory xtables is not found below /usr/lib")
+}
+
 // missingPackages returns the packages of those programs that are not there, each once, in order.
 func missingPackages(programs []string) []string {
 	var missing []string

@@ -25,6 +25,8 @@ type spec struct {
 	stamp string
 	// tags are the build tags, separated by commas.
 	tags string
+	// cgo reports that the program has parts in C, which a compiler of the system translates.
+	cgo bool
 	// minutes is about how long the first build takes on two cores.
 	minutes int
 	// asset reports that the program is looked for in $KUBEBUILDER_ASSETS first.
@@ -59,12 +61,37 @@ const (
 
 	helmModule = "helm.sh/helm/v3"
 
+	flannelDir    = "test/env/tools/flannel"
+	flannelModule = "github.com/flannel-io/flannel"
+	cniModule     = "github.com/containernetworking/cni"
+	pluginsModule = "github.com/containernetworking/plugins"
+
 	// kubernetesStamp is the variable in which programs of Kubernetes have their version.
 	kubernetesStamp = "k8s.io/component-base/version.gitVersion"
 )
 
 // EndToEndTests is the program of Kubernetes' own end-to-end tests.
 const EndToEndTests = "e2e.test"
+
+// What a node with Flannel runs: its daemon, the program that calls network plugins, and the plugins.
+const (
+	Flannel        = "flanneld"
+	FlannelPlugin  = "flannel"
+	CNITool        = "cnitool"
+	cniBridge      = "bridge"
+	cniHostLocal   = "host-local"
+	cniPortMap     = "portmap"
+	flannelVersion = flannelModule + "/pkg/version.Version"
+)
+
+// CNIPlugins are the network plugins that Flannel's configuration calls.
+func CNIPlugins() []string { return []string{FlannelPlugin, cniBridge, cniHostLocal, cniPortMap} }
+
+// cniPlugin is a program of the CNI project.
+func cniPlugin(name, kind string) spec {
+	return spec{dir: flannelDir, module: pluginsModule, pkg: pluginsModule + "/plugins/" + kind + "/" + name,
+		minutes: 1}
+}
 
 // kubernetes is a program of Kubernetes.
 func kubernetes(dir, name string, minutes int, asset asset) spec {
@@ -94,6 +121,15 @@ var specs = withOlderMinors(map[string]spec{
 	"agnhost": {dir: e2eDir, module: kubernetesModule, pkg: kubernetesModule + "/test/images/agnhost", minutes: 1},
 	"coredns": {dir: "test/env/tools/coredns", module: "github.com/coredns/coredns", pkg: "github.com/coredns/coredns",
 		minutes: 3},
+	// On amd64 its back end for UDP is in C, also where another one is used.
+	Flannel: {dir: flannelDir, module: flannelModule, pkg: flannelModule, stamp: flannelVersion,
+		tags: "netgo,osusergo", cgo: true, minutes: 3},
+	CNITool:      {dir: flannelDir, module: cniModule, pkg: cniModule + "/cnitool", minutes: 1},
+	cniBridge:    cniPlugin(cniBridge, "main"),
+	cniHostLocal: cniPlugin(cniHostLocal, "ipam"),
+	cniPortMap:   cniPlugin(cniPortMap, "meta"),
+	FlannelPlugin: {dir: flannelDir + "/plugin", module: pluginsModule,
+		pkg: pluginsModule + "/plugins/meta/flannel", minutes: 1},
 	"kube-vip-v1.2.2": kubeVIP("v1.2.2"),
 	"kube-vip-v1.0.0": kubeVIP("v1.0.0"),
 	"kube-vip-v0.9.1": kubeVIP("v0.9.1"),
@@ -120,7 +156,7 @@ func specOf(name string) (spec, error) {
 
 // Names lists the programs that tests and the demo need by default, in the order that shares most when they are
 // built one by one. Binary also knows those of the older Minors, such as kube-apiserver-v1.36, and what only make
-// k8s-e2e needs.
+// k8s-e2e and Flannel need.
 func Names() []string {
 	return []string{"etcd", apiServer, "kubectl", "kube-proxy", "kube-vip-v1.2.2", "kube-vip-v1.0.0",
 		"kube-vip-v0.9.1", "kubelet",
@@ -157,10 +193,14 @@ func (s spec) ldflags(version string) string {
 	case prometheusModule:
 		version = number
 	}
-	if s.stamp == "" {
-		return "-s -w"
+	flags := "-s -w"
+	if s.stamp != "" {
+		flags += " -X " + s.stamp + "=" + version
 	}
-	return "-s -w -X " + s.stamp + "=" + version
+	if s.cgo {
+		flags += " -linkmode external -extldflags -static"
+	}
+	return flags
 }
 
 // requiredVersion reads from the text of a go.mod the version at which it requires a module.

@@ -80,6 +80,11 @@ func DebianPackage(ctx context.Context, name string) (string, error) {
 	})
 }
 
+// SourceFile is Toolbox.SourceFile of the default toolbox.
+func SourceFile(ctx context.Context, name, file string) (string, error) {
+	return inDefault(func(b *Toolbox) (string, error) { return b.SourceFile(ctx, name, file) })
+}
+
 // Packages is Toolbox.Packages of the default toolbox.
 func Packages(ctx context.Context, programs ...string) error {
 	_, err := inDefault(func(b *Toolbox) (string, error) { return "", b.Packages(ctx, programs...) })

@@ -171,7 +171,7 @@ func TestWorkflowsCallTargets(t *testing.T) {
 	}
 	for name, want := range map[string][]string{
 		"pull-request": {"lint", "vulncheck", "unit", "test-api", "race"},
-		"nightly":      {"test", "test-minors", "e2e", "k8s-e2e", "services", "release"},
+		"nightly":      {"test", "test-minors", "e2e", "k8s-e2e", "services", "flannel", "release"},
 		"release":      {"release-notes", "release", "publish"},
 	} {
 		if got := all[".github/workflows/"+name+".yml"].calls(); !slices.Equal(got, want) {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -90,7 +89,9 @@ func state() dataplane.DataPlane {
 // files are the programs of the servers: name in the lab → path on this machine.
 func (h *harness) files() map[string]string {
 	h.T.Helper()
-	files := map[string]string{"xtables": extensions(h.T)}
+	extensions, err := tools.IPTablesExtensions(h.T.Context())
+	h.Must("modules of iptables", err)
+	files := map[string]string{"xtables": extensions}
 	for name, build := range map[string]func() (string, error){
 		"kube-proxy": func() (string, error) { return tools.Binary(h.T.Context(), "kube-proxy") },
 		"backend":    func() (string, error) { return tools.Product(h.T.Context(), "./test/env/cluster/cmd/backend") },
@@ -104,21 +105,6 @@ func (h *harness) files() map[string]string {
 	files["kube-proxy.kubeconfig"] = h.Kubeconfig("kube-proxy", config, err)
 	files["agent.kubeconfig"] = h.AgentKubeconfig(holder)
 	return files
-}
-
-// extensions is where iptables has its modules.
-func extensions(t *testing.T) string {
-	t.Helper()
-	if err := tools.Packages(t.Context(), "iptables"); err != nil {
-		t.Fatal(err)
-	}
-	for _, pattern := range []string{"/usr/lib/*/xtables", "/usr/lib/xtables", "/lib/xtables"} {
-		if found, err := filepath.Glob(pattern); err == nil && len(found) > 0 {
-			return found[0]
-		}
-	}
-	t.Fatal("iptables is installed, but its directory xtables is not found below /usr/lib")
-	return ""
 }
 
 // configure gives the servers the networks of a phoenixNAP server with a default network besides the cluster's public

@@ -43,6 +43,9 @@ const (
 	thirdClient = "198.51.100.12"
 )
 
+// cniVariable is the environment variable that names the network plugin, see cluster.Options.
+const cniVariable = "PNAP_CNI"
+
 // scale is how many seconds of the account's time pass in a second.
 const scale = 10
 
@@ -141,6 +144,7 @@ func newHarness(t *testing.T, m mode) *harness {
 	h := &harness{T: t, mode: m, dir: t.TempDir()}
 	options := cluster.Options{
 		Dir: h.dir, Scale: scale, Servers: 3, MemoryMiB: 1536, Programs: []string{"ip"}, Account: populate,
+		CNI: os.Getenv(cniVariable),
 	}
 	m.options(&options)
 	if m.version != nil {

@@ -25,12 +25,14 @@ func main() {
 	scale := flag.Float64("scale", 10, "how many seconds of the simulated account's time pass in a second")
 	auto := flag.Bool("auto", false,
 		"leave the public network of the servers to controller and agents: no person configures a VLAN")
+	cni := flag.String("cni", "", "network plugin that connects the pods: "+cluster.Flannel+
+		"; routes that the lab makes itself if empty")
 	pnapctl := flag.String("pnapctl", "",
 		"path of phoenixNAP's pnapctl, which shows at the end what the account holds; it is not shown if empty")
 	flag.Parse()
 	command.Main(func(ctx context.Context) error {
 		return run(ctx, *keep, demo.Options{Out: os.Stdout, KubeVIP: *kubeVIP, Scale: *scale, Auto: *auto,
-			PNAPCTL: *pnapctl})
+			CNI: *cni, PNAPCTL: *pnapctl})
 	})
 }
 

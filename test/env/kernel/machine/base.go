@@ -22,7 +22,7 @@ const metaPackage = "linux-image-cloud-amd64"
 // wanted are the modules that tests, the lab, kube-proxy (modes nftables and iptables) and kube-vip need, and the
 // machine itself.
 var wanted = []string{
-	"8021q", "bonding", "bridge", "dummy", "macvlan", "veth", "overlay", "br_netfilter", "sch_netem",
+	"8021q", "bonding", "bridge", "dummy", "macvlan", "veth", "vxlan", "overlay", "br_netfilter", "sch_netem",
 	"sch_ingress", "cls_bpf",
 	"virtio_pci", "virtio_net", "virtio_blk", "virtio_console", "virtio_rng",
 	"nf_tables", "nft_meta_bridge", "nft_chain_nat", "nft_compat", "nft_ct", "nft_fib", "nft_fib_inet", "nft_fib_ipv4",

@@ -198,8 +198,12 @@ func (n *Network) buildPrivate(h *space.Space, s *server) error {
 	return n.routeToPods(h, link)
 }
 
-// routeToPods leads from a host to the pods of all servers but itself, over the private network.
+// routeToPods leads from a host to the pods of all servers but itself, over the private network, unless a network
+// plugin does.
 func (n *Network) routeToPods(h *space.Space, link netlink.Link) error {
+	if n.setup.NetworkPlugin {
+		return nil
+	}
 	for _, s := range n.setup.Servers {
 		if s.Name == h.Name {
 			continue
@@ -223,10 +227,11 @@ func (n *Network) addTagged(h *space.Space, name, id int, address netip.Prefix) 
 	return h.Address(n.vlanLink(h, name), address)
 }
 
-// buildPod makes a namespace on the server, as a network plugin does: address .10 of the pod subnet, gateway .1.
+// buildPod makes a namespace on the server. Unless a network plugin connects it, it does so as one would: address .10
+// of the pod subnet, gateway .1.
 func (n *Network) buildPod(h *space.Space, s *server) error {
 	pod, err := n.open(s.pod())
-	if err != nil {
+	if err != nil || n.setup.NetworkPlugin {
 		return err
 	}
 	pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}, PeerName: "pod0",

@@ -60,8 +60,9 @@ type Setup struct {
 	Servers   []Server
 	HostPorts []uint16
 	FeedURL   string
-	// ClientPrivate is Config.ClientPrivate.
+	// ClientPrivate is Config.ClientPrivate, NetworkPlugin Config.NetworkPlugin.
 	ClientPrivate netip.Prefix
+	NetworkPlugin bool
 	// Host is the caller's loopback address as the daemon reaches it; it replaces the host of FeedURL.
 	Host string
 }
