@@ -35,6 +35,7 @@ func takeOver(t *testing.T, cluster *reapply.Cluster, kubeconfig, overlay string
 		return runHelm(t.Context(), args...)
 	}
 	install := slices.Concat([]string{"upgrade", "--install", "phoenixnap", chart(t)}, values)
+	cluster.Must(t, "delete", "--ignore-not-found", "-k", dir) // another test may have left what differs
 	cluster.Must(t, "apply", "-k", dir)
 	defer cluster.Must(t, "delete", "--ignore-not-found", "-k", dir)
 	enterController(t, overlay)
