@@ -74,8 +74,8 @@ func Program(name string) (string, error) {
 		packageOf(name), packageOf(name))
 }
 
-// IPTablesExtensions returns the directory of the modules of iptables, which is installed if it is missing. Below another
-// root, $XTABLES_LIBDIR says where they are.
+// IPTablesExtensions returns the directory of the modules of iptables, which is installed if it is missing. Elsewhere,
+// $XTABLES_LIBDIR names it.
 func IPTablesExtensions(ctx context.Context) (string, error) {
 	if err := Packages(ctx, "iptables"); err != nil {
 		return "", err
