@@ -23,6 +23,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/dryrun"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/controllers"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/leader"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/listen"
 )
@@ -204,11 +205,6 @@ func (l *lifecycle) serve(completed *appconfig.CompletedConfig, api func() pnap.
 // loop can be killed at any moment.
 const shutdownTimeout = 5 * time.Second
 
-// loop runs until its context ends, and then returns nil.
-type loop interface {
-	Run(ctx context.Context) error
-}
-
 // loops runs our loops until the process is stopped or loses the election.
 type loops struct {
 	ctx     context.Context // the life of the process, of which the framework passes on only a channel
@@ -218,7 +214,7 @@ type loops struct {
 func newLoops(ctx context.Context) *loops { return &loops{ctx: ctx} }
 
 // start runs one loop until ctx, which bind has made, ends.
-func (l *loops) start(ctx context.Context, each loop) {
+func (l *loops) start(ctx context.Context, each controllers.Controller) {
 	l.running.Go(func() {
 		if err := each.Run(ctx); err != nil {
 			klog.FromContext(ctx).Error(err, "A loop of the controller ended")

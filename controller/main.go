@@ -83,9 +83,9 @@ func newCommand(lifecycle *lifecycle, loops *loops) (*cobra.Command, error) {
 	// the provider without a way to hand anything over.
 	var connected atomic.Pointer[connection]
 	provide := func(completed *appconfig.CompletedConfig) cloudprovider.Interface {
-		return newWiring(lifecycle, connected.Load(), completed)
+		return newControllers(lifecycle, connected.Load(), completed)
 	}
-	command := app.NewCloudControllerManagerCommand(opts, provide, loops.bind(controllers(loops)),
+	command := app.NewCloudControllerManagerCommand(opts, provide, loops.bind(constructors(loops)),
 		names.CCMControllerAliases(), sections, lifecycle.ctx.Done())
 	command.Use = program
 	command.Long = "The phoenixNAP cloud controller manager initialises Nodes on phoenixNAP Bare Metal Cloud servers " +

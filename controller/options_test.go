@@ -10,38 +10,40 @@ import (
 )
 
 // TestEveryOptionHasAnEffect: an option that is read, checked and logged, and then never handed to what it is
-// to control, has no effect and reports nothing. Whatever stands in config.Config is used by the wiring.
+// to control, has no effect and reports nothing. Whatever stands in config.Config is used by main or the controllers.
 //
 //proves:known-bugs/unused-options
 func TestEveryOptionHasAnEffect(t *testing.T) {
 	used := map[string]bool{}
 	notTests := func(file fs.FileInfo) bool { return !strings.HasSuffix(file.Name(), "_test.go") }
-	//nolint:staticcheck // build tags do not matter here
-	packages, err := parser.ParseDir(token.NewFileSet(), ".", notTests, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ast.Inspect(packages["main"], func(node ast.Node) bool {
-		if field, ok := node.(*ast.SelectorExpr); ok && isLoadedConfig(field.X) {
-			used[field.Sel.Name] = true
+	for dir, name := range map[string]string{".": "main", "controllers": "controllers"} {
+		//nolint:staticcheck // build tags do not matter here
+		packages, err := parser.ParseDir(token.NewFileSet(), dir, notTests, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return true
-	})
+		ast.Inspect(packages[name], func(node ast.Node) bool {
+			if field, ok := node.(*ast.SelectorExpr); ok && isLoadedConfig(field.X) {
+				used[field.Sel.Name] = true
+			}
+			return true
+		})
+	}
 	for _, name := range optionFields(t) {
 		if !used[name] {
-			t.Errorf("config.Config.%s is used by nothing in package main: the option has no effect", name)
+			t.Errorf("config.Config.%s is used by nothing in packages main and controllers: the option has no effect", name)
 		}
 	}
 }
 
-// isLoadedConfig recognises the two names under which the wiring holds the configuration.
+// isLoadedConfig recognises the names under which main and the controllers hold the configuration.
 func isLoadedConfig(x ast.Expr) bool {
 	switch x := x.(type) {
 	case *ast.Ident:
 		return x.Name == "loaded"
 	case *ast.SelectorExpr:
 		holder, ok := x.X.(*ast.Ident)
-		return ok && holder.Name == "w" && x.Sel.Name == "config"
+		return ok && holder.Name == "c" && (x.Sel.Name == "options" || x.Sel.Name == "Options")
 	default:
 		return false
 	}

@@ -5,32 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
+	cloudprovider "k8s.io/cloud-provider"
 	cloudnode "k8s.io/cloud-provider/controllers/node"
 	"k8s.io/cloud-provider/controllers/nodelifecycle"
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/provider"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/orphans"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/service"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/instances"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/membership"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/metadata"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/config"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/controllers"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // loop is one of the controller's parts at work.
 type loop func(context.Context) error
 
-// assemble builds the controller as main does, around the process's own clients.
+// assemble builds the controller, by the constructor of the process, around clients of its own, and the framework's
+// controllers of Nodes.
 func (p *process) assemble() ([]loop, error) {
 	url := internet.join(p)
 	client, err := pnap.New(pnap.Config{
@@ -41,21 +33,38 @@ func (p *process) assemble() ([]loop, error) {
 	if err != nil {
 		return nil, err
 	}
-	parts := parts{
-		process: p, client: client, account: account.New(account.Config{Cloud: client, Now: p.now}),
-		ledgers:   allocation.NewStore(p.kube),
-		buyer:     purchase.New(purchase.Config{Cloud: client, Now: p.now}),
-		inventory: instances.NewInventory(instances.InventoryConfig{Source: client, Now: p.now}),
-	}
-	loops, err := parts.ofNodes()
+	all := controllers.New(controllers.Config{
+		Options: p.world.options(), API: client, Client: p.kube, Informers: p.shared, Events: p.world.events,
+		Metrics: controllers.NewMetrics(), Workers: 3, Now: p.now,
+	})
+	loops, err := p.framework(all)
 	if err != nil {
 		return nil, err
 	}
-	joining, err := parts.ofMembership()
-	if err != nil {
-		return nil, err
+	for _, name := range controllers.Names() {
+		if name == controllers.ControlPlane { // it asks the API server for its certificate
+			continue
+		}
+		built, err := all.Build(name)
+		if err != nil {
+			return nil, err
+		}
+		if built != nil {
+			loops = append(loops, built.Run)
+		}
 	}
-	return slices.Concat(loops, parts.ofServices(), joining), nil
+	return loops, nil
+}
+
+// options are what the user of the cluster has configured.
+func (w *world) options() *config.Config {
+	return &config.Config{
+		LoadBalancer: config.LoadBalancer{Announcer: contract.AnnouncerKubeVIP, NetworkID: networkID},
+		Location:     location, NodeIPBlock: nodeBlockID, OwnBlocks: w.brought(),
+		Allocation: w.defaults.allocation, BlockSize: w.defaults.size,
+		MaxRetained: maxRetained, MaxRetainedPerNamespace: maxRetainedPerNamespace,
+		ManageMembership: w.manages, CollectOrphans: w.collect, OrphanGrace: orphanGrace,
+	}
 }
 
 // fence refuses changes of a deposed leader, as the transport of the client does with pnap.Config.Fence.
@@ -74,69 +83,9 @@ func (f fence) RoundTrip(request *http.Request) (*http.Response, error) {
 	return f.base.RoundTrip(request)
 }
 
-// carriers is the rule by which Nodes carry traffic.
-var carriers = contract.Carriers{NetworkID: networkID, Announcer: contract.AnnouncerKubeVIP}
-
-// parts are what the loops share.
-type parts struct {
-	*process
-	client    *pnap.Client
-	account   *account.Account
-	ledgers   *allocation.Store
-	buyer     *purchase.Buyer
-	inventory *instances.Inventory
-}
-
-func (p parts) ofServices() []loop {
-	core := p.shared.Core().V1()
-	load := reconcile.New(reconcile.Config{
-		Cloud: p.client, Account: p.account, Ledgers: p.ledgers, Buyer: p.buyer, Kube: p.kube,
-		Services: core.Services().Lister(), Nodes: core.Nodes().Lister(), Events: p.world.events,
-		NetworkID: networkID, Now: p.now, Options: plan.Options{
-			Announcer: contract.AnnouncerKubeVIP, Location: location, OwnBlocks: p.world.brought(),
-			NodeBlock:   nodeBlockID,
-			MaxRetained: maxRetained, MaxRetainedPerNamespace: maxRetainedPerNamespace,
-			Allocation: p.world.defaults.allocation, BlockSize: p.world.defaults.size,
-		},
-	})
-	serving := service.New(service.Config{
-		Kube: p.kube, Services: core.Services(), Nodes: core.Nodes(), Balancer: load, Events: p.world.events,
-		Workers: 3, Announcer: contract.AnnouncerKubeVIP, Carriers: carriers,
-	})
-	collecting := orphans.New(orphans.Config{
-		Account: p.account, Cloud: p.client, Ledgers: p.ledgers, Kube: p.kube, Services: core.Services(),
-		Events:  p.world.events,
-		Metrics: orphans.NewMetrics(), NetworkID: networkID, Collect: p.world.collect, Grace: orphanGrace,
-		NodesKept: p.world.manages, Now: p.now,
-	})
-	return []loop{serving.Run, collecting.Run}
-}
-
-// ofMembership joins servers to the network, in the half of the walks whose user wants that.
-func (p parts) ofMembership() ([]loop, error) {
-	if !p.world.manages {
-		return nil, nil
-	}
-	joining, err := membership.New(membership.Config{
-		Kube: p.kube, Nodes: p.shared.Core().V1().Nodes(), Events: p.world.events, Servers: p.inventory,
-		Account: p.account,
-		Cloud:   p.client, Buyer: p.buyer, Ledgers: p.ledgers, NetworkID: networkID, NodeIPBlock: nodeBlockID,
-		Now: p.now,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return []loop{joining.Run}, nil
-}
-
-func (p parts) ofNodes() ([]loop, error) {
+// framework are the framework's own controllers, with the pauses of its defaults.
+func (p *process) framework(provider cloudprovider.Interface) ([]loop, error) {
 	informer := p.shared.Core().V1().Nodes()
-	existing := instances.New(instances.Config{
-		Inventory: p.inventory, Nodes: informer.Lister(), Live: p.kube.CoreV1(), Events: p.world.events,
-		Networks: p.account, NetworkID: networkID, Now: p.now,
-	})
-	provider := provider.New(existing)
-	// The framework's own controllers, with the pauses of its defaults.
 	initialising, err := cloudnode.NewCloudNodeController(informer, p.kube, provider, 5*time.Minute, 2, 1)
 	if err != nil {
 		return nil, fmt.Errorf("controller that initialises Nodes: %w", err)
@@ -145,23 +94,10 @@ func (p parts) ofNodes() ([]loop, error) {
 	if err != nil {
 		return nil, fmt.Errorf("controller that deletes Nodes: %w", err)
 	}
-	publishing, err := metadata.NewNetworkPublisher(metadata.NetworkConfig{
-		Client: p.kube, Nodes: informer, Servers: p.inventory, Networks: p.account, Events: p.world.events,
-		NetworkID: networkID, Announcer: contract.AnnouncerKubeVIP, ManagesMembership: p.world.manages, Now: p.now,
-	})
-	if err != nil {
-		return nil, err
-	}
-	labelling, err := metadata.NewLabeller(p.kube, informer, p.world.events, carriers)
-	if err != nil {
-		return nil, err
-	}
 	metrics := controllersmetrics.NewControllerManagerMetrics("walk")
 	return []loop{
 		func(ctx context.Context) error { initialising.RunWithContext(ctx, metrics); return nil },
 		func(ctx context.Context) error { watching.Run(ctx, metrics); return nil },
-		publishing.Run, labelling.Run, metadata.NewAgentWatch(p.kube, informer, p.world.events).Run,
-		metadata.NewServerWatch(p.kube, informer, p.inventory, existing).Run,
 	}, nil
 }
 

@@ -1,0 +1,202 @@
+package controllers
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/config"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/apiserver"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/orphans"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/service"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/conditionmetrics"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/membership"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/metadata"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+)
+
+func (c *Controllers) networkPublisher() (Controller, error) {
+	return metadata.NewNetworkPublisher(metadata.NetworkConfig{
+		Client:    c.config.Client,
+		Nodes:     c.core().Nodes(),
+		Servers:   c.inventory,
+		Networks:  c.account,
+		Events:    c.config.Events,
+		NetworkID: c.options.LoadBalancer.NetworkID,
+		Announcer: cmp.Or(c.options.LoadBalancer.Announcer, contract.AnnouncerNone),
+		Selector:  c.options.ServiceNodeSelector,
+
+		ManagesMembership: c.options.ManageMembership,
+		Changes:           c.changes,
+		Now:               c.config.Now,
+	})
+}
+
+// carriers is the rule by which Nodes may carry traffic of load balancers.
+func (c *Controllers) carriers() contract.Carriers {
+	return contract.Carriers{
+		NetworkID: c.options.LoadBalancer.NetworkID, Announcer: c.options.LoadBalancer.Announcer,
+		Selector: c.options.ServiceNodeSelector,
+	}
+}
+
+func (c *Controllers) labeller() (Controller, error) {
+	return metadata.NewLabeller(c.config.Client, c.core().Nodes(),
+		c.config.Events, c.carriers())
+}
+
+func (c *Controllers) agentWatch() (Controller, error) {
+	return metadata.NewAgentWatch(c.config.Client, c.core().Nodes(),
+		c.config.Events), nil
+}
+
+func (c *Controllers) serverWatch() (Controller, error) {
+	return metadata.NewServerWatch(c.config.Client, c.core().Nodes(), c.inventory, c.instances), nil
+}
+
+// conditionMetrics exports the conditions of Nodes and Services as metrics.
+func (c *Controllers) conditionMetrics() (Controller, error) {
+	return conditionmetrics.New(c.config.Metrics.conditions, c.core().Nodes(), c.core().Services()), nil
+}
+
+func (c *Controllers) services() (Controller, error) {
+	return service.New(service.Config{
+		Kube:      c.config.Client,
+		Services:  c.core().Services(),
+		Nodes:     c.core().Nodes(),
+		Balancer:  c.balancer(),
+		Events:    c.config.Events,
+		Metrics:   c.config.Metrics.services,
+		Workers:   c.config.Workers,
+		Carriers:  c.carriers(),
+		Announcer: c.options.LoadBalancer.Announcer,
+	}), nil
+}
+
+func (c *Controllers) balancer() *reconcile.Balancer {
+	return reconcile.New(reconcile.Config{
+		Cloud:    c.config.API,
+		Account:  c.account,
+		Ledgers:  c.ledgers,
+		Buyer:    c.buyer,
+		Kube:     c.config.Client,
+		Services: c.core().Services().Lister(),
+		Nodes:    c.core().Nodes().Lister(),
+		Events:   c.config.Events,
+		Metrics:  c.config.Metrics.balancer,
+
+		NetworkID: c.options.LoadBalancer.NetworkID,
+		Now:       c.config.Now,
+		Options: plan.Options{
+			Announcer:          c.options.LoadBalancer.Announcer,
+			Selector:           c.options.ServiceNodeSelector,
+			DryRun:             c.options.DryRun,
+			Location:           c.options.Location,
+			LocationAnnotation: c.options.AnnotationIPLocation,
+			Allocation:         c.options.Allocation,
+			BlockSize:          c.options.BlockSize,
+			OwnBlocks:          c.options.OwnBlocks,
+			NodeBlock:          c.options.NodeIPBlock,
+			MaxBlocks:          c.options.MaxIPBlocks,
+			MaxRetained:        c.options.MaxRetained,
+
+			MaxRetainedPerNamespace: c.options.MaxRetainedPerNamespace,
+		},
+	})
+}
+
+// heartbeatKey is needed where the agents announce.
+func (c *Controllers) heartbeatKey() (Controller, error) {
+	if c.options.LoadBalancer.Announcer != contract.AnnouncerAgent {
+		return nil, nil
+	}
+	core := c.config.Client.CoreV1()
+	return &announcer.HeartbeatKey{
+		Secrets: core.Secrets(metav1.NamespaceSystem), ConfigMaps: core.ConfigMaps(metav1.NamespaceSystem),
+		Events: c.config.Events,
+	}, nil
+}
+
+// admission runs without an announcer, too: it switches off what an earlier configuration switched on.
+func (c *Controllers) admission() (Controller, error) {
+	bindings := c.config.Client.RbacV1().RoleBindings(metav1.NamespaceSystem)
+	return announcer.PolicySwitch{Bindings: bindings, Announcing: c.options.LoadBalancer.Enabled()}, nil
+}
+
+func (c *Controllers) membership() (Controller, error) {
+	if !c.options.ManageMembership {
+		return nil, nil
+	}
+	return membership.New(membership.Config{
+		Kube:    c.config.Client,
+		Nodes:   c.core().Nodes(),
+		Events:  c.config.Events,
+		Servers: c.inventory,
+		Account: c.account,
+		Cloud:   c.config.API,
+		Buyer:   c.buyer,
+		Ledgers: c.ledgers,
+		Metrics: c.config.Metrics.membership,
+
+		NetworkID:      c.options.LoadBalancer.NetworkID,
+		NodeIPBlock:    c.options.NodeIPBlock,
+		WithoutAddress: c.options.NodeAddress == config.NodeAddressNone,
+		Selector:       c.options.ServiceNodeSelector,
+		MaxBlocks:      c.options.MaxIPBlocks,
+		Now:            c.config.Now,
+	})
+}
+
+func (c *Controllers) orphans() (Controller, error) {
+	return orphans.New(orphans.Config{
+		Account:   c.account,
+		Cloud:     c.config.API,
+		Ledgers:   c.ledgers,
+		Kube:      c.config.Client,
+		Services:  c.core().Services(),
+		Events:    c.config.Events,
+		Metrics:   c.config.Metrics.orphans,
+		NetworkID: c.options.LoadBalancer.NetworkID,
+		Now:       c.config.Now,
+		Brought:   c.options.OwnBlocks,
+		MaxBlocks: c.options.MaxIPBlocks, MaxRetained: c.options.MaxRetained,
+		Collect: c.options.CollectOrphans,
+		Grace:   c.options.OrphanGrace,
+		NodesKept: c.options.ManageMembership && c.options.NodeIPBlock == "" &&
+			c.options.NodeAddress != config.NodeAddressNone,
+	}), nil
+}
+
+// accountFailures says why the account cannot be read where orphans does not: without an announcer.
+func (c *Controllers) accountFailures() (Controller, error) {
+	if c.options.LoadBalancer.Enabled() {
+		return nil, nil
+	}
+	failures := account.NewFailures(c.config.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem), time.Now)
+	return account.NewFailureWatch(failures, func(ctx context.Context) error {
+		_, err := c.inventory.Recent(ctx, account.Unhurried)
+		return err
+	}), nil
+}
+
+// controlPlane is built without the option, too: it removes what it made while the option was on.
+func (c *Controllers) controlPlane() (Controller, error) {
+	certificates, err := apiserver.NewProbe(c.config.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return apiserver.New(apiserver.Config{
+		Kube:         c.config.Client,
+		Services:     c.core().Services(),
+		Events:       c.config.Events,
+		Certificates: certificates,
+		Port:         c.options.APIServerPort,
+		Enabled:      c.options.ControlPlaneEndpoint,
+	})
+}
