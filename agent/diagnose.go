@@ -37,7 +37,7 @@ type diagnoseFlags struct {
 	fix, output string
 	timeout     time.Duration
 	watch       time.Duration
-	strict, npd bool
+	strict      bool
 }
 
 func newDiagnoseCommand() *cobra.Command {
@@ -82,8 +82,6 @@ func (f *diagnoseFlags) add(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "how long to wait for the API server")
 	f.kubeVIP.add(flags)
 	flags.BoolVar(&f.strict, "strict", false, "let a warning end with exit code 1")
-	flags.BoolVar(&f.npd, "npd", false,
-		"write one line and exit as a plugin of node-problem-detector: 0 well, 1 problem, 2 unknown")
 	flags.DurationVar(&f.watch, "watch", 0,
 		"look again at this interval and whenever the kernel reports a change, and print what changed, until "+
 			"interrupted; without a value every 10s")
@@ -102,8 +100,6 @@ func (f *diagnoseFlags) validate() error {
 		return usageError{fmt.Errorf("--watch=%s: the interval must be positive", f.watch)}
 	case f.timeout <= 0:
 		return usageError{fmt.Errorf("--timeout %s: the time must be positive", f.timeout)}
-	case f.npd && (f.watch > 0 || f.output != "text"):
-		return usageError{errors.New("--npd writes one line once: it goes with neither --watch nor --output")}
 	}
 	return f.kubeVIP.check()
 }
@@ -124,10 +120,6 @@ func runDiagnose(c *cobra.Command, f diagnoseFlags, address netip.Addr) error {
 	document, err := look(c.Context())
 	if err != nil {
 		return undetermined(c.ErrOrStderr(), err)
-	}
-	if f.npd {
-		code, err := document.NPD(c.OutOrStdout())
-		return ended(code, err)
 	}
 	return ended(document.ExitCode(f.strict), show.document(document))
 }

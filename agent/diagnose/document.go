@@ -79,14 +79,14 @@ func (d Document) Sum() Document {
 // outcomes are what each status means for the whole and how it is shown. The worst has the largest weight: a failure
 // outweighs what could not be determined. colour contains the parameters of SGR, see text.Style.
 var outcomes = map[check.Status]struct {
-	weight, exit, npd    int
+	weight, exit         int
 	glyph, ascii, colour string
 }{
-	check.OK:      {0, ExitOK, NPDOK, "✔", "+", "32"},
-	check.Skip:    {0, ExitOK, NPDOK, "–", "-", "2"},
-	check.Warn:    {1, ExitOK, NPDOK, "!", "!", "33"},
-	check.Unknown: {2, ExitUndetermined, NPDUnknown, "?", "?", "36"},
-	check.Fail:    {3, ExitFailed, NPDProblem, "✖", "x", "1;31"},
+	check.OK:      {0, ExitOK, "✔", "+", "32"},
+	check.Skip:    {0, ExitOK, "–", "-", "2"},
+	check.Warn:    {1, ExitOK, "!", "!", "33"},
+	check.Unknown: {2, ExitUndetermined, "?", "?", "36"},
+	check.Fail:    {3, ExitFailed, "✖", "x", "1;31"},
 }
 
 // ExitCode is the code to exit with. Warnings are no failure unless strict.
@@ -124,27 +124,4 @@ func (d Document) YAML(w io.Writer) error {
 		return fmt.Errorf("write the diagnosis: %w", err)
 	}
 	return nil
-}
-
-// npdLength is how much of a plugin's output node-problem-detector keeps (its option max_output_length).
-const npdLength = 80
-
-// Exit codes of a custom plugin of node-problem-detector (docs/custom_plugin_monitor.md of that project).
-const (
-	NPDOK      = 0
-	NPDProblem = 1
-	NPDUnknown = 2
-)
-
-// NPD writes the first cause in one line, as node-problem-detector wants it from a plugin, and returns the exit code.
-func (d Document) NPD(w io.Writer) (int, error) {
-	d = d.Sum()
-	line := d.conclusion()
-	if first := d.first(); first.ID != "" {
-		line = string(first.ID) + ": " + first.Cause
-	}
-	if _, err := fmt.Fprintln(w, text.Cut(text.Clean(line), npdLength, "...")); err != nil {
-		return NPDUnknown, fmt.Errorf("write the diagnosis: %w", err)
-	}
-	return outcomes[d.Result.Status].npd, nil
 }

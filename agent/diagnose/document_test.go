@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -105,34 +104,5 @@ func TestFirstCauseIsTheFirstOfTheWorst(t *testing.T) {
 	d := documentOf(check.Warn, check.Unknown, check.Fail, check.Fail, check.OK).Sum()
 	if d.Result.Status != check.Fail || d.Result.FirstCause != "PN102" || d.Result.Counts[check.Fail] != 2 {
 		t.Errorf("result %+v, want FAIL with first cause PN102 of two", d.Result)
-	}
-}
-
-func TestNPD(t *testing.T) {
-	long := brokenVLAN()
-	long.Findings[2].Cause = strings.Repeat("wörter ", 30)
-	for name, tc := range map[string]struct {
-		document Document
-		code     int
-		line     string
-	}{
-		"healthy": {healthy(), NPDOK, "the node can carry traffic of the public network\n"},
-		"warning": {warned(), NPDOK,
-			"PN501: replies from 192.0.2.2 to clients outside leave by bond0.11 instead of...\n"},
-		"problem": {brokenVLAN(), NPDProblem, "PN102: bond0.100 has VLAN ID 101, the network has 100\n"},
-		"unknown": {undetermined(), NPDUnknown,
-			"PN000: the API server could not be read, so the public network is not known\n"},
-		"long": {long, NPDProblem, "PN102: wörter wörter wörter wörter wörter wörter wörter wörter wörte...\n"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var got strings.Builder
-			code, err := tc.document.NPD(&got)
-			if err != nil || code != tc.code || got.String() != tc.line {
-				t.Errorf("%q, code %d (%v), want %q, code %d", got.String(), code, err, tc.line, tc.code)
-			}
-			if len(got.String()) > npdLength+1 {
-				t.Errorf("%d bytes, node-problem-detector keeps %d", len(got.String())-1, npdLength)
-			}
-		})
 	}
 }

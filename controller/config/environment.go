@@ -26,8 +26,8 @@ func UnknownVariables(environ []string) []string {
 			continue
 		}
 		sentences = append(sentences,
-			fmt.Sprintf("environment variable %s is not an option and has no effect: did you "+
-				"mean %s? Otherwise unset it", name, nearest(name, known)))
+			fmt.Sprintf("environment variable %s is not an option and has no effect: --help lists the options; "+
+				"correct the name, or unset it", name))
 	}
 	return sentences
 }
@@ -43,30 +43,4 @@ func ofService(name string, all []string) bool {
 		}
 	}
 	return false
-}
-
-// nearest returns the known name that differs in the fewest letters.
-func nearest(name string, known []string) string {
-	return slices.MinFunc(known, func(a, b string) int { return distance(name, a) - distance(name, b) })
-}
-
-// distance is how many letters must be inserted, removed or replaced to make one text from the other.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -12,27 +12,14 @@ func TestUnknownVariablesAreNamed(t *testing.T) {
 		"PNAP_WEB_SERVICE_HOST=10.0.0.1", "PNAP_WEB_SERVICE_PORT=80", "PNAP_WEB_SERVICE_PORT_HTTP=80",
 		"PNAP_WEB_PORT=tcp://10.0.0.1:80", "PNAP_WEB_PORT_80_TCP_ADDR=10.0.0.1",
 		"PNAP_SERVICE_PORT_SERVICE_HOST=10.0.0.2", "PNAP_SERVICE_PORT_PORT=tcp://10.0.0.2:80"}
-	want := map[string]string{"PNAP_LOCATON": "PNAP_LOCATION", "PNAP_MAX_IP_BLOCK": "PNAP_MAX_IP_BLOCKS",
-		"PNAP_API_SERVR_PORT": "PNAP_API_SERVER_PORT"}
+	want := []string{"PNAP_API_SERVR_PORT", "PNAP_LOCATON", "PNAP_MAX_IP_BLOCK"}
 	got := UnknownVariables(environ)
 	if len(got) != len(want) {
 		t.Errorf("%q, want %d", got, len(want))
 	}
-	for _, sentence := range got {
-		name := strings.Fields(sentence)[2]
-		if !strings.Contains(sentence, "did you mean "+want[name]+"?") || strings.Contains(sentence, "hunter2") {
-			t.Errorf("%q, want %q", sentence, want[name])
-		}
-	}
-}
-
-func TestDistance(t *testing.T) {
-	for _, test := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"kitten", "sitting", 3}, {"abc", "abc", 0}, {"abc", "acb", 2}} {
-		if got := distance(test.a, test.b); got != test.want {
-			t.Errorf("%q and %q: %d, want %d", test.a, test.b, got, test.want)
+	for i, sentence := range got {
+		if name := strings.Fields(sentence)[2]; name != want[i] || strings.Contains(sentence, "hunter2") {
+			t.Errorf("%q, want %q", sentence, want[i])
 		}
 	}
 }

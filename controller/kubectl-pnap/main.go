@@ -38,7 +38,7 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	command := newCommand(os.LookupEnv, nil)
+	command := newCommand(os.LookupEnv, time.Now)
 	command.SetArgs(argumentsOf(os.Args))
 	err := command.ExecuteContext(ctx)
 	stop()
@@ -87,16 +87,12 @@ type plugin struct {
 	overrides  clientcmd.ConfigOverrides
 	output     string
 	lookUp     func(string) (string, bool)
-	clock      clock
 	now        func() time.Time
 }
 
-// newCommand returns the command. lookUp reads the environment; now is the clock, nil for that of the API server.
+// newCommand returns the command. lookUp reads the environment; now is the clock.
 func newCommand(lookUp func(string) (string, bool), now func() time.Time) *cobra.Command {
 	p := &plugin{lookUp: lookUp, now: now}
-	if now == nil {
-		p.now = p.clock.now
-	}
 	command := &cobra.Command{
 		Use:   "kubectl-pnap",
 		Short: "Shows what the phoenixNAP cloud provider does in this cluster",
@@ -167,7 +163,6 @@ func (p *plugin) connect() (*rest.Config, kubernetes.Interface, error) {
 	if config.Timeout == 0 {
 		config.Timeout = defaultTimeout
 	}
-	config.Wrap(p.clock.wrap)
 	config.UserAgent = "kubectl-pnap/" + version.Get().GitVersion
 	client, err := kubernetes.NewForConfig(config)
 	return config, client, err
