@@ -169,8 +169,8 @@ func (s *shared) recordOnNode(warning bool, reason, message string) {
 func newCleanupCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "cleanup",
-		Short: "Takes back what a managing agent has configured on this node",
-		Long: "Takes back what a managing agent (--manage) has configured on this node, and nothing else: what it " +
+		Short: "Removes what a managing agent has configured on this node",
+		Long: "Removes what a managing agent (--manage) has configured on this node, and nothing else: what it " +
 			"made goes, what it adopted\nbecomes as it was. No agent may be managing meanwhile. Called again it " +
 			"finds nothing to do.",
 		Args: cobra.NoArgs,
@@ -178,7 +178,7 @@ func newCleanupCommand() *cobra.Command {
 	}
 }
 
-// cleanUp takes back the return path first: its routes lead through the VLAN interface.
+// cleanUp removes the return path first: its routes lead through the VLAN interface.
 func cleanUp(ctx context.Context, out io.Writer) error {
 	if err := mayConfigure("cleanup"); err != nil {
 		return err
@@ -194,6 +194,6 @@ func cleanUp(ctx context.Context, out io.Writer) error {
 	if err = errors.Join(pathErr, err); err != nil {
 		return fmt.Errorf("clean up: %w", err)
 	}
-	_, err = fmt.Fprintln(out, "nothing of the agent is left on this node")
+	_, err = fmt.Fprintln(out, "Removed all configuration of the agent from this node")
 	return err
 }

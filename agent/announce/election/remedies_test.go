@@ -17,9 +17,9 @@ func TestEventsEndByTheirRemedy(t *testing.T) {
 		fault, remedy func(w *world, holder *machine)
 	}{
 		// The server of the node lost the VLAN, which diagnose reports there.
-		"AnnouncerUnheard": {MemberFailed, func(w *world, holder *machine) { w.isolate(holder, true) },
+		"AnnouncerUnreachable": {MemberFailed, func(w *world, holder *machine) { w.isolate(holder, true) },
 			func(w *world, holder *machine) { w.isolate(holder, false) }},
-		"AnnouncerUnsupported": {LeaseLost, func(w *world, holder *machine) {
+		"AnnouncerQuorumLost": {LeaseLost, func(w *world, holder *machine) {
 			w.isolate(holder, true)
 			holder.noAPI = true // or it learns that another node answers
 		}, func(w *world, holder *machine) {
@@ -28,13 +28,13 @@ func TestEventsEndByTheirRemedy(t *testing.T) {
 			w.relist(holder)
 		}},
 		// Too few nodes are left for a majority.
-		"AnnouncerOff": {MemberOff, func(w *world, holder *machine) { w.powerOffAll(others(w, holder)) },
+		"AnnouncerRemoved": {MemberOff, func(w *world, holder *machine) { w.powerOffAll(others(w, holder)) },
 			func(w *world, holder *machine) {
 				for _, m := range others(w, holder) {
 					m.powerOn() // with its kubelet and its agent
 				}
 			}},
-		"AnnouncerTwice": {DuplicateMember, startSecond, stopSecond},
+		"AnnouncerDuplicate": {DuplicateMember, startSecond, stopSecond},
 		"AddressMovesOften": {MovesOften, func(w *world, _ *machine) {
 			for i := range 60 {
 				w.onlyEndpoint(w.nodes[i%3])

@@ -24,25 +24,25 @@ const (
 
 // Reasons of the events on the Node of the agent, which may not write events about other Nodes.
 const (
-	// EventUnheard (Warning): with `agent://`, a majority of the nodes no longer receives heartbeats of another node,
+	// EventUnreachable (Warning): with `agent://`, a majority of the nodes no longer receives heartbeats of another node,
 	// which is named; this node removed it and gave its addresses to others.
-	EventUnheard = "AnnouncerUnheard"
-	// EventOff (Warning): with `agent://`, this node removed another one, which is named, although too few nodes are left
+	EventUnreachable = "AnnouncerUnreachable"
+	// EventRemoved (Warning): with `agent://`, this node removed another one, which is named, although too few nodes are left
 	// for a majority: it was declared off, or neither its kubelet nor its agent renews a Lease any more, no machine
 	// claims its addresses, and no node hears it. Its addresses go to other nodes.
-	EventOff = "AnnouncerOff"
+	EventRemoved = "AnnouncerRemoved"
 	// EventJoined (Normal): with `agent://`, this node added another one, which is named: it takes part in announcing
 	// addresses.
 	EventJoined = "AnnouncerJoined"
 	// EventLeft (Normal): with `agent://`, this node removed another one, which is named, after it had handed over
 	// its addresses.
 	EventLeft = "AnnouncerLeft"
-	// EventUnsupported (Warning): with `agent://`, the node owns addresses and stopped answering, because a majority
+	// EventQuorumLost (Warning): with `agent://`, the node owns addresses and stopped answering, because a majority
 	// of the nodes does not acknowledge it.
-	EventUnsupported = "AnnouncerUnsupported"
-	// EventTwice (Warning): with `agent://`, another agent was started with the name of this Node; the older one is
+	EventQuorumLost = "AnnouncerQuorumLost"
+	// EventDuplicate (Warning): with `agent://`, another agent was started with the name of this Node; the older one is
 	// silent.
-	EventTwice = "AnnouncerTwice"
+	EventDuplicate = "AnnouncerDuplicate"
 	// EventKeyShared (Warning): with `agent://`, a Node of another cluster, which is named, signs heartbeats on this VLAN
 	// with the key of this cluster. They are dropped; replace the key of one of the clusters. Once an hour.
 	EventKeyShared = "AnnouncerKeyShared"
@@ -114,12 +114,12 @@ func noticeOf(node string, e election.Event) (n Notice, ok bool) {
 				"look for a Service with externalTrafficPolicy: Local whose endpoints become ready and unready, and at "+
 				"phoenixnap-agent diagnose on both", e.Address, e.Number, e.Node, node)}
 	case election.MemberFailed:
-		n = onNode(corev1.EventTypeWarning, EventUnheard,
+		n = onNode(corev1.EventTypeWarning, EventUnreachable,
 			"A majority of the nodes no longer receives heartbeats of the agent of Node %s on the public network: "+
 				"its addresses go to other nodes. Fix what phoenixnap-agent diagnose reports on that Node; then it takes part "+
 				"again", e.Node)
 	case election.MemberOff:
-		n = onNode(corev1.EventTypeWarning, EventOff,
+		n = onNode(corev1.EventTypeWarning, EventRemoved,
 			"Node %s counts as off, so its addresses go to other nodes: it was declared off, or neither its kubelet nor "+
 				"its agent has renewed a Lease for long, no machine claims its addresses, and no node hears it. If its "+
 				"server still runs, two machines may answer for an address: switch it off in the phoenixNAP portal, or start "+
@@ -130,7 +130,7 @@ func noticeOf(node string, e election.Event) (n Notice, ok bool) {
 		n = onNode(corev1.EventTypeNormal, EventLeft,
 			"Node %s handed over its addresses and no longer takes part in announcing addresses", e.Node)
 	case election.LeaseLost:
-		n = onNode(corev1.EventTypeWarning, EventUnsupported,
+		n = onNode(corev1.EventTypeWarning, EventQuorumLost,
 			"Answers for no address: no majority of the nodes that announce addresses "+
 				"acknowledges this one on the public network. Fix what phoenixnap-agent diagnose reports here, and on the "+
 				"other nodes if most of them say the same")
@@ -139,7 +139,7 @@ func noticeOf(node string, e election.Event) (n Notice, ok bool) {
 			"Node %s of another cluster, or of another network, signs heartbeats on this VLAN with the key of this cluster. "+
 				"They are dropped. Replace the key of one of the clusters, in its Secret kube-system/phoenixnap-announcer", e.Node)
 	case election.DuplicateMember:
-		n = onNode(corev1.EventTypeWarning, EventTwice,
+		n = onNode(corev1.EventTypeWarning, EventDuplicate,
 			"Two agents use the name of this Node, on two machines or one: "+
 				"the one that started first answers for no address. Stop one of them")
 	default:

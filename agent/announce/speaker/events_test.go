@@ -31,17 +31,17 @@ func TestNotices(t *testing.T) {
 			nil},
 		"rebuilt": {election.Event{Kind: election.ViewRebuilt}, Notice{}, nil},
 		"another one is silent": {election.Event{Kind: election.MemberFailed, Node: "b"},
-			Notice{Type: corev1.EventTypeWarning, Reason: EventUnheard},
+			Notice{Type: corev1.EventTypeWarning, Reason: EventUnreachable},
 			[]string{"Node b", "Fix what phoenixnap-agent diagnose reports on that Node"}},
 		"another one is off": {election.Event{Kind: election.MemberOff, Node: "b"},
-			Notice{Type: corev1.EventTypeWarning, Reason: EventOff},
+			Notice{Type: corev1.EventTypeWarning, Reason: EventRemoved},
 			[]string{"Node b", "switch it off in the phoenixNAP portal", "or start its kubelet and its agent again"}},
 		"another one comes": {election.Event{Kind: election.MemberJoined, Node: "b"},
 			Notice{Type: corev1.EventTypeNormal, Reason: EventJoined}, []string{"Node b"}},
 		"another one leaves": {election.Event{Kind: election.MemberLeft, Node: "b"},
 			Notice{Type: corev1.EventTypeNormal, Reason: EventLeft}, []string{"Node b"}},
 		"no majority": {election.Event{Kind: election.LeaseLost},
-			Notice{Type: corev1.EventTypeWarning, Reason: EventUnsupported},
+			Notice{Type: corev1.EventTypeWarning, Reason: EventQuorumLost},
 			[]string{"Fix what phoenixnap-agent diagnose reports here"}},
 		"moves often": {election.Event{Kind: election.MovesOften, Address: address, Node: "b", Number: 5},
 			Notice{Address: address, Type: corev1.EventTypeWarning, Reason: EventMovesOften},
@@ -52,7 +52,7 @@ func TestNotices(t *testing.T) {
 			Notice{Type: corev1.EventTypeWarning, Reason: EventKeyShared}, []string{"Node b of another cluster",
 				"Replace the key of one of the clusters"}},
 		"two agents": {election.Event{Kind: election.DuplicateMember},
-			Notice{Type: corev1.EventTypeWarning, Reason: EventTwice}, []string{"Stop one of them"}},
+			Notice{Type: corev1.EventTypeWarning, Reason: EventDuplicate}, []string{"Stop one of them"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, ok := NewRecorder("a").Of(test.event, noon)
@@ -93,7 +93,7 @@ func TestLimit(t *testing.T) {
 				reasons[n.Reason]++
 			}
 		}
-		if reasons[EventTakenOver] != mostOnServices || reasons[EventMany] != 1 || reasons[EventTwice] != mostOnNodes {
+		if reasons[EventTakenOver] != mostOnServices || reasons[EventMany] != 1 || reasons[EventDuplicate] != mostOnNodes {
 			t.Errorf("in minute %d it records %v, want %d takeovers, once that there are more, and %d other events",
 				round, reasons, mostOnServices, mostOnNodes)
 		}

@@ -100,8 +100,8 @@ func TestDamageIsNamed(t *testing.T) {
 		{"no address", head + `{"web":{"name":"x"}}}`, "web"},
 		{"an address that no host may have", head + `{"203.0.113.15":{"name":"x"}}}`, "203.0.113.15"},
 		{"a holder twice", head + `{"203.0.113.10":{"name":"x"},"203.0.113.11":{"name":"x"}}}`, "holds 203.0.113."},
-		{"no CIDR", `{"blockID":"b","held":{}}`, "none that can be kept"},
-		{"null", "null", "none that can be kept"},
+		{"no CIDR", `{"blockID":"b","held":{}}`, "is not a valid IPv4 block"},
+		{"null", "null", "is not a valid IPv4 block"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: NamePrefix + "b"},

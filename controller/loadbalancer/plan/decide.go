@@ -322,7 +322,7 @@ func (p ServicePlan) UpToDate(o Observed) bool {
 		return true
 	case Wait:
 		return slices.Contains([]Reason{
-			BlockCreating, BlockAssigning, BlockUnassigning, NetworkChanging, AddressResting, NoNodeReady,
+			BlockCreating, BlockAssigning, BlockUnassigning, NetworkChanging, AddressQuarantined, NoNodeReady,
 		}, p.Step.Reason)
 	case Refuse:
 		return !o.boughtUnseen() && slices.Contains([]Reason{

@@ -308,7 +308,7 @@ func (l Ledger) Count() (held, resting, free int) {
 // Check says which rule the ledger breaks; nil when it breaks none.
 func (l Ledger) Check() error {
 	if l.BlockID == "" || !l.CIDR.IsValid() || !l.CIDR.Addr().Is4() || l.CIDR != l.CIDR.Masked() {
-		return fmt.Errorf("IP block %q (%s) is none that can be kept a ledger of", l.BlockID, l.CIDR)
+		return fmt.Errorf("IP block %q (%s) is not a valid IPv4 block", l.BlockID, l.CIDR)
 	}
 	holders := map[Holder]netip.Addr{}
 	for address, holder := range l.Held {

@@ -245,7 +245,8 @@ func (o Observed) Published() netip.Addr {
 	return netip.Addr{}
 }
 
-// HasForeignFields reports whether the Service has annotations of another life that nothing of its own confirms.
+// HasForeignFields reports whether the Service has annotations written for another Service, which nothing of its own
+// confirms.
 func (o Observed) HasForeignFields() bool {
 	if contract.WrittenForThis(o.Service) || o.Published().IsValid() {
 		return false

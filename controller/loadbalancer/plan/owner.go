@@ -160,7 +160,8 @@ func UsersLoadBalancerIP(service *corev1.Service) string {
 	return service.Spec.LoadBalancerIP
 }
 
-// RecordedPurchase reads the intent to buy that stands on the Service; nil when there is none, or one of another life.
+// RecordedPurchase reads the intent to buy that stands on the Service; nil when there is none, or one that was
+// written for another Service.
 func RecordedPurchase(service *corev1.Service) (*contract.Purchase, error) {
 	if !contract.WrittenForThis(service) {
 		return nil, nil

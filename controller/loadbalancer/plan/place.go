@@ -206,7 +206,7 @@ func (p *placing) placeRequested() Placement {
 		case err == nil:
 			return placement
 		case errors.Is(err, ErrResting):
-			return Placement{Step: Step{Action: Wait, Reason: AddressResting, Block: b.Sighting.Block,
+			return Placement{Step: Step{Action: Wait, Reason: AddressQuarantined, Block: b.Sighting.Block,
 				Until: b.Ledger.Resting[requested].Since.Add(Quarantine)}}
 		case errors.Is(err, ErrTaken):
 			return p.refuse(AddressRefused, "%s %s is in use by another; clear it or choose another address",
@@ -244,7 +244,7 @@ func (p *placing) placeAnywhere(coming bool) Placement {
 		}
 	}
 	if until, resting := p.restingUntil(candidates); resting {
-		return Placement{Step: Step{Action: Wait, Reason: AddressResting, Until: until}}
+		return Placement{Step: Step{Action: Wait, Reason: AddressQuarantined, Until: until}}
 	}
 	if coming {
 		return Placement{Step: Step{Action: Wait, Reason: BlockInvisible}}

@@ -235,7 +235,7 @@ const restPatience = 30 * time.Second
 func (o Observed) insteadOfResting(wait, grow Step) Step {
 	bounded := o.RestingSince.Add(restPatience)
 	switch {
-	case wait.Reason != AddressResting, o.Desired.Requested.IsValid(), grow.Action == Refuse,
+	case wait.Reason != AddressQuarantined, o.Desired.Requested.IsValid(), grow.Action == Refuse,
 		!wait.Until.After(bounded):
 		return wait
 	case o.Now.Before(bounded):

@@ -55,7 +55,7 @@ func (p *Pause) Error() string {
 	case TagsFresh:
 		return "waiting for new tags to be usable"
 	case APIPaused:
-		return "waiting as long as the phoenixNAP API asks to"
+		return "waiting because the phoenixNAP API limits the request rate"
 	default:
 		return "waiting to learn whether an IP block was bought"
 	}

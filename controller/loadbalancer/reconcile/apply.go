@@ -61,8 +61,8 @@ func (b *Balancer) prepare(ctx context.Context, o plan.Observed, p plan.ServiceP
 		}
 		if p.Reused {
 			b.config.Events.Eventf(service, corev1.EventTypeNormal, eventReused,
-				"Address %s was given back more than %s ago and no agent reports that it is silent", p.Step.Address,
-				plan.Quarantine)
+				"Address %s was released more than %s ago; not every agent has confirmed that it is unused",
+				p.Step.Address, plan.Quarantine)
 		}
 	}
 	return b.markUnassigned(ctx, service, p.Step)
@@ -180,8 +180,8 @@ func (b *Balancer) retag(ctx context.Context, service *corev1.Service, block pla
 	klog.FromContext(ctx).Info("Changed the tags of an IP block", "service", klog.KObj(service), "block", block.ID,
 		"tags", tags)
 	if tags[contract.TagRetain] != "" {
-		b.config.Events.Eventf(service, corev1.EventTypeNormal, eventRetained, "IP block %s (%s) outlives this Service",
-			block.ID, block.CIDR)
+		b.config.Events.Eventf(service, corev1.EventTypeNormal, eventRetained,
+			"IP block %s (%s) is retained after the Service is deleted", block.ID, block.CIDR)
 	}
 	return nil
 }

@@ -206,8 +206,8 @@ const (
 	// eventReplaced (Normal): the address changed, because the Service asks for another, or its block was lost and the
 	// Service allows a replacement.
 	eventReplaced = "AddressReplaced"
-	// eventReused (Normal): the address was given back more than ten minutes ago, and not every agent has reported that
-	// it is silent.
+	// eventReused (Normal): the address was released more than ten minutes ago, and not every agent has
+	// confirmed that it is unused.
 	eventReused = "AddressReused"
 	// eventForeign (Normal): an address of another Service was taken off a copy or a restored backup, which gets its
 	// own.
@@ -256,7 +256,7 @@ var texts = map[plan.Reason]string{
 	plan.BlockUnassigning:   "waiting for IP block to be unassigned from its network",
 	plan.DeletionDue:        "waiting for IP block to be deleted",
 	plan.DeletionUnverified: "waiting for IP block to disappear from the account",
-	plan.AddressResting:     "waiting for an address that is silent",
+	plan.AddressQuarantined:     "waiting for the quarantine of a released address to end",
 
 	// What has nothing to do with the Service's own block.
 	plan.NetworkChanging:   "waiting for another change of the public network",
@@ -265,11 +265,11 @@ var texts = map[plan.Reason]string{
 	reasonReleaseFailed:    "waiting to try the release of the IP block again",
 	plan.NoNodeReady:       "waiting for a Node that may carry load-balancer traffic",
 	purchase.TagsFresh:     "waiting for new tags to be usable",
-	purchase.APIPaused:     "waiting as long as the phoenixNAP API asks to",
+	purchase.APIPaused:     "waiting because the phoenixNAP API limits the request rate",
 	waitOutdated:           "waiting for the latest version of the Service",
 	reasonLedger:           "waiting for the latest record of addresses",
 	reasonResting:          "waiting before the IP block is tried again after an error of the phoenixNAP API",
-	waitSurplus:            "waiting for an IP block too many to be released",
+	waitSurplus:            "waiting for a surplus IP block to be released",
 	reasonRetagging:        "waiting for the tags of the IP block to be changed",
 	reasonAnnounced:        "waiting until no machine answers for the address any more",
 }

@@ -217,7 +217,7 @@ func TestEveryReasonHasWords(t *testing.T) {
 		plan.BlockAssigning, plan.BlockAssigned, plan.UnassignmentDue, plan.BlockUnassigning, plan.DeletionDue,
 		plan.DeletionUnverified, plan.NetworkChanging, plan.NetworkUnreadable, reasonLookupFailed,
 		reasonReleaseFailed, plan.NoNodeReady, purchase.TagsFresh, waitOutdated, reasonResting, purchase.APIPaused,
-		plan.AddressResting, reasonLedger, waitSurplus, reasonRetagging, reasonAnnounced,
+		plan.AddressQuarantined, reasonLedger, waitSurplus, reasonRetagging, reasonAnnounced,
 	} {
 		if words(reason) == words("") {
 			t.Errorf("reason %s has no words", reason)

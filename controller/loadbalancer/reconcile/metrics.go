@@ -8,9 +8,9 @@ import (
 
 // The kinds of repairs that are counted.
 const (
-	// repairReassigned: a block was taken off the network behind our back and is assigned again.
+	// repairReassigned: a block was taken off the network outside the cluster and is assigned again.
 	repairReassigned = "reassigned"
-	// repairReplaced: a block was deleted behind our back and another one was bought.
+	// repairReplaced: a block was deleted outside the cluster and another one was bought.
 	repairReplaced = "replaced"
 	// repairRepublished: someone changed the published address on the Service.
 	repairRepublished = "republished"

@@ -111,11 +111,11 @@ var onTheWay = map[string]situation{
 	"DeletionUnverified": {options: []option{withBlocks(pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.8/29",
 		Tags: ours("web")})}, drive: inTurn(served(), failing(http.MethodGet, anyBlock, 404)),
 		says: []string{"disappear from the account"}},
-	"AddressResting": {options: []option{configured(func(c *reconcile.Config) { c.MaxBlocks = 1 })},
+	"AddressQuarantined": {options: []option{configured(func(c *reconcile.Config) { c.MaxBlocks = 1 })},
 		drive: func(w *world) {
 			w.oneResting(time.Minute)
 			w.service("web", inPool())
-		}, says: []string{"an address that is silent", "until 2026-03-01T"}},
+		}, says: []string{"the quarantine of a released address", "until 2026-03-01T"}},
 	"NetworkChanging": {drive: inTurn(served(), byPortal(pnapsim.Edit{Kind: pnapsim.EditNetworkStatus,
 		Network: networkID, Status: "BUSY"})), says: []string{"another change of the public network"}},
 	"NetworkUnreadable": {options: []option{withBlocks(pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.8/29",

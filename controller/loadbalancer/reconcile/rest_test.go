@@ -81,7 +81,7 @@ func TestWaitsForTheQuarantineWhereNothingMayBeBought(t *testing.T) {
 	if !errors.As(err, &again) || !w.clock.Now().Add(again.RetryAfter()).Equal(ends) {
 		t.Fatalf("said %v; the quarantine ends in %s", err, ends.Sub(w.clock.Now()))
 	}
-	if c := w.condition("new"); c.Reason != string(plan.AddressResting) ||
+	if c := w.condition("new"); c.Reason != string(plan.AddressQuarantined) ||
 		!strings.Contains(c.Message, ends.UTC().Format(time.RFC3339)) {
 		t.Errorf("the condition is %s: %s; the quarantine ends at %s", c.Reason, c.Message, ends)
 	}

@@ -181,7 +181,7 @@ func TestReleasedAddressRests(t *testing.T) {
 	}
 	w.service("last", inPool())
 	_, err := w.sync("last")
-	if err == nil || err.Error() != "waiting for an address that is silent" {
+	if err == nil || err.Error() != "waiting for the quarantine of a released address to end" {
 		t.Fatalf("said %v", err)
 	}
 	t.Run("until agents say that it is silent", func(t *testing.T) {

@@ -189,7 +189,7 @@ func (p *pace) learn(w waiting, now time.Time) {
 func (p *pace) history(uid types.UID, now time.Time) (resting, leaving time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if w, known := p.waits[uid]; known && w.reason == plan.AddressResting {
+	if w, known := p.waits[uid]; known && w.reason == plan.AddressQuarantined {
 		now = w.since
 	}
 	return now, p.leaving[uid]
@@ -203,7 +203,7 @@ func (p *pace) freshness(service *corev1.Service, now time.Time) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case waits && w.reason != plan.AddressResting && w.reason != plan.NoNodeReady:
+	case waits && w.reason != plan.AddressQuarantined && w.reason != plan.NoNodeReady:
 		return now.Add(-w.pause / 2)
 	case service.ResourceVersion != "" && p.ensured[service.UID] == service.ResourceVersion &&
 		(!waits || w.reason == plan.NoNodeReady):

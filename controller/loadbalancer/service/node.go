@@ -121,7 +121,7 @@ func (n *nodeChanges) drain() (since time.Time, concerned func(*corev1.Service) 
 // inQuarantine reports whether a Service waits for an address in quarantine, which reports of agents can end.
 func inQuarantine(service *corev1.Service) bool {
 	condition := meta.FindStatusCondition(service.Status.Conditions, contract.ServiceConditionBlockAssigned)
-	return condition != nil && condition.Reason == string(plan.AddressResting)
+	return condition != nil && condition.Reason == string(plan.AddressQuarantined)
 }
 
 // nodeChanged compares two versions of a Node. It ignores heartbeats, which are most of the updates of Nodes.

@@ -118,7 +118,7 @@ func TestAlarmKnowsWhomItConcerns(t *testing.T) {
 	published := withIngress(corev1.LoadBalancerIngress{IP: address.String()})
 	waiting := func(s *corev1.Service) {
 		s.Status.Conditions = []metav1.Condition{{Type: contract.ServiceConditionBlockAssigned,
-			Reason: string(plan.AddressResting)}}
+			Reason: string(plan.AddressQuarantined)}}
 	}
 	for name, tc := range map[string]struct {
 		add     func(*nodeChanges)

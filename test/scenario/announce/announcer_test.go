@@ -287,7 +287,7 @@ func (h *harness) killed(addresses []netip.Addr) {
 	h.signal(holder, syscall.SIGKILL)
 	next := h.owner(addresses[0], holder)
 	h.recorded("AddressTakenOver", "Service", "one", "Node "+next, "Node "+holder)
-	h.recorded("AnnouncerUnheard", "Node", "", "Node "+holder)
+	h.recorded("AnnouncerUnreachable", "Node", "", "Node "+holder)
 	h.agent(holder)
 	h.members()
 }
@@ -359,7 +359,7 @@ func (h *harness) twice(addresses []netip.Addr) {
 	h.signal(elsewhere, syscall.SIGTERM)
 	h.ended(elsewhere)
 	h.agents[elsewhere] = h.agentAs(elsewhere, holder)
-	h.recorded(speaker.EventTwice, "Node", holder)
+	h.recorded(speaker.EventDuplicate, "Node", holder)
 	for range 8 {
 		h.single(addresses[0])
 	}
