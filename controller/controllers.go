@@ -15,8 +15,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/controllers"
 )
 
-// constructors returns the framework's controllers, without the one for routes and with ours in the place of the one for
-// Services, and further ones of ours.
+// constructors returns the framework's controllers, without the one for routes and with ours in the place of the one
+// for Services, and further ones of ours.
 func constructors(loops *loops) map[string]app.ControllerInitFuncConstructor {
 	all := maps.Clone(app.DefaultInitFuncConstructors)
 	delete(all, names.NodeRouteController)

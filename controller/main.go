@@ -107,8 +107,8 @@ func newCommand(lifecycle *lifecycle, loops *loops) (*cobra.Command, error) {
 	return command, nil
 }
 
-// adaptHelp makes the default of --configure-cloud-routes false: the framework sets it to true when it defines the flag,
-// whatever the options say.
+// adaptHelp makes the default of --configure-cloud-routes false: the framework sets it to true when it defines the
+// flag, whatever the options say.
 func adaptHelp(command *cobra.Command) error {
 	routes := command.Flags().Lookup("configure-cloud-routes")
 	if err := routes.Value.Set("false"); err != nil {

@@ -42,7 +42,8 @@ func connect(leadership *leader.Leadership, loaded *config.Config) (*connection,
 	return &connection{config: loaded, metrics: metrics, api: api}, nil
 }
 
-// newControllers guards the framework's clients, serves, and builds the provider, on every replica, before the election.
+// newControllers guards the framework's clients, serves, and builds the provider, on every replica, before the
+// election.
 func newControllers(lifecycle *lifecycle, c *connection, completed *appconfig.CompletedConfig,
 ) *controllers.Controllers {
 	loaded := c.config

@@ -1,5 +1,5 @@
-// Package controllers builds the controllers of this project, and all that they share, of a client of the phoenixNAP API
-// and one of the Kubernetes API: the same ones for the process and for tests that judge it from outside.
+// Package controllers builds the controllers of this project, and all that they share, of a client of the phoenixNAP
+// API and one of the Kubernetes API: the same ones for the process and for tests that judge it from outside.
 package controllers
 
 import (
@@ -96,8 +96,8 @@ func New(c Config) *Controllers {
 // ControlPlane is the name of the controller of the address of the control plane, the only one that needs a Kubeconfig.
 const ControlPlane = "phoenixnap-control-plane"
 
-// builders are those of all controllers by name. The one for Services has the name of the framework's own, whose place it
-// takes.
+// builders are those of all controllers by name. The one for Services has the name of the framework's own, whose place
+// it takes.
 var builders = map[string]builder{
 	names.ServiceLBController:      whereBalancing((*Controllers).services),
 	"phoenixnap-node-network":      (*Controllers).networkPublisher,

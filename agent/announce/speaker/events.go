@@ -27,8 +27,8 @@ const (
 	// EventUnreachable (Warning): with `agent://`, a majority of the nodes no longer receives heartbeats of another node,
 	// which is named; this node removed it and gave its addresses to others.
 	EventUnreachable = "AnnouncerUnreachable"
-	// EventRemoved (Warning): with `agent://`, this node removed another one, which is named, although too few nodes are left
-	// for a majority: it was declared off, or neither its kubelet nor its agent renews a Lease any more, no machine
+	// EventRemoved (Warning): with `agent://`, this node removed another one, which is named, although too few nodes are
+	// left for a majority: it was declared off, or neither its kubelet nor its agent renews a Lease any more, no machine
 	// claims its addresses, and no node hears it. Its addresses go to other nodes.
 	EventRemoved = "AnnouncerRemoved"
 	// EventJoined (Normal): with `agent://`, this node added another one, which is named: it takes part in announcing
