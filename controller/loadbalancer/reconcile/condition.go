@@ -256,7 +256,7 @@ var texts = map[plan.Reason]string{
 	plan.BlockUnassigning:   "waiting for IP block to be unassigned from its network",
 	plan.DeletionDue:        "waiting for IP block to be deleted",
 	plan.DeletionUnverified: "waiting for IP block to disappear from the account",
-	plan.AddressQuarantined:     "waiting for the quarantine of a released address to end",
+	plan.AddressQuarantined: "waiting for the quarantine of a released address to end",
 
 	// What has nothing to do with the Service's own block.
 	plan.NetworkChanging:   "waiting for another change of the public network",
