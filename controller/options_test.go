@@ -31,7 +31,7 @@ func TestEveryOptionHasAnEffect(t *testing.T) {
 	}
 	for _, name := range optionFields(t) {
 		if !used[name] {
-			t.Errorf("config.Config.%s is used by nothing in packages main and controllers: the option has no effect", name)
+			t.Errorf("config.Config.%s is used by nothing in main and controllers: the option has no effect", name)
 		}
 	}
 }

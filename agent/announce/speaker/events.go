@@ -28,8 +28,8 @@ const (
 	// which is named; this node removed it and gave its addresses to others.
 	EventUnreachable = "AnnouncerUnreachable"
 	// EventRemoved (Warning): with `agent://`, this node removed another one, which is named, although too few nodes are
-	// left for a majority: it was declared off, or neither its kubelet nor its agent renews a Lease any more, no machine
-	// claims its addresses, and no node hears it. Its addresses go to other nodes.
+	// left for a majority: it was declared off, or neither its kubelet nor its agent renews a Lease any more, no
+	// machine claims its addresses, and no node hears it. Its addresses go to other nodes.
 	EventRemoved = "AnnouncerRemoved"
 	// EventJoined (Normal): with `agent://`, this node added another one, which is named: it takes part in announcing
 	// addresses.

@@ -93,7 +93,8 @@ func TestLimit(t *testing.T) {
 				reasons[n.Reason]++
 			}
 		}
-		if reasons[EventTakenOver] != mostOnServices || reasons[EventMany] != 1 || reasons[EventDuplicate] != mostOnNodes {
+		if reasons[EventTakenOver] != mostOnServices || reasons[EventMany] != 1 ||
+			reasons[EventDuplicate] != mostOnNodes {
 			t.Errorf("in minute %d it records %v, want %d takeovers, once that there are more, and %d other events",
 				round, reasons, mostOnServices, mostOnNodes)
 		}
