@@ -61,7 +61,8 @@ func (c *Cluster) StartServers(ctx context.Context) error {
 		config.Machine, config.HostPorts = true, append(config.HostPorts, port)
 	}
 	if c.options.CNI == Flannel {
-		config.NetworkPlugin, config.Machine = true, true
+		config.NetworkPlugin = true
+		config.Machine = true
 		config.Programs = append(config.Programs, flannelPrograms...)
 	}
 	for _, s := range c.Servers {

@@ -99,7 +99,7 @@ func (r specReport) refusedByPods() bool {
 	if !strings.Contains(r.LeafNodeText, "connectivity disruption during rolling update") {
 		return false
 	}
-	refused, others := 0, 0
+	var refused, others int
 	for line := range strings.Lines(r.CapturedGinkgoWriterOutput) {
 		if !strings.Contains(line, "Got error testing for reachability") {
 			continue
