@@ -26,8 +26,8 @@ func UnknownVariables(environ []string) []string {
 			continue
 		}
 		sentences = append(sentences,
-			fmt.Sprintf("environment variable %s is not an option and has no effect: --help lists the options; "+
-				"correct the name, or unset it", name))
+			fmt.Sprintf("environment variable %s is not an option and has no effect: unset it, or correct the name "+
+				"to one of %s", name, strings.Join(known, ", ")))
 	}
 	return sentences
 }

@@ -21,5 +21,10 @@ func TestUnknownVariablesAreNamed(t *testing.T) {
 		if name := strings.Fields(sentence)[2]; name != want[i] || strings.Contains(sentence, "hunter2") {
 			t.Errorf("%q, want %q", sentence, want[i])
 		}
+		for _, o := range Options() {
+			if !strings.Contains(sentence, o.Env) {
+				t.Errorf("%q does not name %s", sentence, o.Env)
+			}
+		}
 	}
 }

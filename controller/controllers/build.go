@@ -62,7 +62,7 @@ func (c *Controllers) serverWatch() (Controller, error) {
 
 // conditionMetrics exports the conditions of Nodes and Services as metrics.
 func (c *Controllers) conditionMetrics() (Controller, error) {
-	return conditionmetrics.New(c.config.Metrics.conditions, c.core().Nodes(), c.core().Services()), nil
+	return conditionmetrics.New(c.config.Metrics.Conditions, c.core().Nodes(), c.core().Services()), nil
 }
 
 func (c *Controllers) services() (Controller, error) {

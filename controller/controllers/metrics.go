@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
@@ -21,10 +22,11 @@ import (
 type Metrics struct {
 	// API are those of the client of the phoenixNAP API.
 	API *pnap.Metrics
+	// Conditions are those of Nodes and Services.
+	Conditions *conditionmetrics.Metrics
 
 	account    *account.Metrics
 	balancer   *reconcile.Metrics
-	conditions *conditionmetrics.Metrics
 	instances  *instances.Metrics
 	membership *membership.Metrics
 	orphans    *orphans.Metrics
@@ -37,7 +39,7 @@ func NewMetrics() Metrics {
 		API:        pnap.NewMetrics(),
 		account:    account.NewMetrics(),
 		balancer:   reconcile.NewMetrics(),
-		conditions: conditionmetrics.NewMetrics(),
+		Conditions: conditionmetrics.NewMetrics(),
 		instances:  instances.NewMetrics(),
 		membership: membership.NewMetrics(),
 		orphans:    orphans.NewMetrics(),
@@ -45,11 +47,16 @@ func NewMetrics() Metrics {
 	}
 }
 
+// All are the metrics but those of conditions.
+func (m Metrics) All() []metrics.Registerable {
+	return slices.Concat(m.account.All(), m.API.All(), m.balancer.All(), m.instances.All(), m.membership.All(),
+		m.orphans.All(), m.services.All())
+}
+
 // Register exposes them under /metrics, beside those of the framework.
 func (m Metrics) Register() error {
-	err := legacyregistry.CustomRegister(m.conditions)
-	for _, each := range slices.Concat(m.account.All(), m.API.All(), m.balancer.All(), m.instances.All(),
-		m.membership.All(), m.orphans.All(), m.services.All()) {
+	err := legacyregistry.CustomRegister(m.Conditions)
+	for _, each := range m.All() {
 		err = errors.Join(err, legacyregistry.Register(each))
 	}
 	if err != nil {

@@ -114,7 +114,7 @@ var (
 	// ErrFull: every address has a holder.
 	ErrFull = errors.New("all addresses of the IP block are given")
 	// ErrResting: only addresses in quarantine are left, or the wanted one is. RestEnds returns until when.
-	ErrResting = errors.New("the address was given back a moment ago and rests")
+	ErrResting = errors.New("the address was released a moment ago and is in quarantine")
 	// ErrTaken: another holder has the wanted address.
 	ErrTaken = errors.New("the address is given to another")
 	// ErrNoHost: no host may have the wanted address.

@@ -74,8 +74,8 @@ func Program(name string) (string, error) {
 		packageOf(name), packageOf(name))
 }
 
-// IPTablesExtensions returns the directory of the modules of iptables, which is installed if it is missing. Elsewhere,
-// $XTABLES_LIBDIR names it.
+// IPTablesExtensions returns the directory of the modules of iptables, which is installed if it is missing. iptables
+// looks for them in $XTABLES_LIBDIR first.
 func IPTablesExtensions(ctx context.Context) (string, error) {
 	if err := Packages(ctx, "iptables"); err != nil {
 		return "", err

@@ -75,13 +75,12 @@ const EndToEndTests = "e2e.test"
 
 // What a node with Flannel runs: its daemon, the program that calls network plugins, and the plugins.
 const (
-	Flannel        = "flanneld"
-	FlannelPlugin  = "flannel"
-	CNITool        = "cnitool"
-	cniBridge      = "bridge"
-	cniHostLocal   = "host-local"
-	cniPortMap     = "portmap"
-	flannelVersion = flannelModule + "/pkg/version.Version"
+	Flannel       = "flanneld"
+	FlannelPlugin = "flannel"
+	CNITool       = "cnitool"
+	cniBridge     = "bridge"
+	cniHostLocal  = "host-local"
+	cniPortMap    = "portmap"
 )
 
 // CNIPlugins are the network plugins that Flannel's configuration calls.
@@ -122,7 +121,7 @@ var specs = withOlderMinors(map[string]spec{
 	"coredns": {dir: "test/env/tools/coredns", module: "github.com/coredns/coredns", pkg: "github.com/coredns/coredns",
 		minutes: 3},
 	// On amd64 its back end for UDP is in C, also where another one is used.
-	Flannel: {dir: flannelDir, module: flannelModule, pkg: flannelModule, stamp: flannelVersion,
+	Flannel: {dir: flannelDir, module: flannelModule, pkg: flannelModule, stamp: flannelModule + "/pkg/version.Version",
 		tags: "netgo,osusergo", cgo: true, minutes: 3},
 	CNITool:      {dir: flannelDir, module: cniModule, pkg: cniModule + "/cnitool", minutes: 1},
 	cniBridge:    cniPlugin(cniBridge, "main"),

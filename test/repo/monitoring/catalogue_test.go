@@ -11,14 +11,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/report/metricsserver"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/orphans"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/service"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/conditionmetrics"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/instances"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/membership"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/controllers"
 )
 
 // catalogue is the labels of each metric, by name.
@@ -53,17 +46,15 @@ func registered(t *testing.T) []string {
 	t.Helper()
 	registry := metrics.NewKubeRegistry()
 	var descriptions []string
-	for _, each := range slices.Concat(account.NewMetrics().All(), reconcile.NewMetrics().All(),
-		instances.NewMetrics().All(), membership.NewMetrics().All(), orphans.NewMetrics().All(),
-		pnap.NewMetrics().All(), service.NewMetrics().All()) {
+	controller := controllers.NewMetrics()
+	for _, each := range controller.All() {
 		registry.MustRegister(each)
 		descriptions = append(descriptions, describe(each)...)
 	}
-	conditions := conditionmetrics.NewMetrics()
-	if err := registry.CustomRegister(conditions); err != nil {
+	if err := registry.CustomRegister(controller.Conditions); err != nil {
 		t.Fatal(err)
 	}
-	return append(descriptions, describe(conditions)...)
+	return append(descriptions, describe(controller.Conditions)...)
 }
 
 // describe returns the descriptions of a collector as client_golang writes them: there is no other way to read one.
