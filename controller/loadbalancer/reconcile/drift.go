@@ -310,8 +310,8 @@ func (b *Balancer) reportStale(ctx context.Context, o plan.Observed) error {
 		all := plan.ReportsOf(nodes, address)
 		where := names(answerers(nodes, all))
 		klog.FromContext(ctx).Info("An address answers that no Service has", "address", address, "nodes", where)
-		text := "Address %s was released, but still answers (%s); it stays in quarantine until it is silent. Delete it " +
-			"there: ip address delete %s/32 dev <interface>"
+		text := "Address %s was released, but still answers (%s); it stays in quarantine until it is silent. " +
+			"Delete it there: ip address delete %s/32 dev <interface>"
 		if service := o.LastOwner(address); service != nil {
 			b.config.Events.Eventf(service, corev1.EventTypeWarning, eventStale, text, address, where, address)
 			continue
