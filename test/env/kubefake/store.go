@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,6 +31,7 @@ type Store struct {
 	mu      sync.Mutex
 	version int64
 	keys    map[key]bool // of the objects that were ever there
+	history *history
 }
 
 // key identifies an object.
@@ -42,6 +44,7 @@ type key struct {
 func NewStore() *Store {
 	return &Store{
 		ObjectTracker: ktesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder()), keys: map[key]bool{},
+		history: newHistory(),
 	}
 }
 
@@ -54,12 +57,19 @@ func (s *Store) next() string {
 func (s *Store) Create(
 	gvr schema.GroupVersionResource, object runtime.Object, namespace string, _ ...metav1.CreateOptions,
 ) error {
+	_, err := s.create(gvr, object, namespace)
+	return err
+}
+
+// create stores a new object with what the API server gives it, and returns that.
+func (s *Store) create(gvr schema.GroupVersionResource, object runtime.Object, namespace string) (runtime.Object,
+	error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	object = object.DeepCopyObject()
 	made, err := meta.Accessor(object)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if made.GetName() == "" && made.GetGenerateName() != "" {
 		made.SetName(made.GetGenerateName() + s.next())
@@ -70,8 +80,40 @@ func (s *Store) Create(
 		made.SetUID(types.UID(fmt.Sprintf("%s-%d", gvr.Resource, s.version)))
 	}
 	s.admit(made, nil)
-	s.keys[key{gvr, namespace, made.GetName()}] = true
-	return s.ObjectTracker.Create(gvr, object, namespace)
+	k := key{gvr, namespace, made.GetName()}
+	s.keys[k] = true
+	return object, s.insert(k, object)
+}
+
+// insert stores a new object.
+func (s *Store) insert(k key, object runtime.Object) error {
+	if err := s.ObjectTracker.Create(k.gvr, object, k.namespace); err != nil {
+		return err
+	}
+	s.history.add(change{kind: watch.Added, key: k, version: s.version, object: object})
+	return nil
+}
+
+// overwrite stores an object in the place of before.
+func (s *Store) overwrite(k key, object, before runtime.Object) error {
+	if err := s.ObjectTracker.Update(k.gvr, object, k.namespace); err != nil {
+		return err
+	}
+	s.history.add(change{kind: watch.Modified, key: k, version: s.version, object: object, before: before})
+	return nil
+}
+
+// remove removes an object, which gets the version of its removal.
+func (s *Store) remove(k key, last runtime.Object) error {
+	if err := s.ObjectTracker.Delete(k.gvr, k.namespace, k.name); err != nil {
+		return err
+	}
+	gone := last.DeepCopyObject()
+	if removed, err := meta.Accessor(gone); err == nil {
+		removed.SetResourceVersion(s.next())
+	}
+	s.history.add(change{kind: watch.Deleted, key: k, version: s.version, object: gone, before: last})
+	return nil
 }
 
 func (s *Store) admit(changed, stored metav1.Object) {
@@ -110,13 +152,13 @@ func (s *Store) Restore(snapshot Snapshot) error {
 
 // restore brings one object back; nil removes it.
 func (s *Store) restore(k key, wanted runtime.Object) error {
-	_, err := s.Get(k.gvr, k.namespace, k.name)
+	before, err := s.Get(k.gvr, k.namespace, k.name)
 	exists := err == nil
 	if wanted == nil {
 		if !exists {
 			return nil
 		}
-		return s.ObjectTracker.Delete(k.gvr, k.namespace, k.name)
+		return s.remove(k, before)
 	}
 	object := wanted.DeepCopyObject()
 	restored, err := meta.Accessor(object)
@@ -125,9 +167,9 @@ func (s *Store) restore(k key, wanted runtime.Object) error {
 	}
 	restored.SetResourceVersion(s.next())
 	if exists {
-		return s.ObjectTracker.Update(k.gvr, object, k.namespace)
+		return s.overwrite(k, object, before)
 	}
-	return s.ObjectTracker.Create(k.gvr, object, k.namespace)
+	return s.insert(k, object)
 }
 
 // Update implements ktesting.ObjectTracker.
@@ -159,49 +201,68 @@ func (s *Store) Patch(
 
 func (s *Store) replace(gvr schema.GroupVersionResource, object runtime.Object, namespace string) (metav1.Object,
 	error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	object = object.DeepCopyObject()
 	changed, err := meta.Accessor(object)
 	if err != nil {
 		return nil, err
 	}
-	stored, err := s.stored(gvr, namespace, changed.GetName())
+	stored, err := s.change(key{gvr, namespace, changed.GetName()}, func(runtime.Object) (runtime.Object, error) {
+		return object.DeepCopyObject(), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return meta.Accessor(stored)
+}
+
+// change stores what becomes of an object, and returns it. Nobody else changes the object meanwhile.
+func (s *Store) change(k key, become func(stored runtime.Object) (runtime.Object, error)) (runtime.Object, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, err := s.Get(k.gvr, k.namespace, k.name)
+	if err != nil {
+		return nil, err
+	}
+	object, err := become(before.DeepCopyObject())
+	if err != nil {
+		return nil, err
+	}
+	changed, stored, err := metadataOf(object, before)
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case changed.GetResourceVersion() != "" && changed.GetResourceVersion() != stored.GetResourceVersion(),
 		changed.GetUID() != "" && changed.GetUID() != stored.GetUID():
-		return nil, conflict(gvr, changed, stored)
+		return nil, conflict(k.gvr, changed, stored)
 	case stored.GetDeletionTimestamp() != nil && len(changed.GetFinalizers()) > len(stored.GetFinalizers()):
-		return nil, apierrors.NewInvalid(schema.GroupKind{Group: gvr.Group, Kind: gvr.Resource}, changed.GetName(), nil)
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: k.gvr.Group, Kind: k.gvr.Resource}, k.name, nil)
 	}
 	s.admit(changed, stored)
 	changed.SetUID(stored.GetUID())
 	changed.SetCreationTimestamp(stored.GetCreationTimestamp())
 	changed.SetDeletionTimestamp(stored.GetDeletionTimestamp())
-	changed.SetResourceVersion(s.next())
-	if err := s.ObjectTracker.Update(gvr, object, namespace); err != nil {
-		return nil, err
+	changed.SetResourceVersion(stored.GetResourceVersion())
+	if equality.Semantic.DeepEqual(object, before) {
+		return object, nil // the API server writes nothing then
 	}
 	if changed.GetDeletionTimestamp() != nil && len(changed.GetFinalizers()) == 0 {
-		return changed, s.ObjectTracker.Delete(gvr, namespace, changed.GetName())
+		return object, s.remove(k, object)
 	}
-	return changed, nil
+	changed.SetResourceVersion(s.next())
+	return object, s.overwrite(k, object, before)
+}
+
+func metadataOf(object, before runtime.Object) (changed, stored metav1.Object, err error) {
+	if changed, err = meta.Accessor(object); err != nil {
+		return nil, nil, err
+	}
+	stored, err = meta.Accessor(before)
+	return changed, stored, err
 }
 
 func conflict(gvr schema.GroupVersionResource, changed, stored metav1.Object) error {
 	reason := fmt.Errorf("it is at %s now, not at %s", stored.GetResourceVersion(), changed.GetResourceVersion())
 	return apierrors.NewConflict(gvr.GroupResource(), changed.GetName(), reason)
-}
-
-func (s *Store) stored(gvr schema.GroupVersionResource, namespace, name string) (metav1.Object, error) {
-	object, err := s.Get(gvr, namespace, name)
-	if err != nil {
-		return nil, err
-	}
-	return meta.Accessor(object)
 }
 
 // Delete implements ktesting.ObjectTracker.
@@ -221,16 +282,18 @@ func (s *Store) Delete(gvr schema.GroupVersionResource, namespace, name string, 
 			return apierrors.NewConflict(gvr.GroupResource(), name, fmt.Errorf("a precondition is not met"))
 		}
 	}
+	k := key{gvr, namespace, name}
 	if len(stored.GetFinalizers()) == 0 {
-		return s.ObjectTracker.Delete(gvr, namespace, name)
+		return s.remove(k, object)
 	}
 	if stored.GetDeletionTimestamp() != nil {
 		return nil
 	}
+	before := object.DeepCopyObject()
 	now := metav1.Time{Time: time.Now().Truncate(time.Second)}
 	stored.SetDeletionTimestamp(&now)
 	stored.SetResourceVersion(s.next())
-	return s.ObjectTracker.Update(gvr, object, namespace)
+	return s.overwrite(k, object, before)
 }
 
 func met(wanted *metav1.Preconditions, stored metav1.Object) bool {
@@ -239,7 +302,8 @@ func met(wanted *metav1.Preconditions, stored metav1.Object) bool {
 			(wanted.ResourceVersion == nil || *wanted.ResourceVersion == stored.GetResourceVersion())
 }
 
-// Client returns a client that reads, changes and watches the objects of the Store.
+// Client returns a client that reads, changes and watches the objects of the Store without requests, so a test can let
+// calls fail by reactors. What depends on versions, the subresource status or a watch that is late needs Connect.
 func (s *Store) Client() *fake.Clientset {
 	client := &fake.Clientset{}
 	client.AddReactor("*", "*", ktesting.ObjectReaction(s))
