@@ -2,7 +2,6 @@ package reconcile_test
 
 import (
 	"context"
-	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
@@ -45,31 +44,10 @@ func (w *world) dies(doing func()) (died bool) {
 		}
 		died = true
 		w.refresh()
-		w.mislead()
 		w.restart()
 	}()
 	doing()
 	return false
-}
-
-// mislead gives the next process the credentials of another account for two minutes, once.
-func (w *world) mislead() {
-	if !w.misled {
-		return
-	}
-	w.misled = false
-	w.corrected = w.clock.Now().Add(2 * time.Minute)
-	w.connect(strangerID, false)
-}
-
-// correct gives the process the right credentials when it is time.
-func (w *world) correct() {
-	if w.corrected.IsZero() || w.clock.Now().Before(w.corrected) {
-		return
-	}
-	w.corrected = time.Time{}
-	w.connect(clientID, false)
-	w.restart()
 }
 
 // crashing is the client of a process that may die before or after each change of the account.

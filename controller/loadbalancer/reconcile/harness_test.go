@@ -80,10 +80,7 @@ type world struct {
 	services, nodes cache.Indexer
 	// step counts what may crash; crashAt is the number of the one that does.
 	step, crashAt int
-	// misled is true when the process after the crash has the credentials of another account, until corrected.
-	misled    bool
-	corrected time.Time
-	versions  int
+	versions      int
 	// failures are the errors in a row.
 	failures int
 	said     []string

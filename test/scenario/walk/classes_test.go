@@ -90,15 +90,28 @@ func (c *classes) list() []classCount {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := []classCount{}
-	for _, name := range []string{
+	for _, name := range slices.Concat(watchClasses, []string{
 		classListLag, classServerLag, classMismatch, classWrongAccount, classStoppedLeader, classClockSkew,
 		classConfigMapEdit, classLedgersLost, classRecordTime, classRestore, classSecondCluster, classWhileDown,
 		classDefaults, classLatePurchase, classAbsurd, classPortalBlock, classRetained, classHeaders, classUntagged,
 		classWebhook, classFreshTag, classBarredNodes, classReplacedServer,
-	} {
+	}) {
 		all = append(all, classCount{name, c.counts[name]})
 	}
 	return all
+}
+
+// injected is how many of the classes occurred.
+func (c *classes) injected(names []string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	occurred := 0
+	for _, name := range names {
+		if c.counts[name] > 0 {
+			occurred++
+		}
+	}
+	return occurred
 }
 
 func (w *world) inject(class string) { w.count.classes.add(class) }

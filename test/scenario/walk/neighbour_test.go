@@ -38,7 +38,7 @@ func (w *world) addNeighbour(uid string) *world {
 		events: &events{reasons: map[string]int{}}, extras: map[string]bool{}, late: map[string]bool{},
 		seen: map[string]bool{}, reported: map[string]bool{}, abandoned: map[string]bool{}, observer: newObserver(),
 		uid: uid, client: neighbourClient, own: keys{neighbourClient, neighbourSecret}, latencies: w.latencies,
-		collect: w.collect, parent: w,
+		collect: w.collect, parent: w, lags: map[string]kubefake.Lag{},
 	}
 	neighbour.keys = neighbour.own
 	neighbour.found()
@@ -51,7 +51,11 @@ func (w *world) addNeighbour(uid string) *world {
 // found makes the namespaces of a cluster.
 func (w *world) found() {
 	w.store.Admit = w.admit
-	w.kube = w.store.Client()
+	kube, err := kubefake.Connect(w.store.Line())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.kube = kube
 	w.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: types.UID(w.uid)}})
 	w.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 }

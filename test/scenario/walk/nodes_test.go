@@ -134,7 +134,7 @@ func (w *world) judgeCarriers(bought block) {
 	w.mu.Lock()
 	ago := time.Since(w.observer.carried)
 	w.mu.Unlock()
-	if bought.owner() == "" || ago < time.Minute || w.mayCarry() {
+	if bought.owner() == "" || ago < time.Minute || w.nodesAreLate() || w.mayCarry() {
 		return
 	}
 	w.count.futile.Add(1)

@@ -11,12 +11,11 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
-	ktesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/leader"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
 )
 
 // errDead is what a process learns that is not there any more.
@@ -39,14 +38,20 @@ func (p *process) note(format string, args ...any) {
 	}
 }
 
-// patchOf is what a call patches.
-func patchOf(action ktesting.Action) string {
-	patch, isPatch := action.(ktesting.PatchAction)
-	if !isPatch {
+// bodyOf is the beginning of what a request sends.
+func bodyOf(request *http.Request) string {
+	if request.GetBody == nil {
 		return ""
 	}
-	raw := patch.GetPatch()
-	return " " + patch.GetName() + " " + string(raw[:min(len(raw), 600)])
+	body, err := request.GetBody()
+	if err != nil {
+		return ""
+	}
+	raw, err := io.ReadAll(io.LimitReader(body, 600))
+	if err != nil {
+		return ""
+	}
+	return " " + string(raw)
 }
 
 // maxCalls is how many calls a process makes at the most in a minute of a walk.
@@ -56,7 +61,8 @@ const maxCalls = 3000
 // each of them: from then on nothing that it does has an effect.
 type process struct {
 	world  *world
-	kube   *fake.Clientset
+	line   *kubefake.Line
+	kube   kubernetes.Interface
 	shared informers.SharedInformerFactory
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
@@ -65,6 +71,8 @@ type process struct {
 	dead bool
 	// steps are the places to die at that were passed; dieAt is the one to die at, 0 for none.
 	steps, dieAt int
+	// doom is the request to die of, nil for none.
+	doom *doom
 	// freeze is for how long the process is stopped at its next purchase, after its last look and before the request
 	// leaves. While it is frozen no other call of it has an effect.
 	freeze time.Duration
@@ -91,24 +99,45 @@ type process struct {
 func (p *process) now() time.Time { return time.Now().Add(p.skew) }
 
 func newProcess(w *world) *process {
-	p := &process{world: w, kube: &fake.Clientset{}}
+	p := &process{world: w, line: w.store.Line()}
 	p.skew = w.skew()
-	react := ktesting.ObjectReaction(w.store)
-	p.kube.AddReactor("*", "*", func(action ktesting.Action) (bool, runtime.Object, error) {
-		if !p.mayCall() {
-			return true, nil, errDead
-		}
-		p.note("%s %s%s", action.GetVerb(), action.GetResource().Resource, patchOf(action))
-		w.judgeAction(action)
-		handled, object, err := react(action)
-		if !p.mayCall() {
-			return true, nil, errDead
-		}
-		return handled, object, err
-	})
-	p.kube.AddWatchReactor("*", w.store.ReactToWatch)
+	w.delay(p.line)
+	kube, err := kubefake.Connect(apiServer{p})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	p.kube = kube
 	p.shared = informers.NewSharedInformerFactory(p.kube, 0)
 	return p
+}
+
+// apiServer is the way of a process to the Kubernetes API.
+type apiServer struct{ process *process }
+
+// RoundTrip implements http.RoundTripper: the process may die before a request, and after its effect. A watch is no
+// place to die at, because it changes nothing.
+func (a apiServer) RoundTrip(request *http.Request) (*http.Response, error) {
+	p := a.process
+	if request.URL.Query().Get("watch") == "true" {
+		if p.isDead() {
+			return nil, errDead
+		}
+		return p.line.RoundTrip(request)
+	}
+	diesAfter := p.begins(request)
+	if !p.mayCall() {
+		return nil, errDead
+	}
+	p.note("%s %s%s", request.Method, request.URL.Path, bodyOf(request))
+	p.world.judgeDeletion(request)
+	response, err := p.line.RoundTrip(request)
+	if diesAfter {
+		p.kill()
+	}
+	if !p.mayCall() {
+		return nil, errDead
+	}
+	return response, err
 }
 
 // mayCall passes a place to die at and reports whether the process still acts.
@@ -208,6 +237,7 @@ func (p *process) isLost() bool {
 // RoundTrip implements http.RoundTripper: the simulator answers in memory.
 func (p *process) RoundTrip(request *http.Request) (*http.Response, error) {
 	p.note("%s %s", request.Method, request.URL.Path)
+	diesAfter := p.begins(request)
 	if request.Method == http.MethodGet && !p.mayCallCloud() || !p.mayCall() {
 		return nil, errDead
 	}
@@ -228,6 +258,9 @@ func (p *process) RoundTrip(request *http.Request) (*http.Response, error) {
 		defer p.world.judgePurchase(p.world.blocks(), stopped)
 	}
 	response, err := p.exchange(request)
+	if diesAfter {
+		p.kill()
+	}
 	if purchase {
 		p.world.noteFreshTag(response)
 	}

@@ -64,6 +64,7 @@ func TestWalk(t *testing.T) {
 			t.Errorf("%s is %d, want 0", figure.name, figure.value)
 		}
 	}
+	_, _ = fmt.Fprintf(t.Output(), "figure walk_watch_lag_classes %d classes\n", count.classes.injected(watchClasses))
 	for _, class := range count.classes.list() {
 		_, _ = fmt.Fprintf(t.Output(), "figure walk_class_%s %d injections\n", class.name, class.count)
 	}
@@ -246,6 +247,7 @@ func (w *world) calm() {
 	w.process.late = 0
 	w.process.mu.Unlock()
 	w.use(w.own)
+	w.endLags()
 	w.deleteDamaged()
 	w.unbar()
 	for _, cluster := range w.clusters() {

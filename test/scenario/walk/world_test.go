@@ -16,8 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
-	ktesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
@@ -72,7 +71,8 @@ type world struct {
 	sim     *pnapsim.Sim
 	handler http.Handler
 	store   *kubefake.Store
-	kube    *fake.Clientset // the users' client
+	lags    map[string]kubefake.Lag // by resource, of the watches of the processes
+	kube    kubernetes.Interface    // the users' client
 	events  *events
 	// uid is the ID of the cluster, client the ID of its API client, own its credentials.
 	uid, client string
@@ -123,6 +123,8 @@ type world struct {
 	neighbour *world
 	// parent is the world of which this is the neighbour.
 	parent *world
+	// nodesLate is until when the process learns late of Nodes after the last lag.
+	nodesLate time.Time
 	// calming reports that the trouble is over.
 	calming atomic.Bool
 }
@@ -133,7 +135,7 @@ func newWorld(t *testing.T, seed uint64, count *counts, specs *pnapsim.Specs) *w
 		events: &events{reasons: map[string]int{}},
 		count:  count, extras: map[string]bool{}, late: map[string]bool{}, seen: map[string]bool{},
 		reported: map[string]bool{}, uid: clusterUID, client: clientID, own: ownKeys,
-		observer: newObserver(), abandoned: map[string]bool{},
+		observer: newObserver(), abandoned: map[string]bool{}, lags: map[string]kubefake.Lag{},
 	}
 	w.collect = w.random.IntN(2) == 0
 	w.manages = w.random.IntN(2) == 0
@@ -352,13 +354,12 @@ func (w *world) isNew(id string) bool {
 	return !known
 }
 
-// judgeAction compares what a process is about to do to a Node with the account.
-func (w *world) judgeAction(action ktesting.Action) {
-	deletion, isDeletion := action.(ktesting.DeleteAction)
-	if !isDeletion || action.GetVerb() != "delete" || action.GetResource().Resource != "nodes" {
+// judgeDeletion compares the deletion of a Node that a process is about to make with the account.
+func (w *world) judgeDeletion(request *http.Request) {
+	name, isNode := strings.CutPrefix(request.URL.Path, "/api/v1/nodes/")
+	if request.Method != http.MethodDelete || !isNode {
 		return
 	}
-	name := deletion.GetName()
 	node, err := w.store.Get(corev1.SchemeGroupVersion.WithResource("nodes"), "", name)
 	if err != nil {
 		return

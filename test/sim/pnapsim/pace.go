@@ -120,7 +120,7 @@ func (s *Sim) judgeAnswer(c *client, op *operation, r *http.Request, raw []byte,
 		m.notBefore[name] = s.now.Add(s.clientTime(time.Duration(d.fault.RetryAfter) * time.Second))
 	case status == http.StatusConflict:
 		m.conflicts[key] = s.now
-	case status == http.StatusOK && d.fault == nil:
+	case status == http.StatusOK && (d.fault == nil || d.fault.Action == FaultDropField): // that is a look, too
 		for creation := range m.unanswered {
 			if slices.Contains(creations[creation], name) {
 				delete(m.unanswered, creation)
