@@ -15,6 +15,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -103,7 +104,7 @@ func following(first, second func(change) bool) func(change) bool {
 func (s *scene) lookingAtFree() func(change) bool {
 	return func(c change) bool {
 		return lookingAtBlock(c) && slices.ContainsFunc(s.blocks(), func(b block) bool {
-			return strings.Contains(c.path, b.id) && b.status == string(plan.Unassigned) &&
+			return strings.Contains(c.path, b.id) && b.status == string(network.Unassigned) &&
 				b.tags[contract.TagService] != "" && b.id != orphanID
 		})
 	}
@@ -149,7 +150,7 @@ func (s *scene) served() map[string]string {
 			continue
 		}
 		b := s.blockOf(service.Name)
-		if b.status != string(plan.Assigned) {
+		if b.status != string(network.Assigned) {
 			s.Errorf("the block of %s: %+v", service.Name, b)
 		}
 		carried[service.Name] = b.id

@@ -14,9 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/apiserver"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/simtest"
@@ -286,7 +286,7 @@ func (s *scene) retain(address netip.Addr) {
 	before := s.blockOf("kept")
 	s.delete("kept")
 	s.gone(s.space, "kept")
-	if b, err := s.find(before.id); err != nil || b.status != string(plan.Unassigned) ||
+	if b, err := s.find(before.id); err != nil || b.status != string(network.Unassigned) ||
 		b.tags[contract.TagRetain] != contract.TagTrue {
 		s.Errorf("the retained block: %+v, %v", b, err)
 	}
@@ -347,7 +347,7 @@ func (s *scene) drift() block {
 func (s *scene) checkDrift(lost block) {
 	s.Helper()
 	s.until(patience, func() error {
-		if b, err := s.find(lost.id); err != nil || b.status != string(plan.Assigned) {
+		if b, err := s.find(lost.id); err != nil || b.status != string(network.Assigned) {
 			return fmt.Errorf("the block that was unassigned: %+v, %w", b, err)
 		}
 		return nil
@@ -416,7 +416,7 @@ func (s *scene) leaveNothing(foreign *corev1.Service) {
 			s.Errorf("left in the account: %v", left)
 		}
 	}
-	if b, err := s.find(broughtID); err != nil || b.status != string(plan.Unassigned) || len(b.tags) != 1 {
+	if b, err := s.find(broughtID); err != nil || b.status != string(network.Unassigned) || len(b.tags) != 1 {
 		s.Errorf("the brought block: %+v, %v", b, err)
 	}
 	if bought := s.bought(); bought != 7 {

@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/component-base/metrics"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 )
 
 const (
@@ -26,11 +26,11 @@ const (
 // Cloud is the part of the phoenixNAP API that the package uses.
 type Cloud interface {
 	// Blocks lists the IP blocks that carry all the tags; without tags all blocks of the account.
-	Blocks(ctx context.Context, tags map[string]string) ([]plan.Block, error)
+	Blocks(ctx context.Context, tags map[string]string) ([]network.Block, error)
 	// Network returns one public network.
-	Network(ctx context.Context, id string) (plan.Network, error)
+	Network(ctx context.Context, id string) (network.Network, error)
 	// Block reads the current state of one block.
-	Block(ctx context.Context, id string) (plan.Block, error)
+	Block(ctx context.Context, id string) (network.Block, error)
 	// TagAssignments returns the values of a tag by the ID of the block that carries it.
 	TagAssignments(ctx context.Context, name string) (map[string]string, error)
 }
@@ -42,12 +42,12 @@ type Config struct {
 	Now     func() time.Time // the clock; nil means time.Now
 	Metrics *Metrics         // to count in; nil for none
 	// OnNetwork receives each network that is read; it may be nil. It must not block or call the Account.
-	OnNetwork func(plan.Network)
+	OnNetwork func(network.Network)
 }
 
 // Listing is the blocks of the account at one instant. It is shared: do not change it.
 type Listing struct {
-	Blocks []plan.Block // all blocks of the account, of any owner
+	Blocks []network.Block // all blocks of the account, of any owner
 	// AskedAt is when the request was sent; a missing block may have been created later. The API's list may be some
 	// seconds older than its single objects.
 	AskedAt time.Time
@@ -64,7 +64,7 @@ type Account struct {
 	change chan struct{}
 
 	mu       sync.Mutex
-	networks map[string]*reading[plan.Network]
+	networks map[string]*reading[network.Network]
 }
 
 // New returns an Account. It starts nothing and sends no request.
@@ -75,12 +75,12 @@ func New(config Config) *Account {
 		config.Now = time.Now
 	}
 	if config.OnNetwork == nil {
-		config.OnNetwork = func(plan.Network) {}
+		config.OnNetwork = func(network.Network) {}
 	}
 	a := &Account{
 		lookups: &lookups{api: config.Cloud, now: config.Now, blocks: map[string]result[shown]{},
 			tags: map[string]result[map[string]string]{}},
-		config: config, change: make(chan struct{}, 1), networks: map[string]*reading[plan.Network]{},
+		config: config, change: make(chan struct{}, 1), networks: map[string]*reading[network.Network]{},
 	}
 	a.listing = newReading(config, "ip-blocks", a.list)
 	return a
@@ -104,21 +104,21 @@ func (a *Account) Blocks(ctx context.Context, after time.Time) (Listing, error) 
 
 // Network returns a public network under the same conditions as Blocks. It is shared: do not change it. Errors are
 // those of the API, including that the network is not accessible.
-func (a *Account) Network(ctx context.Context, id string, after time.Time) (plan.Network, error) {
-	network, err := a.network(id).get(ctx, after)
+func (a *Account) Network(ctx context.Context, id string, after time.Time) (network.Network, error) {
+	public, err := a.network(id).get(ctx, after)
 	if err != nil {
-		return plan.Network{}, fmt.Errorf("read public network %s: %w", id, err)
+		return network.Network{}, fmt.Errorf("read public network %s: %w", id, err)
 	}
-	return network, nil
+	return public, nil
 }
 
-func (a *Account) network(id string) *reading[plan.Network] {
+func (a *Account) network(id string) *reading[network.Network] {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if known, ok := a.networks[id]; ok {
 		return known
 	}
-	r := newReading(a.config, "public-network", func(ctx context.Context, _ time.Time) (plan.Network, error) {
+	r := newReading(a.config, "public-network", func(ctx context.Context, _ time.Time) (network.Network, error) {
 		network, err := a.config.Cloud.Network(ctx, id)
 		if err == nil {
 			a.config.OnNetwork(network)
@@ -138,7 +138,7 @@ func (a *Account) Known() (listing Listing, found bool) {
 
 // KnownNetwork returns the last reading of a public network, however old, when it was requested, and whether there is
 // one.
-func (a *Account) KnownNetwork(id string) (network plan.Network, askedAt time.Time, found bool) {
+func (a *Account) KnownNetwork(id string) (network network.Network, askedAt time.Time, found bool) {
 	return a.network(id).known()
 }
 

@@ -14,8 +14,8 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 )
 
 var _ account.Cloud = (*pnap.Client)(nil)
@@ -30,7 +30,7 @@ type cloud struct {
 	err   error
 }
 
-func (c *cloud) Blocks(ctx context.Context, tags map[string]string) ([]plan.Block, error) {
+func (c *cloud) Blocks(ctx context.Context, tags map[string]string) ([]network.Block, error) {
 	if len(tags) != 0 {
 		return nil, errors.New("the list is filtered")
 	}
@@ -38,23 +38,23 @@ func (c *cloud) Blocks(ctx context.Context, tags map[string]string) ([]plan.Bloc
 	if err := c.pass(ctx); err != nil {
 		return nil, err
 	}
-	return make([]plan.Block, held), err
+	return make([]network.Block, held), err
 }
 
-func (c *cloud) Network(ctx context.Context, id string) (plan.Network, error) {
+func (c *cloud) Network(ctx context.Context, id string) (network.Network, error) {
 	held, err := c.ask()
 	if err := c.pass(ctx); err != nil {
-		return plan.Network{}, err
+		return network.Network{}, err
 	}
-	return plan.Network{ID: id, VLAN: held}, err
+	return network.Network{ID: id, VLAN: held}, err
 }
 
-func (c *cloud) Block(ctx context.Context, id string) (plan.Block, error) {
+func (c *cloud) Block(ctx context.Context, id string) (network.Block, error) {
 	held, err := c.ask()
 	if err := c.pass(ctx); err != nil {
-		return plan.Block{}, err
+		return network.Block{}, err
 	}
-	return plan.Block{ID: id, Description: strconv.Itoa(held)}, err
+	return network.Block{ID: id, Description: strconv.Itoa(held)}, err
 }
 
 func (c *cloud) TagAssignments(ctx context.Context, _ string) (map[string]string, error) {

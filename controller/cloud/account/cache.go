@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 )
 
 // reading is one object that is read from the API for all callers: one request at a time, whose answer is kept for a
@@ -149,7 +149,7 @@ type result[T any] struct {
 
 // shown is a block that was read by its ID; found is false when the API did not show it.
 type shown struct {
-	block plan.Block
+	block network.Block
 	found bool
 }
 
@@ -178,7 +178,7 @@ func look[T any](l *lookups, results map[string]result[T], key string, after tim
 
 // Block reads a block by its ID, requested at or after the given time and after the last change; with the zero time,
 // now. A block that the API does not show is not an error.
-func (l *lookups) Block(ctx context.Context, id string, after time.Time) (block plan.Block, found bool, err error) {
+func (l *lookups) Block(ctx context.Context, id string, after time.Time) (block network.Block, found bool, err error) {
 	read, err := look(l, l.blocks, id, after, func() (shown, error) {
 		block, err := l.api.Block(ctx, id)
 		if pnap.IsInaccessible(err) {

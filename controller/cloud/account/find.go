@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -19,13 +19,12 @@ var ErrUnproven = errors.New("nothing is concluded from this account")
 // Prove returns the configured public network, which only the right account shows. With the credentials of another one,
 // lists are empty and every ID is refused, as if everything were gone: nothing may be concluded then (ErrUnproven).
 // Without a configured network there is no proof.
-func (a *Account) Prove(ctx context.Context, networkID string, after time.Time) (plan.Network, error) {
-	network, err := a.Network(ctx, networkID, after)
+func (a *Account) Prove(ctx context.Context, networkID string, after time.Time) (network.Network, error) {
+	public, err := a.Network(ctx, networkID, after)
 	if pnap.IsInaccessible(err) {
-		refusal, _ := plan.Unproven(plan.View{NetworkID: networkID})
-		return plan.Network{}, fmt.Errorf("%w: %s: %w", ErrUnproven, refusal.Detail, err)
+		return network.Network{}, fmt.Errorf("%w: %s: %w", ErrUnproven, network.Unreadable(networkID), err)
 	}
-	return network, err
+	return public, err
 }
 
 // Search is what Find looks for.
@@ -35,12 +34,12 @@ type Search struct {
 	// IDs are those of blocks that a purchase, a ledger or a user names; empty IDs are ignored.
 	IDs []string
 	// Wanted reports whether a block is looked for, beside those with the IDs.
-	Wanted func(plan.Block) bool
+	Wanted func(network.Block) bool
 	// Trusted reports whether the list is enough for a block; nil: for none.
-	Trusted func(plan.Block) bool
+	Trusted func(network.Block) bool
 	// Enough reports whether the index need not be read, because what was found so far leaves nothing to look for; nil:
 	// it is read.
-	Enough func([]plan.Sighting) bool
+	Enough func([]network.Sighting) bool
 	// List is a list that was read already; nil: it is read.
 	List *Listing
 	// ListAfter and After are the earliest times of the requests for the list, and for blocks and the index.
@@ -53,10 +52,10 @@ type Found struct {
 	Listing
 	// Wanted are the blocks that were looked for, each once. Hidden ones are listed but cannot be read by their ID,
 	// though they are in the index or, not bought for the cluster, would not be in any case.
-	Wanted []plan.Sighting
+	Wanted []network.Sighting
 	// Unlisted are those of the cluster that the index contains and the list lacks, or shows without the tag. Without a
 	// read of the index there are none.
-	Unlisted []plan.Block
+	Unlisted []network.Block
 	// Unseen are the IDs of those of the cluster that the index contains, while neither the list nor the ID shows them,
 	// or their tag.
 	Unseen []string
@@ -65,8 +64,8 @@ type Found struct {
 }
 
 // All are all blocks that were found: the list as it is, except for what is wanted, and the others.
-func (f Found) All() []plan.Block {
-	var all []plan.Block
+func (f Found) All() []network.Block {
+	var all []network.Block
 	for _, s := range f.Wanted {
 		all = append(all, s.Block)
 	}
@@ -98,7 +97,7 @@ func (a *Account) Find(ctx context.Context, s Search) (Found, error) {
 	if err := a.readRecorded(ctx, s, &f); err != nil {
 		return Found{}, err
 	}
-	hidden := func(s plan.Sighting) bool { return s.Hidden }
+	hidden := func(s network.Sighting) bool { return s.Hidden }
 	if s.Enough != nil && s.Enough(f.Wanted) && !slices.ContainsFunc(f.Wanted, hidden) {
 		return f, nil
 	}
@@ -111,7 +110,7 @@ func (a *Account) readListed(ctx context.Context, s Search, f *Found) error {
 		if !s.Wanted(listed) && !slices.Contains(s.IDs, listed.ID) {
 			continue
 		}
-		sighting := plan.Sighting{Block: listed}
+		sighting := network.Sighting{Block: listed}
 		if s.Trusted == nil || !s.Trusted(listed) {
 			block, found, err := a.Block(ctx, listed.ID, s.After)
 			if err != nil {
@@ -139,7 +138,7 @@ func (a *Account) readRecorded(ctx context.Context, s Search, f *Found) error {
 			return err
 		}
 		if found {
-			f.Wanted = append(f.Wanted, plan.Sighting{Block: block})
+			f.Wanted = append(f.Wanted, network.Sighting{Block: block})
 		}
 	}
 	return nil
@@ -152,15 +151,15 @@ func (a *Account) readIndex(ctx context.Context, s Search, f *Found) error {
 	if err != nil {
 		return err
 	}
-	f.Wanted = slices.DeleteFunc(f.Wanted, func(i plan.Sighting) bool {
-		gone := i.Hidden && plan.OfCluster(i.Block, s.Cluster) && tagged[i.Block.ID] != s.Cluster
+	f.Wanted = slices.DeleteFunc(f.Wanted, func(i network.Sighting) bool {
+		gone := i.Hidden && network.OfCluster(i.Block, s.Cluster) && tagged[i.Block.ID] != s.Cluster
 		if gone {
 			f.gone = append(f.gone, i.Block.ID)
 		}
 		return gone
 	})
 	for _, id := range slices.Sorted(maps.Keys(tagged)) {
-		listed := slices.ContainsFunc(f.Blocks, func(b plan.Block) bool { return b.ID == id && s.shows(b) })
+		listed := slices.ContainsFunc(f.Blocks, func(b network.Block) bool { return b.ID == id && s.shows(b) })
 		if tagged[id] != s.Cluster || listed {
 			continue
 		}
@@ -171,21 +170,21 @@ func (a *Account) readIndex(ctx context.Context, s Search, f *Found) error {
 		if !found || !s.shows(block) {
 			f.Unseen = append(f.Unseen, id)
 		}
-		if !found || !plan.OfCluster(block, s.Cluster) {
+		if !found || !network.OfCluster(block, s.Cluster) {
 			continue
 		}
 		f.Unlisted = append(f.Unlisted, block)
-		seen := slices.ContainsFunc(f.Wanted, func(i plan.Sighting) bool { return i.Block.ID == id })
+		seen := slices.ContainsFunc(f.Wanted, func(i network.Sighting) bool { return i.Block.ID == id })
 		if s.Wanted(block) && !seen {
-			f.Wanted = append(f.Wanted, plan.Sighting{Block: block})
+			f.Wanted = append(f.Wanted, network.Sighting{Block: block})
 		}
 	}
 	return nil
 }
 
 // shows reports whether a block has the tag by which the index knows it.
-func (s Search) shows(b plan.Block) bool { return b.Tags[contract.TagCluster] == s.Cluster }
+func (s Search) shows(b network.Block) bool { return b.Tags[contract.TagCluster] == s.Cluster }
 
-func contains(blocks []plan.Block, id string) bool {
-	return slices.ContainsFunc(blocks, func(b plan.Block) bool { return b.ID == id })
+func contains(blocks []network.Block, id string) bool {
+	return slices.ContainsFunc(blocks, func(b network.Block) bool { return b.ID == id })
 }

@@ -11,34 +11,36 @@ import (
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // late is an API whose list of blocks lags behind.
 type late struct {
 	// listed is what the list shows, and blocks what there is.
-	listed []plan.Block
-	blocks map[string]plan.Block
+	listed []network.Block
+	blocks map[string]network.Block
 	// index is the index of tags, which may contain deleted blocks.
 	index map[string]map[string]string
 	asked []string
 	err   error
 }
 
-func (l *late) Blocks(context.Context, map[string]string) ([]plan.Block, error) { return l.listed, nil }
-
-func (l *late) Network(context.Context, string) (plan.Network, error) {
-	return plan.Network{}, &pnap.Error{Op: "get public network", StatusCode: 403}
+func (l *late) Blocks(context.Context, map[string]string) ([]network.Block, error) {
+	return l.listed, nil
 }
 
-func (l *late) Block(_ context.Context, id string) (plan.Block, error) {
+func (l *late) Network(context.Context, string) (network.Network, error) {
+	return network.Network{}, &pnap.Error{Op: "get public network", StatusCode: 403}
+}
+
+func (l *late) Block(_ context.Context, id string) (network.Block, error) {
 	l.asked = append(l.asked, id)
 	if block, found := l.blocks[id]; found || l.err != nil {
 		return block, l.err
 	}
-	return plan.Block{}, &pnap.Error{Op: "get IP block", StatusCode: 403}
+	return network.Block{}, &pnap.Error{Op: "get IP block", StatusCode: 403}
 }
 
 func (l *late) TagAssignments(_ context.Context, name string) (map[string]string, error) {
@@ -47,25 +49,25 @@ func (l *late) TagAssignments(_ context.Context, name string) (map[string]string
 }
 
 // of is a block of a cluster, for the nodes unless it is for something else.
-func of(cluster, id string) plan.Block {
-	return plan.Block{ID: id, Tags: plan.Owner{Cluster: cluster, Nodes: true}.Tags()}
+func of(cluster, id string) network.Block {
+	return network.Block{ID: id, Tags: network.Owner{Cluster: cluster, Nodes: true}.Tags()}
 }
 
 // TestFind: the list shows "old", which changed, "deleted", and "odd", which is in the index but cannot be read. It
 // lacks "new", and "brought", which has no tags.
 func TestFind(t *testing.T) {
 	api := &late{
-		listed: []plan.Block{of("uid", "old"), of("uid", "deleted"), of("uid", "odd"), of("other", "foreign"),
+		listed: []network.Block{of("uid", "old"), of("uid", "deleted"), of("uid", "odd"), of("other", "foreign"),
 			{ID: "untagged"}},
-		blocks: map[string]plan.Block{"old": {ID: "old", Status: plan.Assigned, Tags: of("uid", "old").Tags},
+		blocks: map[string]network.Block{"old": {ID: "old", Status: network.Assigned, Tags: of("uid", "old").Tags},
 			"new": of("uid", "new"), "brought": {ID: "brought"}, "retagged": {ID: "retagged"},
 			"foreign": of("other", "foreign")},
 		index: map[string]map[string]string{contract.TagCluster: {"old": "uid", "new": "uid", "odd": "uid",
 			"gone": "uid", "retagged": "uid", "foreign": "other"}},
 	}
-	wanted := (plan.Owner{Cluster: "uid", Nodes: true}).Owns
-	enough := func([]plan.Sighting) bool { return true }
-	trusted := func(plan.Block) bool { return true }
+	wanted := (network.Owner{Cluster: "uid", Nodes: true}).Owns
+	enough := func([]network.Sighting) bool { return true }
+	trusted := func(network.Block) bool { return true }
 	for name, test := range map[string]struct {
 		search        account.Search
 		want, all     []string
@@ -80,15 +82,15 @@ func TestFind(t *testing.T) {
 		"from the list": {search: account.Search{Wanted: wanted, Trusted: trusted, Enough: enough},
 			want: []string{"old", "deleted", "odd"}, all: []string{"old", "deleted", "odd", "foreign", "untagged"}},
 		"hidden blocks need the index": {search: account.Search{
-			Wanted: func(b plan.Block) bool { return b.ID == "deleted" },
+			Wanted: func(b network.Block) bool { return b.ID == "deleted" },
 			Enough: enough}, all: []string{"new", "old", "odd", "foreign", "untagged"}, unlisted: []string{"new"},
 			ask: []string{"deleted", "cluster", "gone", "new", "retagged"}, unseen: []string{"gone", "retagged"}},
-		"by their IDs": {search: account.Search{Wanted: func(plan.Block) bool { return false }, Enough: enough,
+		"by their IDs": {search: account.Search{Wanted: func(network.Block) bool { return false }, Enough: enough,
 			IDs: []string{"brought", "", "old", "brought", "none"}},
 			want: []string{"old assigned", "brought"},
 			all:  []string{"old", "brought", "deleted", "odd", "foreign", "untagged"},
 			ask:  []string{"old", "brought", "none"}},
-		"listed, never bought, not readable": {search: account.Search{Wanted: func(plan.Block) bool { return false },
+		"listed, never bought, not readable": {search: account.Search{Wanted: func(network.Block) bool { return false },
 			IDs: []string{"untagged"}}, want: []string{"untagged hidden"}, unlisted: []string{"new"},
 			all: []string{"untagged", "new", "old", "deleted", "odd", "foreign"},
 			ask: []string{"untagged", "cluster", "gone", "new", "retagged"}, unseen: []string{"gone", "retagged"}},
@@ -137,7 +139,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-func idsOf(blocks []plan.Block) []string {
+func idsOf(blocks []network.Block) []string {
 	var ids []string
 	for _, b := range blocks {
 		ids = append(ids, b.ID)
@@ -148,13 +150,13 @@ func idsOf(blocks []plan.Block) []string {
 // A failed read does not mean that an object does not exist.
 func TestFindPassesFailuresOn(t *testing.T) {
 	broken := errors.New("broken")
-	nothing := func(plan.Block) bool { return false }
+	nothing := func(network.Block) bool { return false }
 	for name, search := range map[string]account.Search{
-		"a listed block": {Wanted: func(plan.Block) bool { return true }},
+		"a listed block": {Wanted: func(network.Block) bool { return true }},
 		"an ID":          {Wanted: nothing, IDs: []string{"a"}},
 		"the index":      {Wanted: nothing},
 	} {
-		a := account.New(account.Config{Cloud: &late{listed: []plan.Block{{ID: "listed"}}, err: broken}})
+		a := account.New(account.Config{Cloud: &late{listed: []network.Block{{ID: "listed"}}, err: broken}})
 		if _, err := a.Find(t.Context(), search); !errors.Is(err, broken) {
 			t.Error(name, err)
 		}
@@ -184,10 +186,10 @@ func TestProveNeedsTheNetwork(t *testing.T) {
 func TestListShowsWhatWasReadSince(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		assigned := of("uid", "a")
-		assigned.Status = plan.Assigned
-		api := &late{listed: []plan.Block{of("uid", "a"), of("uid", "b")}, blocks: map[string]plan.Block{"a": assigned}}
+		assigned.Status = network.Assigned
+		api := &late{listed: []network.Block{of("uid", "a"), of("uid", "b")}, blocks: map[string]network.Block{"a": assigned}}
 		a := account.New(account.Config{Cloud: api})
-		statuses := func() (all []plan.Status) {
+		statuses := func() (all []network.BlockStatus) {
 			t.Helper()
 			listing, err := a.Blocks(t.Context(), time.Time{})
 			if err != nil {
@@ -205,7 +207,7 @@ func TestListShowsWhatWasReadSince(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got, want := statuses(), []plan.Status{plan.Assigned, ""}; !slices.Equal(got, want) {
+		if got, want := statuses(), []network.BlockStatus{network.Assigned, ""}; !slices.Equal(got, want) {
 			t.Errorf("the list shows %q after %q, want %q", got, before, want)
 		}
 		a.Invalidate()

@@ -17,7 +17,7 @@ import (
 	"github.com/phoenixnap/go-sdk-bmc/tagapi/v3"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 )
 
 // BlockRequest is an IP block to buy.
@@ -30,7 +30,7 @@ type BlockRequest struct {
 
 // Blocks lists the IPv4 and IPv6 blocks of the account that have all the given tags. The request contains the tags as a
 // filter, but the API does not document whether it combines several tags with "and", so the answer is filtered again.
-func (c *Client) Blocks(ctx context.Context, tags map[string]string) ([]plan.Block, error) {
+func (c *Client) Blocks(ctx context.Context, tags map[string]string) ([]network.Block, error) {
 	ctx = withOperation(ctx, "list IP blocks")
 	query := c.blocks.IPBlocksAPI.IpBlocksGet(ctx)
 	if len(tags) > 0 {
@@ -41,14 +41,14 @@ func (c *Client) Blocks(ctx context.Context, tags map[string]string) ([]plan.Blo
 		return nil, err
 	}
 	for i, b := range blocks {
-		blocks[i].Part = slices.ContainsFunc(blocks, func(p plan.Block) bool { return p.ID == b.ParentID })
+		blocks[i].Part = slices.ContainsFunc(blocks, func(p network.Block) bool { return p.ID == b.ParentID })
 	}
-	return slices.DeleteFunc(blocks, func(b plan.Block) bool { return !carries(b.Tags, tags) }), nil
+	return slices.DeleteFunc(blocks, func(b network.Block) bool { return !carries(b.Tags, tags) }), nil
 }
 
 // Block returns the block with the given ID. Unlike the list it is never delayed. A parent that cannot be read is none
 // of the account: what phoenixNAP sells may be a part of its own.
-func (c *Client) Block(ctx context.Context, id string) (plan.Block, error) {
+func (c *Client) Block(ctx context.Context, id string) (network.Block, error) {
 	block, err := c.block(ctx, id)
 	if err != nil || block.ParentID == "" {
 		return block, err
@@ -60,13 +60,13 @@ func (c *Client) Block(ctx context.Context, id string) (plan.Block, error) {
 	return block, err
 }
 
-func (c *Client) block(ctx context.Context, id string) (plan.Block, error) {
+func (c *Client) block(ctx context.Context, id string) (network.Block, error) {
 	ctx = withOperation(ctx, "get IP block")
 	return get(ctx, c, id, decodeBlock, c.blocks.IPBlocksAPI.IpBlocksIpBlockIdGet(ctx, id).Execute)
 }
 
 // BuyBlock buys a block. It costs money and is not idempotent: after an error with IsUnanswered, the block may exist.
-func (c *Client) BuyBlock(ctx context.Context, wanted BlockRequest) (plan.Block, error) {
+func (c *Client) BuyBlock(ctx context.Context, wanted BlockRequest) (network.Block, error) {
 	ctx = withOperation(ctx, "buy IP block")
 	name := wanted.Size + " in " + wanted.Location
 	order := ipapi.NewIpBlockCreate(wanted.Location, wanted.Size)
@@ -77,11 +77,11 @@ func (c *Client) BuyBlock(ctx context.Context, wanted BlockRequest) (plan.Block,
 	body, err := request(ctx, c, name, c.blocks.IPBlocksAPI.IpBlocksPost(ctx).IpBlockCreate(*order).Execute)
 	if err != nil {
 		c.judgeTags(err, wanted.Tags)
-		return plan.Block{}, err
+		return network.Block{}, err
 	}
 	element, err := decodeNew(operationOf(ctx), name, body)
 	if err != nil {
-		return plan.Block{}, err
+		return network.Block{}, err
 	}
 	return decodeBlock(element), nil
 }
@@ -101,7 +101,7 @@ func (c *Client) DeleteBlock(ctx context.Context, id string) error {
 	return send(ctx, c, id, c.blocks.IPBlocksAPI.IpBlocksIpBlockIdDelete(ctx, id).Execute)
 }
 
-func decodeBlock(o object) plan.Block {
+func decodeBlock(o object) network.Block {
 	cidr, _ := netip.ParsePrefix(o.text("cidr"))                // the zero Prefix with an error
 	created, _ := time.Parse(time.RFC3339, o.text("createdOn")) // the zero Time with an error
 	tags := map[string]string{}
@@ -110,11 +110,11 @@ func decodeBlock(o object) plan.Block {
 			tags[name] = tag.text("value")
 		}
 	}
-	return plan.Block{
+	return network.Block{
 		ID:            o.text("id"),
 		Location:      o.text("location"),
 		CIDR:          cidr,
-		Status:        plan.Status(o.text("status")),
+		Status:        network.BlockStatus(o.text("status")),
 		ResourceID:    o.text("assignedResourceId"),
 		ResourceType:  foldResourceType(o.text("assignedResourceType")),
 		Description:   o.text("description"),
@@ -162,7 +162,7 @@ func tagRequests(tags map[string]string) []ipapi.TagAssignmentRequest {
 }
 
 // Network returns the public network with the given ID, with its blocks and members.
-func (c *Client) Network(ctx context.Context, id string) (plan.Network, error) {
+func (c *Client) Network(ctx context.Context, id string) (network.Network, error) {
 	ctx = withOperation(ctx, "get public network")
 	return get(ctx, c, id, decodeNetwork, c.networks.PublicNetworksAPI.PublicNetworksNetworkIdGet(ctx, id).Execute)
 }
@@ -183,26 +183,26 @@ func (c *Client) UnassignBlock(ctx context.Context, networkID, blockID string) e
 	return send(ctx, c, blockID+" from public network "+networkID, call.Execute)
 }
 
-func decodeNetwork(o object) plan.Network {
-	network := plan.Network{
+func decodeNetwork(o object) network.Network {
+	public := network.Network{
 		ID:       o.text("id"),
 		Name:     o.text("name"),
 		Location: o.text("location"),
 		VLAN:     o.number("vlanId"),
-		Status:   plan.NetworkStatus(o.text("status")),
+		Status:   network.Status(o.text("status")),
 	}
 	for _, block := range o.list("ipBlocks") {
 		cidr, _ := netip.ParsePrefix(block.text("cidr")) // the zero Prefix with an error
-		network.Blocks = append(network.Blocks, plan.NetworkBlock{ID: block.text("id"), CIDR: cidr})
+		public.Blocks = append(public.Blocks, network.ListedBlock{ID: block.text("id"), CIDR: cidr})
 	}
 	for _, member := range o.list("memberships") {
 		if kind := member.text("resourceType"); kind != "" && foldResourceType(kind) != "server" {
 			continue
 		}
-		network.Members = append(network.Members, plan.Member{ServerID: member.text("resourceId"),
+		public.Members = append(public.Members, network.Member{ServerID: member.text("resourceId"),
 			IPs: member.addresses("ips")})
 	}
-	return network
+	return public
 }
 
 // blockResource begins the name under which the Tag Manager API lists a tagged IP block.

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 )
 
 var equateAddrs = cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})
@@ -138,11 +138,11 @@ func TestBlocksAreFilteredOnOurSide(t *testing.T) {
 		t.Fatal(err)
 	}
 	tags := map[string]string{"cluster": "u", "usage": "x"}
-	want := []plan.Block{
-		{ID: "b1", Location: "ASH", CIDR: netip.MustParsePrefix("203.0.113.8/29"), Status: plan.Assigned,
+	want := []network.Block{
+		{ID: "b1", Location: "ASH", CIDR: netip.MustParsePrefix("203.0.113.8/29"), Status: network.Assigned,
 			ResourceID:   "n1",
 			ResourceType: "public network", Description: "d", Tags: tags, BringYourOwn: true},
-		{ID: "b3", Status: plan.Unassigned, ResourceType: "public network", Tags: tags},
+		{ID: "b3", Status: network.Unassigned, ResourceType: "public network", Tags: tags},
 	}
 	if diff := cmp.Diff(want, got, equateAddrs); diff != "" {
 		t.Errorf("blocks (-want +got):\n%s", diff)
@@ -197,9 +197,9 @@ func TestNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := plan.Network{ID: "n1", Name: "net", Location: "ASH", VLAN: 100, Status: plan.NetworkBusy,
-		Blocks:  []plan.NetworkBlock{{ID: "b1", CIDR: netip.MustParsePrefix("203.0.113.8/29")}},
-		Members: []plan.Member{{ServerID: "s1", IPs: addrs("203.0.113.10", "203.0.113.11")}}}
+	want := network.Network{ID: "n1", Name: "net", Location: "ASH", VLAN: 100, Status: network.StatusBusy,
+		Blocks:  []network.ListedBlock{{ID: "b1", CIDR: netip.MustParsePrefix("203.0.113.8/29")}},
+		Members: []network.Member{{ServerID: "s1", IPs: addrs("203.0.113.10", "203.0.113.11")}}}
 	if diff := cmp.Diff(want, got, equateAddrs); diff != "" {
 		t.Errorf("network (-want +got):\n%s", diff)
 	}
@@ -295,7 +295,7 @@ func FuzzDecodeList(f *testing.F) {
 		}
 		found := 0
 		for _, element := range elements {
-			if block := decodeBlock(element); block.ID == "kept" && block.Status == plan.Assigned {
+			if block := decodeBlock(element); block.ID == "kept" && block.Status == network.Assigned {
 				found++
 			}
 			decodeServer(element)

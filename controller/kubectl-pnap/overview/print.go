@@ -11,7 +11,7 @@ import (
 	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
@@ -154,7 +154,7 @@ func (s sheet) network() string {
 		return s.paragraph(fmt.Sprintf("Public network: %s, not published on the Nodes yet", n.ID))
 	}
 	return s.paragraph(fmt.Sprintf("Public network: %s, VLAN %d, announced by %s, %d of %d IPv4 blocks",
-		n.ID, n.VLAN, cmp.Or(n.Announcer, contract.AnnouncerNone), n.Blocks, plan.NetworkBlockLimit))
+		n.ID, n.VLAN, cmp.Or(n.Announcer, contract.AnnouncerNone), n.Blocks, network.BlockLimit))
 }
 
 // notRead is the text in place of a table whose part was not read.

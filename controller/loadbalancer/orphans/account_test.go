@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/orphans"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
@@ -115,10 +115,10 @@ func TestDeletedBlockInALateListIsNoOrphan(t *testing.T) {
 // oldList is an API whose list of blocks stays as it was.
 type oldList struct {
 	account.Cloud
-	blocks []plan.Block
+	blocks []network.Block
 }
 
-func (o *oldList) Blocks(ctx context.Context, tags map[string]string) ([]plan.Block, error) {
+func (o *oldList) Blocks(ctx context.Context, tags map[string]string) ([]network.Block, error) {
 	if o.blocks != nil {
 		return o.blocks, nil
 	}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 )
@@ -42,7 +43,7 @@ func (c *Collector) collect(ctx context.Context, s *suspicion) (again time.Durat
 	if err != nil || !found {
 		return period, err
 	}
-	step := plan.ReleaseBlock(plan.Sighting{Block: s.block}, view)
+	step := plan.ReleaseBlock(network.Sighting{Block: s.block}, view)
 	if step.Action != plan.Unassign && step.Action != plan.Delete {
 		if step.Action == plan.Refuse {
 			if s.problem != step.Detail {
@@ -78,7 +79,7 @@ func (c *Collector) readLive(ctx context.Context, s *suspicion) (plan.View, bool
 	if err != nil {
 		return plan.View{}, false, err
 	}
-	if !plan.OfCluster(block, cluster) || classify(block, f) != s.state {
+	if !network.OfCluster(block, cluster) || classify(block, f) != s.state {
 		klog.FromContext(ctx).Info("An IP block is in use again", "block", block.ID, "cidr", block.CIDR)
 		delete(c.suspicions, block.ID)
 		return plan.View{}, false, nil
@@ -89,19 +90,19 @@ func (c *Collector) readLive(ctx context.Context, s *suspicion) (plan.View, bool
 }
 
 // networks reads the network that the block is assigned to; the configured one when the block names none.
-func (c *Collector) networks(ctx context.Context, block plan.Block, after time.Time) (map[string]plan.Network, error) {
+func (c *Collector) networks(ctx context.Context, block network.Block, after time.Time) (map[string]network.Network, error) {
 	id := cmp.Or(block.ResourceID, c.config.NetworkID)
-	if id == "" || block.Status == plan.Unassigned {
+	if id == "" || block.Status == network.Unassigned {
 		return nil, nil
 	}
-	network, err := c.config.Account.Network(ctx, id, after)
+	public, err := c.config.Account.Network(ctx, id, after)
 	if pnap.IsInaccessible(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return map[string]plan.Network{id: network}, nil
+	return map[string]network.Network{id: public}, nil
 }
 
 // act changes the account.
@@ -116,7 +117,7 @@ func (c *Collector) act(ctx context.Context, s *suspicion, step plan.Step) (agai
 		err = c.config.Cloud.UnassignBlock(ctx, step.Network, s.block.ID)
 	}
 	c.config.Account.Invalidate()
-	inError := s.block.Status == plan.ErrorAssigning || s.block.Status == plan.ErrorUnassigning
+	inError := s.block.Status == network.ErrorAssigning || s.block.Status == network.ErrorUnassigning
 	switch {
 	case pnap.IsDryRun(err):
 		s.deletion = false

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	servicehelper "k8s.io/cloud-provider/service/helpers"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -69,11 +69,11 @@ func TestDueComesInOrder(t *testing.T) {
 	c := &Collector{config: Config{Collect: true, Now: func() time.Time { return now }},
 		suspicions: map[string]*suspicion{}}
 	for _, s := range []suspicion{
-		{block: plan.Block{ID: "a"}, since: hour(-9), backoff: backoff{until: hour(-1)}},
-		{block: plan.Block{ID: "b"}, since: hour(-8), backoff: backoff{until: hour(-2)}},
-		{block: plan.Block{ID: "d"}, since: hour(-7)},
-		{block: plan.Block{ID: "c"}, since: hour(-7)},
-		{block: plan.Block{ID: "e"}, since: hour(-8)},
+		{block: network.Block{ID: "a"}, since: hour(-9), backoff: backoff{until: hour(-1)}},
+		{block: network.Block{ID: "b"}, since: hour(-8), backoff: backoff{until: hour(-2)}},
+		{block: network.Block{ID: "d"}, since: hour(-7)},
+		{block: network.Block{ID: "c"}, since: hour(-7)},
+		{block: network.Block{ID: "e"}, since: hour(-8)},
 	} {
 		s.state = orphan
 		s.looks = confirmed

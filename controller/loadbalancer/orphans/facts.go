@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -62,7 +63,7 @@ type recorded struct {
 const purchaseFresh = 10 * plan.PurchaseSettles
 
 // classify returns the state of a block of the cluster, from tags and recorded purchases only.
-func classify(b plan.Block, f facts) blockState {
+func classify(b network.Block, f facts) blockState {
 	named, fresh := f.purchased(b)
 	switch {
 	case fresh:
@@ -77,7 +78,7 @@ func classify(b plan.Block, f facts) blockState {
 }
 
 // releasable is the state of an unused block, unless it may not be touched.
-func releasable(s blockState, b plan.Block) blockState {
+func releasable(s blockState, b network.Block) blockState {
 	if _, untouchable := plan.Untouchable(b); untouchable && s.suspect() {
 		return unclear
 	}
@@ -85,7 +86,7 @@ func releasable(s blockState, b plan.Block) blockState {
 }
 
 // byPurpose follows plan.Owner.Owns: a tag of a Service precedes one of a pool, and that one of the nodes.
-func (f facts) byPurpose(b plan.Block) blockState {
+func (f facts) byPurpose(b network.Block) blockState {
 	service, tagged := serviceOf(b)
 	pool := b.Tags[contract.TagPool]
 	nodes := b.Tags[contract.TagNodes]
@@ -94,7 +95,7 @@ func (f facts) byPurpose(b plan.Block) blockState {
 		return unclear
 	case tagged && f.services[service]:
 		return inUse
-	case tagged && plan.Retained(b):
+	case tagged && network.Retained(b):
 		return retained
 	case tagged:
 		return orphan
@@ -108,25 +109,25 @@ func (f facts) byPurpose(b plan.Block) blockState {
 }
 
 // excuseOne chooses the block of the nodes that is kept even while unused, as package membership chooses it.
-func (c *Collector) excuseOne(f *facts, ours []plan.Block) {
+func (c *Collector) excuseOne(f *facts, ours []network.Block) {
 	if !c.config.NodesKept {
 		return
 	}
-	owner := plan.Owner{Cluster: f.cluster, Nodes: true}
-	var bought []plan.Sighting
+	owner := network.Owner{Cluster: f.cluster, Nodes: true}
+	var bought []network.Sighting
 	for _, b := range ours {
 		if owner.Owns(b) {
-			bought = append(bought, plan.Sighting{Block: b})
+			bought = append(bought, network.Sighting{Block: b})
 		}
 	}
-	used := func(b plan.Block) bool { return f.used[b.ID] }
+	used := func(b network.Block) bool { return f.used[b.ID] }
 	kept, _, _ := plan.ChooseNodeBlock(bought, f.nodesRecorded, used, plan.View{NetworkID: c.config.NetworkID})
 	f.nodeBlock = kept.Block.ID
 }
 
 // purchased reports whether a recorded purchase names the block, by its ID or by the nonce at the end of its
 // description, and whether the purchase is fresh. A damaged record names its block too.
-func (f facts) purchased(b plan.Block) (named, fresh bool) {
+func (f facts) purchased(b network.Block) (named, fresh bool) {
 	nonce := b.Description[strings.LastIndexByte(b.Description, ' ')+1:]
 	for _, r := range f.purchases {
 		if (b.ID != "" && strings.Contains(r.raw, b.ID)) ||
@@ -139,7 +140,7 @@ func (f facts) purchased(b plan.Block) (named, fresh bool) {
 }
 
 // isShared reports whether the addresses of the block are allocated individually.
-func isShared(b plan.Block) bool {
+func isShared(b network.Block) bool {
 	return b.Tags[contract.TagPool] != "" || b.Tags[contract.TagNodes] != ""
 }
 
@@ -147,7 +148,7 @@ func isShared(b plan.Block) bool {
 const leastNonce = 12
 
 // serviceOf returns the value of contract.TagService, also for a block of v1; tagged if there is any tag of a Service.
-func serviceOf(b plan.Block) (service string, tagged bool) {
+func serviceOf(b network.Block) (service string, tagged bool) {
 	if service, tagged = b.Tags[contract.TagService]; tagged {
 		return service, true
 	}
@@ -161,7 +162,7 @@ func serviceOf(b plan.Block) (service string, tagged bool) {
 
 // isLeftover reports whether the block has exactly the tags that v1 leaves on a block that it is about to delete:
 // usage, cluster and delete=true, and none that names a purpose.
-func isLeftover(b plan.Block) bool {
+func isLeftover(b network.Block) bool {
 	if b.Tags[contract.TagDelete] != contract.TagTrue {
 		return false
 	}

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/seeds"
@@ -28,75 +28,75 @@ func TestJudge(t *testing.T) {
 		},
 	}
 	for name, tc := range map[string]struct {
-		block plan.Block
+		block network.Block
 		want  blockState
 	}{
-		"its Service exists": {plan.Block{Tags: map[string]string{"service": "shop_web"}}, inUse},
-		"its Service does not": {plan.Block{Tags: map[string]string{"service": "shop_other"}},
+		"its Service exists": {network.Block{Tags: map[string]string{"service": "shop_web"}}, inUse},
+		"its Service does not": {network.Block{Tags: map[string]string{"service": "shop_other"}},
 			orphan},
-		"a name that is cut": {plan.Block{Tags: map[string]string{"service": contract.ServiceTag(
+		"a name that is cut": {network.Block{Tags: map[string]string{"service": contract.ServiceTag(
 			long, long)}}, inUse},
-		"another name that is cut": {plan.Block{Tags: map[string]string{"service": contract.ServiceTag(
+		"another name that is cut": {network.Block{Tags: map[string]string{"service": contract.ServiceTag(
 			long, long+"x")}}, orphan},
-		"an empty tag": {plan.Block{Tags: map[string]string{"service": ""}}, unclear},
-		"v1, its Service exists": {plan.Block{Tags: map[string]string{"serviceNamespace": "shop",
+		"an empty tag": {network.Block{Tags: map[string]string{"service": ""}}, unclear},
+		"v1, its Service exists": {network.Block{Tags: map[string]string{"serviceNamespace": "shop",
 			"serviceName": "web"}}, inUse},
-		"v1, its Service does not": {plan.Block{Tags: map[string]string{"serviceNamespace": "shop",
+		"v1, its Service does not": {network.Block{Tags: map[string]string{"serviceNamespace": "shop",
 			"serviceName": "x"}}, orphan},
-		"half of v1's tags": {plan.Block{Tags: map[string]string{"serviceName": "web"}}, unclear},
-		"the other half": {plan.Block{Tags: map[string]string{"serviceNamespace": "shop"}},
+		"half of v1's tags": {network.Block{Tags: map[string]string{"serviceName": "web"}}, unclear},
+		"the other half": {network.Block{Tags: map[string]string{"serviceNamespace": "shop"}},
 			unclear},
-		"today's tag goes before v1's": {plan.Block{Tags: map[string]string{"service": "shop_x",
+		"today's tag goes before v1's": {network.Block{Tags: map[string]string{"service": "shop_x",
 			"serviceNamespace": "shop", "serviceName": "web"}}, orphan},
-		"retained": {plan.Block{Tags: map[string]string{"service": "shop_x",
+		"retained": {network.Block{Tags: map[string]string{"service": "shop_x",
 			"retain": "true"}}, retained},
-		"retained for a Service that exists": {plan.Block{Tags: map[string]string{"service": "shop_web",
+		"retained for a Service that exists": {network.Block{Tags: map[string]string{"service": "shop_web",
 			"retain": "true"}}, inUse},
-		"retain=false": {plan.Block{Tags: map[string]string{"service": "shop_x",
+		"retain=false": {network.Block{Tags: map[string]string{"service": "shop_x",
 			"retain": "false"}}, orphan},
-		"a Service goes before a pool": {plan.Block{ID: "held",
+		"a Service goes before a pool": {network.Block{ID: "held",
 			Tags: map[string]string{"service": "shop_x", "pool": "default"}}, orphan},
-		"a pool's in use": {plan.Block{ID: "held", Tags: map[string]string{"pool": "default"}},
+		"a pool's in use": {network.Block{ID: "held", Tags: map[string]string{"pool": "default"}},
 			inUse},
-		"a pool's with an empty ledger": {plan.Block{ID: "empty", Tags: map[string]string{"pool": "default"}},
+		"a pool's with an empty ledger": {network.Block{ID: "empty", Tags: map[string]string{"pool": "default"}},
 			empty},
-		"a pool's without a ledger": {plan.Block{ID: "x", Tags: map[string]string{"pool": "default"}},
+		"a pool's without a ledger": {network.Block{ID: "x", Tags: map[string]string{"pool": "default"}},
 			empty},
-		"the nodes' in use": {plan.Block{ID: "held", Tags: map[string]string{"nodes": "c"}},
+		"the nodes' in use": {network.Block{ID: "held", Tags: map[string]string{"nodes": "c"}},
 			inUse},
-		"the nodes' that no node uses": {plan.Block{ID: "x", Tags: map[string]string{"nodes": "c"}}, empty},
-		"the nodes' of another cluster": {plan.Block{ID: "held", Tags: map[string]string{"nodes": "d"}},
+		"the nodes' that no node uses": {network.Block{ID: "x", Tags: map[string]string{"nodes": "c"}}, empty},
+		"the nodes' of another cluster": {network.Block{ID: "held", Tags: map[string]string{"nodes": "d"}},
 			unclear},
-		"no purpose": {plan.Block{ID: "x"}, unclear},
-		"a leftover of v1": {plan.Block{ID: "x", Tags: map[string]string{"delete": "true"}},
+		"no purpose": {network.Block{ID: "x"}, unclear},
+		"a leftover of v1": {network.Block{ID: "x", Tags: map[string]string{"delete": "true"}},
 			leftover},
-		"a leftover that is to be retained": {plan.Block{ID: "x",
+		"a leftover that is to be retained": {network.Block{ID: "x",
 			Tags: map[string]string{"delete": "true", "retain": "true"}}, unclear},
-		"delete=false": {plan.Block{ID: "x", Tags: map[string]string{"delete": "false"}},
+		"delete=false": {network.Block{ID: "x", Tags: map[string]string{"delete": "false"}},
 			unclear},
-		"a purpose with an empty value counts": {plan.Block{ID: "x",
+		"a purpose with an empty value counts": {network.Block{ID: "x",
 			Tags: map[string]string{"delete": "true", "service": ""}}, unclear},
-		"bought a moment ago, by its ID": {plan.Block{ID: "fresh",
+		"bought a moment ago, by its ID": {network.Block{ID: "fresh",
 			Tags: map[string]string{"service": "shop_x"}}, inUse},
-		"bought a moment ago, by its nonce": {plan.Block{ID: "x", Description: "for x, purchase 00112233445566aa",
+		"bought a moment ago, by its nonce": {network.Block{ID: "x", Description: "for x, purchase 00112233445566aa",
 			Tags: map[string]string{"service": "shop_x"}}, inUse},
-		"an old purchase by its ID": {plan.Block{ID: "stale",
+		"an old purchase by its ID": {network.Block{ID: "stale",
 			Tags: map[string]string{"service": "shop_x"}}, unclear},
-		"an old purchase by its nonce": {plan.Block{ID: "x", Description: "purchase 00112233445566bb",
+		"an old purchase by its nonce": {network.Block{ID: "x", Description: "purchase 00112233445566bb",
 			Tags: map[string]string{"delete": "true"}}, unclear},
-		"a description that ends with no nonce": {plan.Block{ID: "x", Description: "nonce",
+		"a description that ends with no nonce": {network.Block{ID: "x", Description: "nonce",
 			Tags: map[string]string{"service": "shop_x"}}, orphan},
-		"a purchase of the past for a live name": {plan.Block{ID: "stale",
+		"a purchase of the past for a live name": {network.Block{ID: "stale",
 			Tags: map[string]string{"service": "shop_web"}}, inUse},
 	} {
-		tc.block.Status = plan.Unassigned
+		tc.block.Status = network.Unassigned
 		if got := classify(tc.block, f); got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}
 	}
 	f.nodeBlock = "x"
 	for id, want := range map[string]blockState{"x": inUse, "y": empty, "held": inUse} {
-		got := classify(plan.Block{ID: id, Status: plan.Assigned, Tags: map[string]string{"nodes": "c"}}, f)
+		got := classify(network.Block{ID: id, Status: network.Assigned, Tags: map[string]string{"nodes": "c"}}, f)
 		if got != want {
 			t.Errorf("block %s of the nodes while memberships are managed: %s, want %s", id, got, want)
 		}
@@ -112,9 +112,9 @@ func TestWhatIsCollectableIsNobodys(t *testing.T) {
 	pick := func(values ...string) string { return values[random.IntN(len(values))] }
 	collectable := map[blockState]int{}
 	for range seeds.Count(t, 20_000) {
-		block := plan.Block{ID: pick("a", "b"), BringYourOwn: random.IntN(8) == 0, Tags: map[string]string{},
+		block := network.Block{ID: pick("a", "b"), BringYourOwn: random.IntN(8) == 0, Tags: map[string]string{},
 			SystemManaged: random.IntN(8) == 0, Part: random.IntN(8) == 0,
-			Status: plan.Status(pick("assigned", "unassigned", "error assigning", "subnetted", "resting"))}
+			Status: network.BlockStatus(pick("assigned", "unassigned", "error assigning", "subnetted", "resting"))}
 		for name, values := range map[string][]string{
 			contract.TagUsage:   {contract.TagUsageAuto, contract.TagUsageAuto, contract.TagUsageAuto, "other"},
 			contract.TagCluster: {"c", "c", "c", "d"},
@@ -138,7 +138,7 @@ func TestWhatIsCollectableIsNobodys(t *testing.T) {
 			}
 			f.add(service)
 		}
-		if !plan.OfCluster(block, "c") {
+		if !network.OfCluster(block, "c") {
 			continue // never classified, see Look
 		}
 		s := classify(block, f)
@@ -146,9 +146,9 @@ func TestWhatIsCollectableIsNobodys(t *testing.T) {
 			continue
 		}
 		collectable[s]++
-		owners := []plan.Owner{{Cluster: "c", Nodes: true}, {Cluster: "c", Pool: contract.PoolDefault}}
+		owners := []network.Owner{{Cluster: "c", Nodes: true}, {Cluster: "c", Pool: contract.PoolDefault}}
 		for _, service := range services {
-			owners = append(owners, plan.Owner{Cluster: "c", Namespace: service.Namespace, Name: service.Name})
+			owners = append(owners, network.Owner{Cluster: "c", Namespace: service.Namespace, Name: service.Name})
 		}
 		for _, owner := range owners {
 			if owner.Owns(block) {
@@ -158,7 +158,7 @@ func TestWhatIsCollectableIsNobodys(t *testing.T) {
 		if block.SystemManaged || block.Part || block.Status == "subnetted" || block.Status == "resting" {
 			t.Fatalf("an untouchable block may be deleted: %+v is %s", block, s)
 		}
-		if plan.Retained(block) {
+		if network.Retained(block) {
 			t.Fatalf("a retained block may be deleted: %v is %s", block.Tags, s)
 		}
 	}
@@ -172,7 +172,7 @@ func TestWhatIsCollectableIsNobodys(t *testing.T) {
 func TestPurchaseFromTheFuture(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	seen := purchase.NewSeen(func() time.Time { return now })
-	b := plan.Block{ID: "bought", Tags: map[string]string{contract.TagService: "shop_web"}}
+	b := network.Block{ID: "bought", Tags: map[string]string{contract.TagService: "shop_web"}}
 	for _, block := range []string{"", "bought"} {
 		raw, err := contract.Purchase{Nonce: "00112233445566aa", Time: now.AddDate(73, 0, 0), BlockID: block}.Encode()
 		if err != nil {

@@ -19,10 +19,10 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/orphans"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
@@ -180,7 +180,7 @@ func (c crashing) DeleteBlock(ctx context.Context, id string) error {
 	return c.may(func() error { return c.Client.DeleteBlock(ctx, id) })
 }
 
-func (c crashing) Block(ctx context.Context, id string) (read plan.Block, err error) {
+func (c crashing) Block(ctx context.Context, id string) (read network.Block, err error) {
 	if c.w.meanwhile != nil {
 		c.w.meanwhile()
 	}

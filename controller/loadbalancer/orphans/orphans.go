@@ -19,8 +19,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
 )
@@ -35,7 +35,7 @@ const (
 
 // Cloud is the part of the API that the package uses without the cache.
 type Cloud interface {
-	Block(ctx context.Context, id string) (plan.Block, error)
+	Block(ctx context.Context, id string) (network.Block, error)
 	UnassignBlock(ctx context.Context, networkID, blockID string) error
 	DeleteBlock(ctx context.Context, id string) error
 }
@@ -83,7 +83,7 @@ type Collector struct {
 
 // suspicion is a block that seems to be unused.
 type suspicion struct {
-	block plan.Block
+	block network.Block
 	state blockState
 	// since is when it was first in that state, looks in how many lists, and seen the time of the last one.
 	since time.Time
@@ -138,7 +138,7 @@ func (c *Collector) Look(ctx context.Context) (again time.Duration, err error) {
 		return period, err
 	}
 	all := found.All()
-	ours := slices.DeleteFunc(slices.Clone(all), func(b plan.Block) bool { return !plan.OfCluster(b, cluster) })
+	ours := slices.DeleteFunc(slices.Clone(all), func(b network.Block) bool { return !network.OfCluster(b, cluster) })
 	f, err := c.factsFor(ctx, cluster, ours)
 	if err != nil {
 		return period, err
@@ -150,7 +150,7 @@ func (c *Collector) Look(ctx context.Context) (again time.Duration, err error) {
 		}
 	}
 	c.forgetGone(ctx, ours, found.Unseen)
-	ours = slices.DeleteFunc(ours, func(b plan.Block) bool { return isHidden(found, b) })
+	ours = slices.DeleteFunc(ours, func(b network.Block) bool { return isHidden(found, b) })
 	problems := c.remember(ctx, ours, f, found.AskedAt)
 	if err := c.restrain(ctx, len(ours)); err != nil {
 		return period, errors.Join(problems, err)
@@ -167,7 +167,7 @@ func (c *Collector) Look(ctx context.Context) (again time.Duration, err error) {
 func (c *Collector) find(ctx context.Context, cluster string) (account.Found, error) {
 	now := c.config.Now()
 	search := account.Search{
-		Cluster: cluster, IDs: slices.Collect(maps.Keys(c.suspicions)), Wanted: func(plan.Block) bool { return false },
+		Cluster: cluster, IDs: slices.Collect(maps.Keys(c.suspicions)), Wanted: func(network.Block) bool { return false },
 		After: now.Add(-lookupWindow),
 	}
 	if c.pause() == period { // the list that others read once in a period will do
@@ -178,13 +178,13 @@ func (c *Collector) find(ctx context.Context, cluster string) (account.Found, er
 
 // concludes reports whether there is anything to conclude from the account: a block is suspect, or the blocks of the
 // cluster, or suspect ones, are gone. In another account all of them seem to be.
-func (c *Collector) concludes(ours []plan.Block, f facts) bool {
-	suspect := func(b plan.Block) bool { return classify(b, f).suspect() }
+func (c *Collector) concludes(ours []network.Block, f facts) bool {
+	suspect := func(b network.Block) bool { return classify(b, f).suspect() }
 	if len(ours) == 0 || slices.ContainsFunc(ours, suspect) {
 		return true
 	}
 	for id := range c.suspicions {
-		if !slices.ContainsFunc(ours, func(b plan.Block) bool { return b.ID == id }) {
+		if !slices.ContainsFunc(ours, func(b network.Block) bool { return b.ID == id }) {
 			return true
 		}
 	}
@@ -193,8 +193,8 @@ func (c *Collector) concludes(ours []plan.Block, f facts) bool {
 
 // isHidden reports whether the list shows a block that cannot be read: nothing is known about it, and nothing
 // concluded.
-func isHidden(found account.Found, b plan.Block) bool {
-	return slices.ContainsFunc(found.Wanted, func(s plan.Sighting) bool { return s.Hidden && s.Block.ID == b.ID })
+func isHidden(found account.Found, b network.Block) bool {
+	return slices.ContainsFunc(found.Wanted, func(s network.Sighting) bool { return s.Hidden && s.Block.ID == b.ID })
 }
 
 // pause returns the delay of the next pass: a suspicion is confirmed as soon as there can be another list.
@@ -208,13 +208,13 @@ func (c *Collector) pause() time.Duration {
 }
 
 // factsFor reads the cluster live only when what is known does not explain every block.
-func (c *Collector) factsFor(ctx context.Context, cluster string, ours []plan.Block) (facts, error) {
+func (c *Collector) factsFor(ctx context.Context, cluster string, ours []network.Block) (facts, error) {
 	known, err := c.known(ctx, cluster, slices.ContainsFunc(ours, isShared))
 	if err != nil {
 		return facts{}, err
 	}
 	c.excuseOne(&known, ours)
-	if !slices.ContainsFunc(ours, func(b plan.Block) bool { return classify(b, known).suspect() }) {
+	if !slices.ContainsFunc(ours, func(b network.Block) bool { return classify(b, known).suspect() }) {
 		return known, nil
 	}
 	live, err := c.live(ctx, cluster)
@@ -225,7 +225,7 @@ func (c *Collector) factsFor(ctx context.Context, cluster string, ours []plan.Bl
 }
 
 // remember updates suspicions from a list and reports confirmed ones. An unreadable block does not hide the others.
-func (c *Collector) remember(ctx context.Context, ours []plan.Block, f facts, askedAt time.Time) error {
+func (c *Collector) remember(ctx context.Context, ours []network.Block, f facts, askedAt time.Time) error {
 	var problems []error
 	counts := map[blockState]int{}
 	for _, block := range ours {
@@ -262,7 +262,7 @@ func (c *Collector) remember(ctx context.Context, ours []plan.Block, f facts, as
 
 // suspected returns the suspicion about a listed block; nil for none. A new one is confirmed by a read of the block:
 // the list shows deleted blocks and old tags for some seconds.
-func (c *Collector) suspected(ctx context.Context, listed plan.Block, f facts) (*suspicion, error) {
+func (c *Collector) suspected(ctx context.Context, listed network.Block, f facts) (*suspicion, error) {
 	if known := c.suspicions[listed.ID]; known != nil && known.state == classify(listed, f) {
 		return known, nil
 	}
@@ -271,7 +271,7 @@ func (c *Collector) suspected(ctx context.Context, listed plan.Block, f facts) (
 		return nil, err
 	}
 	s := classify(block, f)
-	if !plan.OfCluster(block, f.cluster) || !s.suspect() {
+	if !network.OfCluster(block, f.cluster) || !s.suspect() {
 		return nil, nil
 	}
 	c.suspicions[block.ID] = &suspicion{block: block, state: s, since: c.config.Now()}
@@ -281,9 +281,9 @@ func (c *Collector) suspected(ctx context.Context, listed plan.Block, f facts) (
 }
 
 // forgetGone removes suspicions about blocks that the list lacks, and reports those that were released.
-func (c *Collector) forgetGone(ctx context.Context, ours []plan.Block, unseen []string) {
+func (c *Collector) forgetGone(ctx context.Context, ours []network.Block, unseen []string) {
 	for id, s := range c.suspicions {
-		if slices.Contains(unseen, id) || slices.ContainsFunc(ours, func(b plan.Block) bool { return b.ID == id }) {
+		if slices.Contains(unseen, id) || slices.ContainsFunc(ours, func(b network.Block) bool { return b.ID == id }) {
 			continue
 		}
 		delete(c.suspicions, id)

@@ -8,8 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/orphans"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
@@ -20,7 +20,7 @@ type meddling struct {
 	meddle func()
 }
 
-func (m *meddling) Block(ctx context.Context, id string) (plan.Block, error) {
+func (m *meddling) Block(ctx context.Context, id string) (network.Block, error) {
 	if meddle := m.meddle; meddle != nil {
 		m.meddle = nil
 		meddle()

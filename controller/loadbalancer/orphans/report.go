@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -47,7 +48,7 @@ func (c *Collector) report(s *suspicion) {
 }
 
 // problemOf returns what is wrong with a block.
-func problemOf(s blockState, b plan.Block) string {
+func problemOf(s blockState, b network.Block) string {
 	service, _ := serviceOf(b)
 	switch s {
 	case orphan:
@@ -80,7 +81,7 @@ func (c *Collector) remedy(s *suspicion) string {
 	case s.state == empty:
 		return "It is paid for until it is deleted: the controller does that by itself, for a block of the nodes " +
 			"with --manage-membership; else delete it in the phoenixNAP portal"
-	case s.block.Status == plan.Subnetted:
+	case s.block.Status == network.Subnetted:
 		return "It is paid for until it is deleted, and its parts with it: do that in the phoenixNAP portal, or " +
 			"remove its tags if something else uses them"
 	default:
@@ -140,16 +141,16 @@ func (s *reportStore) write(ctx context.Context, r contract.BlockReport) error {
 }
 
 // publish reports the result of one pass. A failure has no effect on the account; the next pass tries again.
-func (c *Collector) publish(ctx context.Context, all []plan.Block, f facts, askedAt time.Time) {
+func (c *Collector) publish(ctx context.Context, all []network.Block, f facts, askedAt time.Time) {
 	r := contract.BlockReport{
 		Looked: askedAt.UTC().Truncate(time.Second), NetworkID: c.config.NetworkID, MaxBlocks: c.config.MaxBlocks,
 		MaxRetained: c.config.MaxRetained, Collecting: c.config.Collect,
 	}
 	for _, b := range all {
 		switch {
-		case plan.OfCluster(b, f.cluster):
+		case network.OfCluster(b, f.cluster):
 			r.Blocks = append(r.Blocks, c.reported(b, f))
-		case plan.Brought(b, f.cluster, c.config.Brought):
+		case network.Brought(b, f.cluster, c.config.Brought):
 			r.Blocks = append(r.Blocks, describe(b, contract.StandingBrought))
 		}
 	}
@@ -160,7 +161,7 @@ func (c *Collector) publish(ctx context.Context, all []plan.Block, f facts, aske
 }
 
 // reported describes a block of the cluster. A suspicion counts once a second list has confirmed it.
-func (c *Collector) reported(b plan.Block, f facts) contract.ReportedBlock {
+func (c *Collector) reported(b network.Block, f facts) contract.ReportedBlock {
 	s := classify(b, f)
 	suspicion := c.suspicions[b.ID]
 	switch {
@@ -175,10 +176,10 @@ func (c *Collector) reported(b plan.Block, f facts) contract.ReportedBlock {
 	return block
 }
 
-func describe(b plan.Block, standing string) contract.ReportedBlock {
+func describe(b network.Block, standing string) contract.ReportedBlock {
 	block := contract.ReportedBlock{
 		ID: b.ID, CIDR: b.CIDR, Location: b.Location, Status: string(b.Status), AssignedTo: b.ResourceID,
-		Standing: standing, Retain: plan.Retained(b),
+		Standing: standing, Retain: network.Retained(b),
 	}
 	_, block.Unusable = plan.Untouchable(b)
 	block.Purpose, block.Name = purposeOf(b)
@@ -189,7 +190,7 @@ func describe(b plan.Block, standing string) contract.ReportedBlock {
 }
 
 // purposeOf returns what the tags of a block name, in the order of plan.Owner.Owns.
-func purposeOf(b plan.Block) (purpose, name string) {
+func purposeOf(b network.Block) (purpose, name string) {
 	service, tagged := serviceOf(b)
 	switch {
 	case tagged && service != "":

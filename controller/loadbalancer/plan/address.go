@@ -5,68 +5,38 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
-)
 
-// Gateway returns the address of phoenixNAP's router in a block: the first usable one, for a /29 the
-// second address. For a /31 (RFC 3021) that is the first address. The zero Addr when the block is none.
-func Gateway(cidr netip.Prefix) netip.Addr {
-	if !cidr.IsValid() || cidr.IsSingleIP() {
-		return netip.Addr{}
-	}
-	network := cidr.Masked().Addr()
-	if isPointToPoint(cidr) {
-		return network
-	}
-	return network.Next()
-}
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+)
 
 // ServiceAddress returns the address that a Service gets in a block of its own: the one behind the
 // gateway, for a /29 the third. The zero Addr when the block has no such address.
 func ServiceAddress(cidr netip.Prefix) netip.Addr {
-	gateway := Gateway(cidr)
+	gateway := network.Gateway(cidr)
 	if !gateway.IsValid() {
 		return netip.Addr{}
 	}
-	if address := gateway.Next(); IsHost(cidr, address) {
+	if address := gateway.Next(); network.IsHost(cidr, address) {
 		return address
 	}
 	return netip.Addr{}
 }
 
-// IsHost reports whether a host may hold the address in the block: it is inside and neither the network
-// address, nor the gateway, nor (IPv4) the broadcast address.
-func IsHost(cidr netip.Prefix, address netip.Addr) bool {
-	if !cidr.IsValid() || !cidr.Contains(address) || address == Gateway(cidr) {
-		return false
-	}
-	if isPointToPoint(cidr) {
-		return true
-	}
-	if address == cidr.Masked().Addr() {
-		return false
-	}
-	return !address.Is4() || cidr.Contains(address.Next())
-}
-
-func isPointToPoint(cidr netip.Prefix) bool {
-	return cidr.Bits() == cidr.Addr().BitLen()-1
-}
-
 // serviceAddressIn chooses the address of a Service in its block: the one that the user asked for, else
 // the one that is already published, else the first that no member of the network holds. The zero Addr when a
 // requested address cannot be had in this block or the block has none left.
-func serviceAddressIn(cidr netip.Prefix, w Wish, network Network) netip.Addr {
+func serviceAddressIn(cidr netip.Prefix, w Wish, public network.Network) netip.Addr {
 	switch {
 	case w.Requested.IsValid() && w.Requested != w.Published:
-		if IsHost(cidr, w.Requested) && !network.holds(w.Requested) {
+		if network.IsHost(cidr, w.Requested) && !public.Holds(w.Requested) {
 			return w.Requested
 		}
 		return netip.Addr{}
-	case IsHost(cidr, w.Published):
+	case network.IsHost(cidr, w.Published):
 		return w.Published
 	}
-	for address := ServiceAddress(cidr); address.IsValid() && IsHost(cidr, address); address = address.Next() {
-		if !network.holds(address) {
+	for address := ServiceAddress(cidr); address.IsValid() && network.IsHost(cidr, address); address = address.Next() {
+		if !public.Holds(address) {
 			return address
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 )
 
@@ -24,7 +25,7 @@ func TestAddressesOfABlock(t *testing.T) {
 	} {
 		t.Run(test.cidr, func(t *testing.T) {
 			cidr := prefix(test.cidr)
-			if got := plan.Gateway(cidr); got != addr(test.gateway) {
+			if got := network.Gateway(cidr); got != addr(test.gateway) {
 				t.Errorf("gateway is %s, want %s", got, test.gateway)
 			}
 			if got := plan.ServiceAddress(cidr); got != addr(test.service) {
@@ -46,7 +47,7 @@ func countHosts(cidr netip.Prefix) int {
 	}
 	hosts := 0
 	for a := cidr.Masked().Addr(); a.IsValid() && cidr.Contains(a); a = a.Next() {
-		if plan.IsHost(cidr, a) {
+		if network.IsHost(cidr, a) {
 			hosts++
 		}
 	}
@@ -68,8 +69,8 @@ func FuzzServiceAddress(f *testing.F) {
 		if !address.IsValid() {
 			return
 		}
-		if !cidr.Contains(address) || !plan.IsHost(cidr, address) || address == plan.Gateway(cidr) {
-			t.Errorf("block %s gives a Service %s with gateway %s", cidr, address, plan.Gateway(cidr))
+		if !cidr.Contains(address) || !network.IsHost(cidr, address) || address == network.Gateway(cidr) {
+			t.Errorf("block %s gives a Service %s with gateway %s", cidr, address, network.Gateway(cidr))
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
@@ -19,13 +20,13 @@ type ServicePlan struct {
 	// Step is what comes next for the block of the Service.
 	Step Step
 	// Owner is for whom a block is bought.
-	Owner Owner
+	Owner network.Owner
 	// Save are the ledgers to be stored before anything else; nothing is published when that fails.
 	Save []Ledger
 	// Reused is true when the address was not reported silent since another Service had it.
 	Reused bool
 	// Retag is the block that is to carry other tags, and tags are all of them; nil when none is.
-	Retag Block
+	Retag network.Block
 	Tags  map[string]string
 	// Surplus are the steps that give back blocks which the Service does not keep.
 	Surplus []Step
@@ -150,7 +151,7 @@ func (o Observed) allocation() allocationKind {
 	ledger, held, holds := o.held()
 	switch {
 	case published.IsValid() && slices.ContainsFunc(owned,
-		func(i Sighting) bool { return i.Block.CIDR.Contains(published) }):
+		func(i network.Sighting) bool { return i.Block.CIDR.Contains(published) }):
 		return dedicated
 	case holds && (held == published || !o.Desired.namesAllocation()):
 		return o.ledgerKind(ledger)
@@ -168,7 +169,7 @@ func (d Desired) namesAllocation() bool { return d.BlockID != "" || d.Allocation
 
 func (o Observed) ledgerKind(l Ledger) allocationKind {
 	sighting, seen := o.Sighting(l.BlockID)
-	if seen && !o.Pool().Owns(sighting.Block) && Brought(sighting.Block, o.Owner.Cluster, o.Options.OwnBlocks) {
+	if seen && !o.Pool().Owns(sighting.Block) && network.Brought(sighting.Block, o.Owner.Cluster, o.Options.OwnBlocks) {
 		return brought
 	}
 	if !seen && l.BlockID == o.Desired.BlockID {
@@ -237,9 +238,9 @@ func (o Observed) refuseRetagged(published netip.Addr) (refused ServicePlan, ret
 	if !published.IsValid() || !contract.WrittenForThis(o.Service) {
 		return ServicePlan{}, false
 	}
-	block, retagged := find(o.Blocks, func(b Block) bool {
+	block, retagged := find(o.Blocks, func(b network.Block) bool {
 		return b.CIDR.IsValid() && b.CIDR.Contains(published) && (b.Tags[contract.TagUsage] != contract.TagUsageAuto ||
-			OfCluster(b, o.Owner.Cluster) && !purposed(b) || !b.sold())
+			network.OfCluster(b, o.Owner.Cluster) && !network.Purposed(b) || !b.Sold())
 	})
 	if refusal, refused := Untouchable(block); retagged && refused {
 		return ServicePlan{Step: refusal}, true
@@ -247,11 +248,6 @@ func (o Observed) refuseRetagged(published netip.Addr) (refused ServicePlan, ret
 	return refusedPlan(BlockRetagged,
 		"IP block %s (%s) holds address %s of this Service but its tags do not say so any more; "+retaggedRemedy,
 		block.ID, block.CIDR, published), retagged
-}
-
-func purposed(block Block) bool {
-	purposes := []string{contract.TagService, contract.TagServiceName, contract.TagPool, contract.TagNodes}
-	return slices.ContainsFunc(purposes, func(name string) bool { return block.Tags[name] != "" })
 }
 
 // leave frees what the Service holds in ledgers of other blocks than the given ones.
@@ -281,7 +277,7 @@ func (o Observed) Wish() Wish {
 func (o Observed) bought() int {
 	count := 0
 	for _, block := range o.Known() {
-		if OfCluster(block, o.Owner.Cluster) {
+		if network.OfCluster(block, o.Owner.Cluster) {
 			count++
 		}
 	}
@@ -290,10 +286,10 @@ func (o Observed) bought() int {
 
 // reserved counts the blocks of others that are bought and not yet in the network: each will need a place in it.
 func (o Observed) reserved() int {
-	network := o.Networks[o.NetworkID]
+	public := o.Networks[o.NetworkID]
 	reserved := 0
 	for _, block := range o.Known() {
-		if OfCluster(block, o.Owner.Cluster) && network.Lacks(block) && o.needsPlace(block) {
+		if network.OfCluster(block, o.Owner.Cluster) && public.Lacks(block) && o.needsPlace(block) {
 			reserved++
 		}
 	}
@@ -302,8 +298,8 @@ func (o Observed) reserved() int {
 
 // needsPlace reports whether a block waits for its place in the network: it is the pool's or the nodes', or
 // that of another Service which is served.
-func (o Observed) needsPlace(block Block) bool {
-	if o.Pool().Owns(block) || (Owner{Cluster: o.Owner.Cluster, Nodes: true}).Owns(block) {
+func (o Observed) needsPlace(block network.Block) bool {
+	if o.Pool().Owns(block) || (network.Owner{Cluster: o.Owner.Cluster, Nodes: true}).Owns(block) {
 		return true
 	}
 	return slices.ContainsFunc(o.Services, func(other *corev1.Service) bool {

@@ -5,12 +5,13 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // Ensure decides the next step towards exactly one block that is assigned to the configured network. Blocks too many
 // are given back only after the kept one is assigned, see Duplicates, unless they take its place in a full network.
-func Ensure(o Owner, w Wish, v View) Step {
+func Ensure(o network.Owner, w Wish, v View) Step {
 	if refusal, unproven := Unproven(v); unproven {
 		return refusal
 	}
@@ -31,7 +32,7 @@ func Ensure(o Owner, w Wish, v View) Step {
 
 // Duplicates decides how to give back the blocks that Ensure does not keep, in the order of Release. It
 // is empty when there is at most one block, or the others are retained and on no network.
-func Duplicates(o Owner, w Wish, v View) []Step {
+func Duplicates(o network.Owner, w Wish, v View) []Step {
 	owned := ranked(v.Owned(o), w, v.NetworkID)
 	if len(owned) < 2 {
 		return nil
@@ -42,31 +43,31 @@ func Duplicates(o Owner, w Wish, v View) []Step {
 // Retag decides which of the owner's blocks must get other tags next, because the Service says whether
 // its block must outlive it; due is false when none is. Of several blocks the one that Ensure keeps gets
 // the tag, and the others lose it only when nothing must be retained.
-func Retag(o Owner, w Wish, v View, retain bool) (block Block, tags map[string]string, due bool) {
+func Retag(o network.Owner, w Wish, v View, retain bool) (block network.Block, tags map[string]string, due bool) {
 	candidates := ranked(v.Owned(o), w, v.NetworkID)
 	if retain && len(candidates) > 1 {
 		candidates = candidates[:1]
 	}
 	for _, s := range candidates {
 		_, untouchable := Untouchable(s.Block)
-		if tags, differ := RetainTags(s.Block, retain); differ && !s.Hidden && !untouchable {
+		if tags, differ := network.RetainTags(s.Block, retain); differ && !s.Hidden && !untouchable {
 			return s.Block, tags, true
 		}
 	}
-	return Block{}, nil, false
+	return network.Block{}, nil, false
 }
 
 // ranked orders several blocks of one Service, the one to keep first: the one that holds the published address, else
 // the requested one, else one that was retained, else the one that is furthest on its way, else the one with the
 // lowest ID.
-func ranked(owned []Sighting, w Wish, networkID string) []Sighting {
-	slices.SortStableFunc(owned, func(a, b Sighting) int {
+func ranked(owned []network.Sighting, w Wish, networkID string) []network.Sighting {
+	slices.SortStableFunc(owned, func(a, b network.Sighting) int {
 		return cmp.Compare(keepRank(a, w, networkID), keepRank(b, w, networkID))
 	})
 	return owned
 }
 
-func keepRank(s Sighting, w Wish, networkID string) int {
+func keepRank(s network.Sighting, w Wish, networkID string) int {
 	b := s.Block
 	switch {
 	case b.CIDR.IsValid() && w.Published.IsValid() && b.CIDR.Contains(w.Published):
@@ -77,10 +78,10 @@ func keepRank(s Sighting, w Wish, networkID string) int {
 		return 10
 	}
 	if elsewhere := b.ResourceID != "" && b.ResourceID != networkID; elsewhere &&
-		(b.Status == Assigned || b.Status == Assigning) {
+		(b.Status == network.Assigned || b.Status == network.Assigning) {
 		return 8
 	}
-	if Retained(b) {
+	if network.Retained(b) {
 		return 2
 	}
 	if rank := progress(b.Status); rank != rankUnknown {
@@ -90,7 +91,7 @@ func keepRank(s Sighting, w Wish, networkID string) int {
 }
 
 // towardsAssigned decides the next step for the block that is kept.
-func towardsAssigned(s Sighting, w Wish, v View, network Network) Step {
+func towardsAssigned(s network.Sighting, w Wish, v View, public network.Network) Step {
 	b := s.Block
 	if s.Hidden {
 		return v.waitHidden(b)
@@ -105,32 +106,32 @@ func towardsAssigned(s Sighting, w Wish, v View, network Network) Step {
 		return step
 	}
 	switch b.Status {
-	case ErrorAssigning, ErrorUnassigning:
+	case network.ErrorAssigning, network.ErrorUnassigning:
 		return unassign(b, v)
-	case Unassigned:
-		return assign(b, w, network)
+	case network.Unassigned:
+		return assign(b, w, public)
 	default:
-		return assigned(b, w, network)
+		return assigned(b, w, public)
 	}
 }
 
 // Changing is what the API does to the block at the moment; empty for nothing.
-func Changing(b Block) Reason {
-	return map[Status]Reason{
-		Creating: BlockCreating, Assigning: BlockAssigning, Unassigning: BlockUnassigning,
+func Changing(b network.Block) Reason {
+	return map[network.BlockStatus]Reason{
+		network.Creating: BlockCreating, network.Assigning: BlockAssigning, network.Unassigning: BlockUnassigning,
 	}[b.Status]
 }
 
 // waitForChange waits for a block that the API is changing.
-func waitForChange(b Block) (step Step, changing bool) {
+func waitForChange(b network.Block) (step Step, changing bool) {
 	reason := Changing(b)
 	return Step{Action: Wait, Reason: reason, Block: b}, reason != ""
 }
 
 // elsewhere decides about a block that another network or a server holds: while it moves, where to is
 // not known; afterwards a person must decide.
-func elsewhere(b Block, v View) Step {
-	if b.Status == Unassigning {
+func elsewhere(b network.Block, v View) Step {
+	if b.Status == network.Unassigning {
 		return Step{Action: Wait, Reason: BlockUnassigning, Block: b}
 	}
 	return refuse(b, BlockElsewhere,
@@ -138,28 +139,28 @@ func elsewhere(b Block, v View) Step {
 		b.ID, b.CIDR, cmp.Or(b.ResourceType, "resource"), b.ResourceID, v.NetworkID)
 }
 
-func assign(b Block, w Wish, network Network) Step {
-	if step, bad := unfit(b, w, network); bad {
+func assign(b network.Block, w Wish, public network.Network) Step {
+	if step, bad := unfit(b, w, public); bad {
 		return step
 	}
-	switch network.Status {
-	case NetworkReady:
-	case NetworkBusy:
-		return Step{Action: Wait, Reason: NetworkChanging, Block: b, Network: network.ID}
+	switch public.Status {
+	case network.StatusReady:
+	case network.StatusBusy:
+		return Step{Action: Wait, Reason: NetworkChanging, Block: b, Network: public.ID}
 	default:
-		return networkUnusable(b, network)
+		return networkUnusable(b, public)
 	}
-	if network.Listed(b.ID) {
+	if public.Listed(b.ID) {
 		// The network's view is ahead of or behind the block's; assigning twice would be refused.
-		return Step{Action: Wait, Reason: BlockAssigning, Block: b, Network: network.ID}
+		return Step{Action: Wait, Reason: BlockAssigning, Block: b, Network: public.ID}
 	}
-	if network.IPv4Blocks() >= NetworkBlockLimit {
-		return networkFull(b, network)
+	if public.IPv4Blocks() >= network.BlockLimit {
+		return networkFull(b, public)
 	}
-	return Step{Action: Assign, Reason: AssignmentDue, Block: b, Network: network.ID}
+	return Step{Action: Assign, Reason: AssignmentDue, Block: b, Network: public.ID}
 }
 
-func assigned(b Block, w Wish, network Network) Step {
+func assigned(b network.Block, w Wish, network network.Network) Step {
 	if b.ResourceID == "" && !network.Listed(b.ID) {
 		return Step{Action: Wait, Reason: BlockAssigning, Block: b, Network: network.ID}
 	}
@@ -179,13 +180,13 @@ func assigned(b Block, w Wish, network Network) Step {
 }
 
 // immovable refuses what a wish would change of a block that is there and serves.
-func immovable(b Block, w Wish) (Step, bool) {
+func immovable(b network.Block, w Wish) (Step, bool) {
 	const remedy = "; that cannot be changed in place: set %s to %s, or delete the Service and create it again"
 	switch {
 	case w.SizeDemanded && w.Size != 0 && w.Size != SizeOf(b.CIDR):
 		return refuse(b, SizeMismatch, "IP block %s (%s) of this Service is a %s, not a %s"+remedy,
 			b.ID, b.CIDR, SizeOf(b.CIDR), w.Size, w.SizeSource, SizeOf(b.CIDR)), true
-	case w.Location != "" && !sameLocation(w.Location, b.Location):
+	case w.Location != "" && !network.SameLocation(w.Location, b.Location):
 		return refuse(b, LocationMismatch, "IP block %s (%s) of this Service is in location %s, not in %s"+remedy,
 			b.ID, b.CIDR, b.Location, w.Location, w.LocationSource, b.Location), true
 	default:
@@ -194,18 +195,18 @@ func immovable(b Block, w Wish) (Step, bool) {
 }
 
 // unfit refuses a block that could be assigned but would not serve.
-func unfit(b Block, w Wish, network Network) (Step, bool) {
-	if !sameLocation(b.Location, network.Location) {
+func unfit(b network.Block, w Wish, public network.Network) (Step, bool) {
+	if !network.SameLocation(b.Location, public.Location) {
 		return refuse(b, LocationMismatch,
 			"IP block %s (%s) is in location %s but public network %s is in %s; set the location to %s and create "+
 				"the Service again",
-			b.ID, b.CIDR, b.Location, network.ID, network.Location, network.Location), true
+			b.ID, b.CIDR, b.Location, public.ID, public.Location, public.Location), true
 	}
 	if !ServiceAddress(b.CIDR).IsValid() || !b.CIDR.Addr().Is4() {
 		return refuse(b, BlockUnusable,
 			"IP block %s (%s) has no IPv4 address for a Service; use one of size /31 or larger", b.ID, b.CIDR), true
 	}
-	if serviceAddressIn(b.CIDR, w, network).IsValid() {
+	if serviceAddressIn(b.CIDR, w, public).IsValid() {
 		return Step{}, false
 	}
 	if w.Requested.IsValid() {
@@ -225,22 +226,19 @@ func Unproven(v View) (refusal Step, unproven bool) {
 	if _, readable := v.Networks[v.NetworkID]; readable {
 		return Step{}, false
 	}
-	return refuse(Block{}, NetworkUnusable,
-		"public network %s cannot be read; check its ID, and that the credentials are those of the account that owns "+
-			"it",
-		v.NetworkID), true
+	return refuse(network.Block{}, NetworkUnusable, "%s", network.Unreadable(v.NetworkID)), true
 }
 
-func networkFull(b Block, network Network) Step {
+func networkFull(b network.Block, public network.Network) Step {
 	return refuse(b, NetworkFull,
 		"public network %s has room for %d IPv4 blocks and all are taken or about to be; release one, or use another "+
 			"network",
-		network.ID, NetworkBlockLimit)
+		public.ID, network.BlockLimit)
 }
 
 // withoutBlock decides whether to buy. Everything that could make the purchase useless is refused here,
 // before it costs money.
-func withoutBlock(o Owner, w Wish, v View, network Network) Step {
+func withoutBlock(o network.Owner, w Wish, v View, public network.Network) Step {
 	if block, untagged := v.boughtUntagged(o); untagged && !v.PurchaseOpen() {
 		return v.retagged(o, block)
 	}
@@ -249,29 +247,29 @@ func withoutBlock(o Owner, w Wish, v View, network Network) Step {
 	case v.PurchaseOpen() && v.Purchase.BlockID == "":
 		return Step{Action: Wait, Reason: PurchaseUnanswered}
 	case v.PurchaseOpen():
-		return Step{Action: Wait, Reason: BlockInvisible, Block: Block{ID: v.Purchase.BlockID}}
+		return Step{Action: Wait, Reason: BlockInvisible, Block: network.Block{ID: v.Purchase.BlockID}}
 	case isUnseen:
 		return waitUnseen(unseen)
 	case w.Published.IsValid() && !w.Replace:
-		return refuse(Block{}, BlockLost,
+		return refuse(network.Block{}, BlockLost,
 			"the IP block of address %s is gone from the account; "+
 				"for a new address set the annotation %s to \"true\", or create the Service again without an address",
 			w.Published, contract.ServiceIPReplace)
 	case w.Requested.IsValid():
-		return refuse(Block{}, AddressRefused,
+		return refuse(network.Block{}, AddressRefused,
 			"%s %s lies in no IP block of this Service; clear it to get an address of a new block", w.requestedSource(),
 			w.Requested)
-	case network.Status != NetworkReady && network.Status != NetworkBusy:
-		return networkUnusable(Block{}, network)
+	case public.Status != network.StatusReady && public.Status != network.StatusBusy:
+		return networkUnusable(network.Block{}, public)
 	case w.Location == "":
-		return refuse(Block{}, LocationMissing, "no location to buy an IP block in; set %s", w.LocationSource)
-	case !sameLocation(w.Location, network.Location):
-		return refuse(Block{}, LocationMismatch, "location %s is not where public network %s is; set %s to %s",
-			w.Location, network.ID, w.LocationSource, network.Location)
-	case network.IPv4Blocks()+w.Reserved >= NetworkBlockLimit:
-		return networkFull(Block{}, network)
+		return refuse(network.Block{}, LocationMissing, "no location to buy an IP block in; set %s", w.LocationSource)
+	case !network.SameLocation(w.Location, public.Location):
+		return refuse(network.Block{}, LocationMismatch, "location %s is not where public network %s is; set %s to %s",
+			w.Location, public.ID, w.LocationSource, public.Location)
+	case public.IPv4Blocks()+w.Reserved >= network.BlockLimit:
+		return networkFull(network.Block{}, public)
 	case w.MaxBlocks > 0 && w.Bought >= w.MaxBlocks:
-		return refuse(Block{}, TooManyBlocks,
+		return refuse(network.Block{}, TooManyBlocks,
 			"the cluster has %d IP blocks and may buy %d; raise --max-ip-blocks or release one", w.Bought, w.MaxBlocks)
 	case w.Coming:
 		return Step{Action: Wait, Reason: NetworkChanging}
@@ -283,7 +281,7 @@ func withoutBlock(o Owner, w Wish, v View, network Network) Step {
 // Extend decides whether one more block is bought for an owner that may have several: a pool. The answer
 // is Buy, Wait or Refuse. A purchase whose block the view shows keeps no further one waiting; a block of the owner that
 // is untouchable does.
-func Extend(o Owner, w Wish, v View) Step {
+func Extend(o network.Owner, w Wish, v View) Step {
 	if refusal, unproven := Unproven(v); unproven {
 		return refusal
 	}
@@ -300,7 +298,7 @@ func Extend(o Owner, w Wish, v View) Step {
 
 // EnsureBlock decides the next step towards the assignment of one block that was bought for a pool or
 // for the nodes. For Done its Address means nothing: ledgers give addresses.
-func EnsureBlock(s Sighting, v View) Step {
+func EnsureBlock(s network.Sighting, v View) Step {
 	if refusal, unproven := Unproven(v); unproven {
 		return refusal
 	}
@@ -311,7 +309,7 @@ func EnsureBlock(s Sighting, v View) Step {
 
 // EnsureBrought is EnsureBlock for a block that was brought: what the controller did not assign it does
 // not take off a network either. assignedHere is the word of the block's ledger.
-func EnsureBrought(s Sighting, assignedHere bool, v View) Step {
+func EnsureBrought(s network.Sighting, assignedHere bool, v View) Step {
 	step := EnsureBlock(s, v)
 	if step.Action == Unassign && !assignedHere {
 		return refuse(s.Block, BlockInError,
@@ -325,7 +323,7 @@ func EnsureBrought(s Sighting, assignedHere bool, v View) Step {
 // network unless the controller assigned it: assignedHere is the word of the block's ledger. A block that
 // is on another network than the configured one was put there by someone else. After Done the ledger is
 // kept until it is Spent, for a machine may still answer for an address that was given back.
-func ReleaseBrought(s Sighting, assignedHere bool, v View) Step {
+func ReleaseBrought(s network.Sighting, assignedHere bool, v View) Step {
 	elsewhere := s.Block.ResourceID != "" && s.Block.ResourceID != v.NetworkID
 	if !assignedHere || elsewhere {
 		return Step{Action: Done, Reason: BlockKept, Block: s.Block}
@@ -342,15 +340,15 @@ func ReleaseBrought(s Sighting, assignedHere bool, v View) Step {
 // recorded is the ID that the recorded purchase names; empty for none. used reports whether a server has, or is about
 // to get, an address of a block.
 func ChooseNodeBlock(
-	blocks []Sighting, recorded string, used func(Block) bool, v View,
-) (kept Sighting, surplus []Sighting, found bool) {
-	readable := slices.DeleteFunc(slices.Clone(blocks), func(s Sighting) bool { return s.Hidden })
-	slices.SortFunc(readable, func(a, b Sighting) int { return cmp.Compare(a.Block.ID, b.Block.ID) })
-	readable = slices.CompactFunc(readable, func(a, b Sighting) bool { return a.Block.ID == b.Block.ID })
+	blocks []network.Sighting, recorded string, used func(network.Block) bool, v View,
+) (kept network.Sighting, surplus []network.Sighting, found bool) {
+	readable := slices.DeleteFunc(slices.Clone(blocks), func(s network.Sighting) bool { return s.Hidden })
+	slices.SortFunc(readable, func(a, b network.Sighting) int { return cmp.Compare(a.Block.ID, b.Block.ID) })
+	readable = slices.CompactFunc(readable, func(a, b network.Sighting) bool { return a.Block.ID == b.Block.ID })
 	if len(readable) == 0 {
-		return Sighting{}, nil, false
+		return network.Sighting{}, nil, false
 	}
-	kept = slices.MinFunc(readable, func(a, b Sighting) int {
+	kept = slices.MinFunc(readable, func(a, b network.Sighting) int {
 		return cmp.Or(
 			cmp.Compare(nodeRank(a.Block, recorded, used, v), nodeRank(b.Block, recorded, used, v)),
 			cmp.Compare(order(a.Block.ID != recorded), order(b.Block.ID != recorded)),
@@ -358,14 +356,14 @@ func ChooseNodeBlock(
 			a.Block.CreatedOn.Compare(b.Block.CreatedOn),
 		)
 	})
-	return kept, slices.DeleteFunc(readable, func(s Sighting) bool { return s.Block.ID == kept.Block.ID }), true
+	return kept, slices.DeleteFunc(readable, func(s network.Sighting) bool { return s.Block.ID == kept.Block.ID }), true
 }
 
 // nodeRank orders the blocks bought for the nodes: the lowest is kept.
-func nodeRank(b Block, recorded string, used func(Block) bool, v View) int {
-	network, readable := v.Networks[v.NetworkID]
+func nodeRank(b network.Block, recorded string, used func(network.Block) bool, v View) int {
+	public, readable := v.Networks[v.NetworkID]
 	switch {
-	case b.ResourceID != "" && b.ResourceID != v.NetworkID, readable && !sameLocation(b.Location, network.Location):
+	case b.ResourceID != "" && b.ResourceID != v.NetworkID, readable && !network.SameLocation(b.Location, public.Location):
 		return 9
 	case used(b):
 		return 0

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -25,25 +26,25 @@ func wish(change ...func(*plan.Wish)) plan.Wish {
 }
 
 // view is an account with a network in ASH and the given blocks.
-func view(blocks []plan.Block, change ...func(*plan.View)) plan.View {
-	network := plan.Network{ID: net1, Location: "ASH", VLAN: 10, Status: plan.NetworkReady}
-	v := plan.View{Now: noon, NetworkID: net1, Networks: map[string]plan.Network{}}
+func view(blocks []network.Block, change ...func(*plan.View)) plan.View {
+	public := network.Network{ID: net1, Location: "ASH", VLAN: 10, Status: network.StatusReady}
+	v := plan.View{Now: noon, NetworkID: net1, Networks: map[string]network.Network{}}
 	for _, b := range blocks {
-		v.Sightings = append(v.Sightings, plan.Sighting{Block: b})
+		v.Sightings = append(v.Sightings, network.Sighting{Block: b})
 		if b.ResourceID == net1 {
-			network.Blocks = append(network.Blocks, plan.NetworkBlock{ID: b.ID, CIDR: b.CIDR})
+			public.Blocks = append(public.Blocks, network.ListedBlock{ID: b.ID, CIDR: b.CIDR})
 		}
 	}
-	v.Networks[net1] = network
+	v.Networks[net1] = public
 	for _, c := range change {
 		c(&v)
 	}
 	return v
 }
 
-func block(id string, status plan.Status, change ...func(*plan.Block)) plan.Block {
-	b := plan.Block{ID: id, Location: "ASH", CIDR: prefix("203.0.113.8/29"), Status: status, Tags: shop.Tags()}
-	if status == plan.Assigned || status == plan.Assigning {
+func block(id string, status network.BlockStatus, change ...func(*network.Block)) network.Block {
+	b := network.Block{ID: id, Location: "ASH", CIDR: prefix("203.0.113.8/29"), Status: status, Tags: shop.Tags()}
+	if status == network.Assigned || status == network.Assigning {
 		b.ResourceID = net1
 		b.ResourceType = "public network"
 	}
@@ -54,27 +55,27 @@ func block(id string, status plan.Status, change ...func(*plan.Block)) plan.Bloc
 }
 
 // part is a part of a divided block of the account, with the tags of that.
-func part(id string) plan.Block {
-	return block(id, plan.Unassigned, func(b *plan.Block) {
+func part(id string) network.Block {
+	return block(id, network.Unassigned, func(b *network.Block) {
 		b.ParentID = "a"
 		b.Part = true
 	})
 }
 
 // managed is a block that phoenixNAP manages, with tags of ours.
-func managed(id string) plan.Block {
-	return block(id, plan.Unassigned, func(b *plan.Block) { b.SystemManaged = true })
+func managed(id string) network.Block {
+	return block(id, network.Unassigned, func(b *network.Block) { b.SystemManaged = true })
 }
 
-func in(resource, kind string) func(*plan.Block) {
-	return func(b *plan.Block) {
+func in(resource, kind string) func(*network.Block) {
+	return func(b *network.Block) {
 		b.ResourceID = resource
 		b.ResourceType = kind
 	}
 }
 
-func cidr(raw string) func(*plan.Block) {
-	return func(b *plan.Block) { b.CIDR = prefix(raw) }
+func cidr(raw string) func(*network.Block) {
+	return func(b *network.Block) { b.CIDR = prefix(raw) }
 }
 
 func purchase(age time.Duration, blockID string) func(*plan.View) {
@@ -83,7 +84,7 @@ func purchase(age time.Duration, blockID string) func(*plan.View) {
 	}
 }
 
-func network(change func(*plan.Network)) func(*plan.View) {
+func publicNetwork(change func(*network.Network)) func(*plan.View) {
 	return func(v *plan.View) {
 		n := v.Networks[net1]
 		change(&n)
@@ -91,14 +92,14 @@ func network(change func(*plan.Network)) func(*plan.View) {
 	}
 }
 
-func status(s plan.NetworkStatus) func(*plan.View) {
-	return network(func(n *plan.Network) { n.Status = s })
+func status(s network.Status) func(*plan.View) {
+	return publicNetwork(func(n *network.Network) { n.Status = s })
 }
 
 func foreign(count int) func(*plan.View) {
-	return network(func(n *plan.Network) {
+	return publicNetwork(func(n *network.Network) {
 		for i := range count {
-			n.Blocks = append(n.Blocks, plan.NetworkBlock{ID: fmt.Sprint("f", i), CIDR: prefix("198.51.100.0/29")})
+			n.Blocks = append(n.Blocks, network.ListedBlock{ID: fmt.Sprint("f", i), CIDR: prefix("198.51.100.0/29")})
 		}
 	})
 }
@@ -113,7 +114,7 @@ func requested(raw string) func(*plan.Wish) {
 
 func replace(w *plan.Wish) { w.Replace = true }
 
-func retained(b *plan.Block) { b.Tags = with(b.Tags, contract.TagRetain, contract.TagTrue) }
+func retained(b *network.Block) { b.Tags = with(b.Tags, contract.TagRetain, contract.TagTrue) }
 
 func demanded(size plan.Size) func(*plan.Wish) {
 	return func(w *plan.Wish) {
@@ -130,12 +131,12 @@ func unseen(ids ...string) func(*plan.View) { return func(v *plan.View) { v.Unse
 
 // placed is a block that the network has.
 func placed(id string) func(*plan.View) {
-	return network(func(n *plan.Network) {
-		n.Blocks = append(n.Blocks, plan.NetworkBlock{ID: id, CIDR: prefix("203.0.113.8/29")})
+	return publicNetwork(func(n *network.Network) {
+		n.Blocks = append(n.Blocks, network.ListedBlock{ID: id, CIDR: prefix("203.0.113.8/29")})
 	})
 }
 
-func blocks(b ...plan.Block) []plan.Block { return b }
+func blocks(b ...network.Block) []network.Block { return b }
 
 //proves:known-bugs/disagreeing-views
 //proves:known-bugs/new-state
@@ -149,55 +150,55 @@ func TestEnsure(t *testing.T) {
 		want string
 	}{
 		{"nothing yet", wish(), view(nil), "buy PurchaseDue "},
-		{"nothing yet, network busy", wish(), view(nil, status(plan.NetworkBusy)), "buy PurchaseDue "},
-		{"creating", wish(), view(blocks(block("a", plan.Creating))), "wait BlockCreating a"},
-		{"unassigned", wish(), view(blocks(block("a", plan.Unassigned))), "assign AssignmentDue a"},
-		{"unassigned, network busy", wish(), view(blocks(block("a", plan.Unassigned)), status(plan.NetworkBusy)),
+		{"nothing yet, network busy", wish(), view(nil, status(network.StatusBusy)), "buy PurchaseDue "},
+		{"creating", wish(), view(blocks(block("a", network.Creating))), "wait BlockCreating a"},
+		{"unassigned", wish(), view(blocks(block("a", network.Unassigned))), "assign AssignmentDue a"},
+		{"unassigned, network busy", wish(), view(blocks(block("a", network.Unassigned)), status(network.StatusBusy)),
 			"wait NetworkChanging a"},
 		{"unassigned, network lists it already", wish(),
-			view(blocks(block("a", plan.Unassigned)), network(func(n *plan.Network) {
-				n.Blocks = append(n.Blocks, plan.NetworkBlock{ID: "a"})
+			view(blocks(block("a", network.Unassigned)), publicNetwork(func(n *network.Network) {
+				n.Blocks = append(n.Blocks, network.ListedBlock{ID: "a"})
 			})), "wait BlockAssigning a"},
-		{"assigning", wish(), view(blocks(block("a", plan.Assigning))), "wait BlockAssigning a"},
-		{"assigning, resource not reported yet", wish(), view(blocks(block("a", plan.Assigning, in("", "")))),
+		{"assigning", wish(), view(blocks(block("a", network.Assigning))), "wait BlockAssigning a"},
+		{"assigning, resource not reported yet", wish(), view(blocks(block("a", network.Assigning, in("", "")))),
 			"wait BlockAssigning a"},
-		{"assigned", wish(), view(blocks(block("a", plan.Assigned))), "done BlockAssigned a 203.0.113.10"},
+		{"assigned", wish(), view(blocks(block("a", network.Assigned))), "done BlockAssigned a 203.0.113.10"},
 		{"assigned, location in small letters", wish(func(w *plan.Wish) { w.Location = "ash" }),
-			view(blocks(block("a", plan.Assigned))), "done BlockAssigned a 203.0.113.10"},
+			view(blocks(block("a", network.Assigned))), "done BlockAssigned a 203.0.113.10"},
 		{"assigned, resource never reported, listed", wish(),
-			view(blocks(block("a", plan.Assigned, in("", ""))), network(func(n *plan.Network) {
-				n.Blocks = append(n.Blocks, plan.NetworkBlock{ID: "a"})
+			view(blocks(block("a", network.Assigned, in("", ""))), publicNetwork(func(n *network.Network) {
+				n.Blocks = append(n.Blocks, network.ListedBlock{ID: "a"})
 			})), "done BlockAssigned a 203.0.113.10"},
-		{"assigned, to an unknown resource", wish(), view(blocks(block("a", plan.Assigned, in("", "")))),
+		{"assigned, to an unknown resource", wish(), view(blocks(block("a", network.Assigned, in("", "")))),
 			"wait BlockAssigning a"},
-		{"unassigning", wish(), view(blocks(block("a", plan.Unassigning))), "wait BlockUnassigning a"},
-		{"error assigning", wish(), view(blocks(block("a", plan.ErrorAssigning))), "unassign UnassignmentDue a"},
-		{"error unassigning", wish(), view(blocks(block("a", plan.ErrorUnassigning, in(net1, "public network")))),
+		{"unassigning", wish(), view(blocks(block("a", network.Unassigning))), "wait BlockUnassigning a"},
+		{"error assigning", wish(), view(blocks(block("a", network.ErrorAssigning))), "unassign UnassignmentDue a"},
+		{"error unassigning", wish(), view(blocks(block("a", network.ErrorUnassigning, in(net1, "public network")))),
 			"unassign UnassignmentDue a"},
 		{"a word that is not known", wish(), view(blocks(block("a", "resting"))), "refuse StatusNotKnown a"},
-		{"divided", wish(), view(blocks(block("a", plan.Subnetted))), "refuse BlockUnusable a"},
-		{"divided, another is assigned", wish(), view(blocks(block("a", plan.Subnetted), block("b", plan.Assigned))),
+		{"divided", wish(), view(blocks(block("a", network.Subnetted))), "refuse BlockUnusable a"},
+		{"divided, another is assigned", wish(), view(blocks(block("a", network.Subnetted), block("b", network.Assigned))),
 			"done BlockAssigned b 203.0.113.10"},
-		{"divided, a part has the tags", wish(), view(blocks(block("a", plan.Subnetted), part("b"))),
+		{"divided, a part has the tags", wish(), view(blocks(block("a", network.Subnetted), part("b"))),
 			"refuse BlockUnusable a"},
 		{"only a part has the tags", wish(), view(blocks(part("b"))), "buy PurchaseDue "},
 		{"managed by phoenixNAP", wish(), view(blocks(managed("a"))), "buy PurchaseDue "},
 		{"bought, managed by phoenixNAP since", wish(), view(blocks(managed("a")), purchase(time.Hour, "a")),
 			"refuse BlockUnusable a"},
-		{"a block from a block of phoenixNAP's own", wish(), view(blocks(block("a", plan.Assigned,
-			func(b *plan.Block) { b.ParentID = "p" }))), "done BlockAssigned a 203.0.113.10"},
-		{"in the network, but not readable", wish(), view(blocks(block("a", plan.Assigned)), hidden),
+		{"a block from a block of phoenixNAP's own", wish(), view(blocks(block("a", network.Assigned,
+			func(b *network.Block) { b.ParentID = "p" }))), "done BlockAssigned a 203.0.113.10"},
+		{"in the network, but not readable", wish(), view(blocks(block("a", network.Assigned)), hidden),
 			"wait BlockInvisible a"},
-		{"listed but not readable", wish(), view(blocks(block("a", plan.Unassigned)), hidden),
+		{"listed but not readable", wish(), view(blocks(block("a", network.Unassigned)), hidden),
 			"wait DeletionUnverified a"},
-		{"v1's block keeps its address", wish(requested("203.0.113.10")), view(blocks(block("a", plan.Assigned,
-			func(b *plan.Block) { b.Tags = v1Tags() }))), "done BlockAssigned a 203.0.113.10"},
+		{"v1's block keeps its address", wish(requested("203.0.113.10")), view(blocks(block("a", network.Assigned,
+			func(b *network.Block) { b.Tags = v1Tags() }))), "done BlockAssigned a 203.0.113.10"},
 
 		{"purchase without an answer", wish(), view(nil, purchase(59*time.Second, "")), "wait PurchaseUnanswered "},
 		{"purchase without an answer, long ago", wish(), view(nil, purchase(60*time.Second, "")), "buy PurchaseDue "},
 		{"purchase of a clock ahead", wish(), view(nil, purchase(-10*time.Second, "")), "wait PurchaseUnanswered "},
 		{"purchase without an answer, block found", wish(),
-			view(blocks(block("a", plan.Unassigned)), purchase(time.Second, "")), "assign AssignmentDue a"},
+			view(blocks(block("a", network.Unassigned)), purchase(time.Second, "")), "assign AssignmentDue a"},
 		{"purchase answered, block not visible", wish(), view(nil, purchase(time.Second, "a")),
 			"wait BlockInvisible a"},
 		{"purchase answered, block gone", wish(), view(nil, purchase(time.Minute, "a")), "buy PurchaseDue "},
@@ -213,16 +214,16 @@ func TestEnsure(t *testing.T) {
 			unseen("b")), "wait PurchaseUnanswered "},
 		{"purchase without an answer long ago, a block only in the index", wish(), view(nil, purchase(time.Hour, ""),
 			unseen("b")), "buy PurchaseDue "},
-		{"block bought, tags on their way", wish(), view(blocks(block("a", plan.Unassigned,
-			func(b *plan.Block) { b.Tags = nil })), purchase(time.Second, "a")), "wait BlockInvisible a"},
-		{"block bought, tags taken away", wish(), view(blocks(block("a", plan.Unassigned,
-			func(b *plan.Block) { b.Tags = nil })), purchase(time.Hour, "a")), "refuse BlockRetagged a"},
+		{"block bought, tags on their way", wish(), view(blocks(block("a", network.Unassigned,
+			func(b *network.Block) { b.Tags = nil })), purchase(time.Second, "a")), "wait BlockInvisible a"},
+		{"block bought, tags taken away", wish(), view(blocks(block("a", network.Unassigned,
+			func(b *network.Block) { b.Tags = nil })), purchase(time.Hour, "a")), "refuse BlockRetagged a"},
 
 		{"no location", wish(func(w *plan.Wish) { w.Location = "" }), view(nil), "refuse LocationMissing "},
 		{"location of another site", wish(func(w *plan.Wish) { w.Location = "SEA" }), view(nil),
 			"refuse LocationMismatch "},
-		{"block in another site", wish(), view(blocks(block("a", plan.Unassigned,
-			func(b *plan.Block) { b.Location = "SEA" }))), "refuse LocationMismatch a"},
+		{"block in another site", wish(), view(blocks(block("a", network.Unassigned,
+			func(b *network.Block) { b.Location = "SEA" }))), "refuse LocationMismatch a"},
 		{"network full", wish(), view(nil, foreign(10)), "refuse NetworkFull "},
 		{"network about to be full", wish(func(w *plan.Wish) { w.Reserved = 2 }), view(nil, foreign(8)),
 			"refuse NetworkFull "},
@@ -230,11 +231,11 @@ func TestEnsure(t *testing.T) {
 		{"another block has no place yet", wish(func(w *plan.Wish) { w.Coming = true }), view(nil),
 			"wait NetworkChanging "},
 		{"another block has no place yet, block there", wish(func(w *plan.Wish) { w.Coming = true }),
-			view(blocks(block("a", plan.Unassigned))), "assign AssignmentDue a"},
-		{"network full, block bought", wish(), view(blocks(block("a", plan.Unassigned)), foreign(10)),
+			view(blocks(block("a", network.Unassigned))), "assign AssignmentDue a"},
+		{"network full, block bought", wish(), view(blocks(block("a", network.Unassigned)), foreign(10)),
 			"refuse NetworkFull a"},
-		{"network full of IPv6", wish(), view(nil, foreign(9), network(func(n *plan.Network) {
-			n.Blocks = append(n.Blocks, plan.NetworkBlock{ID: "six", CIDR: prefix("2001:db8::/64")})
+		{"network full of IPv6", wish(), view(nil, foreign(9), publicNetwork(func(n *network.Network) {
+			n.Blocks = append(n.Blocks, network.ListedBlock{ID: "six", CIDR: prefix("2001:db8::/64")})
 		})), "buy PurchaseDue "},
 		{"limit reached", wish(func(w *plan.Wish) {
 			w.MaxBlocks = 3
@@ -247,85 +248,85 @@ func TestEnsure(t *testing.T) {
 		{"limit reached, block there", wish(func(w *plan.Wish) {
 			w.MaxBlocks = 3
 			w.Bought = 3
-		}), view(blocks(block("a", plan.Unassigned))), "assign AssignmentDue a"},
-		{"network in error", wish(), view(nil, status(plan.NetworkError)), "refuse NetworkUnusable "},
-		{"network being deleted", wish(), view(blocks(block("a", plan.Unassigned)), status(plan.NetworkDeleting)),
+		}), view(blocks(block("a", network.Unassigned))), "assign AssignmentDue a"},
+		{"network in error", wish(), view(nil, status(network.StatusError)), "refuse NetworkUnusable "},
+		{"network being deleted", wish(), view(blocks(block("a", network.Unassigned)), status(network.StatusDeleting)),
 			"refuse NetworkUnusable a"},
 		{"network in a state that is not known", wish(), view(nil, status("FROZEN")), "refuse NetworkUnusable "},
 		{"network not readable", wish(), view(nil, func(v *plan.View) { delete(v.Networks, net1) }),
 			"refuse NetworkUnusable "},
 
 		{"user's address, no block", wish(requested("192.0.2.1")), view(nil), "refuse AddressRefused "},
-		{"user's address in the block", wish(requested("203.0.113.13")), view(blocks(block("a", plan.Assigned))),
+		{"user's address in the block", wish(requested("203.0.113.13")), view(blocks(block("a", network.Assigned))),
 			"done BlockAssigned a 203.0.113.13"},
-		{"user's address is the gateway", wish(requested("203.0.113.9")), view(blocks(block("a", plan.Assigned))),
+		{"user's address is the gateway", wish(requested("203.0.113.9")), view(blocks(block("a", network.Assigned))),
 			"refuse AddressRefused a"},
-		{"user's address is the broadcast", wish(requested("203.0.113.15")), view(blocks(block("a", plan.Unassigned))),
+		{"user's address is the broadcast", wish(requested("203.0.113.15")), view(blocks(block("a", network.Unassigned))),
 			"refuse AddressRefused a"},
 		{"user's address elsewhere", wish(requested("192.0.2.1"), published("203.0.113.10")),
-			view(blocks(block("a", plan.Assigned))), "refuse AddressRefused a"},
+			view(blocks(block("a", network.Assigned))), "refuse AddressRefused a"},
 		{"published address stays", wish(requested("203.0.113.12"), published("203.0.113.12")),
-			view(blocks(block("a", plan.Assigned))), "done BlockAssigned a 203.0.113.12"},
+			view(blocks(block("a", network.Assigned))), "done BlockAssigned a 203.0.113.12"},
 		{"published address, block lost", wish(requested("203.0.113.10"), published("203.0.113.10")), view(nil),
 			"refuse BlockLost "},
 		{"published address, block unassigned by a person", wish(published("203.0.113.10")),
-			view(blocks(block("a", plan.Unassigned))), "assign AssignmentDue a"},
-		{"block of two addresses", wish(), view(blocks(block("a", plan.Unassigned, cidr("203.0.113.8/31")))),
+			view(blocks(block("a", network.Unassigned))), "assign AssignmentDue a"},
+		{"block of two addresses", wish(), view(blocks(block("a", network.Unassigned, cidr("203.0.113.8/31")))),
 			"assign AssignmentDue a"},
-		{"block of IPv6", wish(), view(blocks(block("a", plan.Unassigned, cidr("2001:db8::/64")))),
+		{"block of IPv6", wish(), view(blocks(block("a", network.Unassigned, cidr("2001:db8::/64")))),
 			"refuse BlockUnusable a"},
-		{"block without addresses", wish(), view(blocks(block("a", plan.Unassigned, cidr("")))),
+		{"block without addresses", wish(), view(blocks(block("a", network.Unassigned, cidr("")))),
 			"refuse BlockUnusable a"},
 
 		{"published address, block lost, to be replaced", wish(published("203.0.113.10"), replace), view(nil),
 			"buy PurchaseDue "},
 		{"published address, block lost, to be replaced, tags taken away", wish(published("203.0.113.10"), replace),
-			view(blocks(block("a", plan.Assigned, func(b *plan.Block) {
+			view(blocks(block("a", network.Assigned, func(b *network.Block) {
 				b.Tags = nil
 			})), purchase(time.Hour, "a")), "refuse BlockRetagged a"},
 		{"published address, block lost, to be replaced, address demanded",
 			wish(published("203.0.113.10"), requested("203.0.113.10"), replace), view(nil), "refuse AddressRefused "},
-		{"the size that it has", wish(demanded(29)), view(blocks(block("a", plan.Assigned))),
+		{"the size that it has", wish(demanded(29)), view(blocks(block("a", network.Assigned))),
 			"done BlockAssigned a 203.0.113.10"},
-		{"another size", wish(demanded(28)), view(blocks(block("a", plan.Assigned))),
+		{"another size", wish(demanded(28)), view(blocks(block("a", network.Assigned))),
 			"refuse SizeMismatch a 203.0.113.10"},
-		{"another size, block not on the network", wish(demanded(28)), view(blocks(block("a", plan.Unassigned))),
+		{"another size, block not on the network", wish(demanded(28)), view(blocks(block("a", network.Unassigned))),
 			"assign AssignmentDue a"},
 		{"another size, by an option", wish(func(w *plan.Wish) { w.Size = 28 }),
-			view(blocks(block("a", plan.Assigned))), "done BlockAssigned a 203.0.113.10"},
-		{"another location", wish(func(w *plan.Wish) { w.Location = "SEA" }), view(blocks(block("a", plan.Assigned))),
+			view(blocks(block("a", network.Assigned))), "done BlockAssigned a 203.0.113.10"},
+		{"another location", wish(func(w *plan.Wish) { w.Location = "SEA" }), view(blocks(block("a", network.Assigned))),
 			"refuse LocationMismatch a 203.0.113.10"},
 		{"another location, block not on the network", wish(func(w *plan.Wish) { w.Location = "SEA" }),
-			view(blocks(block("a", plan.Unassigned))), "assign AssignmentDue a"},
+			view(blocks(block("a", network.Unassigned))), "assign AssignmentDue a"},
 		{"no location, block there", wish(func(w *plan.Wish) { w.Location = "" }),
-			view(blocks(block("a", plan.Assigned))), "done BlockAssigned a 203.0.113.10"},
-		{"retained by the Service before", wish(), view(blocks(block("a", plan.Unassigned, retained))),
+			view(blocks(block("a", network.Assigned))), "done BlockAssigned a 203.0.113.10"},
+		{"retained by the Service before", wish(), view(blocks(block("a", network.Unassigned, retained))),
 			"assign AssignmentDue a"},
 
-		{"assigned to another network", wish(), view(blocks(block("a", plan.Assigned, in("net2", "public network")))),
+		{"assigned to another network", wish(), view(blocks(block("a", network.Assigned, in("net2", "public network")))),
 			"refuse BlockElsewhere a"},
-		{"assigned to a server", wish(), view(blocks(block("a", plan.Assigned, in("s1", "server")))),
+		{"assigned to a server", wish(), view(blocks(block("a", network.Assigned, in("s1", "server")))),
 			"refuse BlockElsewhere a"},
-		{"leaving another network", wish(), view(blocks(block("a", plan.Unassigning, in("net2", "public network")))),
+		{"leaving another network", wish(), view(blocks(block("a", network.Unassigning, in("net2", "public network")))),
 			"wait BlockUnassigning a"},
 
-		{"two: the published one is kept", wish(published("203.0.113.18")), view(blocks(block("a", plan.Assigned),
-			block("b", plan.Unassigned, cidr("203.0.113.16/29")))), "assign AssignmentDue b"},
-		{"two: the user's one is kept", wish(requested("203.0.113.18")), view(blocks(block("a", plan.Assigned),
-			block("b", plan.Unassigned, cidr("203.0.113.16/29")))), "assign AssignmentDue b"},
-		{"two: the assigned one is kept", wish(), view(blocks(block("a", plan.Unassigned),
-			block("b", plan.Assigned, cidr("203.0.113.16/29")))), "done BlockAssigned b 203.0.113.18"},
-		{"two: the retained one is kept", wish(), view(blocks(block("a", plan.Assigned),
-			block("b", plan.Unassigned, cidr("203.0.113.16/29"), retained))), "assign AssignmentDue b"},
-		{"two: the first one is kept", wish(), view(blocks(block("b", plan.Unassigned), block("a", plan.Unassigned))),
+		{"two: the published one is kept", wish(published("203.0.113.18")), view(blocks(block("a", network.Assigned),
+			block("b", network.Unassigned, cidr("203.0.113.16/29")))), "assign AssignmentDue b"},
+		{"two: the user's one is kept", wish(requested("203.0.113.18")), view(blocks(block("a", network.Assigned),
+			block("b", network.Unassigned, cidr("203.0.113.16/29")))), "assign AssignmentDue b"},
+		{"two: the assigned one is kept", wish(), view(blocks(block("a", network.Unassigned),
+			block("b", network.Assigned, cidr("203.0.113.16/29")))), "done BlockAssigned b 203.0.113.18"},
+		{"two: the retained one is kept", wish(), view(blocks(block("a", network.Assigned),
+			block("b", network.Unassigned, cidr("203.0.113.16/29"), retained))), "assign AssignmentDue b"},
+		{"two: the first one is kept", wish(), view(blocks(block("b", network.Unassigned), block("a", network.Unassigned))),
 			"assign AssignmentDue a"},
 		{"two: the other one takes the last place", wish(published("203.0.113.18")),
-			view(blocks(block("a", plan.Assigned), block("b", plan.Unassigned, cidr("203.0.113.16/29"))), foreign(9)),
+			view(blocks(block("a", network.Assigned), block("b", network.Unassigned, cidr("203.0.113.16/29"))), foreign(9)),
 			"unassign UnassignmentDue a"},
-		{"the same block twice", wish(), view(blocks(block("a", plan.Unassigned), block("a", plan.Unassigned))),
+		{"the same block twice", wish(), view(blocks(block("a", network.Unassigned), block("a", network.Unassigned))),
 			"assign AssignmentDue a"},
-		{"another owner's block is not taken", wish(), view(blocks(block("a", plan.Unassigned,
-			func(b *plan.Block) { b.Tags = with(shop.Tags(), contract.TagCluster, "c2") }))), "buy PurchaseDue "},
+		{"another owner's block is not taken", wish(), view(blocks(block("a", network.Unassigned,
+			func(b *network.Block) { b.Tags = with(shop.Tags(), contract.TagCluster, "c2") }))), "buy PurchaseDue "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			step := plan.Ensure(shop, test.wish, test.view)
@@ -367,7 +368,7 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 				"option location (PNAP_LOCATION)",
 		},
 		{
-			plan.Ensure(shop, wish(demanded(28)), view(blocks(block("a", plan.Assigned)))),
+			plan.Ensure(shop, wish(demanded(28)), view(blocks(block("a", network.Assigned)))),
 			"IP block a (203.0.113.8/29) of this Service is a /29, not a /28; that cannot be changed in place: set " +
 				"the annotation phoenixnap.com/ip-block-size to /29, or delete the Service and create it again",
 		},
@@ -391,7 +392,7 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 			`IP block a (203.0.113.8/29) is in state "resting", which is not known; look it up in the phoenixNAP portal`,
 		},
 		{
-			plan.Ensure(shop, wish(), view(blocks(block("a", plan.Subnetted)))),
+			plan.Ensure(shop, wish(), view(blocks(block("a", network.Subnetted)))),
 			"IP block a (203.0.113.8/29) is divided into smaller ones (status subnetted) and cannot be assigned itself; " +
 				"name one of these instead, delete them in the phoenixNAP portal, or remove the tags of this one if it " +
 				"serves something else now",

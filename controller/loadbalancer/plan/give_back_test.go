@@ -6,21 +6,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // leavingService is the observation of a Service that leaves the given block, with the ledger of that block.
-func leavingService(b plan.Block, l plan.Ledger, others ...*corev1.Service) plan.Observed {
+func leavingService(b network.Block, l plan.Ledger, others ...*corev1.Service) plan.Observed {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-web"}}
 	return plan.Observed{
 		Service: service, Owner: plan.OwnerOf(service, "c1"), Holder: holder("web"), Live: true,
 		Options: plan.Options{Allocation: contract.AllocationDedicated, BlockSize: "/29", Location: "ASH",
 			MaxRetained: 9, MaxRetainedPerNamespace: 9},
-		Ledgers: []plan.Ledger{l}, Blocks: []plan.Block{b}, Services: append(others, service),
+		Ledgers: []plan.Ledger{l}, Blocks: []network.Block{b}, Services: append(others, service),
 		View: plan.View{
-			Now: noon, NetworkID: net1, Sightings: []plan.Sighting{{Block: b}},
-			Networks: map[string]plan.Network{net1: {ID: net1, Location: "ASH", Status: plan.NetworkReady}},
+			Now: noon, NetworkID: net1, Sightings: []network.Sighting{{Block: b}},
+			Networks: map[string]network.Network{net1: {ID: net1, Location: "ASH", Status: network.StatusReady}},
 		},
 	}
 }
@@ -28,8 +29,8 @@ func leavingService(b plan.Block, l plan.Ledger, others ...*corev1.Service) plan
 // The block of an address that was given back is released with its last one: a block of the pool when no one waits for
 // an address, a brought one only if the controller assigned it.
 func TestTheLastOneReleasesTheBlock(t *testing.T) {
-	pooled := func(b *plan.Block) { b.Tags = pool.Tags() }
-	brought := func(b *plan.Block) { b.Tags = map[string]string{contract.TagCluster: "c1"} }
+	pooled := func(b *network.Block) { b.Tags = pool.Tags() }
+	brought := func(b *network.Block) { b.Tags = map[string]string{contract.TagCluster: "c1"} }
 	waiting := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "api", UID: "uid-api",
 			Annotations: map[string]string{contract.ServiceIPAllocation: contract.AllocationShared}},
@@ -39,7 +40,7 @@ func TestTheLastOneReleasesTheBlock(t *testing.T) {
 	oneOfTwo := map[string]string{"203.0.113.11": "web", "203.0.113.12": "db"}
 	waits := []*corev1.Service{waiting}
 	for name, c := range map[string]struct {
-		block  func(*plan.Block)
+		block  func(*network.Block)
 		held   map[string]string
 		here   bool
 		others []*corev1.Service
@@ -56,7 +57,7 @@ func TestTheLastOneReleasesTheBlock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := ledger29(c.held)
 			l.AssignedHere = c.here
-			got := plan.PlanRelease(leavingService(block("a", plan.Assigned, c.block), l, c.others...), nil)
+			got := plan.PlanRelease(leavingService(block("a", network.Assigned, c.block), l, c.others...), nil)
 			if len(got.Save) != 1 || got.Save[0].Closed != c.closed || len(got.Save[0].Held) != len(c.held)-1 {
 				t.Errorf("saves %+v, want a closed ledger: %t", got.Save, c.closed)
 			}
@@ -66,11 +67,11 @@ func TestTheLastOneReleasesTheBlock(t *testing.T) {
 
 // What the Service says about the life of its block is written on the block before anything is released.
 func TestTheTagOfARetainedBlock(t *testing.T) {
-	own := plan.Owner{Cluster: "c1", Namespace: "shop", Name: "web"}
+	own := network.Owner{Cluster: "c1", Namespace: "shop", Name: "web"}
 	for annotation, want := range map[string]string{
 		"true": contract.TagTrue, "false": "unchanged", "maybe": "unchanged",
 	} {
-		b := block("a", plan.Assigned, func(b *plan.Block) { b.Tags = own.Tags() })
+		b := block("a", network.Assigned, func(b *network.Block) { b.Tags = own.Tags() })
 		o := leavingService(b, plan.NewLedger("z", prefix("203.0.113.64/29")))
 		live := o.Service.DeepCopy()
 		live.Annotations = map[string]string{contract.ServiceIPRetain: annotation}
@@ -104,20 +105,20 @@ func TestWhoWaitsForThePool(t *testing.T) {
 	demands := annotated(contract.ServiceIPAllocation, contract.AllocationShared)
 	named := annotated(contract.ServiceIPBlockID, "60473c2509268bc77fd06d29")
 	nodePort := func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort }
-	own := block("own", plan.Assigned, cidr("203.0.113.24/29"), func(b *plan.Block) {
-		b.Tags = plan.Owner{Cluster: "c1", Namespace: "shop", Name: "api"}.Tags()
+	own := block("own", network.Assigned, cidr("203.0.113.24/29"), func(b *network.Block) {
+		b.Tags = network.Owner{Cluster: "c1", Namespace: "shop", Name: "api"}.Tags()
 	})
 	for name, c := range map[string]struct {
 		other  *corev1.Service
-		blocks []plan.Block
+		blocks []network.Block
 		held   map[string]string
 		want   bool
 	}{
 		"new":                                  {other: service(), want: true},
-		"of a block of its own":                {other: service(published), blocks: []plan.Block{own}},
-		"of a block of its own, asks for pool": {other: service(published, demands), blocks: []plan.Block{own}},
-		"its own block is on its way":          {other: service(), blocks: []plan.Block{own}},
-		"its own block is not to be used":      {other: service(demands), blocks: []plan.Block{own}, want: true},
+		"of a block of its own":                {other: service(published), blocks: []network.Block{own}},
+		"of a block of its own, asks for pool": {other: service(published, demands), blocks: []network.Block{own}},
+		"its own block is on its way":          {other: service(), blocks: []network.Block{own}},
+		"its own block is not to be used":      {other: service(demands), blocks: []network.Block{own}, want: true},
 		"its own block is gone":                {other: service(published), want: true},
 		"has an address of the pool":           {other: service(), held: map[string]string{"203.0.113.12": "api"}},
 		"asks for an address of the pool":      {other: service(asks("203.0.113.13")), want: true},
@@ -126,7 +127,7 @@ func TestWhoWaitsForThePool(t *testing.T) {
 		"names a block":                        {other: service(named)},
 		"of another type":                      {other: service(nodePort)},
 	} {
-		b := block("a", plan.Assigned, func(b *plan.Block) { b.Tags = pool.Tags() })
+		b := block("a", network.Assigned, func(b *network.Block) { b.Tags = pool.Tags() })
 		o := leavingService(b, ledger29(c.held), c.other)
 		o.Options.Allocation = contract.AllocationShared
 		o.Blocks = append(o.Blocks, c.blocks...)

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -51,7 +52,7 @@ func TestReleaseWaitsForTheAgents(t *testing.T) {
 		observed := plan.Observed{
 			Service: service, Owner: plan.OwnerOf(service, "cluster"), Holder: plan.HolderOf(service), Ours: true,
 			View: plan.View{NetworkID: "n", Now: now,
-				Networks: map[string]plan.Network{"n": {ID: "n", Status: plan.NetworkReady}}},
+				Networks: map[string]network.Network{"n": {ID: "n", Status: network.StatusReady}}},
 			Nodes: []*corev1.Node{answeredAt("203.0.113.10")}, Options: plan.Options{Announcer: tc.announcer},
 			LeavingSince: tc.leaving,
 		}

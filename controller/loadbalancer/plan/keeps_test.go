@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	servicehelper "k8s.io/cloud-provider/service/helpers"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -93,16 +94,16 @@ func TestPublishedBlockIsNotEmpty(t *testing.T) {
 		"of another type":               {bearer("", internal, claim, status), true},
 		"no address":                    {bearer("", balancer), true},
 	} {
-		o := plan.Observed{Service: &corev1.Service{}, Owner: plan.Owner{Cluster: pool.Cluster},
+		o := plan.Observed{Service: &corev1.Service{}, Owner: network.Owner{Cluster: pool.Cluster},
 			Services: []*corev1.Service{test.service}}
-		o.Sightings = []plan.Sighting{poolBlock(plan.Assigned, ledger29(nil)).Sighting}
+		o.Sightings = []network.Sighting{poolBlock(network.Assigned, ledger29(nil)).Sighting}
 		if got := len(o.EmptyPool()) == 1; got != test.want {
 			t.Errorf("%s: empty is %t, want %t", name, got, test.want)
 		}
-		own := block("own", plan.Assigned, cidr("203.0.113.16/29"), func(b *plan.Block) {
+		own := block("own", network.Assigned, cidr("203.0.113.16/29"), func(b *network.Block) {
 			b.Tags = plan.OwnerOf(test.service, pool.Cluster).Tags()
 		})
-		o.Blocks = []plan.Block{own}
+		o.Blocks = []network.Block{own}
 		if len(o.EmptyPool()) != 1 {
 			t.Errorf("%s, of a Service with a block of its own: not empty", name)
 		}

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 )
 
 // Quarantine is how long an address that was given back rests before it is given again without a report
@@ -179,7 +181,7 @@ func (l Ledger) takeWanted(h Holder, ask Ask) (Ledger, Grant, error) {
 func (l Ledger) refusal(address netip.Addr, h Holder, ask Ask) error {
 	_, held := l.Held[address]
 	switch {
-	case !IsHost(l.CIDR, address):
+	case !network.IsHost(l.CIDR, address):
 		return ErrNoHost
 	case held, ask.inUse(address):
 		return ErrTaken
@@ -316,7 +318,7 @@ func (l Ledger) Check() error {
 		_, resting := l.Resting[address]
 		other, twice := holders[name]
 		switch {
-		case !IsHost(l.CIDR, address):
+		case !network.IsHost(l.CIDR, address):
 			return fmt.Errorf("%s holds %s, which no host may have in %s", holder, address, l.CIDR)
 		case holder.Name == "":
 			return fmt.Errorf("address %s has a holder without a name", address)
@@ -328,7 +330,7 @@ func (l Ledger) Check() error {
 		holders[name] = address
 	}
 	for address := range l.Resting {
-		if !IsHost(l.CIDR, address) {
+		if !network.IsHost(l.CIDR, address) {
 			return fmt.Errorf("address %s rests, which no host may have in %s", address, l.CIDR)
 		}
 	}
@@ -355,7 +357,7 @@ func (l Ledger) hosts() func(yield func(netip.Addr) bool) {
 			return
 		}
 		for a := l.CIDR.Masked().Addr(); a.IsValid() && l.CIDR.Contains(a); a = a.Next() {
-			if IsHost(l.CIDR, a) && !yield(a) {
+			if network.IsHost(l.CIDR, a) && !yield(a) {
 				return
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/seeds"
@@ -26,11 +27,11 @@ func newCluster(seed uint64) *cluster {
 	c := &cluster{account: newAccount(seed), ledgers: map[string]plan.Ledger{}, withdrawn: map[netip.Addr]plan.Rest{},
 		losses: true}
 	c.freezes = max(0, c.rng.IntN(5)-2)
-	c.mayTouch = func(b plan.Block) bool { return plan.OfCluster(b, "c1") || b.ID == c.broughtID }
+	c.mayTouch = func(b network.Block) bool { return network.OfCluster(b, "c1") || b.ID == c.broughtID }
 	own := c.leave(map[string]string{contract.TagCluster: "c1", "team": "a"},
-		[]plan.Status{plan.Unassigned, plan.Assigned}[c.rng.IntN(2)], net1)
+		[]network.BlockStatus{network.Unassigned, network.Assigned}[c.rng.IntN(2)], net1)
 	c.broughtID = own.ID
-	c.leave(with(shop.Tags(), contract.TagCluster, "c2"), plan.Unassigned, net1)
+	c.leave(with(shop.Tags(), contract.TagCluster, "c2"), network.Unassigned, net1)
 	return c
 }
 
@@ -97,9 +98,9 @@ func (c *cluster) editPortal() {
 		return
 	}
 	switch kind := c.rng.IntN(3); {
-	case kind == 0 && b.Status == plan.Assigned && b.ResourceID == net1:
+	case kind == 0 && b.Status == network.Assigned && b.ResourceID == net1:
 		c.networks[net1].until = time.Time{}
-		c.move(b, net1, plan.Unassigning, plan.Assigned)
+		c.move(b, net1, network.Unassigning, network.Assigned)
 	case kind == 1:
 		c.vanish(b)
 	case kind == 2 && b.ID != c.broughtID:
@@ -132,8 +133,8 @@ func (c *cluster) wake(l lateChange) {
 	b := c.find(l.step.Block.ID)
 	switch {
 	case b == nil, !c.mayTouch(b.Block):
-	case l.step.Action == plan.Delete && b.Status == plan.Unassigned && !plan.Retained(b.Block),
-		l.step.Action == plan.Unassign && b.Status == plan.Assigned && b.ResourceID == l.step.Network &&
+	case l.step.Action == plan.Delete && b.Status == network.Unassigned && !network.Retained(b.Block),
+		l.step.Action == plan.Unassign && b.Status == network.Assigned && b.ResourceID == l.step.Network &&
 			!c.now.Before(c.networks[b.ResourceID].until):
 		c.tally.lateChanges++
 		c.carryOut(l.step)
@@ -201,7 +202,7 @@ func (c *cluster) checkServed(t *testing.T, seed uint64) {
 		switch {
 		case !s.published.IsValid():
 			t.Errorf("seed %d: %s has no address", seed, s.name)
-		case b == nil || b.Status != plan.Assigned || b.ResourceID != net1 || !plan.IsHost(b.CIDR, s.published):
+		case b == nil || b.Status != network.Assigned || b.ResourceID != net1 || !network.IsHost(b.CIDR, s.published):
 			t.Errorf("seed %d: %s is published at %s, but its block is %v", seed, s.name, s.published, b)
 		case s.mode == dedicated && len(c.inUse(s)) != 1:
 			t.Errorf("seed %d: %s owns %s", seed, s.name, describe(c.inUse(s)))
@@ -216,7 +217,7 @@ func (c *cluster) checkServed(t *testing.T, seed uint64) {
 	}
 }
 
-func (c *cluster) ownedBy(o plan.Owner) []*modelBlock {
+func (c *cluster) ownedBy(o network.Owner) []*modelBlock {
 	var owned []*modelBlock
 	for _, b := range c.blocks {
 		if o.Owns(b.Block) {
@@ -229,7 +230,7 @@ func (c *cluster) ownedBy(o plan.Owner) []*modelBlock {
 // inUse are the blocks of a Service but for those of an earlier life that it retains.
 func (c *cluster) inUse(s *modelService) []*modelBlock {
 	return slices.DeleteFunc(c.ownedBy(s.owner()), func(b *modelBlock) bool {
-		return s.retain && plan.Retained(b.Block) && b.ResourceID == "" && b.ID != s.block
+		return s.retain && network.Retained(b.Block) && b.ResourceID == "" && b.ID != s.block
 	})
 }
 
@@ -248,7 +249,7 @@ func (c *cluster) checkPacked(t *testing.T, seed uint64) {
 func (c *cluster) checkReleased(t *testing.T, seed uint64, assignedBefore bool) {
 	t.Helper()
 	for _, b := range c.blocks {
-		if plan.OfCluster(b.Block, "c1") && (!plan.Retained(b.Block) || b.ResourceID != "") {
+		if network.OfCluster(b.Block, "c1") && (!network.Retained(b.Block) || b.ResourceID != "") {
 			c.tally.leaked++
 			t.Errorf("seed %d: block %s is left, %s in %q", seed, b.ID, b.Status, b.ResourceID)
 		}

@@ -7,62 +7,63 @@ import (
 	"testing"
 	"time"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/seeds"
 )
 
 func TestChooseNodeBlock(t *testing.T) {
 	day := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	of := func(id string, change func(*Block)) Sighting {
-		b := Block{ID: id, Location: "ASH", Status: Unassigned, CreatedOn: day}
+	of := func(id string, change func(*network.Block)) network.Sighting {
+		b := network.Block{ID: id, Location: "ASH", Status: network.Unassigned, CreatedOn: day}
 		if change != nil {
 			change(&b)
 		}
-		return Sighting{Block: b}
+		return network.Sighting{Block: b}
 	}
-	assigned := func(b *Block) {
-		b.Status = Assigned
+	assigned := func(b *network.Block) {
+		b.Status = network.Assigned
 		b.ResourceID = "n"
 	}
-	elsewhere := func(b *Block) {
-		b.Status = Assigned
+	elsewhere := func(b *network.Block) {
+		b.Status = network.Assigned
 		b.ResourceID = "m"
 	}
 	for name, test := range map[string]struct {
-		blocks   []Sighting
+		blocks   []network.Sighting
 		recorded string
 		used     []string
 		want     string
 		surplus  []string
 	}{
 		"none":                     {},
-		"one":                      {blocks: []Sighting{of("a", nil)}, want: "a"},
-		"one, another is recorded": {blocks: []Sighting{of("a", nil)}, recorded: "x", want: "a"},
-		"the recorded one": {blocks: []Sighting{of("a", assigned), of("b", nil)}, recorded: "b",
+		"one":                      {blocks: []network.Sighting{of("a", nil)}, want: "a"},
+		"one, another is recorded": {blocks: []network.Sighting{of("a", nil)}, recorded: "x", want: "a"},
+		"the recorded one": {blocks: []network.Sighting{of("a", assigned), of("b", nil)}, recorded: "b",
 			want: "b", surplus: []string{"a"}},
-		"one in use goes before": {blocks: []Sighting{of("a", nil), of("b", assigned)}, recorded: "a",
+		"one in use goes before": {blocks: []network.Sighting{of("a", nil), of("b", assigned)}, recorded: "a",
 			used: []string{"b"}, want: "b", surplus: []string{"a"}},
-		"two in use, the recorded one": {blocks: []Sighting{of("a", nil), of("b", nil)}, recorded: "b",
+		"two in use, the recorded one": {blocks: []network.Sighting{of("a", nil), of("b", nil)}, recorded: "b",
 			used: []string{"a", "b"}, want: "b", surplus: []string{"a"}},
-		"the assigned one": {blocks: []Sighting{of("a", nil), of("b", assigned), of("c", nil)},
+		"the assigned one": {blocks: []network.Sighting{of("a", nil), of("b", assigned), of("c", nil)},
 			want: "b", surplus: []string{"a", "c"}},
-		"the oldest": {blocks: []Sighting{of("a", nil),
-			of("b", func(b *Block) { b.CreatedOn = day.Add(-1) })}, want: "b", surplus: []string{"a"}},
-		"one of unknown age is not oldest": {blocks: []Sighting{of("a", func(b *Block) { b.CreatedOn = time.Time{} }),
+		"the oldest": {blocks: []network.Sighting{of("a", nil),
+			of("b", func(b *network.Block) { b.CreatedOn = day.Add(-1) })}, want: "b", surplus: []string{"a"}},
+		"one of unknown age is not oldest": {blocks: []network.Sighting{of("a", func(b *network.Block) { b.CreatedOn = time.Time{} }),
 			of("b", nil)}, want: "b", surplus: []string{"a"}},
-		"not one on another network": {blocks: []Sighting{of("a", elsewhere), of("b", nil)}, recorded: "a",
+		"not one on another network": {blocks: []network.Sighting{of("a", elsewhere), of("b", nil)}, recorded: "a",
 			used: []string{"a"}, want: "b", surplus: []string{"a"}},
-		"not one in another location": {blocks: []Sighting{of("a", func(b *Block) { b.Location = "PHX" }),
+		"not one in another location": {blocks: []network.Sighting{of("a", func(b *network.Block) { b.Location = "PHX" }),
 			of("b", nil)}, recorded: "a", want: "b", surplus: []string{"a"}},
-		"one that is only listed is no one": {blocks: []Sighting{{Block: of("a", assigned).Block, Hidden: true},
+		"one that is only listed is no one": {blocks: []network.Sighting{{Block: of("a", assigned).Block, Hidden: true},
 			of("b", nil)}, recorded: "a", want: "b"},
-		"only a listed one": {blocks: []Sighting{{Block: of("a", assigned).Block, Hidden: true}}},
-		"an error is worse than nothing": {blocks: []Sighting{of("a", func(b *Block) { b.Status = ErrorAssigning }),
+		"only a listed one": {blocks: []network.Sighting{{Block: of("a", assigned).Block, Hidden: true}}},
+		"an error is worse than nothing": {blocks: []network.Sighting{of("a", func(b *network.Block) { b.Status = network.ErrorAssigning }),
 			of("b", nil)}, want: "b", surplus: []string{"a"}},
-		"one that is seen twice": {blocks: []Sighting{of("a", nil), of("a", nil)}, want: "a"},
+		"one that is seen twice": {blocks: []network.Sighting{of("a", nil), of("a", nil)}, want: "a"},
 	} {
-		v := View{NetworkID: "n", Networks: map[string]Network{"n": {ID: "n", Location: "ash"}}}
+		v := View{NetworkID: "n", Networks: map[string]network.Network{"n": {ID: "n", Location: "ash"}}}
 		kept, surplus, found := ChooseNodeBlock(test.blocks, test.recorded,
-			func(b Block) bool { return slices.Contains(test.used, b.ID) }, v)
+			func(b network.Block) bool { return slices.Contains(test.used, b.ID) }, v)
 		var rest []string
 		for _, s := range surplus {
 			rest = append(rest, s.Block.ID)
@@ -83,34 +84,34 @@ func TestOneNodeBlockIsKept(t *testing.T) {
 	pick := func(values ...string) string { return values[random.IntN(len(values))] }
 	var inUse, many int
 	for range seeds.Count(t, 20_000) {
-		var blocks []Sighting
+		var blocks []network.Sighting
 		used := map[string]bool{}
 		for range random.IntN(5) {
-			b := Block{
+			b := network.Block{
 				ID: pick("a", "b", "c", "d", "e"), Location: pick("ASH", "ASH", "ASH", "PHX"),
 				ResourceID: pick("", "n", "n", "m"),
-				Status: Status(pick("creating", "unassigned", "assigning", "assigned", "unassigning",
+				Status: network.BlockStatus(pick("creating", "unassigned", "assigning", "assigned", "unassigning",
 					"error assigning", "odd")),
 				CIDR: netip.MustParsePrefix("203.0.113.0/28"), CreatedOn: time.Unix(int64(random.IntN(3)), 0),
 			}
-			if slices.ContainsFunc(blocks, func(s Sighting) bool { return s.Block.ID == b.ID }) {
+			if slices.ContainsFunc(blocks, func(s network.Sighting) bool { return s.Block.ID == b.ID }) {
 				continue
 			}
-			blocks = append(blocks, Sighting{Block: b, Hidden: random.IntN(6) == 0})
+			blocks = append(blocks, network.Sighting{Block: b, Hidden: random.IntN(6) == 0})
 			used[b.ID] = random.IntN(3) == 0
 		}
 		recorded := pick("", "a", "b", "x")
-		v := View{NetworkID: "n", Networks: map[string]Network{"n": {ID: "n", Location: "ASH"}}}
-		choose := func() (Sighting, []Sighting, bool) {
-			return ChooseNodeBlock(blocks, recorded, func(b Block) bool { return used[b.ID] }, v)
+		v := View{NetworkID: "n", Networks: map[string]network.Network{"n": {ID: "n", Location: "ASH"}}}
+		choose := func() (network.Sighting, []network.Sighting, bool) {
+			return ChooseNodeBlock(blocks, recorded, func(b network.Block) bool { return used[b.ID] }, v)
 		}
 		kept, surplus, found := choose()
-		serves := func(s Sighting) bool {
+		serves := func(s network.Sighting) bool {
 			return !s.Hidden && s.Block.Location == "ASH" && s.Block.ResourceID != "m"
 		}
 		readable := 0
 		for _, s := range blocks {
-			isSurplus := slices.ContainsFunc(surplus, func(o Sighting) bool { return o.Block.ID == s.Block.ID })
+			isSurplus := slices.ContainsFunc(surplus, func(o network.Sighting) bool { return o.Block.ID == s.Block.ID })
 			isKept := found && kept.Block.ID == s.Block.ID
 			if !s.Hidden {
 				readable++

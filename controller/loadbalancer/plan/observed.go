@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -16,7 +17,7 @@ type Observed struct {
 	// Service is the Service itself; an empty one where a decision is about none.
 	Service *corev1.Service
 	// Owner is whose blocks are the Service's own.
-	Owner Owner
+	Owner network.Owner
 	// Holder is the name of the Service in ledgers.
 	Holder Holder
 	// Desired is what the Service asks for.
@@ -35,13 +36,13 @@ type Observed struct {
 	// AskedAt is when the list of blocks was asked for.
 	AskedAt time.Time
 	// Blocks are all blocks of the account, as listed.
-	Blocks []Block
+	Blocks []network.Block
 	// Ours is set once an observation has shown a block of this cluster: the account is the right one even where the
 	// public network was deleted.
 	Ours bool
 	// Unlisted are the blocks of the cluster that the list lacks. They are looked for where they count: before a
 	// purchase.
-	Unlisted []Block
+	Unlisted []network.Block
 	// Places is what is known of the places in the network, this observation included.
 	Places Places
 	// Options are how the controller is configured.
@@ -62,16 +63,16 @@ type Observed struct {
 }
 
 // Known are all blocks of the account that the observation shows.
-func (o Observed) Known() []Block { return slices.Concat(o.Blocks, o.Unlisted) }
+func (o Observed) Known() []network.Block { return slices.Concat(o.Blocks, o.Unlisted) }
 
 // ShowsOurs reports whether a block carries the tag of this cluster.
 func (o Observed) ShowsOurs() bool {
-	return slices.ContainsFunc(o.Blocks, func(b Block) bool { return OfCluster(b, o.Owner.Cluster) }) ||
-		slices.ContainsFunc(o.Sightings, func(i Sighting) bool { return OfCluster(i.Block, o.Owner.Cluster) })
+	return slices.ContainsFunc(o.Blocks, func(b network.Block) bool { return network.OfCluster(b, o.Owner.Cluster) }) ||
+		slices.ContainsFunc(o.Sightings, func(i network.Sighting) bool { return network.OfCluster(i.Block, o.Owner.Cluster) })
 }
 
 // Pool is the owner of the blocks whose addresses Services share.
-func (o Observed) Pool() Owner { return PoolOwner(o.Owner.Cluster) }
+func (o Observed) Pool() network.Owner { return network.PoolOwner(o.Owner.Cluster) }
 
 // WantsPool reports whether the pool matters to the Service: it is to get an address of it, or holds an
 // address already.
@@ -83,9 +84,9 @@ func (o Observed) WantsPool() bool {
 
 // Relevant reports whether a block matters to the Service: it is its own, of its pool, named by it, or one of which it
 // holds an address; its own also where only the description says so.
-func (o Observed) Relevant(block Block) bool {
+func (o Observed) Relevant(block network.Block) bool {
 	for _, owner := range o.Owners() {
-		if owner.describedBy(block) {
+		if owner.DescribedBy(block) {
 			return true
 		}
 	}
@@ -108,14 +109,14 @@ func Knows(l Ledger, h Holder) bool {
 }
 
 // InUse reports whether the block is an assigned one of the pool with an open ledger.
-func (o Observed) InUse(block Block) bool {
+func (o Observed) InUse(block network.Block) bool {
 	l, stored := o.Ledger(block.ID)
-	return stored && !l.Closed && block.Status == Assigned && o.Pool().Owns(block) && o.Service.DeletionTimestamp == nil
+	return stored && !l.Closed && block.Status == network.Assigned && o.Pool().Owns(block) && o.Service.DeletionTimestamp == nil
 }
 
 // Owners are those whose blocks may serve the Service.
-func (o Observed) Owners() []Owner {
-	var owners []Owner
+func (o Observed) Owners() []network.Owner {
+	var owners []network.Owner
 	if o.Owner.Name != "" {
 		owners = append(owners, o.Owner)
 	}
@@ -130,25 +131,25 @@ func (o Observed) Owners() []Owner {
 // a purchase may follow; and where retained blocks are counted.
 func (o Observed) NeedsNoIndex() bool {
 	own := o.Owned(o.Owner)
-	retained := slices.ContainsFunc(own, func(s Sighting) bool { return Retained(s.Block) })
+	retained := slices.ContainsFunc(own, func(s network.Sighting) bool { return network.Retained(s.Block) })
 	if contract.WantsAddress(o.Service) && len(own) == 0 || o.Desired.Retain && !retained {
 		return false
 	}
-	return !slices.ContainsFunc(o.Owners(), func(owner Owner) bool {
-		return !slices.ContainsFunc(o.Sightings, func(i Sighting) bool {
-			return owner.Owns(i.Block) && (owner == o.Owner || i.Block.Status != Assigned)
+	return !slices.ContainsFunc(o.Owners(), func(owner network.Owner) bool {
+		return !slices.ContainsFunc(o.Sightings, func(i network.Sighting) bool {
+			return owner.Owns(i.Block) && (owner == o.Owner || i.Block.Status != network.Assigned)
 		})
 	})
 }
 
 // Listed reports whether the list of blocks names the block. A new block may take some seconds to show.
 func (o Observed) Listed(blockID string) bool {
-	return slices.ContainsFunc(o.Blocks, func(b Block) bool { return b.ID == blockID })
+	return slices.ContainsFunc(o.Blocks, func(b network.Block) bool { return b.ID == blockID })
 }
 
 // Sighting returns the block with the ID among those that matter to the Service.
-func (o Observed) Sighting(blockID string) (Sighting, bool) {
-	return find(o.Sightings, func(i Sighting) bool { return i.Block.ID == blockID })
+func (o Observed) Sighting(blockID string) (network.Sighting, bool) {
+	return find(o.Sightings, func(i network.Sighting) bool { return i.Block.ID == blockID })
 }
 
 // Ledger returns the ledger of the block with the ID.
@@ -176,7 +177,7 @@ func (o Observed) Allocated() []string {
 		ids = append(ids, named)
 	}
 	for _, block := range o.Blocks {
-		if o.Pool().Owns(block) || Brought(block, o.Owner.Cluster, o.Options.OwnBlocks) {
+		if o.Pool().Owns(block) || network.Brought(block, o.Owner.Cluster, o.Options.OwnBlocks) {
 			ids = append(ids, block.ID)
 		}
 	}
@@ -185,8 +186,8 @@ func (o Observed) Allocated() []string {
 }
 
 // Block returns the listed block with the ID; the zero Block when there is none.
-func (o Observed) Block(id string) Block {
-	block, _ := find(o.Blocks, func(b Block) bool { return b.ID == id })
+func (o Observed) Block(id string) network.Block {
+	block, _ := find(o.Blocks, func(b network.Block) bool { return b.ID == id })
 	return block
 }
 
@@ -215,13 +216,13 @@ func (o Observed) held() (l Ledger, address netip.Addr, holds bool) {
 // inPool returns the listed block of the pool that holds the published address of a Service which neither a ledger nor
 // a block of its own provides with one: its ledger was lost, or cannot be read. A ledger that gives the address to
 // another decides otherwise.
-func (o Observed) inPool() (Block, bool) {
+func (o Observed) inPool() (network.Block, bool) {
 	published := o.Published()
 	_, _, holds := o.held()
 	if !published.IsValid() || holds || len(o.Owned(o.Owner)) > 0 {
-		return Block{}, false
+		return network.Block{}, false
 	}
-	return find(o.Blocks, func(b Block) bool {
+	return find(o.Blocks, func(b network.Block) bool {
 		l, _ := o.Ledger(b.ID)
 		_, given := l.Held[published]
 		return o.Pool().Owns(b) && b.CIDR.IsValid() && b.CIDR.Contains(published) && !given
@@ -236,7 +237,7 @@ func (o Observed) Published() netip.Addr {
 		return netip.Addr{}
 	}
 	_, held, _ := o.held()
-	confirmed := held == claim || slices.ContainsFunc(o.Owned(o.Owner), func(i Sighting) bool {
+	confirmed := held == claim || slices.ContainsFunc(o.Owned(o.Owner), func(i network.Sighting) bool {
 		return i.Block.CIDR.Contains(claim)
 	})
 	if contract.WrittenForThis(o.Service) || confirmed {
@@ -266,11 +267,11 @@ func (o Observed) written() bool {
 // credentials are those of the right account, and none of its blocks has the address, or one that has
 // the tags of another owner.
 func (o Observed) Abandoned(address netip.Addr) bool {
-	network, readable := o.Networks[o.NetworkID]
+	public, readable := o.Networks[o.NetworkID]
 	if !readable || !address.IsValid() {
 		return false
 	}
-	return !slices.ContainsFunc(network.Blocks, func(n NetworkBlock) bool {
+	return !slices.ContainsFunc(public.Blocks, func(n network.ListedBlock) bool {
 		return (!n.CIDR.IsValid() || n.CIDR.Contains(address)) && !o.anothers(n.ID)
 	})
 }
@@ -278,7 +279,7 @@ func (o Observed) Abandoned(address netip.Addr) bool {
 // anothers reports whether a block has the tags of another Service of the cluster.
 func (o Observed) anothers(blockID string) bool {
 	block := o.Block(blockID)
-	return OfCluster(block, o.Owner.Cluster) && !o.Owner.Owns(block) && purposed(block)
+	return network.OfCluster(block, o.Owner.Cluster) && !o.Owner.Owns(block) && network.Purposed(block)
 }
 
 // Unswept reports whether there is something to read live.
@@ -291,7 +292,7 @@ func (o Observed) Unswept() bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(o.Blocks, func(block Block) bool {
+	return slices.ContainsFunc(o.Blocks, func(block network.Block) bool {
 		return o.Pool().Owns(block) && !o.stored(block.ID) && !o.Awaited()
 	})
 }

@@ -4,11 +4,11 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
-var shop = plan.Owner{Cluster: "c1", Namespace: "shop", Name: "web"}
+var shop = network.Owner{Cluster: "c1", Namespace: "shop", Name: "web"}
 
 // v1Tags are what phoenixnap/k8s-cloud-provider-bmc v1 put on a block of shop.
 func v1Tags() map[string]string {
@@ -55,13 +55,13 @@ func TestOwnsOnlyWhatIsProvable(t *testing.T) {
 		{"tags in other letters", with(shop.Tags(), contract.TagService, "SHOP_WEB"), false, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			block := plan.Block{ID: "b", Tags: test.tags, BringYourOwn: test.bringYourOwn}
+			block := network.Block{ID: "b", Tags: test.tags, BringYourOwn: test.bringYourOwn}
 			if got := shop.Owns(block); got != test.owns {
 				t.Errorf("owned is %t, want %t", got, test.owns)
 			}
 		})
 	}
-	if (plan.Owner{Namespace: "shop", Name: "web"}).Owns(plan.Block{Tags: with(shop.Tags(), contract.TagCluster, "")}) {
+	if (network.Owner{Namespace: "shop", Name: "web"}).Owns(network.Block{Tags: with(shop.Tags(), contract.TagCluster, "")}) {
 		t.Error("an owner without a cluster owns a block without a cluster")
 	}
 }
@@ -70,7 +70,7 @@ func TestOwnsOnlyWhatIsProvable(t *testing.T) {
 //
 //proves:known-bugs/lookup-by-name
 func TestOwnersShareNothing(t *testing.T) {
-	owners := map[string]plan.Owner{
+	owners := map[string]network.Owner{
 		"web": shop, "api": {Cluster: "c1", Namespace: "shop", Name: "api"},
 		"pool": {Cluster: "c1", Pool: "default"}, "another pool": {Cluster: "c1", Pool: "web"},
 		"nodes": {Cluster: "c1", Nodes: true}, "another cluster's nodes": {Cluster: "c2", Nodes: true},
@@ -95,10 +95,10 @@ func TestOwnersShareNothing(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			got := ""
 			for name, owner := range owners {
-				if owner.Owns(plan.Block{ID: "b", Tags: test.tags}) {
+				if owner.Owns(network.Block{ID: "b", Tags: test.tags}) {
 					got += name
 				}
-				if owner.Owns(plan.Block{ID: "b", Tags: test.tags, BringYourOwn: true}) {
+				if owner.Owns(network.Block{ID: "b", Tags: test.tags, BringYourOwn: true}) {
 					t.Errorf("%s owns a block that was brought", name)
 				}
 			}
@@ -110,7 +110,7 @@ func TestOwnersShareNothing(t *testing.T) {
 }
 
 func TestOwnersInWords(t *testing.T) {
-	for want, owner := range map[string]plan.Owner{
+	for want, owner := range map[string]network.Owner{
 		"Service shop/web": shop, "pool default": {Cluster: "c1", Pool: "default"},
 		"nodes": {Cluster: "c1", Nodes: true},
 	} {
@@ -139,30 +139,30 @@ func TestBrought(t *testing.T) {
 		{"another usage", with(shop.Tags(), contract.TagUsage, "mail"), nil, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := plan.Brought(plan.Block{ID: "b", Tags: test.tags}, "c1", test.configured); got != test.want {
+			if got := network.Brought(network.Block{ID: "b", Tags: test.tags}, "c1", test.configured); got != test.want {
 				t.Errorf("brought is %t, want %t", got, test.want)
 			}
 		})
 	}
-	if plan.Brought(plan.Block{ID: "b", Tags: map[string]string{contract.TagCluster: ""}}, "", nil) {
+	if network.Brought(network.Block{ID: "b", Tags: map[string]string{contract.TagCluster: ""}}, "", nil) {
 		t.Error("a block without a cluster is brought to a cluster without a UID")
 	}
-	if plan.Brought(plan.Block{}, "c1", []string{""}) {
+	if network.Brought(network.Block{}, "c1", []string{""}) {
 		t.Error("the block without an ID is brought")
 	}
 }
 
 func TestRetainTagsKeepAllOthers(t *testing.T) {
-	block := plan.Block{ID: "b", Tags: with(shop.Tags(), "team", "a")}
-	kept, differ := plan.RetainTags(block, true)
+	block := network.Block{ID: "b", Tags: with(shop.Tags(), "team", "a")}
+	kept, differ := network.RetainTags(block, true)
 	if want := with(block.Tags, contract.TagRetain, contract.TagTrue); !differ || !maps.Equal(kept, want) {
 		t.Errorf("tags are %v, want %v, differ %t", kept, want, differ)
 	}
-	again, differ := plan.RetainTags(plan.Block{Tags: kept}, true)
+	again, differ := network.RetainTags(network.Block{Tags: kept}, true)
 	if differ || !maps.Equal(again, kept) {
 		t.Errorf("retaining twice differs: %v", again)
 	}
-	if back, differ := plan.RetainTags(plan.Block{Tags: kept}, false); !differ || !maps.Equal(back, block.Tags) {
+	if back, differ := network.RetainTags(network.Block{Tags: kept}, false); !differ || !maps.Equal(back, block.Tags) {
 		t.Errorf("tags are %v, want %v", back, block.Tags)
 	}
 }

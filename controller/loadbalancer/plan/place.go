@@ -8,13 +8,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // PoolBlock is one block that addresses may be given of, with its ledger.
 type PoolBlock struct {
 	// Sighting is the block as the account shows it.
-	Sighting Sighting
+	Sighting network.Sighting
 	// Gone is true when the account does not have the block any more: neither the list nor a look-up by ID
 	// knows it. The ledger is what is left of it.
 	Gone bool
@@ -223,7 +224,7 @@ func (p *placing) placeRequested() Placement {
 }
 
 func (p *placing) refuse(reason Reason, format string, args ...any) Placement {
-	return Placement{Step: refuse(Block{}, reason, format, args...)}
+	return Placement{Step: refuse(network.Block{}, reason, format, args...)}
 }
 
 // placeAnywhere gives the address that was published, if it is free, else one of the best block.
@@ -302,4 +303,4 @@ func (p *placing) usable(b PoolBlock) bool {
 	return progress(b.status()) < rankUnknown
 }
 
-func (b PoolBlock) status() Status { return b.Sighting.Block.Status }
+func (b PoolBlock) status() network.BlockStatus { return b.Sighting.Block.Status }

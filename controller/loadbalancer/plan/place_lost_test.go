@@ -3,15 +3,16 @@ package plan_test
 import (
 	"testing"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 )
 
 // Only the loss of the published address stops a holder: what it had in another block that is gone does not matter.
 func TestOnlyThePublishedAddressIsLost(t *testing.T) {
-	lost := poolBlock(plan.Assigned, ledger29(nil, named("b", "203.0.113.16/29"), func(l *plan.Ledger) {
+	lost := poolBlock(network.Assigned, ledger29(nil, named("b", "203.0.113.16/29"), func(l *plan.Ledger) {
 		l.Held[addr("203.0.113.18")] = holder("web")
 	}), gone)
-	kept := poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}))
+	kept := poolBlock(network.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}))
 	for published, want := range map[string]string{
 		"203.0.113.11": "done BlockAssigned a 203.0.113.11; save b 0 held 1 resting",
 		"203.0.113.18": "refuse BlockLost ",
@@ -26,7 +27,7 @@ func TestOnlyThePublishedAddressIsLost(t *testing.T) {
 
 // Nothing is bought while a block is on its way, though the others are full.
 func TestAFullPoolWaitsForItsNextBlock(t *testing.T) {
-	full := []plan.PoolBlock{poolBlock(plan.Assigned, ledger29(full29))}
+	full := []plan.PoolBlock{poolBlock(network.Assigned, ledger29(full29))}
 	for coming, want := range map[bool]string{true: "wait BlockInvisible ", false: "buy PurchaseDue "} {
 		got := describePlacement(plan.Place(holder("web"), placeWish(plan.Wish{}), full, coming))
 		if got != want {
@@ -37,7 +38,7 @@ func TestAFullPoolWaitsForItsNextBlock(t *testing.T) {
 
 // No address is given of a block whose ledger is about other addresses.
 func TestALedgerOfOtherAddressesGivesNone(t *testing.T) {
-	b := poolBlock(plan.Assigned, ledger29(nil), func(b *plan.PoolBlock) {
+	b := poolBlock(network.Assigned, ledger29(nil), func(b *plan.PoolBlock) {
 		b.Sighting.Block.CIDR = prefix("203.0.113.64/29")
 	})
 	got := describePlacement(plan.Place(holder("web"), placeWish(plan.Wish{}), []plan.PoolBlock{b}, false))

@@ -8,15 +8,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 )
 
-var pool = plan.Owner{Cluster: "c1", Pool: "default"}
+var pool = network.Owner{Cluster: "c1", Pool: "default"}
 
 // poolBlock is a block of the pool whose ID is the letter and whose CIDR the ledger's.
-func poolBlock(status plan.Status, l plan.Ledger, change ...func(*plan.PoolBlock)) plan.PoolBlock {
-	b := plan.PoolBlock{Ledger: l, Sighting: plan.Sighting{Block: block(l.BlockID, status, cidr(l.CIDR.String()),
-		func(b *plan.Block) { b.Tags = pool.Tags() })}}
+func poolBlock(status network.BlockStatus, l plan.Ledger, change ...func(*plan.PoolBlock)) plan.PoolBlock {
+	b := plan.PoolBlock{Ledger: l, Sighting: network.Sighting{Block: block(l.BlockID, status, cidr(l.CIDR.String()),
+		func(b *network.Block) { b.Tags = pool.Tags() })}}
 	for _, c := range change {
 		c(&b)
 	}
@@ -74,113 +75,113 @@ func TestPlace(t *testing.T) {
 	}{
 		{name: "no block", want: "buy PurchaseDue "},
 		{name: "no block, one is coming", coming: true, want: "wait BlockInvisible "},
-		{name: "a block without a ledger", blocks: one(poolBlock(plan.Assigned, ledger29(nil), func(b *plan.PoolBlock) {
+		{name: "a block without a ledger", blocks: one(poolBlock(network.Assigned, ledger29(nil), func(b *plan.PoolBlock) {
 			b.Ledger = plan.Ledger{}
 		})), want: "done BlockAssigned a 203.0.113.10; save a 1 held 0 resting"},
-		{name: "a block that is being created", blocks: one(poolBlock(plan.Creating, ledger29(nil))),
+		{name: "a block that is being created", blocks: one(poolBlock(network.Creating, ledger29(nil))),
 			want: "done BlockAssigned a 203.0.113.10; save a 1 held 0 resting"},
-		{name: "full", blocks: one(poolBlock(plan.Assigned, ledger29(full29))), want: "buy PurchaseDue "},
-		{name: "what it has costs nothing", blocks: one(poolBlock(plan.Assigned,
+		{name: "full", blocks: one(poolBlock(network.Assigned, ledger29(full29))), want: "buy PurchaseDue "},
+		{name: "what it has costs nothing", blocks: one(poolBlock(network.Assigned,
 			ledger29(map[string]string{"203.0.113.11": "web"}))), want: "done BlockAssigned a 203.0.113.11"},
-		{name: "what it has, in a block that a person unassigned", blocks: one(poolBlock(plan.Unassigning,
+		{name: "what it has, in a block that a person unassigned", blocks: one(poolBlock(network.Unassigning,
 			ledger29(map[string]string{"203.0.113.11": "web"}))), want: "done BlockAssigned a 203.0.113.11"},
-		{name: "what it has, in a block that is hidden", blocks: one(poolBlock(plan.Assigned,
+		{name: "what it has, in a block that is hidden", blocks: one(poolBlock(network.Assigned,
 			ledger29(map[string]string{"203.0.113.11": "web"}), func(b *plan.PoolBlock) {
 				b.Sighting.Hidden = true
 			})), want: "wait DeletionUnverified a 203.0.113.11"},
-		{name: "what it has, in a closed block", blocks: one(poolBlock(plan.Assigned,
+		{name: "what it has, in a closed block", blocks: one(poolBlock(network.Assigned,
 			ledger29(map[string]string{"203.0.113.11": "web"}, closed))),
 			want: "done BlockAssigned a 203.0.113.11; save a 1 held 0 resting"},
-		{name: "what its predecessor had", blocks: one(poolBlock(plan.Assigned, ledger29(nil, func(l *plan.Ledger) {
+		{name: "what its predecessor had", blocks: one(poolBlock(network.Assigned, ledger29(nil, func(l *plan.Ledger) {
 			l.Held[addr("203.0.113.11")] = plan.Holder{Namespace: "shop", Name: "web", UID: "old"}
 		}))), want: "done BlockAssigned a 203.0.113.11; save a 1 held 0 resting"},
-		{name: "the fuller block", blocks: one(poolBlock(plan.Assigned,
-			ledger29(map[string]string{"203.0.113.10": "h0"})), poolBlock(plan.Assigned, two16)),
+		{name: "the fuller block", blocks: one(poolBlock(network.Assigned,
+			ledger29(map[string]string{"203.0.113.10": "h0"})), poolBlock(network.Assigned, two16)),
 			want: "done BlockAssigned b 203.0.113.20; save b 3 held 0 resting"},
 		{name: "the one on the network, of two that are equally full",
-			blocks: one(poolBlock(plan.Creating, ledger29(nil)), poolBlock(plan.Assigned, ledger29(nil,
+			blocks: one(poolBlock(network.Creating, ledger29(nil)), poolBlock(network.Assigned, ledger29(nil,
 				named("b", second)))), want: "done BlockAssigned b 203.0.113.18; save b 1 held 0 resting"},
-		{name: "not the one in error", blocks: one(poolBlock(plan.ErrorAssigning, ledger29(four29)),
-			poolBlock(plan.Assigned, ledger29(nil, named("b", second)))),
+		{name: "not the one in error", blocks: one(poolBlock(network.ErrorAssigning, ledger29(four29)),
+			poolBlock(network.Assigned, ledger29(nil, named("b", second)))),
 			want: "done BlockAssigned b 203.0.113.18; save b 1 held 0 resting"},
-		{name: "the one in error before a purchase", blocks: one(poolBlock(plan.ErrorAssigning, ledger29(four29))),
+		{name: "the one in error before a purchase", blocks: one(poolBlock(network.ErrorAssigning, ledger29(four29))),
 			want: "done BlockAssigned a 203.0.113.12; save a 5 held 0 resting"},
-		{name: "not the one of another network", blocks: one(poolBlock(plan.Assigned, ledger29(nil),
+		{name: "not the one of another network", blocks: one(poolBlock(network.Assigned, ledger29(nil),
 			func(b *plan.PoolBlock) { b.Sighting.Block.ResourceID = "net2" })), want: "buy PurchaseDue "},
-		{name: "not the one of a server", blocks: one(poolBlock(plan.Assigned, ledger29(nil),
+		{name: "not the one of a server", blocks: one(poolBlock(network.Assigned, ledger29(nil),
 			func(b *plan.PoolBlock) { b.Sighting.Block.ResourceType = "server" })), want: "buy PurchaseDue "},
 		{name: "not the one in a state that is not known", blocks: one(poolBlock("subnetted", ledger29(nil))),
 			want: "buy PurchaseDue "},
-		{name: "not a gone one", blocks: one(poolBlock(plan.Assigned, ledger29(nil), gone)), want: "buy PurchaseDue "},
+		{name: "not a gone one", blocks: one(poolBlock(network.Assigned, ledger29(nil), gone)), want: "buy PurchaseDue "},
 		{name: "not one that is not the pool's any more",
-			blocks: one(poolBlock(plan.Assigned, ledger29(nil), foreignBlock)), want: "buy PurchaseDue "},
+			blocks: one(poolBlock(network.Assigned, ledger29(nil), foreignBlock)), want: "buy PurchaseDue "},
 		{name: "what it has, in a block that is not the pool's any more",
-			blocks: one(poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}), foreignBlock)),
+			blocks: one(poolBlock(network.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}), foreignBlock)),
 			want:   "done BlockAssigned a 203.0.113.11"},
-		{name: "the one that is being released, before a purchase", blocks: one(poolBlock(plan.Unassigning,
+		{name: "the one that is being released, before a purchase", blocks: one(poolBlock(network.Unassigning,
 			ledger29(nil, closed))), want: "done BlockAssigned a 203.0.113.10; save a 1 held 0 resting"},
 		{name: "not the one that is being released, while another has room",
-			blocks: one(poolBlock(plan.Assigned, ledger29(nil, closed)), poolBlock(plan.Unassigned, ledger29(nil,
+			blocks: one(poolBlock(network.Assigned, ledger29(nil, closed)), poolBlock(network.Unassigned, ledger29(nil,
 				named("b", second)))), want: "done BlockAssigned b 203.0.113.18; save b 1 held 0 resting"},
-		{name: "one rests", blocks: one(poolBlock(plan.Assigned,
+		{name: "one rests", blocks: one(poolBlock(network.Assigned,
 			ledger29(four29, resting("203.0.113.12", "api", time.Minute)))), want: "wait AddressQuarantined "},
-		{name: "one has rested", blocks: one(poolBlock(plan.Assigned, ledger29(four29, resting("203.0.113.12", "api",
+		{name: "one has rested", blocks: one(poolBlock(network.Assigned, ledger29(four29, resting("203.0.113.12", "api",
 			time.Hour)))), want: "done BlockAssigned a 203.0.113.12 reused; save a 5 held 0 resting"},
 		{name: "one has rested, another is fresh",
-			blocks: one(poolBlock(plan.Assigned, ledger29(four29, resting("203.0.113.12", "api", time.Hour))),
-				poolBlock(plan.Assigned, ledger29(nil, named("b", second)))),
+			blocks: one(poolBlock(network.Assigned, ledger29(four29, resting("203.0.113.12", "api", time.Hour))),
+				poolBlock(network.Assigned, ledger29(nil, named("b", second)))),
 			want: "done BlockAssigned b 203.0.113.18; save b 1 held 0 resting"},
 
 		{name: "two: the published one wins", wish: wish(published("203.0.113.18")),
-			blocks: one(poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.11": "web"})),
-				poolBlock(plan.Assigned, webInB)), want: "done BlockAssigned b 203.0.113.18; save a 0 held 1 resting"},
-		{name: "two: the first one wins", blocks: one(poolBlock(plan.Assigned, webInB),
-			poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}))),
+			blocks: one(poolBlock(network.Assigned, ledger29(map[string]string{"203.0.113.11": "web"})),
+				poolBlock(network.Assigned, webInB)), want: "done BlockAssigned b 203.0.113.18; save a 0 held 1 resting"},
+		{name: "two: the first one wins", blocks: one(poolBlock(network.Assigned, webInB),
+			poolBlock(network.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}))),
 			want: "done BlockAssigned a 203.0.113.11; save b 0 held 1 resting"},
 		{name: "published in another life, free", wish: wish(published("203.0.113.13")),
-			blocks: one(poolBlock(plan.Assigned, ledger29(nil))),
+			blocks: one(poolBlock(network.Assigned, ledger29(nil))),
 			want:   "done BlockAssigned a 203.0.113.13; save a 1 held 0 resting"},
 		{name: "published in another life, another's now", wish: wish(published("203.0.113.13")),
-			blocks: one(poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.13": "api"}))),
+			blocks: one(poolBlock(network.Assigned, ledger29(map[string]string{"203.0.113.13": "api"}))),
 			want:   "done BlockAssigned a 203.0.113.10; save a 2 held 0 resting"},
 		{name: "published, block gone", wish: wish(published("203.0.113.13")),
-			blocks: one(poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.13": "web"}), gone)),
+			blocks: one(poolBlock(network.Assigned, ledger29(map[string]string{"203.0.113.13": "web"}), gone)),
 			want:   "refuse BlockLost "},
 		{name: "published, block gone, to be replaced",
 			wish:   wish(published("203.0.113.13"), replace),
-			blocks: one(poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.13": "web"}), gone)),
+			blocks: one(poolBlock(network.Assigned, ledger29(map[string]string{"203.0.113.13": "web"}), gone)),
 			want:   "buy PurchaseDue ; save a 0 held 1 resting"},
-		{name: "not published, block gone", blocks: one(poolBlock(plan.Assigned,
-			ledger29(map[string]string{"203.0.113.13": "web"}), gone), poolBlock(plan.Assigned,
+		{name: "not published, block gone", blocks: one(poolBlock(network.Assigned,
+			ledger29(map[string]string{"203.0.113.13": "web"}), gone), poolBlock(network.Assigned,
 			ledger29(nil, named("b", second)))),
 			want: "done BlockAssigned b 203.0.113.18; save b 1 held 0 resting; save a 0 held 1 resting"},
 
-		{name: "requested", wish: wish(requested("203.0.113.13")), blocks: one(poolBlock(plan.Assigned,
+		{name: "requested", wish: wish(requested("203.0.113.13")), blocks: one(poolBlock(network.Assigned,
 			ledger29(nil))), want: "done BlockAssigned a 203.0.113.13; save a 1 held 0 resting"},
 		{name: "requested, in the block that is being released", wish: wish(requested("203.0.113.13")),
-			blocks: one(poolBlock(plan.Assigned, ledger29(nil, closed))),
+			blocks: one(poolBlock(network.Assigned, ledger29(nil, closed))),
 			want:   "done BlockAssigned a 203.0.113.13; save a 1 held 0 resting"},
 		{name: "requested, another's", wish: wish(requested("203.0.113.13")),
-			blocks: one(poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.13": "api"}))),
+			blocks: one(poolBlock(network.Assigned, ledger29(map[string]string{"203.0.113.13": "api"}))),
 			want:   "refuse AddressRefused "},
 		{name: "requested, resting", wish: wish(requested("203.0.113.13")),
-			blocks: one(poolBlock(plan.Assigned, ledger29(nil, resting("203.0.113.13", "api", time.Second)))),
+			blocks: one(poolBlock(network.Assigned, ledger29(nil, resting("203.0.113.13", "api", time.Second)))),
 			want:   "wait AddressQuarantined a"},
 		{name: "requested, the gateway", wish: wish(requested("203.0.113.9")),
-			blocks: one(poolBlock(plan.Assigned, ledger29(nil))), want: "refuse AddressRefused "},
+			blocks: one(poolBlock(network.Assigned, ledger29(nil))), want: "refuse AddressRefused "},
 		{name: "requested, elsewhere", wish: wish(requested("192.0.2.9")),
-			blocks: one(poolBlock(plan.Assigned, ledger29(nil))), want: "refuse AddressRefused "},
+			blocks: one(poolBlock(network.Assigned, ledger29(nil))), want: "refuse AddressRefused "},
 		{name: "requested, nothing bought for it", wish: wish(requested("192.0.2.9")),
 			want: "refuse AddressRefused "},
 		{name: "requested before anything is published", wish: wish(requested("203.0.113.13")),
-			blocks: one(poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}))),
+			blocks: one(poolBlock(network.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}))),
 			want:   "done BlockAssigned a 203.0.113.13; save a 1 held 1 resting"},
 		{name: "requested after another is published",
 			wish:   wish(requested("203.0.113.13"), published("203.0.113.11")),
-			blocks: one(poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}))),
+			blocks: one(poolBlock(network.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}))),
 			want:   "refuse AddressRefused a 203.0.113.11"},
 		{name: "requested and published", wish: wish(requested("203.0.113.11"),
-			published("203.0.113.11")), blocks: one(poolBlock(plan.Assigned,
+			published("203.0.113.11")), blocks: one(poolBlock(network.Assigned,
 			ledger29(map[string]string{"203.0.113.11": "web"}))), want: "done BlockAssigned a 203.0.113.11"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -204,7 +205,7 @@ func TestPlace(t *testing.T) {
 func TestRefusedPlacementsSayWhatToDo(t *testing.T) {
 	w := placeWish(wish(requested("203.0.113.13"), published("203.0.113.11")))
 	w.RequestedSource = "spec.loadBalancerIP"
-	b := poolBlock(plan.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}))
+	b := poolBlock(network.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}))
 	want := "the Service has address 203.0.113.11; that cannot be changed in place to 203.0.113.13: set " +
 		"spec.loadBalancerIP to 203.0.113.11 or clear it, or delete the Service and create it again"
 	if diff := cmp.Diff(want, plan.Place(holder("web"), w, []plan.PoolBlock{b}, false).Detail); diff != "" {
@@ -227,7 +228,7 @@ func fill(t *testing.T, services, room int, size plan.Size) (placed int, blocks 
 			}
 			l := plan.NewLedger(fmt.Sprintf("block%02d", len(blocks)),
 				prefix(fmt.Sprintf("203.0.%d.0%s", len(blocks), size)))
-			blocks = append(blocks, poolBlock(plan.Creating, l))
+			blocks = append(blocks, poolBlock(network.Creating, l))
 			p = plan.Place(holder(name), w, blocks, false)
 		}
 		if p.Action != plan.Done || len(p.Save) != 1 {
@@ -254,8 +255,8 @@ func TestServicesThatAPoolHolds(t *testing.T) {
 		size plan.Size
 		want int
 	}{
-		{plan.NetworkBlockLimit - 1, 29, 45}, {plan.NetworkBlockLimit, 29, 50},
-		{plan.NetworkBlockLimit, 28, 130}, {plan.NetworkBlockLimit, 30, 10},
+		{network.BlockLimit - 1, 29, 45}, {network.BlockLimit, 29, 50},
+		{network.BlockLimit, 28, 130}, {network.BlockLimit, 30, 10},
 	} {
 		t.Run(fmt.Sprintf("%d blocks of size %s", test.room, test.size), func(t *testing.T) {
 			placed, blocks := fill(t, test.want+1, test.room, test.size)
@@ -273,8 +274,8 @@ func TestServicesThatAPoolHolds(t *testing.T) {
 // TestPlaceDoesNotDependOnOrder: the same blocks in another order lead to the same decision.
 func TestPlaceDoesNotDependOnOrder(t *testing.T) {
 	_, blocks := fill(t, 23, 10, 29)
-	blocks = append(blocks, poolBlock(plan.Assigned, ledger29(nil, named("c", "198.51.100.0/29"))),
-		poolBlock(plan.Assigned, ledger29(nil, named("d", "198.51.100.8/29"))))
+	blocks = append(blocks, poolBlock(network.Assigned, ledger29(nil, named("c", "198.51.100.0/29"))),
+		poolBlock(network.Assigned, ledger29(nil, named("d", "198.51.100.8/29"))))
 	want := describePlacement(plan.Place(holder("web"), placeWish(plan.Wish{}), blocks, false))
 	if !strings.HasPrefix(want, "done") {
 		t.Fatal(want)

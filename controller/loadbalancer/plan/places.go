@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -32,8 +32,8 @@ type Places struct {
 }
 
 // Next returns what to remember after an observation that showed the blocks.
-func (p Places) Next(v View, cluster string, blocks []Block) Places {
-	network, readable := v.Networks[v.NetworkID]
+func (p Places) Next(v View, cluster string, blocks []network.Block) Places {
+	public, readable := v.Networks[v.NetworkID]
 	if !readable {
 		return p
 	}
@@ -41,7 +41,7 @@ func (p Places) Next(v View, cluster string, blocks []Block) Places {
 	if next.Unplaced == nil {
 		next.Unplaced = map[string]time.Time{}
 	}
-	if network.IPv4Blocks() >= NetworkBlockLimit {
+	if public.IPv4Blocks() >= network.BlockLimit {
 		next.FullSince = p.FullSince
 		if next.FullSince.IsZero() {
 			next.FullSince = v.Now
@@ -49,7 +49,7 @@ func (p Places) Next(v View, cluster string, blocks []Block) Places {
 	}
 	maps.DeleteFunc(next.Unplaced, func(_ string, since time.Time) bool { return v.Now.Sub(since) > unplacedFor })
 	for _, b := range blocks {
-		if !OfCluster(b, cluster) || !network.awaits(b) {
+		if !network.OfCluster(b, cluster) || !public.Awaits(b) {
 			delete(next.Unplaced, b.ID)
 		} else if since, known := p.Unplaced[b.ID]; known {
 			next.Unplaced[b.ID] = since
@@ -60,21 +60,11 @@ func (p Places) Next(v View, cluster string, blocks []Block) Places {
 	return next
 }
 
-// awaits reports whether the block is on no network yet, as far as it and the network say.
-func (n Network) awaits(b Block) bool {
-	return b.ResourceID == "" && (b.Status == Creating || b.Status == Unassigned) && !n.Listed(b.ID)
-}
-
-// Lacks reports whether the block is on no network and may come to this one. One that is divided never does.
-func (n Network) Lacks(b Block) bool {
-	return b.ResourceID == "" && b.Status != Subnetted && !n.Listed(b.ID)
-}
-
 // Coming reports whether a block is about to take a place: bought a short while ago, and on no network yet. A block
 // that is retained waits for its Service, not for a place.
-func (p Places) Coming(b Block, now time.Time) bool {
+func (p Places) Coming(b network.Block, now time.Time) bool {
 	since, known := p.Unplaced[b.ID]
-	return known && now.Sub(since) < comingFor && !Retained(b)
+	return known && now.Sub(since) < comingFor && !network.Retained(b)
 }
 
 // GiveBack returns what follows the refusal of a block for which the network has no place: after a while the block is
@@ -82,7 +72,7 @@ func (p Places) Coming(b Block, now time.Time) bool {
 func (p Places) GiveBack(refusal Step, now time.Time) Step {
 	b := refusal.Block
 	since, unplaced := p.Unplaced[b.ID]
-	if refusal.Reason != NetworkFull || !unplaced || p.FullSince.IsZero() || Retained(b) || b.Status != Unassigned {
+	if refusal.Reason != NetworkFull || !unplaced || p.FullSince.IsZero() || network.Retained(b) || b.Status != network.Unassigned {
 		return refusal
 	}
 	if p.FullSince.After(since) {
@@ -95,34 +85,6 @@ func (p Places) GiveBack(refusal Step, now time.Time) Step {
 	refusal.Detail += fmt.Sprintf("; IP block %s (%s), which was bought, is given back at %s if there is no place "+
 		"by then", b.ID, b.CIDR, refusal.Until.UTC().Format(time.RFC3339))
 	return refusal
-}
-
-// Taken says who holds the places in a network, as far as the account shows it.
-func (n Network) Taken(cluster string, blocks []Block) string {
-	counts := map[string]int{}
-	for _, place := range n.Blocks {
-		if place.CIDR.IsValid() && !place.CIDR.Addr().Is4() {
-			continue
-		}
-		block, listed := find(blocks, func(b Block) bool { return b.ID == place.ID })
-		other := block.Tags[contract.TagCluster]
-		switch {
-		case listed && OfCluster(block, cluster):
-			counts["this cluster"]++
-		case listed && OfCluster(block, other):
-			counts["cluster "+other]++
-		default:
-			counts["others"]++
-		}
-	}
-	var taken []string
-	for _, who := range slices.Sorted(maps.Keys(counts)) {
-		taken = append(taken, fmt.Sprintf("%d by %s", counts[who], who))
-	}
-	if most := 5; len(taken) > most { // a condition is no place for a list without end
-		taken = append(taken[:most], "and more")
-	}
-	return strings.Join(taken, ", ")
 }
 
 // explainFull completes the refusal of a Service for which the network has no place. A block of which an address is
@@ -141,7 +103,7 @@ func (o Observed) explainFull(step Step) Step {
 	}
 	b := step.Block
 	if !b.CIDR.IsValid() || o.Desired.Requested.IsValid() ||
-		!OfCluster(b, o.Owner.Cluster) || slices.ContainsFunc(append([]*corev1.Service{o.Service}, o.Services...),
+		!network.OfCluster(b, o.Owner.Cluster) || slices.ContainsFunc(append([]*corev1.Service{o.Service}, o.Services...),
 		func(s *corev1.Service) bool { return b.CIDR.Contains(lastAddress(s)) }) {
 		return step
 	}
@@ -154,10 +116,10 @@ func (o Observed) couldShare() bool {
 	if o.Desired.Shared || o.Desired.BlockID != "" || o.Published().IsValid() {
 		return false
 	}
-	return slices.ContainsFunc(o.Known(), func(b Block) bool {
+	return slices.ContainsFunc(o.Known(), func(b network.Block) bool {
 		l, stored := o.Ledger(b.ID)
 		_, _, free := l.Count()
-		return stored && o.Pool().Owns(b) && b.Status == Assigned && b.ResourceID == o.NetworkID &&
+		return stored && o.Pool().Owns(b) && b.Status == network.Assigned && b.ResourceID == o.NetworkID &&
 			!l.Closed && free > 0
 	})
 }
@@ -171,8 +133,8 @@ func (o Observed) boughtUnseen() bool {
 
 // coming reports whether another block of the cluster is about to take a place in the network.
 func (o Observed) coming() bool {
-	return slices.ContainsFunc(o.Known(), func(b Block) bool {
-		return OfCluster(b, o.Owner.Cluster) && o.Networks[o.NetworkID].awaits(b) && o.needsPlace(b) &&
+	return slices.ContainsFunc(o.Known(), func(b network.Block) bool {
+		return network.OfCluster(b, o.Owner.Cluster) && o.Networks[o.NetworkID].Awaits(b) && o.needsPlace(b) &&
 			o.Places.Coming(b, o.Now)
 	})
 }

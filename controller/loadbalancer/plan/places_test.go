@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -18,11 +19,11 @@ func at(after time.Duration) func(*plan.View) {
 }
 
 func TestPlacesRemember(t *testing.T) {
-	waiting := block("a", plan.Unassigned)
+	waiting := block("a", network.Unassigned)
 	unreadable := func(v *plan.View) { v.Networks = nil }
 	type look struct {
 		view   plan.View
-		blocks []plan.Block
+		blocks []network.Block
 	}
 	for name, test := range map[string]struct {
 		looks []look
@@ -43,11 +44,11 @@ func TestPlacesRemember(t *testing.T) {
 			full: -1, known: "a 0s"},
 		"never seen again": {looks: []look{{view(nil), blocks(waiting)}, {view(nil, at(2*time.Hour)), nil}}, full: -1},
 		"assigned": {looks: []look{{view(nil), blocks(waiting)},
-			{view(nil, at(time.Minute)), blocks(block("a", plan.Assigned))}}, full: -1},
-		"listed by the network": {looks: []look{{view(nil, network(func(n *plan.Network) {
-			n.Blocks = append(n.Blocks, plan.NetworkBlock{ID: "a"})
+			{view(nil, at(time.Minute)), blocks(block("a", network.Assigned))}}, full: -1},
+		"listed by the network": {looks: []look{{view(nil, publicNetwork(func(n *network.Network) {
+			n.Blocks = append(n.Blocks, network.ListedBlock{ID: "a"})
 		})), blocks(waiting)}}, full: -1},
-		"of another cluster": {looks: []look{{view(nil), blocks(block("a", plan.Unassigned, func(b *plan.Block) {
+		"of another cluster": {looks: []look{{view(nil), blocks(block("a", network.Unassigned, func(b *network.Block) {
 			b.Tags = with(b.Tags, contract.TagCluster, "c2")
 		}))}}, full: -1},
 	} {
@@ -73,18 +74,18 @@ func TestPlacesRemember(t *testing.T) {
 
 // TestBlockWithoutAPlaceIsGivenBackAfterMinutes: both the block and the network must have been so for minutes.
 func TestBlockWithoutAPlaceIsGivenBackAfterMinutes(t *testing.T) {
-	waiting := block("a", plan.Unassigned)
+	waiting := block("a", network.Unassigned)
 	for name, test := range map[string]struct {
-		block      plan.Block
+		block      network.Block
 		full, with time.Duration // how long the network is full, and the block without a place
 		want       plan.Action
 	}{
 		"minutes":               {waiting, 5 * time.Minute, time.Hour, plan.Delete},
 		"network just full":     {waiting, 5*time.Minute - time.Second, time.Hour, plan.Refuse},
 		"block just bought":     {waiting, time.Hour, 5*time.Minute - time.Second, plan.Refuse},
-		"retained":              {block("a", plan.Unassigned, retained), time.Hour, time.Hour, plan.Refuse},
-		"in an error state":     {block("a", plan.ErrorAssigning), time.Hour, time.Hour, plan.Refuse},
-		"another block of ours": {block("b", plan.Unassigned), time.Hour, time.Hour, plan.Refuse},
+		"retained":              {block("a", network.Unassigned, retained), time.Hour, time.Hour, plan.Refuse},
+		"in an error state":     {block("a", network.ErrorAssigning), time.Hour, time.Hour, plan.Refuse},
+		"another block of ours": {block("b", network.Unassigned), time.Hour, time.Hour, plan.Refuse},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := plan.Places{FullSince: noon.Add(-test.full),
@@ -103,21 +104,21 @@ func TestBlockWithoutAPlaceIsGivenBackAfterMinutes(t *testing.T) {
 
 func TestStuckBlockStopsOthersForMinutesOnly(t *testing.T) {
 	p := plan.Places{Unplaced: map[string]time.Time{"a": noon}}
-	waiting := block("a", plan.Unassigned)
+	waiting := block("a", network.Unassigned)
 	for after, want := range map[time.Duration]bool{0: true, 10*time.Minute - 1: true, 10 * time.Minute: false} {
 		if got := p.Coming(waiting, noon.Add(after)); got != want {
 			t.Errorf("after %s: %t", after, got)
 		}
 	}
-	if p.Coming(block("b", plan.Unassigned), noon) || p.Coming(block("a", plan.Unassigned, retained), noon) {
+	if p.Coming(block("b", network.Unassigned), noon) || p.Coming(block("a", network.Unassigned, retained), noon) {
 		t.Error("a block that waits for no place stops others")
 	}
 }
 
 func TestTakenNamesTheHolders(t *testing.T) {
-	v := view(blocks(block("a", plan.Assigned), block("b", plan.Assigned)), foreign(2))
-	other := block("f0", plan.Assigned, func(b *plan.Block) { b.Tags = with(b.Tags, contract.TagCluster, "c2") })
-	got := v.Networks[net1].Taken("c1", []plan.Block{block("a", plan.Assigned), block("b", plan.Assigned), other})
+	v := view(blocks(block("a", network.Assigned), block("b", network.Assigned)), foreign(2))
+	other := block("f0", network.Assigned, func(b *network.Block) { b.Tags = with(b.Tags, contract.TagCluster, "c2") })
+	got := v.Networks[net1].Taken("c1", []network.Block{block("a", network.Assigned), block("b", network.Assigned), other})
 	if want := "1 by cluster c2, 1 by others, 2 by this cluster"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

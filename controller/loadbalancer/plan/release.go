@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
@@ -23,7 +24,7 @@ const (
 // first that can be taken comes first, so that one block which is stuck never keeps another. A single
 // Done says that nothing is left to do: no block is left, or only blocks that are retained, which are
 // unassigned and never deleted (see RetainTags). It reads no wish of the user.
-func Release(o Owner, v View) []Step {
+func Release(o network.Owner, v View) []Step {
 	owned := v.Owned(o)
 	if len(owned) > 0 {
 		return releaseAll(owned, v)
@@ -34,7 +35,7 @@ func Release(o Owner, v View) []Step {
 	switch block, untagged := v.boughtUntagged(o); {
 	case untagged && v.PurchaseOpen(): // its tags may still be on their way
 		return []Step{waitUnseen(block)}
-	case untagged && o.describedBy(block):
+	case untagged && o.DescribedBy(block):
 		return []Step{v.retagged(o, block)}
 	}
 	if unseen, isUnseen := v.BoughtUnseen(); isUnseen {
@@ -43,10 +44,10 @@ func Release(o Owner, v View) []Step {
 	return []Step{{Action: Done, Reason: NoBlock}}
 }
 
-func releaseAll(owned []Sighting, v View) []Step {
+func releaseAll(owned []network.Sighting, v View) []Step {
 	steps := make([]Step, 0, len(owned))
 	for _, s := range owned {
-		if Retained(s.Block) {
+		if network.Retained(s.Block) {
 			steps = append(steps, parkOne(s, v))
 			continue
 		}
@@ -58,7 +59,7 @@ func releaseAll(owned []Sighting, v View) []Step {
 
 // retagged decides about a block that was bought for the owner while its tags do not say so: what the API does not show
 // at the moment comes back, and else a person has to decide. The block is paid for in any case.
-func (v View) retagged(o Owner, block Block) Step {
+func (v View) retagged(o network.Owner, block network.Block) Step {
 	if slices.Contains(v.Unseen, block.ID) {
 		return waitUnseen(block)
 	}
@@ -80,7 +81,7 @@ func releaseRank(s Step) int {
 	case Delete:
 		return 0
 	case Unassign:
-		if s.Block.Status == Assigned {
+		if s.Block.Status == network.Assigned {
 			return 1
 		}
 		return 2
@@ -94,8 +95,8 @@ func releaseRank(s Step) int {
 }
 
 // parkOne decides how to take a block off its network that stays in the account. One that is divided is on none.
-func parkOne(s Sighting, v View) Step {
-	off := s.Hidden && !v.Exists(s.Block.ID) || s.Block.Status == Subnetted
+func parkOne(s network.Sighting, v View) Step {
+	off := s.Hidden && !v.Exists(s.Block.ID) || s.Block.Status == network.Subnetted
 	if step := ReleaseBlock(s, v); step.Action != Delete && !off {
 		return step
 	}
@@ -104,7 +105,7 @@ func parkOne(s Sighting, v View) Step {
 
 // ReleaseBlock decides how to give back one block of a pool or of the nodes. Who calls it again until the
 // account does not show the block any more has released it.
-func ReleaseBlock(s Sighting, v View) Step {
+func ReleaseBlock(s network.Sighting, v View) Step {
 	b := s.Block
 	if s.Hidden {
 		return v.waitHidden(b)
@@ -115,32 +116,32 @@ func ReleaseBlock(s Sighting, v View) Step {
 	if step, changing := waitForChange(b); changing {
 		return step
 	}
-	if b.Status == Unassigned {
+	if b.Status == network.Unassigned {
 		return Step{Action: Delete, Reason: DeletionDue, Block: b}
 	}
 	return unassign(b, v)
 }
 
 // unassign decides how to take a block off the network that holds it, which need not be the configured one.
-func unassign(b Block, v View) Step {
+func unassign(b network.Block, v View) Step {
 	if b.ResourceType != "" && b.ResourceType != resourcePublicNetwork {
 		return refuse(b, BlockElsewhere,
 			"IP block %s (%s) is assigned to %s %s, not to a public network; remove it there",
 			b.ID, b.CIDR, b.ResourceType, b.ResourceID)
 	}
 	id := v.networkOf(b)
-	network, readable := v.Networks[id]
+	public, readable := v.Networks[id]
 	if !readable {
 		return Step{Action: Wait, Reason: NetworkUnreadable, Block: b, Network: id}
 	}
-	switch network.Status {
-	case NetworkReady:
-	case NetworkBusy, NetworkDeleting:
+	switch public.Status {
+	case network.StatusReady:
+	case network.StatusBusy, network.StatusDeleting:
 		return Step{Action: Wait, Reason: NetworkChanging, Block: b, Network: id}
 	default:
-		return networkUnusable(b, network)
+		return networkUnusable(b, public)
 	}
-	if server, ip, held := network.holder(b.CIDR); held {
+	if server, ip, held := public.Holder(b.CIDR); held {
 		return refuse(b, MemberHoldsIP,
 			"server %s holds address %s of IP block %s in public network %s; take the address off the server",
 			server, ip, b.ID, id)
@@ -150,7 +151,7 @@ func unassign(b Block, v View) Step {
 
 // networkOf returns the ID of the network that holds the block: what the block says, else the network that lists it,
 // else the configured one. The API does not always name the resource of a block whose assignment failed.
-func (v View) networkOf(b Block) string {
+func (v View) networkOf(b network.Block) string {
 	if b.ResourceID != "" {
 		return b.ResourceID
 	}
@@ -162,17 +163,17 @@ func (v View) networkOf(b Block) string {
 	return v.NetworkID
 }
 
-func refuse(b Block, reason Reason, format string, args ...any) Step {
+func refuse(b network.Block, reason Reason, format string, args ...any) Step {
 	return Step{Action: Refuse, Reason: reason, Block: b, Detail: text.Message(fmt.Sprintf(format, args...))}
 }
 
-func networkUnusable(b Block, n Network) Step {
+func networkUnusable(b network.Block, n network.Network) Step {
 	return refuse(b, NetworkUnusable,
 		"public network %s is in state %q; it must be %s: if this lasts, look it up in the phoenixNAP portal", n.ID,
-		n.Status, NetworkReady)
+		n.Status, network.StatusReady)
 }
 
-func statusNotKnown(b Block) Step {
+func statusNotKnown(b network.Block) Step {
 	return refuse(b, StatusNotKnown,
 		"IP block %s (%s) is in state %q, which is not known; look it up in the phoenixNAP portal",
 		b.ID, b.CIDR, b.Status)
@@ -188,7 +189,7 @@ type ReleasePlan struct {
 	// Save are the ledgers in which the Service gives up its addresses.
 	Save []Ledger
 	// Retag is the block whose tags must be set, if any, and Tags are its complete new tags.
-	Retag Block
+	Retag network.Block
 	Tags  map[string]string
 	// Forgone says why no block outlives the Service, which asks for that; its Action is Refuse or, when there is
 	// nothing to say, Wait.
@@ -291,7 +292,7 @@ func (o Observed) asFor(other *corev1.Service) Observed {
 	o.Desired, o.Problem = ReadDesired(other, o.Options)
 	o.Sightings = nil
 	for _, b := range o.Known() {
-		o.Sightings = append(o.Sightings, Sighting{Block: b})
+		o.Sightings = append(o.Sightings, network.Sighting{Block: b})
 	}
 	return o
 }
@@ -305,7 +306,7 @@ func (o Observed) waitsForPool() bool {
 		return false
 	}
 	requested := o.Desired.Requested
-	return !requested.IsValid() || slices.ContainsFunc(o.Known(), func(b Block) bool {
+	return !requested.IsValid() || slices.ContainsFunc(o.Known(), func(b network.Block) bool {
 		return o.Pool().Owns(b) && b.CIDR.IsValid() && b.CIDR.Contains(requested)
 	})
 }
@@ -315,7 +316,7 @@ func (p *ReleasePlan) addClosed(o Observed, l Ledger) {
 	sighting, seen := o.Sighting(l.BlockID)
 	switch {
 	case slices.Contains(o.Unseen, l.BlockID), !seen && o.Exists(l.BlockID):
-		p.Steps = append(p.Steps, waitUnseen(Block{ID: l.BlockID, CIDR: l.CIDR}))
+		p.Steps = append(p.Steps, waitUnseen(network.Block{ID: l.BlockID, CIDR: l.CIDR}))
 		return
 	case !seen:
 		p.Drop = append(p.Drop, l)
@@ -327,7 +328,7 @@ func (p *ReleasePlan) addClosed(o Observed, l Ledger) {
 		return
 	case o.Pool().Owns(sighting.Block):
 		step = ReleaseBlock(sighting, o.View)
-	case Brought(sighting.Block, o.Owner.Cluster, o.Options.OwnBlocks):
+	case network.Brought(sighting.Block, o.Owner.Cluster, o.Options.OwnBlocks):
 		step = ReleaseBrought(sighting, l.AssignedHere, o.View)
 	}
 	switch {
@@ -340,7 +341,7 @@ func (p *ReleasePlan) addClosed(o Observed, l Ledger) {
 }
 
 // onNetwork reports whether the addresses of the block can be reached through the public network.
-func (o Observed) onNetwork(block Block) bool {
+func (o Observed) onNetwork(block network.Block) bool {
 	return block.ResourceID == o.NetworkID || o.Networks[o.NetworkID].Listed(block.ID)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -153,7 +154,7 @@ func (o Observed) hadAddress(address netip.Addr) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(o.Owned(o.Owner), func(i Sighting) bool { return i.Block.CIDR.Contains(address) })
+	return slices.ContainsFunc(o.Owned(o.Owner), func(i network.Sighting) bool { return i.Block.CIDR.Contains(address) })
 }
 
 // lastAddress is the address of the Service, in our annotation or in its status; the zero Addr when it has none.
@@ -221,8 +222,8 @@ func (o Observed) AnsweringUnassigned() []netip.Addr {
 
 // ownsAddress reports whether the address lies in a block of the cluster, or in one of which a ledger is kept.
 func (o Observed) ownsAddress(address netip.Addr) bool {
-	return slices.ContainsFunc(o.Blocks, func(b Block) bool {
-		return OfCluster(b, o.Owner.Cluster) && b.CIDR.IsValid() && b.CIDR.Contains(address)
+	return slices.ContainsFunc(o.Blocks, func(b network.Block) bool {
+		return network.OfCluster(b, o.Owner.Cluster) && b.CIDR.IsValid() && b.CIDR.Contains(address)
 	}) || slices.ContainsFunc(o.Ledgers, func(l Ledger) bool { return l.CIDR.IsValid() && l.CIDR.Contains(address) })
 }
 

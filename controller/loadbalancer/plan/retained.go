@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -44,11 +44,11 @@ func refuseRetaining(o Observed) (refusal Step, refused bool) {
 	count := retainedBlocks{in: map[string]int{}}
 	for _, b := range append(o.Known(), ownBlocks(o)...) {
 		switch {
-		case !OfCluster(b, o.Owner.Cluster) || !Retained(b):
+		case !network.OfCluster(b, o.Owner.Cluster) || !network.Retained(b):
 		case o.Owner.Owns(b):
 			return Step{}, false
 		default:
-			count.add(namespaceOf(b))
+			count.add(network.NamespaceOf(b))
 		}
 	}
 	for _, earlier := range askedBefore(o) {
@@ -60,13 +60,13 @@ func refuseRetaining(o Observed) (refusal Step, refused bool) {
 	if full == "" {
 		return Step{}, false
 	}
-	return refuse(Block{}, TooManyRetained, "annotation %s cannot be served: %s; remove the annotation, release one "+
+	return refuse(network.Block{}, TooManyRetained, "annotation %s cannot be served: %s; remove the annotation, release one "+
 		"of these blocks, or have an administrator raise the option", contract.ServiceIPRetain, full), true
 }
 
 // ownBlocks are the Service's own, as they were read by their ID.
-func ownBlocks(o Observed) []Block {
-	var own []Block
+func ownBlocks(o Observed) []network.Block {
+	var own []network.Block
 	for _, s := range o.Owned(o.Owner) {
 		own = append(own, s.Block)
 	}
@@ -87,7 +87,7 @@ func askedBefore(o Observed) []*corev1.Service {
 			continue
 		}
 		owner := OwnerOf(other, o.Owner.Cluster)
-		counted := func(b Block) bool { return owner.Owns(b) && Retained(b) }
+		counted := func(b network.Block) bool { return owner.Owns(b) && network.Retained(b) }
 		desired, problem := ReadDesired(other, o.Options)
 		if problem == nil && desired.Retain && !slices.ContainsFunc(o.Known(), counted) {
 			asked = append(asked, other)
@@ -95,13 +95,4 @@ func askedBefore(o Observed) []*corev1.Service {
 	}
 	slices.SortFunc(asked, older)
 	return asked
-}
-
-// namespaceOf is the namespace of the Service for which a block was bought. No namespace has an underscore.
-func namespaceOf(b Block) string {
-	if service, tagged := b.Tags[contract.TagService]; tagged {
-		namespace, _, _ := strings.Cut(service, "_")
-		return namespace
-	}
-	return b.Tags[contract.TagServiceNamespace]
 }

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -91,7 +92,7 @@ func (o Observed) awaitedPurchase() *contract.Purchase {
 // extendPool decides whether one more block is bought for the pool.
 func (o Observed) extendPool(view View) Step {
 	if o.PoolProblem != nil {
-		return refuse(Block{}, PurchaseRecordUnreadable, "no further shared IP block is bought: %s",
+		return refuse(network.Block{}, PurchaseRecordUnreadable, "no further shared IP block is bought: %s",
 			oneLine(o.PoolProblem))
 	}
 	return Extend(o.Pool(), o.PoolWish(), view)
@@ -147,7 +148,7 @@ func (o Observed) placeWish() PlaceWish {
 // of a block which is gone may, whose addresses were sold again; and where it gains nothing: the Service is served and
 // has no address, in a ledger or a block of its own, so that it could have asked for this one and would get it.
 func (o Observed) unavailable(address netip.Addr) bool {
-	return o.Networks[o.NetworkID].holds(address) || slices.ContainsFunc(o.Services, func(other *corev1.Service) bool {
+	return o.Networks[o.NetworkID].Holds(address) || slices.ContainsFunc(o.Services, func(other *corev1.Service) bool {
 		return other.UID != o.Service.UID && contract.WrittenForThis(other) && ClaimedAddress(other) == address &&
 			(other.Namespace != o.Service.Namespace || other.Name != o.Service.Name) && o.credible(other, address)
 	})
@@ -193,7 +194,7 @@ func (o Observed) poolBlocks() (blocks []PoolBlock, known bool) {
 		sighting, seen := o.Sighting(l.BlockID)
 		gone := !seen && !o.Exists(l.BlockID)
 		if !seen && !gone {
-			sighting = Sighting{Block: Block{ID: l.BlockID, CIDR: l.CIDR}, Hidden: true}
+			sighting = network.Sighting{Block: network.Block{ID: l.BlockID, CIDR: l.CIDR}, Hidden: true}
 		}
 		blocks = append(blocks, PoolBlock{Sighting: sighting, Gone: gone, Foreign: seen, Ledger: l})
 	}
@@ -208,9 +209,9 @@ func (o Observed) poolGrows(blocks []PoolBlock) (reason Reason, grows bool) {
 			continue
 		}
 		switch p.Sighting.Block.Status {
-		case Creating:
+		case network.Creating:
 			return BlockCreating, true
-		case Unassigned, Assigning:
+		case network.Unassigned, network.Assigning:
 			return BlockAssigning, true
 		default:
 		}
@@ -264,7 +265,7 @@ func decideBrought(o Observed) ServicePlan {
 	case !seen && !o.Live:
 		return ServicePlan{Step: Step{Action: Wait, Reason: BlockInvisible}}
 	case slices.Contains(o.Unseen, id), (!seen || sighting.Hidden) && o.Exists(id):
-		return ServicePlan{Step: waitUnseen(Block{ID: id, CIDR: held.CIDR})}
+		return ServicePlan{Step: waitUnseen(network.Block{ID: id, CIDR: held.CIDR})}
 	case !seen && o.Published().IsValid():
 		return refusedPlan(BlockLost,
 			"IP block %s of address %s is gone from the account; name another one in annotation %s and set %s to "+
@@ -277,14 +278,14 @@ func decideBrought(o Observed) ServicePlan {
 	if refusal, refused := Untouchable(sighting.Block); refused {
 		return ServicePlan{Step: refusal}
 	}
-	if !Brought(sighting.Block, o.Owner.Cluster, o.Options.OwnBlocks) {
+	if !network.Brought(sighting.Block, o.Owner.Cluster, o.Options.OwnBlocks) {
 		return refusedPlan(BlockUnusable,
 			"IP block %s may not be named in annotation %s: give it the tag %s=%s, or list it in the option "+
 				"ownIPBlocks",
 			id, contract.ServiceIPBlockID, contract.TagCluster, o.Owner.Cluster)
 	}
 	if unread, unreadable := o.Unread(id); unreadable {
-		if IsHost(sighting.Block.CIDR, o.Published()) && sighting.Block.Status == Assigned {
+		if network.IsHost(sighting.Block.CIDR, o.Published()) && sighting.Block.Status == network.Assigned {
 			return o.keepUnrecorded(unread)
 		}
 		return refusedPlan(LedgerUnreadable, "%s", unread.Problem)
@@ -296,7 +297,7 @@ func decideBrought(o Observed) ServicePlan {
 	return placeBrought(o, sighting, l)
 }
 
-func placeBrought(o Observed, sighting Sighting, l Ledger) ServicePlan {
+func placeBrought(o Observed, sighting network.Sighting, l Ledger) ServicePlan {
 	blocks := []PoolBlock{{Sighting: sighting, Ledger: l}}
 	step := EnsureBrought(sighting, l.AssignedHere, o.View)
 	if step.Action == Refuse {

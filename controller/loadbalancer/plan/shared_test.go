@@ -6,15 +6,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // TestGrow: a block is bought for the pool unless one is on its way, which more Services than one may share.
 func TestGrow(t *testing.T) {
-	block := func(status Status) []PoolBlock {
-		return []PoolBlock{{Sighting: Sighting{Block: Block{ID: "block", Status: status}}}}
+	block := func(status network.BlockStatus) []PoolBlock {
+		return []PoolBlock{{Sighting: network.Sighting{Block: network.Block{ID: "block", Status: status}}}}
 	}
-	closed := block(Creating)
+	closed := block(network.Creating)
 	closed[0].Ledger.Closed = true
 	buy := Step{Action: Buy, Reason: PurchaseDue}
 	full := Step{Action: Refuse, Reason: NetworkFull}
@@ -24,11 +25,11 @@ func TestGrow(t *testing.T) {
 		want   Step
 	}{
 		"no block":                           {nil, buy, buy},
-		"its block is assigned":              {block(Assigned), buy, buy},
-		"a block is created":                 {block(Creating), buy, Step{Action: Wait, Reason: BlockCreating}},
-		"a block is assigned soon":           {block(Unassigned), buy, Step{Action: Wait, Reason: BlockAssigning}},
+		"its block is assigned":              {block(network.Assigned), buy, buy},
+		"a block is created":                 {block(network.Creating), buy, Step{Action: Wait, Reason: BlockCreating}},
+		"a block is assigned soon":           {block(network.Unassigned), buy, Step{Action: Wait, Reason: BlockAssigning}},
 		"the block that comes is given back": {closed, buy, buy},
-		"nothing may be bought":              {block(Creating), full, full},
+		"nothing may be bought":              {block(network.Creating), full, full},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Observed{}.grow(test.blocks, test.extend)
@@ -45,7 +46,7 @@ func TestUnrecorded(t *testing.T) {
 	for name, replace := range map[string]bool{"kept": false, "to be replaced": true} {
 		t.Run(name, func(t *testing.T) {
 			o := Observed{Service: &corev1.Service{}, View: View{NetworkID: "network",
-				Networks: map[string]Network{"network": {ID: "network"}}}}
+				Networks: map[string]network.Network{"network": {ID: "network"}}}}
 			o.Desired.Replace = replace
 			p, decided := o.unrecorded(nil, published)
 			if decided == replace || decided && p.Step.Reason != BlockLost {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -25,7 +26,7 @@ func (c *cluster) pool(v plan.View) []plan.PoolBlock {
 		}
 		unseen := plan.PoolBlock{Gone: true, Ledger: l}
 		if b := c.find(id); b != nil { // looked up by ID
-			unseen = plan.PoolBlock{Sighting: plan.Sighting{Block: b.Block}, Ledger: l, Foreign: !pool.Owns(b.Block)}
+			unseen = plan.PoolBlock{Sighting: network.Sighting{Block: b.Block}, Ledger: l, Foreign: !pool.Owns(b.Block)}
 		}
 		found = append(found, unseen)
 	}
@@ -50,7 +51,7 @@ func (c *cluster) ensureShared(s *modelService) bool {
 	}
 	switch p.Action {
 	case plan.Done:
-		return c.bringToNetwork(s, p, v, plan.EnsureBlock(plan.Sighting{Block: p.Block}, v))
+		return c.bringToNetwork(s, p, v, plan.EnsureBlock(network.Sighting{Block: p.Block}, v))
 	case plan.Buy:
 		w := c.wish(s)
 		return c.act(s, plan.Extend(pool, w, v), pool, &c.poolPurchase)
@@ -86,7 +87,7 @@ func (c *cluster) ensureBrought(s *modelService) bool {
 		s.refused = plan.BlockLost
 		return true
 	}
-	p := plan.Place(s.holder(), c.placeWish(s), []plan.PoolBlock{{Sighting: plan.Sighting{Block: b.Block},
+	p := plan.Place(s.holder(), c.placeWish(s), []plan.PoolBlock{{Sighting: network.Sighting{Block: b.Block},
 		Ledger: c.ledgers[b.ID]}}, false)
 	for _, l := range p.Save {
 		if !c.save(l) {
@@ -98,7 +99,7 @@ func (c *cluster) ensureBrought(s *modelService) bool {
 		return p.Action != plan.Wait
 	}
 	l := c.ledgers[b.ID]
-	step := plan.EnsureBrought(plan.Sighting{Block: b.Block}, l.AssignedHere, v)
+	step := plan.EnsureBrought(network.Sighting{Block: b.Block}, l.AssignedHere, v)
 	if step.Action == plan.Assign && !l.AssignedHere {
 		l.AssignedHere = true
 		return c.save(l) && false
@@ -195,10 +196,10 @@ func (c *cluster) giveUpBrought(v plan.View) {
 	}
 	step := plan.Step{Action: plan.Done}
 	if b := c.find(c.broughtID); b != nil {
-		step = plan.ReleaseBrought(plan.Sighting{Block: b.Block}, l.AssignedHere, v)
+		step = plan.ReleaseBrought(network.Sighting{Block: b.Block}, l.AssignedHere, v)
 	}
 	if step.Action != plan.Done {
-		c.act(nil, step, plan.Owner{}, nil)
+		c.act(nil, step, network.Owner{}, nil)
 		return
 	}
 	if gone := c.find(c.broughtID) == nil; gone || l.Spent(func(netip.Addr) bool { return c.reported }, c.now) {
@@ -215,8 +216,8 @@ func (c *cluster) collectOrphans(v plan.View) {
 		if !found || lives || seen.Hidden || !c.find(seen.Block.ID).late {
 			continue
 		}
-		step := plan.Release(plan.Owner{Cluster: "c1", Namespace: "shop", Name: name}, v)[0]
-		if c.act(nil, step, plan.Owner{}, nil); step.Action == plan.Unassign || step.Action == plan.Delete {
+		step := plan.Release(network.Owner{Cluster: "c1", Namespace: "shop", Name: name}, v)[0]
+		if c.act(nil, step, network.Owner{}, nil); step.Action == plan.Unassign || step.Action == plan.Delete {
 			return
 		}
 	}

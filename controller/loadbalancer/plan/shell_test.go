@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -38,8 +39,8 @@ func (s *modelService) holder() plan.Holder {
 	return plan.Holder{Namespace: "shop", Name: s.name, UID: s.uid}
 }
 
-func (s *modelService) owner() plan.Owner {
-	return plan.Owner{Cluster: "c1", Namespace: "shop", Name: s.name}
+func (s *modelService) owner() network.Owner {
+	return network.Owner{Cluster: "c1", Namespace: "shop", Name: s.name}
 }
 
 // cluster is a model of a cluster: what Kubernetes stores, the account, and a controller that does one
@@ -69,13 +70,13 @@ type cluster struct {
 // is Buy a purchase for the owner.
 type lateChange struct {
 	step  plan.Step
-	owner plan.Owner
+	owner network.Owner
 	at    time.Time
 }
 
 // mayFreeze freezes the process for longer than it leads: the change is sent by and by, another process
 // goes on.
-func (c *cluster) mayFreeze(step plan.Step, o plan.Owner) {
+func (c *cluster) mayFreeze(step plan.Step, o network.Owner) {
 	if c.freezes == 0 || c.rng.IntN(4) != 0 {
 		return
 	}
@@ -136,10 +137,10 @@ func (c *cluster) sync(s *modelService) (settled bool) {
 
 func (c *cluster) wish(s *modelService) plan.Wish {
 	w := plan.Wish{Desired: plan.Desired{Location: "ASH", Replace: s.replace}, Published: s.published}
-	network := c.readNetworks()[net1]
+	public := c.readNetworks()[net1]
 	for _, b := range c.blocks {
 		mine := s.mode == dedicated && s.owner().Owns(b.Block)
-		if plan.OfCluster(b.Block, "c1") && !mine && b.ResourceID == "" && !network.Listed(b.ID) {
+		if network.OfCluster(b.Block, "c1") && !mine && b.ResourceID == "" && !public.Listed(b.ID) {
 			w.Reserved++
 		}
 	}
@@ -178,13 +179,13 @@ func (c *cluster) ensureDedicated(s *modelService) bool {
 }
 
 // act takes one step; p is the record of purchases. It reports whether only a person could do more.
-func (c *cluster) act(s *modelService, step plan.Step, o plan.Owner, p *contract.Purchase) (settled bool) {
+func (c *cluster) act(s *modelService, step plan.Step, o network.Owner, p *contract.Purchase) (settled bool) {
 	switch step.Action {
 	case plan.Buy:
 		c.buy(o, p)
 	case plan.Assign, plan.Unassign, plan.Delete:
 		if step.Action != plan.Assign {
-			c.mayFreeze(step, plan.Owner{})
+			c.mayFreeze(step, network.Owner{})
 		}
 		c.do(func() {
 			if !c.losses || c.rng.IntN(8) != 0 {
@@ -202,7 +203,7 @@ func (c *cluster) act(s *modelService, step plan.Step, o plan.Owner, p *contract
 }
 
 // buy records the intent, buys, and records the answer: any of the three may be the last.
-func (c *cluster) buy(o plan.Owner, record *contract.Purchase) {
+func (c *cluster) buy(o network.Owner, record *contract.Purchase) {
 	nonce := fmt.Sprintf("nonce%06d", c.rng.IntN(1e6))
 	c.do(func() { *record = contract.Purchase{Nonce: nonce, Time: c.now} })
 	c.mayFreeze(plan.Step{Action: plan.Buy}, o)
@@ -224,7 +225,7 @@ func (c *cluster) buy(o plan.Owner, record *contract.Purchase) {
 
 // judgePurchase counts a purchase of what the account has already. That is forgiven where a frozen process
 // bought it a moment ago and lists do not show it yet.
-func (c *cluster) judgePurchase(o plan.Owner) {
+func (c *cluster) judgePurchase(o network.Owner) {
 	serving := c.serving(o)
 	switch {
 	case len(serving) == 0:
@@ -237,7 +238,7 @@ func (c *cluster) judgePurchase(o plan.Owner) {
 }
 
 // serving are the blocks that have what a purchase for the owner would bring, whatever lists show.
-func (c *cluster) serving(o plan.Owner) []*modelBlock {
+func (c *cluster) serving(o network.Owner) []*modelBlock {
 	return slices.DeleteFunc(c.ownedBy(o), func(b *modelBlock) bool {
 		l, stored := c.ledgers[b.ID]
 		elsewhere := b.ResourceID != "" && b.ResourceID != net1
@@ -267,7 +268,7 @@ func (c *cluster) save(l plan.Ledger, follows ...func()) (ok bool) {
 	return ok
 }
 
-func (c *cluster) publish(s *modelService, address netip.Addr, b plan.Block) {
+func (c *cluster) publish(s *modelService, address netip.Addr, b network.Block) {
 	c.do(func() {
 		if s.published.IsValid() {
 			c.withdraw(s)

@@ -6,13 +6,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 )
 
 func TestExtend(t *testing.T) {
-	ours := func(b *plan.Block) { b.Tags = pool.Tags() }
-	described := func(text string) func(*plan.Block) {
-		return func(b *plan.Block) { b.Description = text }
+	ours := func(b *network.Block) { b.Tags = pool.Tags() }
+	described := func(text string) func(*network.Block) {
+		return func(b *network.Block) { b.Description = text }
 	}
 	for _, test := range []struct {
 		name string
@@ -21,23 +22,23 @@ func TestExtend(t *testing.T) {
 		want string
 	}{
 		{"no block yet", wish(), view(nil), "buy PurchaseDue "},
-		{"one more", wish(), view(blocks(block("a", plan.Assigned, ours))), "buy PurchaseDue "},
-		{"purchase without an answer", wish(), view(blocks(block("a", plan.Assigned, ours)), purchase(time.Second, "")),
+		{"one more", wish(), view(blocks(block("a", network.Assigned, ours))), "buy PurchaseDue "},
+		{"purchase without an answer", wish(), view(blocks(block("a", network.Assigned, ours)), purchase(time.Second, "")),
 			"wait PurchaseUnanswered "},
-		{"purchase without an answer, block found by its nonce", wish(), view(blocks(block("a", plan.Assigned, ours,
+		{"purchase without an answer, block found by its nonce", wish(), view(blocks(block("a", network.Assigned, ours,
 			described("… purchase n"))), purchase(time.Second, "")), "buy PurchaseDue "},
 		{"purchase without an answer, another owner's block bears the nonce", wish(), view(blocks(block("a",
-			plan.Assigned, described("… purchase n"))), purchase(time.Second, "")), "wait PurchaseUnanswered "},
+			network.Assigned, described("… purchase n"))), purchase(time.Second, "")), "wait PurchaseUnanswered "},
 		{"purchase answered, not visible", wish(),
-			view(blocks(block("a", plan.Assigned, ours)), purchase(time.Second, "b")), "wait BlockInvisible b"},
-		{"purchase answered, only in the index", wish(), view(blocks(block("a", plan.Assigned, ours)),
+			view(blocks(block("a", network.Assigned, ours)), purchase(time.Second, "b")), "wait BlockInvisible b"},
+		{"purchase answered, only in the index", wish(), view(blocks(block("a", network.Assigned, ours)),
 			purchase(time.Minute, "b"), unseen("b")), "wait BlockInvisible b"},
-		{"purchase answered, visible", wish(), view(blocks(block("a", plan.Assigned, ours),
-			block("b", plan.Creating, ours)), purchase(time.Second, "b")), "buy PurchaseDue "},
-		{"purchase answered, tags on their way", wish(), view(blocks(block("b", plan.Creating,
-			func(b *plan.Block) { b.Tags = nil })), purchase(time.Second, "b")), "wait BlockInvisible b"},
-		{"purchase answered, tags taken away", wish(), view(blocks(block("b", plan.Assigned,
-			func(b *plan.Block) { b.Tags = nil })), purchase(time.Hour, "b")), "refuse BlockRetagged b"},
+		{"purchase answered, visible", wish(), view(blocks(block("a", network.Assigned, ours),
+			block("b", network.Creating, ours)), purchase(time.Second, "b")), "buy PurchaseDue "},
+		{"purchase answered, tags on their way", wish(), view(blocks(block("b", network.Creating,
+			func(b *network.Block) { b.Tags = nil })), purchase(time.Second, "b")), "wait BlockInvisible b"},
+		{"purchase answered, tags taken away", wish(), view(blocks(block("b", network.Assigned,
+			func(b *network.Block) { b.Tags = nil })), purchase(time.Hour, "b")), "refuse BlockRetagged b"},
 		{"network full", wish(), view(nil, foreign(10)), "refuse NetworkFull "},
 		{"limit reached", wish(func(w *plan.Wish) {
 			w.MaxBlocks = 1
@@ -48,7 +49,7 @@ func TestExtend(t *testing.T) {
 			"refuse NetworkUnusable "},
 		{"one in a state that is not known", wish(), view(blocks(block("a", "resting", ours))),
 			"refuse StatusNotKnown a"},
-		{"one that is divided", wish(), view(blocks(block("a", plan.Subnetted, ours))),
+		{"one that is divided", wish(), view(blocks(block("a", network.Subnetted, ours))),
 			"refuse BlockUnusable a"},
 		{"a published address does not matter", wish(published("203.0.113.10"), requested("203.0.113.10")), view(nil),
 			"buy PurchaseDue "},
@@ -65,27 +66,27 @@ func TestExtend(t *testing.T) {
 //proves:known-bugs/user-block-deleted
 func TestBroughtBlocksAreNeverDeleted(t *testing.T) {
 	for _, test := range []struct {
-		status       plan.Status
+		status       network.BlockStatus
 		resource     string
 		assignedHere bool
 		ensure       string
 		release      string
 	}{
-		{plan.Unassigned, "", false, "assign AssignmentDue a", "done blockKept a"},
-		{plan.Unassigned, "", true, "assign AssignmentDue a", "done blockKept a"},
-		{plan.Assigned, net1, false, "done BlockAssigned a", "done blockKept a"},
-		{plan.Assigned, net1, true, "done BlockAssigned a", "unassign UnassignmentDue a"},
-		{plan.Assigned, "net2", false, "refuse BlockElsewhere a", "done blockKept a"},
-		{plan.Assigned, "net2", true, "refuse BlockElsewhere a", "done blockKept a"},
-		{plan.Assigning, net1, true, "wait BlockAssigning a", "wait BlockAssigning a"},
-		{plan.Unassigning, net1, true, "wait BlockUnassigning a", "wait BlockUnassigning a"},
-		{plan.ErrorAssigning, net1, false, "refuse BlockInErrorState a", "done blockKept a"},
-		{plan.ErrorAssigning, net1, true, "unassign UnassignmentDue a", "unassign UnassignmentDue a"},
-		{plan.ErrorUnassigning, net1, true, "unassign UnassignmentDue a", "unassign UnassignmentDue a"},
+		{network.Unassigned, "", false, "assign AssignmentDue a", "done blockKept a"},
+		{network.Unassigned, "", true, "assign AssignmentDue a", "done blockKept a"},
+		{network.Assigned, net1, false, "done BlockAssigned a", "done blockKept a"},
+		{network.Assigned, net1, true, "done BlockAssigned a", "unassign UnassignmentDue a"},
+		{network.Assigned, "net2", false, "refuse BlockElsewhere a", "done blockKept a"},
+		{network.Assigned, "net2", true, "refuse BlockElsewhere a", "done blockKept a"},
+		{network.Assigning, net1, true, "wait BlockAssigning a", "wait BlockAssigning a"},
+		{network.Unassigning, net1, true, "wait BlockUnassigning a", "wait BlockUnassigning a"},
+		{network.ErrorAssigning, net1, false, "refuse BlockInErrorState a", "done blockKept a"},
+		{network.ErrorAssigning, net1, true, "unassign UnassignmentDue a", "unassign UnassignmentDue a"},
+		{network.ErrorUnassigning, net1, true, "unassign UnassignmentDue a", "unassign UnassignmentDue a"},
 		{"resting", "", true, "refuse StatusNotKnown a", "refuse StatusNotKnown a"},
-		{plan.Subnetted, "", true, "refuse BlockUnusable a", "done blockKept a"},
+		{network.Subnetted, "", true, "refuse BlockUnusable a", "done blockKept a"},
 	} {
-		b := block("a", test.status, in(test.resource, "public network"), func(b *plan.Block) { b.Tags = nil })
+		b := block("a", test.status, in(test.resource, "public network"), func(b *network.Block) { b.Tags = nil })
 		v := view(blocks(b))
 		step := plan.EnsureBrought(v.Sightings[0], test.assignedHere, v)
 		step.Address = addr("")
@@ -101,16 +102,16 @@ func TestBroughtBlocksAreNeverDeleted(t *testing.T) {
 }
 
 func TestOneBlockOfAPool(t *testing.T) {
-	for status, want := range map[plan.Status][2]string{
-		plan.Creating:         {"wait BlockCreating a", "wait BlockCreating a"},
-		plan.Unassigned:       {"assign AssignmentDue a", "delete DeletionDue a"},
-		plan.Assigning:        {"wait BlockAssigning a", "wait BlockAssigning a"},
-		plan.Assigned:         {"done BlockAssigned a 203.0.113.10", "unassign UnassignmentDue a"},
-		plan.Unassigning:      {"wait BlockUnassigning a", "wait BlockUnassigning a"},
-		plan.ErrorAssigning:   {"unassign UnassignmentDue a", "unassign UnassignmentDue a"},
-		plan.ErrorUnassigning: {"unassign UnassignmentDue a", "unassign UnassignmentDue a"},
+	for status, want := range map[network.BlockStatus][2]string{
+		network.Creating:         {"wait BlockCreating a", "wait BlockCreating a"},
+		network.Unassigned:       {"assign AssignmentDue a", "delete DeletionDue a"},
+		network.Assigning:        {"wait BlockAssigning a", "wait BlockAssigning a"},
+		network.Assigned:         {"done BlockAssigned a 203.0.113.10", "unassign UnassignmentDue a"},
+		network.Unassigning:      {"wait BlockUnassigning a", "wait BlockUnassigning a"},
+		network.ErrorAssigning:   {"unassign UnassignmentDue a", "unassign UnassignmentDue a"},
+		network.ErrorUnassigning: {"unassign UnassignmentDue a", "unassign UnassignmentDue a"},
 	} {
-		v := view(blocks(block("a", status, func(b *plan.Block) { b.Tags = pool.Tags() })))
+		v := view(blocks(block("a", status, func(b *network.Block) { b.Tags = pool.Tags() })))
 		if got := describeStep(plan.EnsureBlock(v.Sightings[0], v)); got != want[0] {
 			t.Errorf("%s: ensure %s, want %s", status, got, want[0])
 		}
@@ -122,17 +123,17 @@ func TestOneBlockOfAPool(t *testing.T) {
 
 // The servers that hold addresses of a block are its users, or the ledger passes them over: its assignment goes on.
 func TestServersMayHoldEveryAddress(t *testing.T) {
-	for status, want := range map[plan.Status]string{
-		plan.Assigned: "done BlockAssigned a", plan.Unassigned: "assign AssignmentDue a",
+	for status, want := range map[network.BlockStatus]string{
+		network.Assigned: "done BlockAssigned a", network.Unassigned: "assign AssignmentDue a",
 	} {
-		v := view(blocks(block("a", status, func(b *plan.Block) { b.Tags = pool.Tags() })))
-		network := v.Networks[net1]
-		member := plan.Member{ServerID: "s"}
+		v := view(blocks(block("a", status, func(b *network.Block) { b.Tags = pool.Tags() })))
+		public := v.Networks[net1]
+		member := network.Member{ServerID: "s"}
 		for host := v.Sightings[0].Block.CIDR.Addr(); v.Sightings[0].Block.CIDR.Contains(host); host = host.Next() {
 			member.IPs = append(member.IPs, host)
 		}
-		network.Members = []plan.Member{member}
-		v.Networks[net1] = network
+		public.Members = []network.Member{member}
+		v.Networks[net1] = public
 		step := plan.EnsureBlock(v.Sightings[0], v)
 		step.Address = addr("")
 		if got := describeStep(step); got != want {

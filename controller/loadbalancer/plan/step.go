@@ -3,6 +3,8 @@ package plan
 import (
 	"net/netip"
 	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 )
 
 // Action is what a Step asks for.
@@ -141,7 +143,7 @@ type Step struct {
 	// Reason for it.
 	Reason Reason
 	// Block that it is about; the zero Block for Buy and where there is none.
-	Block Block
+	Block network.Block
 	// Network is the ID of the public network to change, for Assign and Unassign.
 	Network string
 	// Address of the Service, for Done of Ensure. A Refuse carries it as well when the block is assigned

@@ -3,6 +3,8 @@ package plan
 import (
 	"net/netip"
 	"slices"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 )
 
 // inNetwork reports whether a network lists the block. It exists then, whatever the list of blocks and its ID show: a
@@ -22,21 +24,21 @@ func (v View) Exists(id string) bool { return v.inNetwork(id) || slices.Contains
 
 // BoughtUnseen returns the block of the recorded purchase if it exists and cannot be read; its ID is empty when only
 // the purchase is known and not its answer. The network is believed always, and the index as long as a list may lag.
-func (v View) BoughtUnseen() (b Block, unseen bool) {
+func (v View) BoughtUnseen() (b network.Block, unseen bool) {
 	if v.Purchase == nil {
-		return Block{}, false
+		return network.Block{}, false
 	}
 	id := v.Purchase.BlockID
 	recent := v.Now.Sub(v.Purchase.Time) < unplacedFor
 	if id == "" {
-		return Block{}, recent && len(v.Unseen) > 0
+		return network.Block{}, recent && len(v.Unseen) > 0
 	}
-	seen := slices.ContainsFunc(v.Sightings, func(s Sighting) bool { return s.Block.ID == id })
-	return Block{ID: id}, !seen && (v.inNetwork(id) || recent && slices.Contains(v.Unseen, id))
+	seen := slices.ContainsFunc(v.Sightings, func(s network.Sighting) bool { return s.Block.ID == id })
+	return network.Block{ID: id}, !seen && (v.inNetwork(id) || recent && slices.Contains(v.Unseen, id))
 }
 
 // waitUnseen waits until a block can be read that exists.
-func waitUnseen(b Block) Step {
+func waitUnseen(b network.Block) Step {
 	if b.ID == "" {
 		return Step{Action: Wait, Reason: PurchaseUnanswered}
 	}
@@ -45,7 +47,7 @@ func waitUnseen(b Block) Step {
 
 // waitHidden waits for a block that is listed and cannot be read: until it can where a network has it, else until it
 // is gone.
-func (v View) waitHidden(b Block) Step {
+func (v View) waitHidden(b network.Block) Step {
 	if v.Exists(b.ID) {
 		return waitUnseen(b)
 	}
@@ -54,11 +56,11 @@ func (v View) waitHidden(b Block) Step {
 
 // unseenAt returns the block of the configured network that holds an address while it cannot be read whose it is. One
 // that can, or that the list shows with the tags of another owner, is no such block.
-func (o Observed) unseenAt(address netip.Addr) (Block, bool) {
-	place, found := find(o.Networks[o.NetworkID].Blocks, func(n NetworkBlock) bool {
+func (o Observed) unseenAt(address netip.Addr) (network.Block, bool) {
+	place, found := find(o.Networks[o.NetworkID].Blocks, func(n network.ListedBlock) bool {
 		return address.IsValid() && n.CIDR.IsValid() && n.CIDR.Contains(address) && !o.showsOwner(n.ID)
 	})
-	return Block{ID: place.ID, CIDR: place.CIDR}, found
+	return network.Block{ID: place.ID, CIDR: place.CIDR}, found
 }
 
 // showsOwner reports whether it is known whose the block is: it was read by its ID, or the list shows that it is
@@ -70,14 +72,14 @@ func (o Observed) showsOwner(blockID string) bool {
 	if sighting, seen := o.Sighting(blockID); seen && !sighting.Hidden {
 		return true
 	}
-	listed, found := find(o.Known(), func(b Block) bool { return b.ID == blockID })
+	listed, found := find(o.Known(), func(b network.Block) bool { return b.ID == blockID })
 	return found && !o.Owner.Owns(listed) && !o.Pool().Owns(listed)
 }
 
 // releasedUnseen returns the Service's own block if its release may not be concluded: the network has the published
 // address, and no block of the Service can be read.
-func (o Observed) releasedUnseen() (Block, bool) {
+func (o Observed) releasedUnseen() (network.Block, bool) {
 	b, unseen := o.unseenAt(o.Published())
-	listed, _ := find(o.Known(), func(k Block) bool { return k.ID == b.ID })
+	listed, _ := find(o.Known(), func(k network.Block) bool { return k.ID == b.ID })
 	return b, unseen && len(o.Owned(o.Owner)) == 0 && !o.stored(b.ID) && !o.Pool().Owns(listed)
 }

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -15,33 +16,33 @@ import (
 type sources struct{ list, hidden, index, network bool }
 
 // publishedIn observes a Service whose address 203.0.113.11 is in block "a", which cannot be read by its ID.
-func publishedIn(b plan.Block, shown sources, desired plan.Desired, ledgers ...plan.Ledger) plan.Observed {
+func publishedIn(b network.Block, shown sources, desired plan.Desired, ledgers ...plan.Ledger) plan.Observed {
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-web", Annotations: map[string]string{
 			contract.ServiceIPAddress: "203.0.113.11", contract.ServiceIPOwner: "uid-web"}},
 		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
 	}
 	desired.Location = "ASH"
-	network := plan.Network{ID: net1, Location: "ASH", Status: plan.NetworkReady,
-		Blocks: []plan.NetworkBlock{{ID: "other", CIDR: prefix("198.51.100.0/29")}}}
+	public := network.Network{ID: net1, Location: "ASH", Status: network.StatusReady,
+		Blocks: []network.ListedBlock{{ID: "other", CIDR: prefix("198.51.100.0/29")}}}
 	o := plan.Observed{
 		Service: service, Owner: plan.OwnerOf(service, "c1"), Holder: holder("web"), Desired: desired, Live: true,
 		Ledgers: ledgers, Services: []*corev1.Service{service}, View: plan.View{Now: noon, NetworkID: net1},
 		Nodes: []*corev1.Node{member()},
 	}
 	if shown.list {
-		o.Blocks = []plan.Block{b}
+		o.Blocks = []network.Block{b}
 	}
 	if shown.hidden {
-		o.Sightings = []plan.Sighting{{Block: b, Hidden: true}}
+		o.Sightings = []network.Sighting{{Block: b, Hidden: true}}
 	}
 	if shown.index {
 		o.Unseen = []string{b.ID}
 	}
 	if shown.network {
-		network.Blocks = append(network.Blocks, plan.NetworkBlock{ID: b.ID, CIDR: b.CIDR})
+		public.Blocks = append(public.Blocks, network.ListedBlock{ID: b.ID, CIDR: b.CIDR})
 	}
-	o.Networks = map[string]plan.Network{net1: network}
+	o.Networks = map[string]network.Network{net1: public}
 	return o
 }
 
@@ -75,7 +76,7 @@ func TestABlockOfTheNetworkIsNotGone(t *testing.T) {
 		"brought": {brought, plan.Desired{BlockID: "a"}, given, "refuse BlockLost ", waits,
 			"refuse BlockUnusable "},
 	} {
-		b := block("a", plan.Assigned, func(b *plan.Block) { b.Tags = kind.tags })
+		b := block("a", network.Assigned, func(b *network.Block) { b.Tags = kind.tags })
 		for where, test := range map[string]struct {
 			shown sources
 			want  string
@@ -103,11 +104,11 @@ func TestABlockOfAnotherOwnerIsNotTheLostOne(t *testing.T) {
 		tags map[string]string
 		want string
 	}{
-		"of another Service": {plan.Owner{Cluster: "c1", Namespace: "shop", Name: "api"}.Tags(), "refuse BlockLost "},
-		"of another cluster": {plan.Owner{Cluster: "c2", Namespace: "shop", Name: "web"}.Tags(), "refuse BlockLost "},
+		"of another Service": {network.Owner{Cluster: "c1", Namespace: "shop", Name: "api"}.Tags(), "refuse BlockLost "},
+		"of another cluster": {network.Owner{Cluster: "c2", Namespace: "shop", Name: "web"}.Tags(), "refuse BlockLost "},
 		"of no one":          {nil, "refuse BlockRetagged "},
 	} {
-		b := block("a", plan.Assigned, func(b *plan.Block) { b.Tags = c.tags })
+		b := block("a", network.Assigned, func(b *network.Block) { b.Tags = c.tags })
 		got := describeStep(plan.Decide(publishedIn(b, sources{list: true, network: true}, plan.Desired{})).Step)
 		if got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
@@ -128,7 +129,7 @@ func TestNothingIsForgottenThatTheNetworkHas(t *testing.T) {
 		"retained":  {with(shop.Tags(), contract.TagRetain, contract.TagTrue), nil, plan.Done},
 		"shared":    {pool.Tags(), []plan.Ledger{closed}, plan.Wait},
 	} {
-		b := block("a", plan.Assigned, func(b *plan.Block) { b.Tags = kind.tags })
+		b := block("a", network.Assigned, func(b *network.Block) { b.Tags = kind.tags })
 		for where, test := range map[string]struct {
 			shown sources
 			want  plan.Action

@@ -1,14 +1,16 @@
 package plan
 
+import "github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+
 // Untouchable refuses a block that the provider never changes and from which it gives no address, whoever owns or names
 // it; refused is false for every other one. Nothing is bought in its place either: what becomes of it is not known, and
 // a person has to decide.
-func Untouchable(b Block) (refusal Step, refused bool) {
+func Untouchable(b network.Block) (refusal Step, refused bool) {
 	switch {
 	case b.SystemManaged:
 		return refuse(b, BlockUnusable, "IP block %s (%s) is managed by phoenixNAP and cannot serve Services or "+
 			"nodes; name another one", b.ID, b.CIDR), true
-	case b.Status == Subnetted:
+	case b.Status == network.Subnetted:
 		return refuse(b, BlockUnusable, "IP block %s (%s) is divided into smaller ones (status %s) and cannot be "+
 			"assigned itself; name one of these instead, delete them in the phoenixNAP portal, or remove the tags of "+
 			"this one if it serves something else now", b.ID, b.CIDR, b.Status), true
@@ -20,7 +22,7 @@ func Untouchable(b Block) (refusal Step, refused bool) {
 }
 
 // anyUntouchable returns the refusal of the first block of the owner that is untouchable.
-func (v View) anyUntouchable(o Owner) (refusal Step, refused bool) {
+func (v View) anyUntouchable(o network.Owner) (refusal Step, refused bool) {
 	for _, s := range v.Owned(o) {
 		if refusal, refused = Untouchable(s.Block); refused && !s.Hidden {
 			return refusal, true
@@ -28,7 +30,3 @@ func (v View) anyUntouchable(o Owner) (refusal Step, refused bool) {
 	}
 	return Step{}, false
 }
-
-// sold reports whether the block can be one that a client of the API bought: not one that its owner brought, that
-// phoenixNAP manages, or that a person made by dividing another. Tags can be on any of these.
-func (b Block) sold() bool { return !b.BringYourOwn && !b.SystemManaged && !b.Part }

@@ -3,16 +3,17 @@ package plan_test
 import (
 	"testing"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // TestUntouchable: every state that is known may be changed, unless phoenixNAP manages the block.
 func TestUntouchable(t *testing.T) {
-	known := []plan.Status{plan.Creating, plan.Unassigned, plan.Assigning, plan.Assigned, plan.Unassigning,
-		plan.ErrorAssigning, plan.ErrorUnassigning}
+	known := []network.BlockStatus{network.Creating, network.Unassigned, network.Assigning, network.Assigned, network.Unassigning,
+		network.ErrorAssigning, network.ErrorUnassigning}
 	for _, status := range known {
-		b := plan.Block{ID: "a", Status: status}
+		b := network.Block{ID: "a", Status: status}
 		if refusal, refused := plan.Untouchable(b); refused {
 			t.Errorf("%s: refused: %s", status, refusal.Detail)
 		}
@@ -21,10 +22,10 @@ func TestUntouchable(t *testing.T) {
 			t.Errorf("%s, managed by phoenixNAP: %+v", status, refusal)
 		}
 	}
-	for status, want := range map[plan.Status]plan.Reason{
-		plan.Subnetted: plan.BlockUnusable, "resting": plan.StatusNotKnown, "": plan.StatusNotKnown,
+	for status, want := range map[network.BlockStatus]plan.Reason{
+		network.Subnetted: plan.BlockUnusable, "resting": plan.StatusNotKnown, "": plan.StatusNotKnown,
 	} {
-		if refusal, refused := plan.Untouchable(plan.Block{Status: status}); !refused || refusal.Reason != want {
+		if refusal, refused := plan.Untouchable(network.Block{Status: status}); !refused || refusal.Reason != want {
 			t.Errorf("%q: %+v, want %s", status, refusal, want)
 		}
 	}
@@ -32,7 +33,7 @@ func TestUntouchable(t *testing.T) {
 
 // TestUntouchableKeepsItsTags: the tags of a divided block stay, whether its Service wants it retained or not.
 func TestUntouchableKeepsItsTags(t *testing.T) {
-	for status, want := range map[plan.Status]bool{plan.Assigned: true, plan.Subnetted: false, "resting": false} {
+	for status, want := range map[network.BlockStatus]bool{network.Assigned: true, network.Subnetted: false, "resting": false} {
 		if _, tags, due := plan.Retag(shop, wish(), view(blocks(block("a", status))), true); due != want {
 			t.Errorf("%s: new tags %v", status, tags)
 		}
@@ -43,21 +44,21 @@ func TestUntouchableKeepsItsTags(t *testing.T) {
 func TestPartsMayBeNamed(t *testing.T) {
 	cluster := map[string]string{contract.TagCluster: "c1"}
 	for name, tc := range map[string]struct {
-		block plan.Block
+		block network.Block
 		want  bool
 	}{
-		"with the tag of the cluster":          {plan.Block{ID: "a", Tags: cluster}, true},
-		"bought":                               {plan.Block{ID: "a", Tags: shop.Tags()}, false},
-		"a part of what was bought":            {plan.Block{ID: "a", Tags: shop.Tags(), Part: true}, true},
-		"a part without tags":                  {plan.Block{ID: "a", Part: true}, false},
-		"managed, with the tag of the cluster": {plan.Block{ID: "a", Tags: cluster, SystemManaged: true}, false},
-		"managed, and listed in the options":   {plan.Block{ID: "listed", SystemManaged: true}, false},
-		"a part that is listed in the options": {plan.Block{ID: "listed", Part: true}, true},
-		"divided, with the tag of the cluster": {plan.Block{ID: "a", Tags: cluster, Status: plan.Subnetted}, true},
-		"a part of what another cluster bought": {plan.Block{ID: "a",
+		"with the tag of the cluster":          {network.Block{ID: "a", Tags: cluster}, true},
+		"bought":                               {network.Block{ID: "a", Tags: shop.Tags()}, false},
+		"a part of what was bought":            {network.Block{ID: "a", Tags: shop.Tags(), Part: true}, true},
+		"a part without tags":                  {network.Block{ID: "a", Part: true}, false},
+		"managed, with the tag of the cluster": {network.Block{ID: "a", Tags: cluster, SystemManaged: true}, false},
+		"managed, and listed in the options":   {network.Block{ID: "listed", SystemManaged: true}, false},
+		"a part that is listed in the options": {network.Block{ID: "listed", Part: true}, true},
+		"divided, with the tag of the cluster": {network.Block{ID: "a", Tags: cluster, Status: network.Subnetted}, true},
+		"a part of what another cluster bought": {network.Block{ID: "a",
 			Tags: with(shop.Tags(), contract.TagCluster, "c2"), Part: true}, false},
 	} {
-		if got := plan.Brought(tc.block, "c1", []string{"listed"}); got != tc.want {
+		if got := network.Brought(tc.block, "c1", []string{"listed"}); got != tc.want {
 			t.Errorf("%s: %t, want %t", name, got, tc.want)
 		}
 	}
@@ -66,10 +67,10 @@ func TestPartsMayBeNamed(t *testing.T) {
 // TestNodesKeepWhatCanServe: a recorded block that is divided is no reason to give back one that serves; one of which
 // servers use addresses stays in any case.
 func TestNodesKeepWhatCanServe(t *testing.T) {
-	for _, status := range []plan.Status{plan.Subnetted, "resting"} {
+	for _, status := range []network.BlockStatus{network.Subnetted, "resting"} {
 		for used, want := range map[string]string{"": "b", "a": "a"} {
-			v := view(blocks(block("a", status), block("b", plan.Assigned)))
-			kept, _, _ := plan.ChooseNodeBlock(v.Sightings, "a", func(b plan.Block) bool { return b.ID == used }, v)
+			v := view(blocks(block("a", status), block("b", network.Assigned)))
+			kept, _, _ := plan.ChooseNodeBlock(v.Sightings, "a", func(b network.Block) bool { return b.ID == used }, v)
 			if kept.Block.ID != want {
 				t.Errorf("%s, used %q: %s is kept, want %s", status, used, kept.Block.ID, want)
 			}

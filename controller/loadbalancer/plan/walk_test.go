@@ -6,14 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/seeds"
 )
 
-var everyStatus = []plan.Status{
-	plan.Creating, plan.Unassigned, plan.Assigning, plan.Assigned,
-	plan.Unassigning, plan.ErrorAssigning, plan.ErrorUnassigning,
+var everyStatus = []network.BlockStatus{
+	network.Creating, network.Unassigned, network.Assigning, network.Assigned,
+	network.Unassigning, network.ErrorAssigning, network.ErrorUnassigning,
 }
 
 // leftOver is an account with up to three blocks of the Service in any state, beside blocks that only
@@ -63,7 +64,7 @@ func TestEnsureEndsWithOneBlock(t *testing.T) {
 			continue
 		}
 		owned := a.owned()
-		if last.Action != plan.Done || len(owned) != 1 || owned[0].Status != plan.Assigned ||
+		if last.Action != plan.Done || len(owned) != 1 || owned[0].Status != network.Assigned ||
 			owned[0].ResourceID != net1 {
 			t.Fatalf("seed %d: ended with %s %s and blocks %s", seed, last.Action, last.Reason, describe(owned))
 		}

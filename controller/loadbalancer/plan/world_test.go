@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -29,13 +30,13 @@ type account struct {
 	// trouble is how many more assignments and unassignments may fail.
 	trouble int
 	// mayTouch reports whether a block may be changed.
-	mayTouch func(plan.Block) bool
+	mayTouch func(network.Block) bool
 	// ghosts are deleted blocks that lists still name.
 	ghosts []modelBlock
 }
 
 type modelBlock struct {
-	plan.Block
+	network.Block
 	until time.Time // end of the state that is passing
 	seen  time.Time // when lists begin to show it
 	late  bool      // bought by a process that was frozen before it sent the purchase
@@ -65,17 +66,17 @@ func newAccount(seed uint64) *account {
 }
 
 // leave puts a block of an earlier life into the account.
-func (a *account) leave(tags map[string]string, status plan.Status, network string) *modelBlock {
+func (a *account) leave(tags map[string]string, status network.BlockStatus, public string) *modelBlock {
 	b := a.add(tags)
 	b.Status = status
 	b.seen = a.now
 	switch status {
-	case plan.Unassigned, plan.Creating:
+	case network.Unassigned, network.Creating:
 	default:
-		b.ResourceID = network
+		b.ResourceID = public
 		b.ResourceType = "public network"
 	}
-	if slices.Contains([]plan.Status{plan.Creating, plan.Assigning, plan.Unassigning}, status) {
+	if slices.Contains([]network.BlockStatus{network.Creating, network.Assigning, network.Unassigning}, status) {
 		b.until = a.now.Add(time.Duration(a.rng.IntN(60)) * time.Second)
 	}
 	return b
@@ -83,8 +84,8 @@ func (a *account) leave(tags map[string]string, status plan.Status, network stri
 
 func (a *account) add(tags map[string]string) *modelBlock {
 	id := a.serial
-	b := &modelBlock{Block: plan.Block{
-		ID: fmt.Sprintf("block%02d", id), Location: "ASH", Tags: tags, Status: plan.Creating,
+	b := &modelBlock{Block: network.Block{
+		ID: fmt.Sprintf("block%02d", id), Location: "ASH", Tags: tags, Status: network.Creating,
 		CIDR: netip.PrefixFrom(netip.AddrFrom4([4]byte{203, 0, byte(113 + id/32), byte(id % 32 * 8)}), 29),
 	}}
 	a.serial++
@@ -103,21 +104,21 @@ func (a *account) advance(d time.Duration) {
 		b.until = time.Time{}
 		fails := a.trouble > 0 && a.rng.IntN(2) == 0
 		switch b.Status {
-		case plan.Creating:
-			b.Status = plan.Unassigned
-		case plan.Assigning:
-			b.Status = plan.Assigned
+		case network.Creating:
+			b.Status = network.Unassigned
+		case network.Assigning:
+			b.Status = network.Assigned
 			if fails {
 				a.trouble--
-				b.Status = plan.ErrorAssigning
+				b.Status = network.ErrorAssigning
 			}
-		case plan.Unassigning:
+		case network.Unassigning:
 			if fails {
 				a.trouble--
-				b.Status = plan.ErrorUnassigning
+				b.Status = network.ErrorUnassigning
 				continue
 			}
-			b.Status = plan.Unassigned
+			b.Status = network.Unassigned
 			b.ResourceID = ""
 			b.ResourceType = ""
 		default:
@@ -130,30 +131,30 @@ func (a *account) view() plan.View {
 	v := plan.View{Now: a.now, NetworkID: net1, Purchase: a.purchase}
 	for _, b := range a.blocks {
 		if !a.now.Before(b.seen) || (a.purchase != nil && a.purchase.BlockID == b.ID) {
-			v.Sightings = append(v.Sightings, plan.Sighting{Block: b.Block})
+			v.Sightings = append(v.Sightings, network.Sighting{Block: b.Block})
 		}
 	}
 	for _, ghost := range a.ghosts {
-		v.Sightings = append(v.Sightings, plan.Sighting{Block: ghost.Block, Hidden: true})
+		v.Sightings = append(v.Sightings, network.Sighting{Block: ghost.Block, Hidden: true})
 	}
 	v.Networks = a.readNetworks()
 	return v
 }
 
-func (a *account) readNetworks() map[string]plan.Network {
-	networks := map[string]plan.Network{}
+func (a *account) readNetworks() map[string]network.Network {
+	networks := map[string]network.Network{}
 	for id, m := range a.networks {
-		n := plan.Network{ID: id, Location: "ASH", Status: plan.NetworkReady}
+		n := network.Network{ID: id, Location: "ASH", Status: network.StatusReady}
 		if a.now.Before(m.until) {
-			n.Status = plan.NetworkBusy
+			n.Status = network.StatusBusy
 		}
 		for i := range m.foreign {
-			n.Blocks = append(n.Blocks, plan.NetworkBlock{ID: fmt.Sprint(id, "foreign", i),
+			n.Blocks = append(n.Blocks, network.ListedBlock{ID: fmt.Sprint(id, "foreign", i),
 				CIDR: prefix("198.51.100.0/29")})
 		}
 		for _, b := range a.blocks {
 			if b.ResourceID == id {
-				n.Blocks = append(n.Blocks, plan.NetworkBlock{ID: b.ID, CIDR: b.CIDR})
+				n.Blocks = append(n.Blocks, network.ListedBlock{ID: b.ID, CIDR: b.CIDR})
 			}
 		}
 		networks[id] = n
@@ -190,15 +191,15 @@ func (a *account) carryOut(s plan.Step) (bought string) {
 	case s.Action == plan.Delete:
 		a.remove(b)
 	case s.Action == plan.Assign:
-		a.move(b, s.Network, plan.Assigning, plan.Unassigned)
+		a.move(b, s.Network, network.Assigning, network.Unassigned)
 	case s.Action == plan.Unassign:
-		a.move(b, s.Network, plan.Unassigning, plan.Assigned, plan.ErrorAssigning, plan.ErrorUnassigning)
+		a.move(b, s.Network, network.Unassigning, network.Assigned, network.ErrorAssigning, network.ErrorUnassigning)
 	}
 	return ""
 }
 
 // sell creates a block for the owner.
-func (a *account) sell(o plan.Owner) *modelBlock {
+func (a *account) sell(o network.Owner) *modelBlock {
 	b := a.add(o.Tags())
 	b.until = a.now.Add(time.Duration(a.rng.IntN(10)) * time.Second)
 	b.seen = a.now.Add(time.Duration(a.rng.Int64N(int64(listLag))))
@@ -207,11 +208,11 @@ func (a *account) sell(o plan.Owner) *modelBlock {
 }
 
 func (a *account) remove(b *modelBlock) {
-	if b.Status != plan.Unassigned || b.ResourceID != "" {
+	if b.Status != network.Unassigned || b.ResourceID != "" {
 		a.fault("deletion of block %s, which is %s", b.ID, b.Status)
 		return
 	}
-	if plan.Retained(b.Block) || b.Tags[contract.TagUsage] != contract.TagUsageAuto {
+	if network.Retained(b.Block) || b.Tags[contract.TagUsage] != contract.TagUsageAuto {
 		a.fault("deletion of block %s, which is to stay: %v", b.ID, b.Tags)
 	}
 	a.vanish(b)
@@ -225,20 +226,20 @@ func (a *account) vanish(b *modelBlock) {
 }
 
 // move begins an assignment or its end.
-func (a *account) move(b *modelBlock, network string, to plan.Status, from ...plan.Status) {
-	n := a.networks[network]
+func (a *account) move(b *modelBlock, public string, to network.BlockStatus, from ...network.BlockStatus) {
+	n := a.networks[public]
 	switch {
-	case n == nil || (b.ResourceID != "" && b.ResourceID != network):
-		a.fault("%s of block %s, held by %q, in network %q", to, b.ID, b.ResourceID, network)
+	case n == nil || (b.ResourceID != "" && b.ResourceID != public):
+		a.fault("%s of block %s, held by %q, in network %q", to, b.ID, b.ResourceID, public)
 	case !slices.Contains(from, b.Status):
 		a.fault("%s of block %s, which is %s", to, b.ID, b.Status)
-	case to == plan.Assigning && a.readNetworks()[network].IPv4Blocks() >= plan.NetworkBlockLimit:
-		a.fault("assignment of block %s to the full network %s", b.ID, network)
+	case to == network.Assigning && a.readNetworks()[public].IPv4Blocks() >= network.BlockLimit:
+		a.fault("assignment of block %s to the full network %s", b.ID, public)
 	case a.now.Before(n.until):
-		a.fault("%s of block %s in network %s, which is BUSY", to, b.ID, network)
+		a.fault("%s of block %s in network %s, which is BUSY", to, b.ID, public)
 	default:
 		b.Status = to
-		b.ResourceID = network
+		b.ResourceID = public
 		b.ResourceType = "public network"
 		b.until = a.now.Add(time.Duration(5+a.rng.IntN(60)) * time.Second)
 		n.until = b.until

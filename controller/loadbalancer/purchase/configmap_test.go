@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
@@ -69,7 +69,7 @@ func TestARecordThatIsNotKept(t *testing.T) {
 	store.Admit = func(changed, _ metav1.Object) { changed.SetAnnotations(nil) }
 	record := purchase.NewConfigMap(store.Client(), purchase.PoolName("default"))
 	for range 2 { // it is created, and then updated
-		_, err := w.buyer.Buy(testlog.Context(t), order(plan.PoolOwner(cluster)), record)
+		_, err := w.buyer.Buy(testlog.Context(t), order(network.PoolOwner(cluster)), record)
 		if err == nil || !strings.Contains(err.Error(), "did not keep annotation "+contract.ServiceIPPurchase) ||
 			!strings.Contains(err.Error(), "webhook") {
 			t.Fatalf("said %v", err)

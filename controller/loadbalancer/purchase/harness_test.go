@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
@@ -70,11 +70,11 @@ func (w *world) oldTags(names ...string) {
 	w.clock.Advance(5 * time.Minute)
 }
 
-func order(owner plan.Owner) purchase.Order {
+func order(owner network.Owner) purchase.Order {
 	return purchase.Order{Owner: owner, Location: "ASH", LocationSource: "the option location", Subject: "uid-1"}
 }
 
-func (w *world) buy(o purchase.Order) (plan.Block, error) {
+func (w *world) buy(o purchase.Order) (network.Block, error) {
 	return w.buyer.Buy(testlog.Context(w.t), o, w.object.record())
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -42,7 +43,7 @@ type Cloud interface {
 	// EnsureTags creates the tags that the account lacks.
 	EnsureTags(ctx context.Context, names ...string) error
 	// BuyBlock buys a block; it costs money and is not idempotent.
-	BuyBlock(ctx context.Context, wanted pnap.BlockRequest) (plan.Block, error)
+	BuyBlock(ctx context.Context, wanted pnap.BlockRequest) (network.Block, error)
 }
 
 var _ Cloud = (*pnap.Client)(nil)
@@ -61,7 +62,7 @@ type Record interface {
 // version of the object that the Record stands for.
 type Order struct {
 	// Owner of the block.
-	Owner plan.Owner
+	Owner network.Owner
 	// Location is the code of the site.
 	Location string
 	// LocationSource says in words where a location can be set.
@@ -122,22 +123,22 @@ func New(config Config) *Buyer {
 // person must act; ErrOutdated (wrapped) when the record changed, so that the decision must be made again; a dry run
 // passes through (pnap.IsDryRun) and leaves no intent behind; everything else is a failure of a look-up or of the
 // record before anything was bought, or the API's wish for a pause (pnap.Error with RetryAfter).
-func (b *Buyer) Buy(ctx context.Context, order Order, record Record) (plan.Block, error) {
+func (b *Buyer) Buy(ctx context.Context, order Order, record Record) (network.Block, error) {
 	if err := b.backingOff(order); err != nil {
-		return plan.Block{}, err
+		return network.Block{}, err
 	}
 	if err := b.checkLocation(ctx, order); err != nil {
-		return plan.Block{}, err
+		return network.Block{}, err
 	}
 	if err := b.ensureTags(ctx, order); err != nil {
-		return plan.Block{}, err
+		return network.Block{}, err
 	}
 	intent := b.newIntent()
 	if err := record.Save(ctx, &intent); err != nil {
-		return plan.Block{}, fmt.Errorf("record the intent to buy an IP block for %s: %w", order.Owner, err)
+		return network.Block{}, fmt.Errorf("record the intent to buy an IP block for %s: %w", order.Owner, err)
 	}
 	if b.config.Now().Sub(intent.Time) > intentLife {
-		return plan.Block{}, &Pause{Reason: plan.PurchaseUnanswered, After: b.config.Interval}
+		return network.Block{}, &Pause{Reason: plan.PurchaseUnanswered, After: b.config.Interval}
 	}
 	block, err := b.config.Cloud.BuyBlock(ctx, pnap.BlockRequest{
 		Location:    order.Location,
@@ -192,8 +193,8 @@ func (b *Buyer) newIntent() contract.Purchase {
 
 // recordOutcome records what became of a purchase.
 func (b *Buyer) recordOutcome(ctx context.Context, order Order, record Record, intent contract.Purchase,
-	block plan.Block,
-	failure error) (plan.Block, error) {
+	block network.Block,
+	failure error) (network.Block, error) {
 	// What was paid for is written down even when the process is ending.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
@@ -206,13 +207,13 @@ func (b *Buyer) recordOutcome(ctx context.Context, order Order, record Record, i
 		b.amend(ctx, order, record, intent)
 		return block, nil
 	case pnap.IsDryRun(failure) || pnap.IsRefused(failure): // certainly nothing was bought
-		return plan.Block{}, b.notBought(ctx, order, record, intent, failure)
+		return network.Block{}, b.notBought(ctx, order, record, intent, failure)
 	default:
 		logger.Error(failure, "Purchase of an IP block has no answer", "owner", order.Owner, "nonce", intent.Nonce)
 		// The time without purchases counts from now: the request may have been under way for long.
 		intent.Time = b.config.Now().UTC()
 		b.amend(ctx, order, record, intent)
-		return plan.Block{}, &Pause{Reason: plan.PurchaseUnanswered, After: b.config.Interval, Cause: failure}
+		return network.Block{}, &Pause{Reason: plan.PurchaseUnanswered, After: b.config.Interval, Cause: failure}
 	}
 }
 

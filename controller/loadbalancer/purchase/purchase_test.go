@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
@@ -18,14 +19,14 @@ import (
 )
 
 var (
-	web   = plan.Owner{Cluster: cluster, Namespace: "shop", Name: "web"}
-	pool  = plan.Owner{Cluster: cluster, Pool: contract.PoolDefault}
-	nodes = plan.Owner{Cluster: cluster, Nodes: true}
+	web   = network.Owner{Cluster: cluster, Namespace: "shop", Name: "web"}
+	pool  = network.Owner{Cluster: cluster, Pool: contract.PoolDefault}
+	nodes = network.Owner{Cluster: cluster, Nodes: true}
 )
 
 func TestBuyForEveryOwner(t *testing.T) {
 	for _, test := range []struct {
-		owner plan.Owner
+		owner network.Owner
 		size  plan.Size
 		bits  int
 	}{{web, 0, 29}, {pool, 28, 28}, {nodes, 30, 30}} {
@@ -61,7 +62,7 @@ func TestBuyForEveryOwner(t *testing.T) {
 func TestDescriptionFits(t *testing.T) {
 	w := newWorld(t)
 	w.oldTags()
-	long := plan.Owner{Cluster: cluster, Namespace: strings.Repeat("n", 63), Name: strings.Repeat("w", 253)}
+	long := network.Owner{Cluster: cluster, Namespace: strings.Repeat("n", 63), Name: strings.Repeat("w", 253)}
 	block, err := w.buy(order(long))
 	if err != nil {
 		t.Fatal(err)
@@ -264,7 +265,7 @@ func TestRemediesFitRefusals(t *testing.T) {
 	for name, test := range map[string]struct {
 		status       int
 		complaint    string
-		owner        plan.Owner
+		owner        network.Owner
 		want, absent string
 		paused       bool
 	}{
@@ -302,8 +303,8 @@ type refusing struct {
 	failure error
 }
 
-func (r refusing) BuyBlock(context.Context, pnap.BlockRequest) (plan.Block, error) {
-	return plan.Block{}, r.failure
+func (r refusing) BuyBlock(context.Context, pnap.BlockRequest) (network.Block, error) {
+	return network.Block{}, r.failure
 }
 
 //proves:known-bugs/location-mismatch
@@ -376,7 +377,7 @@ type meddling struct {
 	meddle func()
 }
 
-func (m meddling) BuyBlock(ctx context.Context, wanted pnap.BlockRequest) (plan.Block, error) {
+func (m meddling) BuyBlock(ctx context.Context, wanted pnap.BlockRequest) (network.Block, error) {
 	defer m.meddle()
 	return m.Client.BuyBlock(ctx, wanted)
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
@@ -166,7 +167,7 @@ func (b *Balancer) takeFirst(ctx context.Context, service *corev1.Service, steps
 
 // retag sets the tags of a block. The tag that marks a block as retained must exist before, and a new one
 // may be refused for some seconds.
-func (b *Balancer) retag(ctx context.Context, service *corev1.Service, block plan.Block, tags map[string]string) error {
+func (b *Balancer) retag(ctx context.Context, service *corev1.Service, block network.Block, tags map[string]string) error {
 	if tags[contract.TagRetain] != "" {
 		if err := b.config.Cloud.EnsureTags(ctx, contract.TagRetain); err != nil {
 			return fmt.Errorf("create tag %s: %w", contract.TagRetain, err)

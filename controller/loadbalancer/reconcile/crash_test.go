@@ -3,8 +3,8 @@ package reconcile_test
 import (
 	"context"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 )
 
 // crash is what the process dies of.
@@ -56,7 +56,7 @@ type crashing struct {
 	world *world
 }
 
-func (c crashing) BuyBlock(ctx context.Context, wanted pnap.BlockRequest) (plan.Block, error) {
+func (c crashing) BuyBlock(ctx context.Context, wanted pnap.BlockRequest) (network.Block, error) {
 	c.world.mayCrash()
 	defer c.world.mayCrash()
 	return c.Client.BuyBlock(ctx, wanted)

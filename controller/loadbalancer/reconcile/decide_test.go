@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -72,8 +73,8 @@ func TestCommonInterface(t *testing.T) {
 func TestRestsOfABlockInError(t *testing.T) {
 	now := noon
 	r := newBackoffs(func() time.Time { return now })
-	stuck := plan.Step{Action: plan.Unassign, Block: plan.Block{ID: "a", Status: plan.ErrorUnassigning}}
-	other := plan.Step{Action: plan.Unassign, Block: plan.Block{ID: "a", Status: plan.Assigned}}
+	stuck := plan.Step{Action: plan.Unassign, Block: network.Block{ID: "a", Status: network.ErrorUnassigning}}
+	other := plan.Step{Action: plan.Unassign, Block: network.Block{ID: "a", Status: network.Assigned}}
 	var tries []time.Duration
 	for ; now.Sub(noon) < time.Hour; now = now.Add(30 * time.Second) {
 		if !r.inError(stuck) {
@@ -89,7 +90,7 @@ func TestRestsOfABlockInError(t *testing.T) {
 	if diff := cmp.Diff(want, tries); diff != "" {
 		t.Errorf("tries (-want +got):\n%s", diff)
 	}
-	r.tried(plan.Step{Action: plan.Delete, Block: plan.Block{ID: "a"}})
+	r.tried(plan.Step{Action: plan.Delete, Block: network.Block{ID: "a"}})
 	if len(r.errors) != 0 {
 		t.Errorf("a deleted block is remembered: %v", r.errors)
 	}
@@ -98,7 +99,7 @@ func TestRestsOfABlockInError(t *testing.T) {
 func TestConflictRests(t *testing.T) {
 	now := noon
 	r := newBackoffs(func() time.Time { return now })
-	step := plan.Step{Action: plan.Assign, Reason: plan.AssignmentDue, Block: plan.Block{ID: "a"}}
+	step := plan.Step{Action: plan.Assign, Reason: plan.AssignmentDue, Block: network.Block{ID: "a"}}
 	r.refused(step)
 	for _, test := range []struct {
 		after time.Duration

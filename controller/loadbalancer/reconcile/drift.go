@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -73,8 +74,8 @@ func (b *Balancer) mayEnd(ctx context.Context, service *corev1.Service) bool {
 	if !waits || !w.changesBlock() && w.reason != plan.NetworkChanging {
 		return false
 	}
-	network, err := b.config.Account.Network(ctx, w.network, time.Time{})
-	return err == nil && network.Status != plan.NetworkBusy
+	public, err := b.config.Account.Network(ctx, w.network, time.Time{})
+	return err == nil && public.Status != network.StatusBusy
 }
 
 // drifted reports whether Ensure would change anything.
@@ -133,7 +134,7 @@ func (b *Balancer) Sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o := plan.Observed{Service: &corev1.Service{}, Owner: plan.Owner{Cluster: cluster}, Options: b.config.Options,
+	o := plan.Observed{Service: &corev1.Service{}, Owner: network.Owner{Cluster: cluster}, Options: b.config.Options,
 		View: plan.View{NetworkID: b.config.NetworkID, Now: b.config.Now()}}
 	o.Desired.Shared = true
 	if o.Services, err = b.config.Services.List(labels.Everything()); err != nil {
@@ -243,7 +244,7 @@ func (b *Balancer) sweepLedgers(ctx context.Context, o plan.Observed) error {
 			}
 			continue
 		}
-		if acted, err := b.sweepBrought(ctx, o, l, plan.Sighting{Block: block, Hidden: !found}); err != nil || acted {
+		if acted, err := b.sweepBrought(ctx, o, l, network.Sighting{Block: block, Hidden: !found}); err != nil || acted {
 			return err
 		}
 	}
@@ -252,20 +253,20 @@ func (b *Balancer) sweepLedgers(ctx context.Context, o plan.Observed) error {
 
 // sweepBrought gives up a brought block that is not used any more. Its ledger goes when no address rests.
 func (b *Balancer) sweepBrought(
-	ctx context.Context, o plan.Observed, l plan.Ledger, sighting plan.Sighting,
+	ctx context.Context, o plan.Observed, l plan.Ledger, sighting network.Sighting,
 ) (bool, error) {
 	rested := l.Spent(nil, o.Now)
 	if sighting.Hidden || o.Named(l.BlockID) {
 		return false, nil
 	}
-	if !plan.Brought(sighting.Block, o.Owner.Cluster, o.Options.OwnBlocks) {
+	if !network.Brought(sighting.Block, o.Owner.Cluster, o.Options.OwnBlocks) {
 		if rested { // Services may no longer name it; its owner decides where it is
 			return true, b.drop(ctx, l)
 		}
 		return false, nil
 	}
 	var err error
-	view := plan.View{Now: o.Now, NetworkID: o.NetworkID, Sightings: []plan.Sighting{sighting}}
+	view := plan.View{Now: o.Now, NetworkID: o.NetworkID, Sightings: []network.Sighting{sighting}}
 	if view.Networks, err = b.readNetworks(ctx, view, depth{after: o.Now}); err != nil {
 		return false, err
 	}

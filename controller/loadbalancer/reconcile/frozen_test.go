@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 )
 
 // frozen is the way to the API of a leader that stands still between the decision to buy and the purchase.
@@ -15,7 +15,7 @@ type frozen struct {
 	meanwhile func()
 }
 
-func (f *frozen) BuyBlock(ctx context.Context, wanted pnap.BlockRequest) (plan.Block, error) {
+func (f *frozen) BuyBlock(ctx context.Context, wanted pnap.BlockRequest) (network.Block, error) {
 	if meanwhile := f.meanwhile; meanwhile != nil {
 		f.meanwhile = nil
 		meanwhile()

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -22,12 +23,12 @@ type lateCloud struct {
 	lost, again time.Time
 }
 
-func (l *lateCloud) BuyBlock(ctx context.Context, wanted pnap.BlockRequest) (plan.Block, error) {
+func (l *lateCloud) BuyBlock(ctx context.Context, wanted pnap.BlockRequest) (network.Block, error) {
 	if l.lost.IsZero() {
 		l.world.clock.Advance(l.takes)
 		l.first = &wanted
 		l.lost = l.world.clock.Now()
-		return plan.Block{}, errors.New("buy IP block: connection reset by peer")
+		return network.Block{}, errors.New("buy IP block: connection reset by peer")
 	}
 	if l.again.IsZero() {
 		l.again = l.world.clock.Now()
@@ -69,7 +70,7 @@ func TestPurchaseCarriedOutLate(t *testing.T) {
 			surplus := settled.Sub(carriedOut)
 			t.Logf("figure late_purchase_surplus_seconds %.0f seconds", surplus.Seconds())
 			if blocks := w.accountBlocks(); settled.IsZero() || surplus > 3*time.Minute || len(blocks) != 1 ||
-				blocks[0].Status != plan.Assigned || w.address("web") == "" {
+				blocks[0].Status != network.Assigned || w.address("web") == "" {
 				t.Errorf("surplus for %s; the account has %v and the Service %q", surplus, w.blocks(), w.address("web"))
 			}
 			w.wantPurchases(2)

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"k8s.io/component-base/metrics"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 )
 
@@ -52,7 +53,7 @@ func (m *Metrics) repaired(kind string) { m.repairs.WithLabelValues(kind).Inc() 
 func (m *Metrics) observe(o plan.Observed) {
 	states := map[string]int{}
 	for _, block := range o.Blocks {
-		if plan.OfCluster(block, o.Owner.Cluster) {
+		if network.OfCluster(block, o.Owner.Cluster) {
 			states[string(block.Status)]++
 		}
 	}

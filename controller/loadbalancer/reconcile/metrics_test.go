@@ -8,6 +8,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 )
 
@@ -19,13 +20,13 @@ func TestUntouchableAddressesAreNotFree(t *testing.T) {
 	for _, each := range m.All() {
 		registry.MustRegister(each)
 	}
-	o := plan.Observed{Owner: plan.Owner{Cluster: "c1"}}
-	for i, b := range []plan.Block{
-		{ID: "a", CIDR: netip.MustParsePrefix("203.0.113.8/29"), Status: plan.Assigned},
-		{ID: "b", CIDR: netip.MustParsePrefix("203.0.113.16/29"), Status: plan.Subnetted},
-		{ID: "c", CIDR: netip.MustParsePrefix("203.0.113.16/30"), Status: plan.Unassigned, Part: true},
+	o := plan.Observed{Owner: network.Owner{Cluster: "c1"}}
+	for i, b := range []network.Block{
+		{ID: "a", CIDR: netip.MustParsePrefix("203.0.113.8/29"), Status: network.Assigned},
+		{ID: "b", CIDR: netip.MustParsePrefix("203.0.113.16/29"), Status: network.Subnetted},
+		{ID: "c", CIDR: netip.MustParsePrefix("203.0.113.16/30"), Status: network.Unassigned, Part: true},
 	} {
-		b.Tags = plan.PoolOwner("c1").Tags()
+		b.Tags = network.PoolOwner("c1").Tags()
 		o.Blocks = append(o.Blocks, b)
 		if i < 2 {
 			o.Ledgers = append(o.Ledgers, plan.NewLedger(b.ID, b.CIDR))

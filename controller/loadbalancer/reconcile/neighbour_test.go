@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -61,7 +62,7 @@ func (s *schedule) run() {
 func (w *world) unplaced() map[string]int {
 	found := map[string]int{}
 	for _, b := range w.accountBlocks() {
-		if b.Status == plan.Creating || b.Status == plan.Unassigned {
+		if b.Status == network.Creating || b.Status == network.Unassigned {
 			found[b.Tags[contract.TagCluster]]++
 		}
 	}
@@ -69,9 +70,9 @@ func (w *world) unplaced() map[string]int {
 }
 
 // accountBlocks are the bought blocks of the account as they are, however far its lists lag.
-func (w *world) accountBlocks() []plan.Block {
+func (w *world) accountBlocks() []network.Block {
 	w.t.Helper()
-	var bought []plan.Block
+	var bought []network.Block
 	for _, b := range w.sim.State(accountID).Blocks {
 		raw, err := json.Marshal(b)
 		if err != nil {
@@ -84,7 +85,7 @@ func (w *world) accountBlocks() []plan.Block {
 		if err := json.Unmarshal(raw, &seen); err != nil {
 			w.t.Fatal(err)
 		}
-		block := plan.Block{Status: plan.Status(seen.Status), Tags: map[string]string{}}
+		block := network.Block{Status: network.BlockStatus(seen.Status), Tags: map[string]string{}}
 		for _, tag := range seen.Tags {
 			block.Tags[tag.Name] = tag.Value
 		}
@@ -143,7 +144,7 @@ func crowded(t *testing.T, name string, lag time.Duration, clusters []*world, as
 	}
 	assigned := 0
 	for _, b := range w.accountBlocks() {
-		if b.Status == plan.Assigned {
+		if b.Status == network.Assigned {
 			assigned++
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
@@ -192,18 +193,18 @@ func (b *Balancer) drop(ctx context.Context, obsolete ...plan.Ledger) error {
 func (b *Balancer) list(ctx context.Context, d depth) (account.Listing, error) {
 	if listing, found := b.config.Account.Known(); found && d.known {
 		listing.Blocks = slices.DeleteFunc(slices.Clone(listing.Blocks),
-			func(block plan.Block) bool { return block.ID == d.deleted })
+			func(block network.Block) bool { return block.ID == d.deleted })
 		listing.AskedAt = time.Time{} // however old: another Service may have changed the account since
 		return listing, nil
 	}
 	return b.config.Account.Blocks(ctx, d.after)
 }
 
-func (b *Balancer) network(ctx context.Context, id string, d depth) (plan.Network, error) {
-	if network, _, found := b.config.Account.KnownNetwork(id); found && d.known {
-		network.Blocks = slices.DeleteFunc(slices.Clone(network.Blocks),
-			func(block plan.NetworkBlock) bool { return block.ID == d.deleted })
-		return network, nil
+func (b *Balancer) network(ctx context.Context, id string, d depth) (network.Network, error) {
+	if public, _, found := b.config.Account.KnownNetwork(id); found && d.known {
+		public.Blocks = slices.DeleteFunc(slices.Clone(public.Blocks),
+			func(block network.ListedBlock) bool { return block.ID == d.deleted })
+		return public, nil
 	}
 	return b.config.Account.Network(ctx, id, d.after)
 }
@@ -218,12 +219,12 @@ func (b *Balancer) poolRecord() *purchase.ConfigMap {
 func searchFor(o plan.Observed, d depth, list account.Listing) account.Search {
 	search := account.Search{Cluster: o.Owner.Cluster, Wanted: o.Relevant, List: &list, After: d.after}
 	if !d.live {
-		search.Trusted = func(plan.Block) bool { return true }
-		search.Enough = func([]plan.Sighting) bool { return true }
+		search.Trusted = func(network.Block) bool { return true }
+		search.Enough = func([]network.Sighting) bool { return true }
 		return search
 	}
 	search.Trusted = o.InUse
-	search.Enough = func(sightings []plan.Sighting) bool {
+	search.Enough = func(sightings []network.Sighting) bool {
 		o.Sightings = sightings
 		return o.NeedsNoIndex()
 	}
@@ -244,8 +245,8 @@ func searchFor(o plan.Observed, d depth, list account.Listing) account.Search {
 // readNetworks reads the configured network and those that hold one of the blocks that matter.
 func (b *Balancer) readNetworks(
 	ctx context.Context, v plan.View, d depth,
-) (map[string]plan.Network, error) {
-	networks := map[string]plan.Network{}
+) (map[string]network.Network, error) {
+	networks := map[string]network.Network{}
 	ids := []string{v.NetworkID}
 	for _, i := range v.Sightings {
 		if i.Block.ResourceID != "" && i.Block.ResourceType != "server" {

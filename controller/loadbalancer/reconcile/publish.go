@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -95,7 +96,7 @@ func publication(o plan.Observed, step plan.Step) patch {
 	wanted := map[string]any{
 		contract.ServiceIPAddress:       address,
 		contract.ServiceIPBlock:         step.Block.CIDR.String(),
-		contract.ServiceIPGateway:       plan.Gateway(step.Block.CIDR).String(),
+		contract.ServiceIPGateway:       network.Gateway(step.Block.CIDR).String(),
 		contract.ServiceIPBlockAssigned: "true",
 		contract.ServiceIPOwner:         string(service.UID),
 	}
@@ -190,7 +191,7 @@ func (b *Balancer) markUnassigned(
 	ctx context.Context, service *corev1.Service, step plan.Step,
 ) (*corev1.Service, error) {
 	if service.Annotations[contract.ServiceIPBlockAssigned] != "true" || step.Block.ID == "" ||
-		step.Block.Status == plan.Assigned || step.Reason == plan.BlockInvisible {
+		step.Block.Status == network.Assigned || step.Reason == plan.BlockInvisible {
 		return service, nil
 	}
 	return b.patchService(ctx, service, patch{annotations: map[string]any{contract.ServiceIPBlockAssigned: "false"}})

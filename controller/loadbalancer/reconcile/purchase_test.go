@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
@@ -394,7 +394,7 @@ func TestDescriptionSaysWhoseBlockItIs(t *testing.T) {
 	if len(block.Description) > 250 {
 		t.Errorf("description has %d characters", len(block.Description))
 	}
-	if !(plan.Owner{Cluster: clusterUID, Namespace: "shop", Name: long}).Owns(block) {
+	if !(network.Owner{Cluster: clusterUID, Namespace: "shop", Name: long}).Owns(block) {
 		t.Errorf("tags %v do not prove the owner", block.Tags)
 	}
 }

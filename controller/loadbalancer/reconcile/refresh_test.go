@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
 )
@@ -17,7 +18,9 @@ type silent struct{ account.Cloud }
 
 var errSilent = errors.New("no answer")
 
-func (silent) Blocks(context.Context, map[string]string) ([]plan.Block, error) { return nil, errSilent }
+func (silent) Blocks(context.Context, map[string]string) ([]network.Block, error) {
+	return nil, errSilent
+}
 
 // An account that stops answering between the first observation and the second one is an error like any other.
 func TestNothingIsDecidedFromAFailedObservation(t *testing.T) {

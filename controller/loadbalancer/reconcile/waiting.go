@@ -12,6 +12,7 @@ import (
 	"k8s.io/cloud-provider/api"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -259,9 +260,9 @@ func (b *Balancer) check(ctx context.Context, service *corev1.Service) (progress
 	case w.changesBlock():
 		return b.checkBlock(ctx, w, now)
 	case w.reason == plan.NetworkChanging && w.network != "":
-		network, err := b.config.Account.Network(ctx, w.network, now.Add(-min(w.pause/2, recent)))
+		public, err := b.config.Account.Network(ctx, w.network, now.Add(-min(w.pause/2, recent)))
 		switch {
-		case err == nil && network.Status == plan.NetworkBusy:
+		case err == nil && public.Status == network.StatusBusy:
 			return pending, nil
 		case err == nil && w.block != "":
 			return ended, nil
@@ -273,14 +274,14 @@ func (b *Balancer) check(ctx context.Context, service *corev1.Service) (progress
 // checkBlock reads the block by its ID, unless a list that was read since shows already that it has changed.
 func (b *Balancer) checkBlock(ctx context.Context, w waiting, now time.Time) (progress, error) {
 	if listing, found := b.config.Account.Known(); found && listing.AskedAt.After(w.checked) {
-		i := slices.IndexFunc(listing.Blocks, func(block plan.Block) bool { return block.ID == w.block })
-		if i >= 0 && plan.Changing(listing.Blocks[i]) == "" && listing.Blocks[i].Status == plan.Assigned {
+		i := slices.IndexFunc(listing.Blocks, func(block network.Block) bool { return block.ID == w.block })
+		if i >= 0 && plan.Changing(listing.Blocks[i]) == "" && listing.Blocks[i].Status == network.Assigned {
 			b.pace.learn(w, now)
 			return unknown, nil
 		}
 	}
-	network, at, found := b.config.Account.KnownNetwork(w.network)
-	if found && w.pause == lastPause && now.Sub(at) <= driftPeriod && network.Status == plan.NetworkBusy {
+	public, at, found := b.config.Account.KnownNetwork(w.network)
+	if found && w.pause == lastPause && now.Sub(at) <= driftPeriod && public.Status == network.StatusBusy {
 		return pending, nil // Drifted will read it again
 	}
 	block, found, err := b.config.Account.Block(ctx, w.block, now)
@@ -305,7 +306,7 @@ func (b *Balancer) checkRelease(ctx context.Context, service *corev1.Service) (p
 // again is the wait for the same thing as before.
 func (b *Balancer) again(service *corev1.Service) error {
 	w, _ := b.pace.waitsFor(service.UID)
-	return b.retry(service, plan.Step{Action: plan.Wait, Reason: w.reason, Block: plan.Block{ID: w.block},
+	return b.retry(service, plan.Step{Action: plan.Wait, Reason: w.reason, Block: network.Block{ID: w.block},
 		Network: w.network})
 }
 

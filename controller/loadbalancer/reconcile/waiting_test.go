@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
@@ -266,7 +266,7 @@ type overtaking struct {
 	happens func()
 }
 
-func (o *overtaking) Block(ctx context.Context, id string) (plan.Block, error) {
+func (o *overtaking) Block(ctx context.Context, id string) (network.Block, error) {
 	block, err := o.crashing.Block(ctx, id)
 	if happens := o.happens; happens != nil {
 		o.happens = nil

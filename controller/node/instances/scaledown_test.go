@@ -23,8 +23,8 @@ import (
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/seeds"
@@ -107,13 +107,13 @@ func (m *memory) server(id string) pnap.Server {
 	return server
 }
 
-func (m *memory) Network(_ context.Context, id string) (plan.Network, error) {
+func (m *memory) Network(_ context.Context, id string) (network.Network, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.foreign {
-		return plan.Network{}, &pnap.Error{Op: "read network", Object: id, StatusCode: http.StatusForbidden}
+		return network.Network{}, &pnap.Error{Op: "read network", Object: id, StatusCode: http.StatusForbidden}
 	}
-	return plan.Network{ID: id}, nil
+	return network.Network{ID: id}, nil
 }
 
 // framework is the part of the provider that the framework's lifecycle controller uses.

@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -41,7 +41,7 @@ func (m *Manager) change(ctx context.Context, audit bool) (again time.Duration, 
 	if steps, err = m.confirm(ctx, seen, steps, &idle); err != nil {
 		return soon, err
 	}
-	if seen.network.Status != plan.NetworkReady {
+	if seen.network.Status != network.StatusReady {
 		klog.FromContext(ctx).V(2).Info("Waiting for the public network", "network", seen.network.ID, "status",
 			seen.network.Status)
 		return soon, nil

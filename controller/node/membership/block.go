@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
@@ -19,7 +20,7 @@ import (
 
 // source is the block from which the servers that join in one pass get addresses, or why there is none.
 type source struct {
-	block  plan.Block
+	block  network.Block
 	ledger plan.Ledger
 	// reason and text are for the Nodes that wait; both are empty if waiting is enough.
 	reason, text string
@@ -90,7 +91,7 @@ func (p *pass) allocate(ctx context.Context, serverID string, node *corev1.Node)
 
 // inUse reports addresses that servers have in the network without an entry in the ledger.
 func (p *pass) inUse(address netip.Addr) bool {
-	if slices.ContainsFunc(p.network.Members, func(m plan.Member) bool { return slices.Contains(m.IPs, address) }) {
+	if slices.ContainsFunc(p.network.Members, func(m network.Member) bool { return slices.Contains(m.IPs, address) }) {
 		return true
 	}
 	for _, server := range p.servers {
@@ -107,7 +108,7 @@ func (p *pass) free(ctx context.Context, serverID string, address netip.Addr, un
 	if err != nil {
 		return err
 	}
-	at := slices.IndexFunc(seen.all, func(b plan.Block) bool { return b.CIDR.IsValid() && b.CIDR.Contains(address) })
+	at := slices.IndexFunc(seen.all, func(b network.Block) bool { return b.CIDR.IsValid() && b.CIDR.Contains(address) })
 	if unseen := p.unseenAt(address); at < 0 && unseen != "" {
 		return fmt.Errorf("address %s of server %s stays allocated until the phoenixNAP API shows IP block %s, which "+
 			"is in public network %s", address, serverID, unseen, p.network.ID)
@@ -161,11 +162,11 @@ func (p *pass) findSource(ctx context.Context) (source, error) {
 	return p.bought(ctx, seen)
 }
 
-func (m *Manager) owner() plan.Owner { return plan.Owner{Cluster: m.cluster(), Nodes: true} }
+func (m *Manager) owner() network.Owner { return network.Owner{Cluster: m.cluster(), Nodes: true} }
 
 // brought uses the block that the user configured. It is assigned if necessary, and never deleted.
 func (p *pass) brought(ctx context.Context, view plan.View) (source, error) {
-	at := slices.IndexFunc(view.Sightings, func(s plan.Sighting) bool { return s.Block.ID == p.config.NodeIPBlock })
+	at := slices.IndexFunc(view.Sightings, func(s network.Sighting) bool { return s.Block.ID == p.config.NodeIPBlock })
 	if at < 0 && p.network.Listed(p.config.NodeIPBlock) {
 		return source{}, nil // the API shows it again in a moment
 	}
@@ -224,11 +225,11 @@ func (p *pass) bought(ctx context.Context, seen blocks) (source, error) {
 }
 
 // taken says who holds the places in the network.
-func (p *pass) taken(known []plan.Block) string {
+func (p *pass) taken(known []network.Block) string {
 	return "; the places are held: " + p.network.Taken(p.cluster(), known)
 }
 
-func (p *pass) ledgerOf(ctx context.Context, block plan.Block) (plan.Ledger, error) {
+func (p *pass) ledgerOf(ctx context.Context, block network.Block) (plan.Ledger, error) {
 	current, err := p.config.Ledgers.Get(ctx, block.ID)
 	if errors.Is(err, allocation.ErrNotFound) {
 		return plan.NewLedger(block.ID, block.CIDR), nil
@@ -294,7 +295,7 @@ func (p *pass) buy(ctx context.Context, seen blocks) (source, error) {
 		SizeSource: "--node-ip-block to a block of another size",
 	}}
 	for _, block := range seen.all {
-		if plan.OfCluster(block, p.cluster()) {
+		if network.OfCluster(block, p.cluster()) {
 			wish.Bought++
 			wish.Coming = wish.Coming || p.places.Coming(block, seen.Now)
 			if p.network.Lacks(block) {

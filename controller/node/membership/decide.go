@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/instances"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -53,7 +53,7 @@ type step struct {
 type picture struct {
 	nodes   []*corev1.Node
 	now     time.Time
-	network plan.Network
+	network network.Network
 	// servers of the account, by ID.
 	servers map[string]pnap.Server
 	// wanted are the Nodes whose servers must be members, by server ID, and rivals further Nodes with the same provider
@@ -172,7 +172,7 @@ func (p picture) away(id string, recorded joined) (step, bool) {
 		return step{kind: lost, server: id}, p.unwantedFor(id) >= leaveAfter
 	}
 	entry, member := membershipOf(server, recorded.Network)
-	isListed := func(m plan.Member) bool { return m.ServerID == id }
+	isListed := func(m network.Member) bool { return m.ServerID == id }
 	switch {
 	case !member && recorded.Network == p.network.ID && slices.ContainsFunc(p.network.Members, isListed):
 		return step{}, false // the network's view lags behind
@@ -204,7 +204,7 @@ func membershipOf(server pnap.Server, networkID string) (pnap.Membership, bool) 
 }
 
 // user returns the lowest address of the block that a server has, or is recorded to get, and the server.
-func (p picture) user(b plan.Block) (serverID string, address netip.Addr, found bool) {
+func (p picture) user(b network.Block) (serverID string, address netip.Addr, found bool) {
 	note := func(id string, ips ...netip.Addr) {
 		for _, ip := range ips {
 			if b.CIDR.IsValid() && b.CIDR.Contains(ip) && (!found || ip.Less(address)) {
@@ -229,7 +229,7 @@ func (p picture) user(b plan.Block) (serverID string, address netip.Addr, found 
 }
 
 // used reports whether a server uses an address of the block.
-func (p picture) used(b plan.Block) bool {
+func (p picture) used(b network.Block) bool {
 	_, _, found := p.user(b)
 	return found
 }

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -90,7 +90,7 @@ func TestDecide(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := picture{
-				network: plan.Network{ID: "n", Location: "ASH"}, servers: map[string]pnap.Server{},
+				network: network.Network{ID: "n", Location: "ASH"}, servers: map[string]pnap.Server{},
 				wanted:      map[string]*corev1.Node{},
 				isChanging:  func(string) bool { return test.isChanging },
 				unwantedFor: func(string) time.Duration { return test.unwantedFor },
@@ -105,7 +105,7 @@ func TestDecide(t *testing.T) {
 				p.memberRecord = p.memberRecord.with("s", *test.recorded)
 			}
 			if test.listed {
-				p.network.Members = []plan.Member{{ServerID: "s"}}
+				p.network.Members = []network.Member{{ServerID: "s"}}
 			}
 			var got []string
 			for _, each := range decide(p) {
@@ -124,7 +124,7 @@ func TestDecide(t *testing.T) {
 
 func TestStepsThatTakeAwayComeFirst(t *testing.T) {
 	p := picture{
-		network: plan.Network{ID: "n", Location: "ASH"},
+		network: network.Network{ID: "n", Location: "ASH"},
 		wanted:  map[string]*corev1.Node{"a": {ObjectMeta: metav1.ObjectMeta{Name: "web"}}},
 		servers: map[string]pnap.Server{
 			"a": {ID: "a", Hostname: "web", Status: pnap.ServerPoweredOn, Location: "ASH"},
@@ -203,7 +203,7 @@ func TestRivals(t *testing.T) {
 func TestUserOfABlock(t *testing.T) {
 	addr := netip.MustParseAddr
 	p := picture{
-		network: plan.Network{ID: "n", Members: []plan.Member{{ServerID: "a",
+		network: network.Network{ID: "n", Members: []network.Member{{ServerID: "a",
 			IPs: []netip.Addr{addr("203.0.113.4"), addr("198.51.100.2")}}}},
 		servers: map[string]pnap.Server{"b": {ID: "b",
 			PublicNetworks: []pnap.Membership{{NetworkID: "other", IPs: []netip.Addr{addr("203.0.113.18")}}}}},
@@ -218,7 +218,7 @@ func TestUserOfABlock(t *testing.T) {
 		"the lowest address of several":  {"203.0.113.0/24", "a 203.0.113.4 true"},
 		"a block without addresses":      {"", " invalid IP false"},
 	} {
-		var b plan.Block
+		var b network.Block
 		if test.cidr != "" {
 			b.CIDR = netip.MustParsePrefix(test.cidr)
 		}

@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/instances"
@@ -69,7 +70,7 @@ func TestANodeBlockIsKeptWhileItsAddressesAreInQuarantine(t *testing.T) {
 			break
 		}
 		ledger, err := w.manager.config.Ledgers.Get(t.Context(), surplusA)
-		if status := blocks[0]["status"]; status != string(plan.Assigned) && (err != nil || !ledger.Closed) {
+		if status := blocks[0]["status"]; status != string(network.Assigned) && (err != nil || !ledger.Closed) {
 			t.Fatalf("the block is %v, and its ledger %+v, %v; want a closed one", status, ledger, err)
 		}
 		again, err := w.sync()

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
@@ -114,9 +115,9 @@ type blocks struct {
 	// View has the blocks that matter to the nodes.
 	plan.View
 	// all are all blocks of the account, those of the cluster included that the list omits if the index was read.
-	all []plan.Block
+	all []network.Block
 	// nodes are the blocks that were bought for the nodes and can be read by their ID.
-	nodes []plan.Sighting
+	nodes []network.Sighting
 	// doubtful reports that there is, or may be, a block for the nodes that cannot be read: it is listed and indexed,
 	// or recorded and in the network or the index, or in both without a record. None is bought, and the record stays.
 	doubtful bool
@@ -135,7 +136,7 @@ func (b blocks) recorded() string {
 
 // recordLost reports that the only block of the nodes may be one that nothing but the index and the network shows: no
 // purchase is recorded that could name it.
-func (b blocks) recordLost(network plan.Network) bool {
+func (b blocks) recordLost(network network.Network) bool {
 	return b.Purchase == nil && b.unreadable == nil && slices.ContainsFunc(b.Unseen, network.Listed)
 }
 
@@ -152,7 +153,7 @@ func (p *pass) observeBlocks(ctx context.Context, every bool) (blocks, error) {
 	seen.unreadable = unreadable
 	found, err := p.config.Account.Find(ctx, account.Search{
 		Cluster: p.cluster(), IDs: []string{seen.recorded(), p.config.NodeIPBlock}, Wanted: p.owner().Owns,
-		Enough: func(sightings []plan.Sighting) bool {
+		Enough: func(sightings []network.Sighting) bool {
 			return !every && slices.ContainsFunc(sightings, p.isReadable)
 		},
 		ListAfter: p.now, After: p.now,
@@ -182,11 +183,11 @@ func (p *pass) observeBlocks(ctx context.Context, every bool) (blocks, error) {
 }
 
 // isReadable reports whether a block was bought for the nodes and can be read by its ID.
-func (p *pass) isReadable(s plan.Sighting) bool { return !s.Hidden && p.owner().Owns(s.Block) }
+func (p *pass) isReadable(s network.Sighting) bool { return !s.Hidden && p.owner().Owns(s.Block) }
 
 // networks returns the configured network and those that one of the blocks is assigned to, if they can be read.
-func (p *pass) networks(ctx context.Context, bought []plan.Sighting) (map[string]plan.Network, error) {
-	networks := map[string]plan.Network{p.network.ID: p.network}
+func (p *pass) networks(ctx context.Context, bought []network.Sighting) (map[string]network.Network, error) {
+	networks := map[string]network.Network{p.network.ID: p.network}
 	for _, s := range bought {
 		id := s.Block.ResourceID
 		if _, known := networks[id]; known || id == "" || s.Block.ResourceType == "server" {
@@ -223,7 +224,7 @@ func (m *Manager) identify(ctx context.Context) error {
 }
 
 // adopt records the block that is kept, to find it by its ID. A purchase whose block may still appear stays.
-func (p *pass) adopt(ctx context.Context, seen blocks, b plan.Block) error {
+func (p *pass) adopt(ctx context.Context, seen blocks, b network.Block) error {
 	if !seen.adopts(b) {
 		return nil
 	}
@@ -235,20 +236,20 @@ func (p *pass) adopt(ctx context.Context, seen blocks, b plan.Block) error {
 }
 
 // adopts reports whether to replace the record with the block. An unreadable record stays.
-func (b blocks) adopts(kept plan.Block) bool {
+func (b blocks) adopts(kept network.Block) bool {
 	return b.unreadable == nil && b.recorded() != kept.ID && (!b.PurchaseOpen() || b.shows(kept))
 }
 
 // shows reports whether the block of the last purchase is this one, or another one that can be read.
-func (b blocks) shows(kept plan.Block) bool {
+func (b blocks) shows(kept network.Block) bool {
 	if b.recorded() == "" {
 		return nonceOf(kept) == b.Purchase.Nonce
 	}
-	return slices.ContainsFunc(b.nodes, func(s plan.Sighting) bool { return s.Block.ID == b.recorded() })
+	return slices.ContainsFunc(b.nodes, func(s network.Sighting) bool { return s.Block.ID == b.recorded() })
 }
 
 // nonceOf returns the nonce at the end of the description of a bought block; its ID without a description.
-func nonceOf(b plan.Block) string {
+func nonceOf(b network.Block) string {
 	if words := strings.Fields(b.Description); len(words) > 0 {
 		return words[len(words)-1]
 	}

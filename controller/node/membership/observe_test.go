@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
@@ -21,7 +22,7 @@ func TestServersOfAnotherNetworkAreUnwanted(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := &Manager{unwanted: map[string]time.Time{"before": at.Add(-time.Minute), "wanted": at.Add(-time.Minute)}}
 	m.remember(picture{
-		now: at, network: plan.Network{ID: "network"},
+		now: at, network: network.Network{ID: "network"},
 		wanted: map[string]*corev1.Node{"wanted": {}, "elsewhere": {}},
 		memberRecord: memberRecord{members: map[string]joined{
 			"wanted": {Network: "network"}, "elsewhere": {Network: "other"},
@@ -37,7 +38,7 @@ func TestServersOfAnotherNetworkAreUnwanted(t *testing.T) {
 // TestAdopts: the record of the node block's purchase is replaced only when no other block can appear for it.
 func TestAdopts(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	kept := plan.Block{ID: "kept", Description: "bought for the nodes nonce-1"}
+	kept := network.Block{ID: "kept", Description: "bought for the nodes nonce-1"}
 	open := func(nonce, block string) *contract.Purchase {
 		return &contract.Purchase{Nonce: nonce, BlockID: block, Time: now.Add(-time.Second)}
 	}
@@ -61,7 +62,7 @@ func TestAdopts(t *testing.T) {
 			b := blocks{unreadable: test.unreadable}
 			b.View = plan.View{Now: now, Purchase: test.recorded}
 			for _, id := range test.visible {
-				b.nodes = append(b.nodes, plan.Sighting{Block: plan.Block{ID: id}})
+				b.nodes = append(b.nodes, network.Sighting{Block: network.Block{ID: id}})
 			}
 			if got := b.adopts(kept); got != test.want {
 				t.Errorf("adopts is %t, want %t", got, test.want)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/simtest"
@@ -18,7 +18,7 @@ func TestNodeBlockWithoutAPlaceIsGivenBack(t *testing.T) {
 	seed := withSurplus(1, "")
 	account := &seed.Accounts[0]
 	account.Blocks = account.Blocks[:1]
-	for i := range plan.NetworkBlockLimit {
+	for i := range network.BlockLimit {
 		account.Blocks = append(account.Blocks, pnapsim.BlockSeed{ID: fmt.Sprintf("60473c2509268bc77fd0ff%02x", i),
 			Location: "ASH", CIDR: fmt.Sprintf("198.51.100.%d/29", 8*i), Network: simtest.NetworkID})
 	}
@@ -52,7 +52,7 @@ func TestNodeBlockWithoutAPlaceIsGivenBack(t *testing.T) {
 func TestNodeBlockLeavesThePlaceOfAService(t *testing.T) {
 	seed := seedOf(1, "", ownedBy)
 	account := &seed.Accounts[0]
-	for i := range plan.NetworkBlockLimit - 1 {
+	for i := range network.BlockLimit - 1 {
 		account.Blocks = append(account.Blocks, pnapsim.BlockSeed{ID: fmt.Sprintf("60473c2509268bc77fd0ff%02x", i),
 			Location: "ASH", CIDR: fmt.Sprintf("198.51.100.%d/29", 8*i), Network: simtest.NetworkID})
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
@@ -68,7 +69,7 @@ func (m *Manager) candidates(ctx context.Context) (map[string]bool, error) {
 		return nil, err
 	}
 	found, err := m.config.Account.Find(ctx, account.Search{Cluster: m.cluster(), Wanted: m.owner().Owns,
-		Trusted: func(plan.Block) bool { return true }})
+		Trusted: func(network.Block) bool { return true }})
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +94,7 @@ func (p *pass) audit(ctx context.Context, idle bool) error {
 		return err
 	}
 	if errors.Is(seen.unreadable, purchase.ErrUnreadable) {
-		p.reportOnce(plan.Block{}, corev1.EventTypeWarning, ReasonRecordUnreadable,
+		p.reportOnce(network.Block{}, corev1.EventTypeWarning, ReasonRecordUnreadable,
 			"no IP block of the nodes is released: "+seen.unreadable.Error())
 		p.auditAt = p.now.Add(auditEvery)
 		return nil
@@ -119,14 +120,14 @@ func (p *pass) audit(ctx context.Context, idle bool) error {
 }
 
 // releaseSurplus takes one step for the first of the blocks that allows one; a stuck block does not delay the others.
-func (p *pass) releaseSurplus(ctx context.Context, seen blocks, surplus []plan.Sighting, idle bool) error {
+func (p *pass) releaseSurplus(ctx context.Context, seen blocks, surplus []network.Sighting, idle bool) error {
 	p.countSurplus(surplus)
 	next := auditEvery
 	for _, s := range surplus {
 		server, address, used := p.user(s.Block)
 		left := leaveAfter - p.now.Sub(p.surplus[s.Block.ID])
 		switch {
-		case plan.Retained(s.Block):
+		case network.Retained(s.Block):
 		case used:
 			p.reportOnce(s.Block, corev1.EventTypeWarning, ReasonNodeBlockSurplus,
 				p.inUseText(s.Block, server, address.String()))
@@ -149,7 +150,7 @@ func (p *pass) releaseSurplus(ctx context.Context, seen blocks, surplus []plan.S
 }
 
 // countSurplus records since when each block is not needed.
-func (m *Manager) countSurplus(surplus []plan.Sighting) {
+func (m *Manager) countSurplus(surplus []network.Sighting) {
 	now := m.config.Now()
 	since := map[string]time.Time{}
 	for _, s := range surplus {
@@ -163,7 +164,7 @@ func (m *Manager) countSurplus(surplus []plan.Sighting) {
 }
 
 // releaseBlock takes the next step for a block without users: the ledger is closed first, and deleted last.
-func (p *pass) releaseBlock(ctx context.Context, seen blocks, s plan.Sighting) (again time.Duration, err error) {
+func (p *pass) releaseBlock(ctx context.Context, seen blocks, s network.Sighting) (again time.Duration, err error) {
 	if !s.Block.CIDR.IsValid() {
 		return period, nil // it is being created
 	}
@@ -240,7 +241,7 @@ func (p *pass) release(ctx context.Context, step plan.Step, current plan.Ledger)
 
 // inUseText explains why a block that nodes do not need is kept. Only a server that the controller joined leaves by
 // itself.
-func (p *pass) inUseText(b plan.Block, server, address string) string {
+func (p *pass) inUseText(b network.Block, server, address string) string {
 	holder := "server " + server
 	if node := p.nodeOf(server); node != nil {
 		holder = fmt.Sprintf("node %s (server %s)", node.Name, server)
@@ -254,7 +255,7 @@ func (p *pass) inUseText(b plan.Block, server, address string) string {
 }
 
 // reportOnce records an event about a block on the Namespace kube-system, and repeats it after a while.
-func (m *Manager) reportOnce(b plan.Block, kind, reason, text string) {
+func (m *Manager) reportOnce(b network.Block, kind, reason, text string) {
 	now := m.config.Now()
 	if last := m.reports[b.ID]; last.text == text && now.Sub(last.at) < repeatEvery {
 		return

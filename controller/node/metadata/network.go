@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/instances"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -28,13 +28,13 @@ func networkAnnotations() []string {
 
 // describe returns the public network as published for the agent of a server. The server's own entry counts; the
 // network's list of members, which may be delayed, provides values that the entry lacks.
-func describe(server pnap.Server, network plan.Network, blocks []contract.NetworkBlock,
+func describe(server pnap.Server, public network.Network, blocks []contract.NetworkBlock,
 	announcer string) contract.NodeNetwork {
 	facts := contract.NodeNetwork{
-		ServerID: server.ID, NetworkID: network.ID, VLAN: network.VLAN, Blocks: blocks, Announcer: announcer,
+		ServerID: server.ID, NetworkID: public.ID, VLAN: public.VLAN, Blocks: blocks, Announcer: announcer,
 	}
-	listed := slices.IndexFunc(network.Members, func(m plan.Member) bool { return m.ServerID == server.ID })
-	joined := slices.IndexFunc(server.PublicNetworks, func(m pnap.Membership) bool { return m.NetworkID == network.ID })
+	listed := slices.IndexFunc(public.Members, func(m network.Member) bool { return m.ServerID == server.ID })
+	joined := slices.IndexFunc(server.PublicNetworks, func(m pnap.Membership) bool { return m.NetworkID == public.ID })
 	if joined < 0 {
 		return facts
 	}
@@ -42,22 +42,22 @@ func describe(server pnap.Server, network plan.Network, blocks []contract.Networ
 	facts.Member = membership.Status == pnap.MembershipAssigned || (membership.Status == "" && listed >= 0)
 	facts.IPs = membership.IPs
 	if len(facts.IPs) == 0 && listed >= 0 {
-		facts.IPs = network.Members[listed].IPs
+		facts.IPs = public.Members[listed].IPs
 	}
 	return facts
 }
 
 // usableBlocks returns the blocks of the network whose gateway is expected to answer. The network lists a block from
 // the start of its assignment, during which it is BUSY: then only blocks count that were published before.
-func usableBlocks(network plan.Network, published []contract.NetworkBlock) []contract.NetworkBlock {
+func usableBlocks(public network.Network, published []contract.NetworkBlock) []contract.NetworkBlock {
 	blocks := []contract.NetworkBlock{}
-	for _, block := range network.Blocks {
-		gateway := plan.Gateway(block.CIDR)
+	for _, block := range public.Blocks {
+		gateway := network.Gateway(block.CIDR)
 		if !gateway.IsValid() {
 			continue
 		}
 		usable := contract.NetworkBlock{CIDR: block.CIDR, Gateway: gateway}
-		if network.Status == plan.NetworkReady || slices.Contains(published, usable) {
+		if public.Status == network.StatusReady || slices.Contains(published, usable) {
 			blocks = append(blocks, usable)
 		}
 	}
@@ -110,7 +110,7 @@ func zoneChanges(node *corev1.Node, server pnap.Server) map[string]*string {
 }
 
 // missingMembership returns why a Node cannot carry traffic and what to do; empty if its server is or becomes a member.
-func missingMembership(server pnap.Server, network plan.Network) string {
+func missingMembership(server pnap.Server, network network.Network) string {
 	if slices.ContainsFunc(server.PublicNetworks, func(m pnap.Membership) bool { return m.NetworkID == network.ID }) {
 		return ""
 	}

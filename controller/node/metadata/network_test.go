@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -27,10 +27,10 @@ func TestDescribeMembership(t *testing.T) {
 		return []pnap.Membership{{NetworkID: "other", Status: "assigned", IPs: addrs("10.9.9.9")},
 			{NetworkID: "n", Status: status, IPs: addrs(ips...)}}
 	}
-	listed := []plan.Member{{ServerID: "x"}, {ServerID: "s", IPs: addrs("203.0.113.9")}}
+	listed := []network.Member{{ServerID: "x"}, {ServerID: "s", IPs: addrs("203.0.113.9")}}
 	tests := map[string]struct {
 		networks []pnap.Membership
-		members  []plan.Member
+		members  []network.Member
 		member   bool
 		ips      []netip.Addr
 	}{
@@ -52,7 +52,7 @@ func TestDescribeMembership(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := describe(pnap.Server{ID: "s", PublicNetworks: test.networks},
-				plan.Network{ID: "n", VLAN: 20, Members: test.members}, nil, contract.AnnouncerAgent)
+				network.Network{ID: "n", VLAN: 20, Members: test.members}, nil, contract.AnnouncerAgent)
 			want := contract.NodeNetwork{ServerID: "s", NetworkID: "n", VLAN: 20, Announcer: "agent",
 				Member: test.member, IPs: test.ips}
 			if diff := cmp.Diff(want, got, equateAddrs); diff != "" {
@@ -63,28 +63,28 @@ func TestDescribeMembership(t *testing.T) {
 }
 
 func TestUsableBlocks(t *testing.T) {
-	block := func(cidr string) plan.NetworkBlock {
-		return plan.NetworkBlock{ID: cidr, CIDR: netip.MustParsePrefix(cidr)}
+	block := func(cidr string) network.ListedBlock {
+		return network.ListedBlock{ID: cidr, CIDR: netip.MustParsePrefix(cidr)}
 	}
 	known := contract.NetworkBlock{CIDR: netip.MustParsePrefix("203.0.113.0/28"),
 		Gateway: netip.MustParseAddr("203.0.113.1")}
 	fresh := contract.NetworkBlock{CIDR: netip.MustParsePrefix("203.0.113.16/29"),
 		Gateway: netip.MustParseAddr("203.0.113.17")}
-	both := []plan.NetworkBlock{block("203.0.113.16/29"), {ID: "odd"}, block("203.0.113.0/28")}
+	both := []network.ListedBlock{block("203.0.113.16/29"), {ID: "odd"}, block("203.0.113.0/28")}
 	tests := map[string]struct {
-		network   plan.Network
+		network   network.Network
 		published []contract.NetworkBlock
 		want      []contract.NetworkBlock
 	}{
-		"ready": {network: plan.Network{Status: plan.NetworkReady, Blocks: both},
+		"ready": {network: network.Network{Status: network.StatusReady, Blocks: both},
 			want: []contract.NetworkBlock{known, fresh}},
-		"busy: only what was known": {network: plan.Network{Status: plan.NetworkBusy, Blocks: both},
+		"busy: only what was known": {network: network.Network{Status: network.StatusBusy, Blocks: both},
 			published: []contract.NetworkBlock{known}, want: []contract.NetworkBlock{known}},
-		"unknown status: as busy": {network: plan.Network{Status: "QUANTUM", Blocks: both},
+		"unknown status: as busy": {network: network.Network{Status: "QUANTUM", Blocks: both},
 			published: []contract.NetworkBlock{known}, want: []contract.NetworkBlock{known}},
-		"removed while busy": {network: plan.Network{Status: plan.NetworkBusy},
+		"removed while busy": {network: network.Network{Status: network.StatusBusy},
 			published: []contract.NetworkBlock{known}, want: []contract.NetworkBlock{}},
-		"busy and nothing known so far": {network: plan.Network{Status: plan.NetworkBusy, Blocks: both},
+		"busy and nothing known so far": {network: network.Network{Status: network.StatusBusy, Blocks: both},
 			want: []contract.NetworkBlock{}},
 	}
 	for name, test := range tests {

@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/instances"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
@@ -87,7 +87,7 @@ type Servers interface {
 // Networks is the shared cache of the public networks.
 type Networks interface {
 	// Network returns a network that was requested at or after the given time.
-	Network(ctx context.Context, id string, after time.Time) (plan.Network, error)
+	Network(ctx context.Context, id string, after time.Time) (network.Network, error)
 }
 
 // NetworkChanges receives each public network that any controller reads, and wakes the NetworkPublisher when the
@@ -104,7 +104,7 @@ func NewNetworkChanges(networkID string) *NetworkChanges {
 }
 
 // Notice receives a network that was just read. A change is published soon, not after the window. It never blocks.
-func (c *NetworkChanges) Notice(network plan.Network) {
+func (c *NetworkChanges) Notice(network network.Network) {
 	if network.ID != c.networkID {
 		return
 	}
@@ -149,7 +149,7 @@ type NetworkPublisher struct {
 	synced cache.InformerSynced
 
 	// The following belong to the goroutine of Run. reported are the reported missing memberships.
-	network  plan.Network
+	network  network.Network
 	reported map[types.UID]string
 	withheld bool // the network is changing, so that a block is not published yet
 }
@@ -223,7 +223,7 @@ func (p *NetworkPublisher) sync(ctx context.Context) error {
 		return err
 	}
 	blocks := usableBlocks(p.network, published(nodes, p.config.NetworkID))
-	p.withheld = p.network.Status != plan.NetworkReady && len(blocks) < len(p.network.Blocks)
+	p.withheld = p.network.Status != network.StatusReady && len(blocks) < len(p.network.Blocks)
 	var problems []error
 	for _, node := range nodes {
 		if server, ok := serverOf(node, list); ok {

@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/instances"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
@@ -29,19 +29,19 @@ type changing struct {
 	stale atomic.Bool // an old state was accepted while blocks were withheld
 }
 
-func (c *changing) Network(_ context.Context, id string, after time.Time) (plan.Network, error) {
+func (c *changing) Network(_ context.Context, id string, after time.Time) (network.Network, error) {
 	asked := c.asked.Add(1)
-	network := plan.Network{
-		ID: id, VLAN: 20, Status: plan.NetworkReady,
-		Blocks: []plan.NetworkBlock{{ID: "b", CIDR: netip.MustParsePrefix("203.0.113.0/28")}},
+	public := network.Network{
+		ID: id, VLAN: 20, Status: network.StatusReady,
+		Blocks: []network.ListedBlock{{ID: "b", CIDR: netip.MustParsePrefix("203.0.113.0/28")}},
 	}
 	if time.Now().Before(c.until) {
-		network.Status = plan.NetworkBusy
+		public.Status = network.StatusBusy
 	}
 	if asked > 1 && time.Now().Before(c.until.Add(afterFailure)) && after.IsZero() {
 		c.stale.Store(true)
 	}
-	return network, nil
+	return public, nil
 }
 
 type oneServer struct{}
@@ -98,19 +98,19 @@ func TestABusyNetworkIsLookedAtAgainSoon(t *testing.T) {
 // growing is a network that has a second block from a given time on.
 type growing struct{ since time.Time }
 
-func (g growing) now() plan.Network {
-	network := plan.Network{
-		ID: simtest.NetworkID, VLAN: 20, Status: plan.NetworkReady,
-		Blocks: []plan.NetworkBlock{{ID: "a", CIDR: netip.MustParsePrefix("203.0.113.0/28")}},
+func (g growing) now() network.Network {
+	public := network.Network{
+		ID: simtest.NetworkID, VLAN: 20, Status: network.StatusReady,
+		Blocks: []network.ListedBlock{{ID: "a", CIDR: netip.MustParsePrefix("203.0.113.0/28")}},
 	}
 	if !time.Now().Before(g.since) {
-		network.Blocks = append(network.Blocks, plan.NetworkBlock{ID: "b",
+		public.Blocks = append(public.Blocks, network.ListedBlock{ID: "b",
 			CIDR: netip.MustParsePrefix("198.51.100.8/29")})
 	}
-	return network
+	return public
 }
 
-func (g growing) Network(context.Context, string, time.Time) (plan.Network, error) {
+func (g growing) Network(context.Context, string, time.Time) (network.Network, error) {
 	return g.now(), nil
 }
 
@@ -119,11 +119,11 @@ func (g growing) Network(context.Context, string, time.Time) (plan.Network, erro
 func TestANoticedBlockIsPublishedSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(serverNode("node-1", simtest.Server1ID))
-		network := growing{since: time.Now().Add(DefaultNetworkWindow / 3)}
+		public := growing{since: time.Now().Add(DefaultNetworkWindow / 3)}
 		factory := informers.NewSharedInformerFactory(client, 0)
 		changes := NewNetworkChanges(simtest.NetworkID)
 		publisher, err := NewNetworkPublisher(NetworkConfig{
-			Client: client, Nodes: factory.Core().V1().Nodes(), Servers: oneServer{}, Networks: network,
+			Client: client, Nodes: factory.Core().V1().Nodes(), Servers: oneServer{}, Networks: public,
 			Changes: changes,
 			Events:  record.NewFakeRecorder(100), NetworkID: simtest.NetworkID, Announcer: contract.AnnouncerKubeVIP,
 		})
@@ -134,10 +134,10 @@ func TestANoticedBlockIsPublishedSoon(t *testing.T) {
 		factory.StartWithContext(ctx)
 		ended := make(chan error, 1)
 		go func() { ended <- publisher.Run(ctx) }()
-		changes.Notice(network.now())
-		time.Sleep(time.Until(network.since))
-		changes.Notice(plan.Network{ID: "another", Status: plan.NetworkReady})
-		changes.Notice(network.now())
+		changes.Notice(public.now())
+		time.Sleep(time.Until(public.since))
+		changes.Notice(network.Network{ID: "another", Status: network.StatusReady})
+		changes.Notice(public.now())
 		time.Sleep(debounce + time.Millisecond)
 		synctest.Wait()
 		node, err := client.CoreV1().Nodes().Get(ctx, "node-1", metav1.GetOptions{})

@@ -19,8 +19,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/instances"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
@@ -360,7 +360,7 @@ func TestMissingMembershipIsReported(t *testing.T) {
 }
 
 func TestMissingMembership(t *testing.T) {
-	network := plan.Network{ID: "n", Location: "ASH"}
+	network := network.Network{ID: "n", Location: "ASH"}
 	joined := []pnap.Membership{{NetworkID: "n", Status: "in-progress"}}
 	for name, test := range map[string]struct {
 		server pnap.Server

@@ -1,0 +1,129 @@
+// Package plan decides the life of public IP blocks, from values only: who gets which address, and the next step.
+package plan
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+)
+
+// rank says how far a block is on its way to the network, the furthest first.
+type rank int
+
+const (
+	rankAssigned rank = iota
+	rankAssigning
+	rankUnassigned
+	rankCreating
+	// rankStuck is a block whose way may take long.
+	rankStuck
+	// rankUnknown is a block in a state that is not known.
+	rankUnknown
+)
+
+func progress(s network.BlockStatus) rank {
+	switch s {
+	case network.Assigned:
+		return rankAssigned
+	case network.Assigning:
+		return rankAssigning
+	case network.Unassigned:
+		return rankUnassigned
+	case network.Creating:
+		return rankCreating
+	case network.Unassigning, network.ErrorAssigning, network.ErrorUnassigning:
+		return rankStuck
+	default:
+		return rankUnknown
+	}
+}
+
+// order ranks what is last behind what is not.
+func order(last bool) int {
+	if last {
+		return 1
+	}
+	return 0
+}
+
+// PurchaseSettles is how long after a purchase without an answer nothing is bought. A block that was
+// bought shows in the API's lists well within it.
+const PurchaseSettles = 60 * time.Second
+
+// View is the input of a decision about the block of one Service.
+type View struct {
+	// Now is the time of the decision.
+	Now time.Time
+	// Sightings are the blocks that may belong to the Service; those that do not are not changed.
+	Sightings []network.Sighting
+	// Unseen are the IDs of blocks of the cluster that the index of its tag names, though neither the list nor their ID
+	// shows them, or that tag of them.
+	Unseen []string
+	// Networks are the public networks that could be read, by ID: the configured one and those that hold
+	// one of the blocks.
+	Networks map[string]network.Network
+	// NetworkID is the ID of the configured public network.
+	NetworkID string
+	// Purchase is the recorded intent to buy; nil when there is none.
+	Purchase *contract.Purchase
+}
+
+// Wish is what a Service must get.
+type Wish struct {
+	Desired
+	// Published is the address that the Service has already; the zero Addr when it has none.
+	Published netip.Addr
+	// MaxBlocks is the most blocks that may be bought for the cluster; 0 for no limit but the network's.
+	MaxBlocks int
+	// Bought is the number of blocks that the cluster has bought and still has.
+	Bought int
+	// Reserved is the number of blocks of other Services that are about to be assigned to the network.
+	Reserved int
+	// Coming is true while another block of the cluster is bought and has no place in the network yet. The next is
+	// bought when it has: another cluster may take the places meanwhile, and what is bought for them is paid for in
+	// vain.
+	Coming bool
+}
+
+// Owned returns the sightings of blocks that are provably the owner's, each once, ordered by ID.
+func (v View) Owned(o network.Owner) []network.Sighting {
+	owned := slices.DeleteFunc(slices.Clone(v.Sightings), func(s network.Sighting) bool { return !o.Owns(s.Block) })
+	slices.SortFunc(owned, func(a, b network.Sighting) int { return cmp.Compare(a.Block.ID, b.Block.ID) })
+	return slices.CompactFunc(owned, func(a, b network.Sighting) bool { return a.Block.ID == b.Block.ID })
+}
+
+// PurchaseOpen reports whether the last purchase is too young to conclude anything from not seeing a block.
+func (v View) PurchaseOpen() bool {
+	return v.Purchase != nil && v.Now.Before(v.Purchase.Time.Add(PurchaseSettles))
+}
+
+// purchaseSettled reports whether the view shows the block of the last purchase: by the ID that the API
+// answered, or by the nonce at the end of the description.
+func (v View) purchaseSettled(o network.Owner) bool {
+	if v.Purchase == nil {
+		return true
+	}
+	return slices.ContainsFunc(v.Owned(o), func(s network.Sighting) bool {
+		if v.Purchase.BlockID != "" {
+			return s.Block.ID == v.Purchase.BlockID
+		}
+		return v.Purchase.Nonce != "" && strings.HasSuffix(s.Block.Description, v.Purchase.Nonce)
+	})
+}
+
+// boughtUntagged returns a block that the recorded purchase or its description names while its tags do not name the
+// owner: they are on their way, the API does not show them, or a person removed them.
+func (v View) boughtUntagged(o network.Owner) (network.Block, bool) {
+	untagged, found := find(v.Sightings, func(s network.Sighting) bool {
+		recorded := v.Purchase != nil && v.Purchase.BlockID != "" && s.Block.ID == v.Purchase.BlockID
+		return !o.Owns(s.Block) && !s.Hidden && (recorded || o.DescribedBy(s.Block))
+	})
+	return untagged.Block, found
+}
+
+func (w Wish) requestedSource() string { return cmp.Or(w.RequestedSource, "spec.loadBalancerIP") }
