@@ -153,6 +153,6 @@ func (n Network) Taken(cluster string, blocks []Block) string {
 
 // Unreadable says to a user that a public network cannot be read, and what to check.
 func Unreadable(id string) string {
-	return fmt.Sprintf("public network %s cannot be read; check its ID, and that the credentials are those of the account "+
-		"that owns it", id)
+	return fmt.Sprintf("public network %s cannot be read; check its ID, and that the credentials are those of the "+
+		"account that owns it", id)
 }

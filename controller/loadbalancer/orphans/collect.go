@@ -90,7 +90,9 @@ func (c *Collector) readLive(ctx context.Context, s *suspicion) (plan.View, bool
 }
 
 // networks reads the network that the block is assigned to; the configured one when the block names none.
-func (c *Collector) networks(ctx context.Context, block network.Block, after time.Time) (map[string]network.Network, error) {
+func (c *Collector) networks(
+	ctx context.Context, block network.Block, after time.Time,
+) (map[string]network.Network, error) {
 	id := cmp.Or(block.ResourceID, c.config.NetworkID)
 	if id == "" || block.Status == network.Unassigned {
 		return nil, nil

@@ -48,7 +48,8 @@ func TestChooseNodeBlock(t *testing.T) {
 			want: "b", surplus: []string{"a", "c"}},
 		"the oldest": {blocks: []network.Sighting{of("a", nil),
 			of("b", func(b *network.Block) { b.CreatedOn = day.Add(-1) })}, want: "b", surplus: []string{"a"}},
-		"one of unknown age is not oldest": {blocks: []network.Sighting{of("a", func(b *network.Block) { b.CreatedOn = time.Time{} }),
+		"one of unknown age is not oldest": {blocks: []network.Sighting{
+			of("a", func(b *network.Block) { b.CreatedOn = time.Time{} }),
 			of("b", nil)}, want: "b", surplus: []string{"a"}},
 		"not one on another network": {blocks: []network.Sighting{of("a", elsewhere), of("b", nil)}, recorded: "a",
 			used: []string{"a"}, want: "b", surplus: []string{"a"}},
@@ -57,7 +58,8 @@ func TestChooseNodeBlock(t *testing.T) {
 		"one that is only listed is no one": {blocks: []network.Sighting{{Block: of("a", assigned).Block, Hidden: true},
 			of("b", nil)}, recorded: "a", want: "b"},
 		"only a listed one": {blocks: []network.Sighting{{Block: of("a", assigned).Block, Hidden: true}}},
-		"an error is worse than nothing": {blocks: []network.Sighting{of("a", func(b *network.Block) { b.Status = network.ErrorAssigning }),
+		"an error is worse than nothing": {blocks: []network.Sighting{
+			of("a", func(b *network.Block) { b.Status = network.ErrorAssigning }),
 			of("b", nil)}, want: "b", surplus: []string{"a"}},
 		"one that is seen twice": {blocks: []network.Sighting{of("a", nil), of("a", nil)}, want: "a"},
 	} {

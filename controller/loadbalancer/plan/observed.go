@@ -111,7 +111,8 @@ func Knows(l Ledger, h Holder) bool {
 // InUse reports whether the block is an assigned one of the pool with an open ledger.
 func (o Observed) InUse(block network.Block) bool {
 	l, stored := o.Ledger(block.ID)
-	return stored && !l.Closed && block.Status == network.Assigned && o.Pool().Owns(block) && o.Service.DeletionTimestamp == nil
+	return stored && !l.Closed && block.Status == network.Assigned && o.Pool().Owns(block) &&
+		o.Service.DeletionTimestamp == nil
 }
 
 // Owners are those whose blocks may serve the Service.

@@ -72,7 +72,8 @@ func (p Places) Coming(b network.Block, now time.Time) bool {
 func (p Places) GiveBack(refusal Step, now time.Time) Step {
 	b := refusal.Block
 	since, unplaced := p.Unplaced[b.ID]
-	if refusal.Reason != NetworkFull || !unplaced || p.FullSince.IsZero() || network.Retained(b) || b.Status != network.Unassigned {
+	if refusal.Reason != NetworkFull || !unplaced || p.FullSince.IsZero() || network.Retained(b) ||
+		b.Status != network.Unassigned {
 		return refusal
 	}
 	if p.FullSince.After(since) {

@@ -147,7 +147,9 @@ func TestDuplicatesLeaveTheKeptBlock(t *testing.T) {
 func TestDuplicatesThatAreRetainedStay(t *testing.T) {
 	w := wish(published("203.0.113.10"))
 	kept := block("a", network.Assigned)
-	for status, want := range map[network.BlockStatus]string{network.Assigned: "unassign UnassignmentDue b", network.Unassigned: ""} {
+	for status, want := range map[network.BlockStatus]string{
+		network.Assigned: "unassign UnassignmentDue b", network.Unassigned: "",
+	} {
 		v := view(blocks(kept, block("b", status, cidr("203.0.113.16/29"), retained)))
 		var got []string
 		for _, step := range plan.Duplicates(shop, w, v) {

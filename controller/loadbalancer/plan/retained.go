@@ -60,8 +60,8 @@ func refuseRetaining(o Observed) (refusal Step, refused bool) {
 	if full == "" {
 		return Step{}, false
 	}
-	return refuse(network.Block{}, TooManyRetained, "annotation %s cannot be served: %s; remove the annotation, release one "+
-		"of these blocks, or have an administrator raise the option", contract.ServiceIPRetain, full), true
+	return refuse(network.Block{}, TooManyRetained, "annotation %s cannot be served: %s; remove the annotation, "+
+		"release one of these blocks, or have an administrator raise the option", contract.ServiceIPRetain, full), true
 }
 
 // ownBlocks are the Service's own, as they were read by their ID.

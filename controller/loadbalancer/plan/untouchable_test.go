@@ -5,13 +5,12 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // TestUntouchable: every state that is known may be changed, unless phoenixNAP manages the block.
 func TestUntouchable(t *testing.T) {
-	known := []network.BlockStatus{network.Creating, network.Unassigned, network.Assigning, network.Assigned, network.Unassigning,
-		network.ErrorAssigning, network.ErrorUnassigning}
+	known := []network.BlockStatus{network.Creating, network.Unassigned, network.Assigning, network.Assigned,
+		network.Unassigning, network.ErrorAssigning, network.ErrorUnassigning}
 	for _, status := range known {
 		b := network.Block{ID: "a", Status: status}
 		if refusal, refused := plan.Untouchable(b); refused {
@@ -33,33 +32,11 @@ func TestUntouchable(t *testing.T) {
 
 // TestUntouchableKeepsItsTags: the tags of a divided block stay, whether its Service wants it retained or not.
 func TestUntouchableKeepsItsTags(t *testing.T) {
-	for status, want := range map[network.BlockStatus]bool{network.Assigned: true, network.Subnetted: false, "resting": false} {
+	for status, want := range map[network.BlockStatus]bool{
+		network.Assigned: true, network.Subnetted: false, "resting": false,
+	} {
 		if _, tags, due := plan.Retag(shop, wish(), view(blocks(block("a", status))), true); due != want {
 			t.Errorf("%s: new tags %v", status, tags)
-		}
-	}
-}
-
-// TestPartsMayBeNamed: a part was not bought, and so may be named, whatever tags it has from its parent.
-func TestPartsMayBeNamed(t *testing.T) {
-	cluster := map[string]string{contract.TagCluster: "c1"}
-	for name, tc := range map[string]struct {
-		block network.Block
-		want  bool
-	}{
-		"with the tag of the cluster":          {network.Block{ID: "a", Tags: cluster}, true},
-		"bought":                               {network.Block{ID: "a", Tags: shop.Tags()}, false},
-		"a part of what was bought":            {network.Block{ID: "a", Tags: shop.Tags(), Part: true}, true},
-		"a part without tags":                  {network.Block{ID: "a", Part: true}, false},
-		"managed, with the tag of the cluster": {network.Block{ID: "a", Tags: cluster, SystemManaged: true}, false},
-		"managed, and listed in the options":   {network.Block{ID: "listed", SystemManaged: true}, false},
-		"a part that is listed in the options": {network.Block{ID: "listed", Part: true}, true},
-		"divided, with the tag of the cluster": {network.Block{ID: "a", Tags: cluster, Status: network.Subnetted}, true},
-		"a part of what another cluster bought": {network.Block{ID: "a",
-			Tags: with(shop.Tags(), contract.TagCluster, "c2"), Part: true}, false},
-	} {
-		if got := network.Brought(tc.block, "c1", []string{"listed"}); got != tc.want {
-			t.Errorf("%s: %t, want %t", name, got, tc.want)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -11,6 +12,28 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
+
+var shop = network.Owner{Cluster: "c1", Namespace: "shop", Name: "web"}
+
+// v1Tags are what phoenixnap/k8s-cloud-provider-bmc v1 put on a block of shop.
+func v1Tags() map[string]string {
+	return map[string]string{
+		contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: "c1",
+		contract.TagServiceNamespace: "shop", contract.TagServiceName: "web",
+	}
+}
+
+func with(tags map[string]string, changes ...string) map[string]string {
+	tags = maps.Clone(tags)
+	for i := 0; i < len(changes); i += 2 {
+		if changes[i+1] == "" {
+			delete(tags, changes[i])
+			continue
+		}
+		tags[changes[i]] = changes[i+1]
+	}
+	return tags
+}
 
 // listLag is how long after its creation a block is missing from lists, at most.
 const listLag = 10 * time.Second

@@ -167,7 +167,9 @@ func (b *Balancer) takeFirst(ctx context.Context, service *corev1.Service, steps
 
 // retag sets the tags of a block. The tag that marks a block as retained must exist before, and a new one
 // may be refused for some seconds.
-func (b *Balancer) retag(ctx context.Context, service *corev1.Service, block network.Block, tags map[string]string) error {
+func (b *Balancer) retag(
+	ctx context.Context, service *corev1.Service, block network.Block, tags map[string]string,
+) error {
 	if tags[contract.TagRetain] != "" {
 		if err := b.config.Cloud.EnsureTags(ctx, contract.TagRetain); err != nil {
 			return fmt.Errorf("create tag %s: %w", contract.TagRetain, err)

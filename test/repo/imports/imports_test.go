@@ -68,6 +68,13 @@ var rules = []rule{
 		why:    "errors of the API are classified and credentials are kept in one place",
 	},
 	{
+		name: "cloud without load balancers", in: []string{"/controller/cloud/..."},
+		forbid:     []string{"/controller/loadbalancer/..."},
+		transitive: true,
+		tests:      true,
+		why:        "the account is what Services and Nodes stand on; its values know nothing of either",
+	},
+	{
 		name: "controller without kernel", in: []string{"/controller/...", "/pkg/..."},
 		forbid:     []string{"github.com/vishvananda/...", "github.com/mdlayher/..."},
 		transitive: true,
@@ -76,7 +83,7 @@ var rules = []rule{
 	},
 	{
 		name: "pure packages", in: []string{"/pkg/...", "/agent/verify/check", "/agent/announce/election",
-			"/controller/loadbalancer/plan"},
+			"/controller/loadbalancer/plan", "/controller/cloud/network"},
 		but: []string{"/pkg/listen"},
 		forbid: []string{
 			"net", "net/http", "os", "os/exec", "syscall", "io/fs",
@@ -131,6 +138,9 @@ func TestRulesBite(t *testing.T) {
 			Deps: []string{"github.com/phoenixnap/go-sdk-bmc/ipapi/v3"}},
 		"one importer of the SDK": {ImportPath: module + "/controller/cloud/provider",
 			Imports: []string{"github.com/phoenixnap/go-sdk-bmc/ipapi/v3"}},
+		"cloud without load balancers": {ImportPath: module + "/controller/cloud/account",
+			Imports: []string{module + "/controller/loadbalancer/plan"},
+			Deps:    []string{module + "/controller/loadbalancer/plan"}},
 		"controller without kernel": {ImportPath: module + "/controller/cloud/provider",
 			Deps: []string{"github.com/vishvananda/netlink"}},
 		"pure packages":         {ImportPath: module + "/agent/verify/check", Imports: []string{"net/http"}},

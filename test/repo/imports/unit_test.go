@@ -31,7 +31,8 @@ func TestUnitNeedsGoOnly(t *testing.T) {
 	chosen := packagesIn(script)
 	for _, pure := range []string{
 		"/agent/verify/check", "/agent/announce/election", "/controller/loadbalancer/plan",
-		"/controller/loadbalancer/purchase", "/controller/loadbalancer/allocation", "/pkg/contract",
+		"/controller/loadbalancer/purchase", "/controller/loadbalancer/allocation", "/controller/cloud/network",
+		"/pkg/contract",
 	} {
 		if !slices.Contains(chosen, module+pure) {
 			t.Errorf("make unit leaves out %s", pure)

@@ -65,6 +65,8 @@ const onKernel = "test/scenario/agent"
 const agentShare = 4
 
 var targets = []target{
+	{pkg: "controller/cloud/network", tests: []string{"controller/cloud/network", "controller/loadbalancer/plan",
+		"controller/loadbalancer/reconcile"}},
 	{pkg: "controller/loadbalancer/plan",
 		tests: []string{"controller/loadbalancer/plan", "controller/loadbalancer/reconcile"}},
 	{pkg: "controller/loadbalancer/purchase", tests: []string{"controller/loadbalancer/purchase"}},

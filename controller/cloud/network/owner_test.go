@@ -1,4 +1,4 @@
-package plan_test
+package network_test
 
 import (
 	"maps"
@@ -61,7 +61,8 @@ func TestOwnsOnlyWhatIsProvable(t *testing.T) {
 			}
 		})
 	}
-	if (network.Owner{Namespace: "shop", Name: "web"}).Owns(network.Block{Tags: with(shop.Tags(), contract.TagCluster, "")}) {
+	if (network.Owner{Namespace: "shop", Name: "web"}).Owns(
+		network.Block{Tags: with(shop.Tags(), contract.TagCluster, "")}) {
 		t.Error("an owner without a cluster owns a block without a cluster")
 	}
 }
@@ -164,5 +165,29 @@ func TestRetainTagsKeepAllOthers(t *testing.T) {
 	}
 	if back, differ := network.RetainTags(network.Block{Tags: kept}, false); !differ || !maps.Equal(back, block.Tags) {
 		t.Errorf("tags are %v, want %v", back, block.Tags)
+	}
+}
+
+// TestPartsMayBeNamed: a part was not bought, and so may be named, whatever tags it has from its parent.
+func TestPartsMayBeNamed(t *testing.T) {
+	cluster := map[string]string{contract.TagCluster: "c1"}
+	for name, tc := range map[string]struct {
+		block network.Block
+		want  bool
+	}{
+		"with the tag of the cluster":          {network.Block{ID: "a", Tags: cluster}, true},
+		"bought":                               {network.Block{ID: "a", Tags: shop.Tags()}, false},
+		"a part of what was bought":            {network.Block{ID: "a", Tags: shop.Tags(), Part: true}, true},
+		"a part without tags":                  {network.Block{ID: "a", Part: true}, false},
+		"managed, with the tag of the cluster": {network.Block{ID: "a", Tags: cluster, SystemManaged: true}, false},
+		"managed, and listed in the options":   {network.Block{ID: "listed", SystemManaged: true}, false},
+		"a part that is listed in the options": {network.Block{ID: "listed", Part: true}, true},
+		"divided, with the tag of the cluster": {network.Block{ID: "a", Tags: cluster, Status: network.Subnetted}, true},
+		"a part of what another cluster bought": {network.Block{ID: "a",
+			Tags: with(shop.Tags(), contract.TagCluster, "c2"), Part: true}, false},
+	} {
+		if got := network.Brought(tc.block, "c1", []string{"listed"}); got != tc.want {
+			t.Errorf("%s: %t, want %t", name, got, tc.want)
+		}
 	}
 }
