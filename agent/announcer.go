@@ -45,28 +45,18 @@ const (
 )
 
 // announceFlags say how the agent announces addresses where the controller has it do so.
-type announceFlags struct {
-	interval  time.Duration
-	rebalance time.Duration
-}
+type announceFlags struct{ rebalance time.Duration }
 
 // minRebalance is the minimum of --announcer-rebalance, and its default.
 const minRebalance = time.Minute
 
 func (f *announceFlags) add(flags *pflag.FlagSet) {
-	flags.DurationVar(&f.interval, "announcer-interval", election.StandardInterval,
-		"time between two heartbeats, three of which make a node silent; another one applies as soon as all agents of "+
-			"the cluster have it")
 	flags.DurationVar(&f.rebalance, "announcer-rebalance", minRebalance,
 		"minimum time between two moves of an address that only make the numbers of addresses of the nodes more even; "+
 			"an address that moves loses its connections; 0 switches such moves off, and has to be given on all nodes")
 }
 
 func (f *announceFlags) check() error {
-	if f.interval < election.MinInterval || f.interval > election.MaxInterval || f.interval%time.Millisecond != 0 {
-		return usageError{fmt.Errorf("--announcer-interval %s: give whole milliseconds from %s to %s", f.interval,
-			election.MinInterval, election.MaxInterval)}
-	}
 	if f.rebalance != 0 && f.rebalance < minRebalance {
 		return usageError{fmt.Errorf("--announcer-rebalance %s: give %s or more, or 0 to move no address that way",
 			f.rebalance, minRebalance)}
@@ -101,17 +91,14 @@ func newAnnouncer(s *shared, client kubernetes.Interface) (*announcer, []part) {
 		Node:        s.name,
 		NewElection: func(c election.Config) speaker.Election { return election.New(c) },
 		NewStore:    func(networkID string) speaker.Store { return store.New(views, networkID) },
-		Transport: heartbeat.Config{
-			Interface: s.state.VLANInterface, Source: s.ownAddress,
-			Keys: keys, Interval: s.flags.announce.interval,
-		},
-		WatchKeys: secret.Watch,
-		Rebalance: s.flags.announce.rebalance,
-		Responder: a.responder,
-		Network:   s.announcedNetwork,
-		Cluster:   s.clusterUID,
-		Facts:     func() election.Facts { return s.facts(local.Ready, a.carrier) },
-		Waiting:   s.turn.Post.Waiting, Release: s.turn.Post.Release,
+		Transport:   heartbeat.Config{Interface: s.state.VLANInterface, Source: s.ownAddress, Keys: keys},
+		WatchKeys:   secret.Watch,
+		Rebalance:   s.flags.announce.rebalance,
+		Responder:   a.responder,
+		Network:     s.announcedNetwork,
+		Cluster:     s.clusterUID,
+		Facts:       func() election.Facts { return s.facts(local.Ready, a.carrier) },
+		Waiting:     s.turn.Post.Waiting, Release: s.turn.Post.Release,
 		List: s.listAddresses, AskGateway: s.askGateway, Examine: examiner.Examine, Record: a.record,
 		Isolated: s.wakes.lease.Signal,
 		Clock:    responder.Now,

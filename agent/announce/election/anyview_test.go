@@ -34,12 +34,6 @@ func (w *world) anyView(r *rand.Rand) *View {
 	case 2:
 		v.Joined = v.Members[r.IntN(len(v.Members))]
 	}
-	if r.IntN(3) == 0 {
-		intervals := []uint16{0, 50, 100, 200, 1000}
-		v.Interval = intervals[r.IntN(len(intervals))]
-		v.Former = intervals[r.IntN(len(intervals))]
-		v.Paced = r.Uint64N(v.Number + 1)
-	}
 	for i := range w.addresses + 2 {
 		if r.IntN(4) == 0 {
 			continue

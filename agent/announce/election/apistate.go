@@ -100,7 +100,6 @@ func (e *Election) handleRead(r Read) {
 		e.api.readWanted = false
 	}
 	e.changed = true
-	r.View = e.believed(r.View)
 	switch {
 	case r.View != nil && (e.view == nil || r.View.Number > e.view.Number):
 		e.api.absent = false
@@ -149,7 +148,6 @@ func (e *Election) number() uint64 {
 // same reports whether two views are equal.
 func same(a, b *View) bool {
 	return a.Number == b.Number && slices.Equal(a.Members, b.Members) &&
-		a.Interval == b.Interval && a.Former == b.Former && a.Paced == b.Paced &&
 		maps.EqualFunc(a.Owners, b.Owners, func(x, y Owner) bool { return x.Node == y.Node && x.Epoch == y.Epoch })
 }
 

@@ -29,9 +29,6 @@ func newWalk(seed uint64, r rules) *walk {
 	w = newWorld(seed, nodes, addresses, r)
 	w.clockBack = 0.15
 	w.formats = w.chance(0.25)
-	if w.chance(0.25) {
-		w.intervals = []time.Duration{0, 50 * time.Millisecond, 200 * time.Millisecond}
-	}
 	for _, m := range w.nodes {
 		m.facts.HasGateway = !w.chance(0.1)
 		m.facts.Witness = m.index > 0 && len(w.nodes) > 2 && w.chance(0.1)

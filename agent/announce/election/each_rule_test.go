@@ -181,24 +181,6 @@ func sorted(change func(*Heartbeat)) func(*Heartbeat) {
 	}
 }
 
-// TestRulesOfTwoIntervals: while the interval changes, an owner answers as short as the shorter one allows, and others
-// wait as long as the longer one demands, whichever is the new one.
-func TestRulesOfTwoIntervals(t *testing.T) {
-	standard := standardRules()
-	for _, intervals := range [][2]uint16{{50, 500}, {500, 50}} {
-		e := member(t)
-		next := *e.view
-		next.Number = 11
-		next.Interval = intervals[0]
-		next.Former = intervals[1]
-		e.adopt(&next, "2")
-		if e.rules.lease != standard.lease/2 || e.rules.suspectTimeout != 5*standard.suspectTimeout {
-			t.Errorf("from %d to %d ms: lease %s, suspect timeout %s; want those of 50 and of 500 ms", intervals[1],
-				intervals[0], e.rules.lease, e.rules.suspectTimeout)
-		}
-	}
-}
-
 // TestNoEvenLoadsByHeldNodes: an address is not moved for even loads to a node that has failed lately.
 func TestNoEvenLoadsByHeldNodes(t *testing.T) {
 	for _, held := range []bool{false, true} {

@@ -19,9 +19,6 @@ type Config struct {
 	First uint64
 	// Seed seeds the jitter of heartbeats; nodes should have different ones.
 	Seed uint64
-	// Interval is the time between two heartbeats; 0 means StandardInterval. All timeouts grow in proportion to it.
-	// The members of a view work by the interval of the view, which they change together when all have another one.
-	Interval time.Duration
 	// Rebalance is the minimum time between a move of an address and one that only makes the loads more even; zero for
 	// none of these.
 	Rebalance time.Duration
@@ -29,25 +26,15 @@ type Config struct {
 	Newest uint8
 }
 
-// StandardInterval is the usual time between two heartbeats.
-const StandardInterval = 100 * time.Millisecond
-
 // Election is the state of one node. It belongs to one goroutine.
 type Election struct {
 	Config
-	id ID
-	// standard are the rules for StandardInterval, rules those for the interval of the view.
-	standard, rules rules
-	// pace is the longer one of the interval of the view and of the one before it.
-	pace time.Duration
-	// hurry is the time between two heartbeats until hurryUntil, after the interval has become longer.
-	hurry, hurryUntil time.Duration
-	random            *rand.Rand
+	id     ID
+	rules  rules
+	random *rand.Rand
 
 	// now is the time of this step, begun of the first, stepped of the previous one, resumed of one after a standstill.
 	now, begun, stepped, resumed time.Duration
-	// upSince is when the agent began that has run for long enough.
-	upSince time.Duration
 
 	facts     Facts
 	gatewayAt time.Duration
@@ -65,9 +52,8 @@ type Election struct {
 	addresses      []netip.Addr
 	addressesSince uint64
 	// seen is the highest number of a view that is known to exist.
-	seen   uint64
-	doubts doubts
-	marks  []mark
+	seen  uint64
+	marks []mark
 
 	owned     map[netip.Addr]*ownership
 	draining  map[netip.Addr]draining
@@ -111,25 +97,23 @@ type sending struct {
 
 // New returns an Election that knows nothing yet.
 func New(config Config) *Election {
-	standard := standardRules()
-	standard.rebalance = config.Rebalance
-	e := &Election{
-		Config: config, id: IDOf(config.Node), standard: standard, rules: standard.withInterval(config.Interval),
+	rules := standardRules()
+	rules.rebalance = config.Rebalance
+	return &Election{
+		Config: config, id: IDOf(config.Node), rules: rules,
 		random: rand.New(rand.NewPCG(config.Seed, config.Boot)),
 		begun:  never, resumed: never, gatewayAt: never, duplicateAt: never, foreignAt: never, lease: never,
-		leaseLost: true, beatAt: never, hurryUntil: never, upSince: never - 1,
+		leaseLost: true, beatAt: never,
 		peers: map[ID]*peer{}, owned: map[netip.Addr]*ownership{}, draining: map[netip.Addr]draining{},
 		releases: map[netip.Addr]release{}, pending: map[string]time.Duration{}, moves: map[netip.Addr]*failures{},
 		api:      apiState{askedAt: never, requestedAt: never, knownAt: never},
 		budget:   budget{paidAt: never, reportedAt: never},
 		holdDown: holdDown{joinAt: never}, listing: listing{asOf: never},
-		doubts: doubts{reported: never, readAt: never}, lapse: lapse{at: never, reachedAt: never},
+		lapse:        lapse{at: never, reachedAt: never},
 		examinations: examinations{askedAt: never, members: map[ID]examination{}},
 		// Any start works that differs from that of the previous run and leaves room for Unheard and Refused.
 		sequence: config.Boot*0x9e3779b97f4a7c15>>33 | 2,
 	}
-	e.pace = e.configured()
-	return e
 }
 
 // Step takes an input and returns what to do.

@@ -199,7 +199,7 @@ func TestLapsedSupporters(t *testing.T) {
 				h.Flags |= Lapsed
 			}
 		})
-		if supports := p.leaseUntil != never; supports == is {
+		if supports := p.ackedAt != never; supports == is {
 			t.Errorf("lapsed %t: supports %t", is, supports)
 		}
 	}
@@ -336,7 +336,6 @@ func TestSingleLapse(t *testing.T) {
 	next := *e.view
 	next.Number = 11
 	next.Members = []string{"node-a"}
-	next.Interval = 100
 	e.adopt(&next, "2")
 	e.api.inFlight = false // an earlier change, which was made
 	e.Step(e.now+100*time.Millisecond, Tick{})

@@ -37,9 +37,6 @@ const (
 	NoAPI
 	// Asking: the node asks to become a member.
 	Asking
-	// Pacing: the node is configured with another interval than that of its view.
-	Pacing
-
 	// Lapsed: the node had no majority for long, and others may have changed the view meanwhile. What it acknowledges
 	// supports no node.
 	Lapsed
@@ -91,9 +88,6 @@ type Heartbeat struct {
 	// Number is that of the view in use, zero for none; Seen is the highest number known to exist.
 	Number, Seen uint64
 	Flags        Flags
-	// Interval is the time between two heartbeats by which the node works, in milliseconds; a node that it acknowledges
-	// counts as silent after three of them. Zero means the same as ours.
-	Interval uint16
 	// Acks are what it reports about others, sorted by ID; nodes that it cannot assess yet are not listed.
 	Acks []Ack
 	// Wants are addresses that its view gives to it and for which it does not answer yet, because a predecessor may.
@@ -167,7 +161,7 @@ func (e *Election) heartbeat() *Heartbeat {
 	low := uint32(e.sequence) //nolint:gosec // only the lower bits matter
 	e.sent[low%uint32(len(e.sent))] = sending{low, e.now}
 	h := &Heartbeat{Node: e.Node, Boot: e.Boot, Sequence: e.sequence, Seen: e.seen, Flags: e.flags(),
-		Interval: milliseconds(e.pace), Format: e.format(), Newest: e.newest()}
+		Format: e.format(), Newest: e.newest()}
 	if e.view == nil || !e.caughtUp() {
 		return h
 	}
@@ -180,7 +174,7 @@ func (e *Election) heartbeat() *Heartbeat {
 
 // pause is the time until the next regular heartbeat. A node that is not needed sends seldom.
 func (e *Election) pause() time.Duration {
-	pause := e.beatInterval()
+	pause := e.rules.interval
 	pause -= time.Duration(e.random.Int64N(int64(pause) / 10))
 	if e.view != nil && len(e.members) >= e.rules.maxMembers && !e.view.has(e.Node) {
 		return 50 * pause
@@ -199,7 +193,6 @@ func (e *Election) flags() (f Flags) {
 	set(Leaving, e.facts.Leaving)
 	set(Held, e.isHeld())
 	set(Handing, len(e.draining) > 0 || e.mayPrecede())
-	set(Pacing, e.view != nil && e.view.Interval != milliseconds(e.configured()))
 	set(NoAPI, e.api.failures > 0)
 	set(Lapsed, e.lapse.is)
 	set(Asking, e.facts.Link && !e.facts.Leaving && e.now >= e.holdDown.joinAt)

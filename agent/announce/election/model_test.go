@@ -20,10 +20,6 @@ const recovery = 4 * time.Second
 // alive.
 func (w *walk) recovers() string {
 	able := w.able()
-	recovery := recovery
-	if len(w.intervals) > 0 {
-		recovery *= 2 // the longest interval is twice the standard
-	}
 	w.run(recovery)
 	// A request that timed out before and was carried out meanwhile is a fault that ended then.
 	for len(w.unanswered()) > 0 && w.now < w.lateAt+recovery && w.violation == "" {
@@ -94,7 +90,7 @@ func (w *walk) stabilizes() string {
 	switch {
 	case w.violation != "":
 		return w.violation
-	case w.writes-w.evened > (3*len(w.nodes)+3*w.faults)*(1+min(len(w.intervals), 1)): // each interval takes two more
+	case w.writes-w.evened > 3*len(w.nodes)+3*w.faults:
 		return fmt.Sprintf("%d writes by %d nodes for %d faults", w.writes, len(w.nodes), w.faults)
 	case w.writes-w.evened != writes:
 		return fmt.Sprintf("%d writes in five seconds without a fault", w.writes-w.evened-writes)

@@ -44,7 +44,6 @@ func (e *Election) adopt(v *View, version string) {
 	e.observeMoves(v)
 	e.view = v
 	e.version = version
-	e.setPace()
 	e.changed = true
 	e.urgent = true
 	e.seen = max(e.seen, v.Number)

@@ -31,8 +31,6 @@ type peer struct {
 	seen uint64
 	// ackedAt is when we sent our newest heartbeat that it acknowledged and that counts.
 	ackedAt time.Duration
-	// leaseUntil is until when its newest acknowledgement that counts is valid.
-	leaseUntil time.Duration
 	// suspectCount is how many nodes its newest heartbeat does not support; silent: this node does not support it.
 	suspectCount int
 	silent       bool
@@ -47,20 +45,13 @@ func (e *Election) handleHeartbeat(h *Heartbeat) {
 		e.handleDuplicate(h)
 		return
 	}
-	if !e.sharesInterval(h) {
-		return
-	}
-	if !e.isPlausible(max(h.Number, h.Seen)) {
-		e.doubt(h)
-		return
-	}
 	p := e.peers[id]
 	switch {
 	case id == e.id, p != nil && p.name != h.Node, e.isClash(id, h.Node):
 		return // the IDs of two names are equal
 	case p == nil:
 		p = &peer{id: id, name: h.Node, since: e.now, supportedAt: never, ackedAt: never, behindSince: never,
-			knockedAt: never, leaseUntil: never, begunAt: never}
+			knockedAt: never, begunAt: never}
 		e.peers[id] = p
 	case h.Boot < p.last.Boot && e.heard(p),
 		h.Boot == p.last.Boot && h.Sequence <= p.last.Sequence && !e.isLater(p, h):
@@ -139,7 +130,6 @@ func (e *Election) countAck(p *peer) {
 		sent.at = e.now
 	}
 	p.ackedAt = max(p.ackedAt, sent.at)
-	p.leaseUntil = max(p.leaseUntil, sent.at+e.leaseBy(p.last))
 }
 
 func (e *Election) updateBehind(p *peer) {
@@ -167,10 +157,7 @@ func (e *Election) superseded() bool { return e.now-e.duplicateAt < e.rules.susp
 
 // startedUp reports whether this agent has run for long enough that no node supports an earlier run of it.
 func (e *Election) startedUp() bool {
-	if e.now-e.begun >= e.rules.suspectTimeout {
-		e.upSince = e.begun // a longer timeout later changes nothing about it
-	}
-	return !e.rules.startUpDelay || e.upSince == e.begun
+	return !e.rules.startUpDelay || e.now-e.begun >= e.rules.suspectTimeout
 }
 
 // mayPrecede reports whether an earlier agent of this node may still answer.

@@ -64,9 +64,6 @@ func (e *Election) improvements() []change {
 	if m := e.leavingMember(); m != "" {
 		add("part/"+m, 0, e.rules.relaxed, func() *proposal { return e.removal(m, MemberLeft) })
 	}
-	if next := e.repaced(); next != nil {
-		add("pace", e.rules.relaxed, e.rules.relaxed, func() *proposal { return e.propose(next) })
-	}
 	if m := e.joiningMember(); m != "" {
 		add("join/"+m, e.rules.interval, e.rules.relaxed, func() *proposal { return e.addition(m) })
 	}
@@ -291,10 +288,10 @@ func (e *Election) addition(m string) *proposal {
 	return e.propose(next, Event{Kind: MemberJoined, Node: m})
 }
 
-// propose returns a proposal of a view.
+// propose returns a proposal of a view; nil for a view whose number would be too high to be read.
 func (e *Election) propose(next *View, events ...Event) *proposal {
-	if next.Interval == 0 {
-		next.Interval = milliseconds(e.pace)
+	if next.Number > MaxNumber {
+		return nil
 	}
 	version := e.version
 	if e.api.absent {

@@ -75,31 +75,27 @@ type rules struct {
 	// readAfterLapse: a node that had no majority for long supports no node before it has read the view, or heard all
 	// members.
 	readAfterLapse bool
-	// ackerLease: an acknowledgement is valid no longer than the interval of its sender allows. twoPaces: while the
-	// interval changes, nodes wait as long as the longer one demands. stablePace: until a majority has seen the change
-	// for as long.
-	ackerLease, twoPaces, stablePace bool
 }
 
 func standardRules() rules {
 	return rules{
-		interval:        StandardInterval,
-		suspectTimeout:  300 * time.Millisecond,
-		lease:           290 * time.Millisecond,
-		step:            100 * time.Millisecond,
-		relaxed:         500 * time.Millisecond,
+		interval:        HeartbeatInterval,
+		suspectTimeout:  3 * HeartbeatInterval,
+		lease:           29 * HeartbeatInterval / 10,
+		step:            HeartbeatInterval,
+		relaxed:         5 * HeartbeatInterval,
 		asks:            8,
 		askShare:        250 * time.Millisecond,
-		drop:            500 * time.Millisecond,
-		listValid:       time.Second,
+		drop:            5 * HeartbeatInterval,
+		listValid:       10 * HeartbeatInterval,
 		listAgain:       time.Second,
 		listAgainMax:    time.Minute,
-		holdDown:        10 * time.Second,
-		holdDownMax:     5 * time.Minute,
-		cold:            2 * time.Second,
-		behind:          time.Second,
-		rejoinDelay:     500 * time.Millisecond,
-		joinerGrace:     5 * time.Second,
+		holdDown:        max(10*time.Second, 30*HeartbeatInterval),
+		holdDownMax:     max(5*time.Minute, 300*HeartbeatInterval),
+		cold:            20 * HeartbeatInterval,
+		behind:          10 * HeartbeatInterval,
+		rejoinDelay:     5 * HeartbeatInterval,
+		joinerGrace:     50 * HeartbeatInterval,
 		calm:            30 * time.Second,
 		freeMoves:       3,
 		movesWithin:     5 * time.Minute,
@@ -118,26 +114,10 @@ func standardRules() rules {
 
 		newerVoids: true, proof: true, stableProof: true, blockedProof: true,
 		quorum: true, stableRemoval: true, establishedJoin: true,
-		readAfterLapse: true, ackerLease: true, twoPaces: true, stablePace: true,
+		readAfterLapse: true,
 		startHandsOver: true, readFirst: true,
 		startUpDelay: true, boundedDraining: true, mutual: true, askGateway: true, yieldToLater: true, sentTime: true,
 	}
-}
-
-// withInterval returns the rules for another time between two heartbeats, in proportion.
-func (r rules) withInterval(interval time.Duration) rules {
-	if interval <= 0 {
-		return r
-	}
-	standard := r.interval
-	for _, d := range []*time.Duration{
-		&r.interval, &r.suspectTimeout, &r.lease, &r.step, &r.relaxed, &r.drop, &r.listValid,
-		&r.cold, &r.behind, &r.rejoinDelay, &r.joinerGrace,
-	} {
-		*d = time.Duration(float64(*d) * float64(interval) / float64(standard))
-	}
-	r.holdDown, r.holdDownMax = max(r.holdDown, 10*r.suspectTimeout), max(r.holdDownMax, 100*r.suspectTimeout)
-	return r
 }
 
 // renew computes until when a majority of the members supports this node.
@@ -171,8 +151,8 @@ func (e *Election) supportedUntil() time.Duration {
 	}
 	times := e.times[:0]
 	for _, id := range e.members {
-		if p := e.peers[id]; p != nil && p.leaseUntil != never {
-			times = append(times, p.leaseUntil)
+		if p := e.peers[id]; p != nil && p.ackedAt != never {
+			times = append(times, p.ackedAt)
 		}
 	}
 	e.times = times
@@ -180,7 +160,7 @@ func (e *Election) supportedUntil() time.Duration {
 		return never
 	}
 	slices.SortFunc(times, func(a, b time.Duration) int { return int(b - a) })
-	return times[others-1]
+	return times[others-1] + e.rules.lease
 }
 
 // mark is since when a majority is known to have seen a number.

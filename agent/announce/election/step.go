@@ -169,8 +169,6 @@ const (
 	// OtherCluster: a Node of another cluster, or of another network, has the key of this cluster. Reported once an
 	// hour.
 	OtherCluster EventKind = "OtherCluster"
-	// NumberRefused: a heartbeat of Node or, without one, the object has a Number that no view can have.
-	NumberRefused EventKind = "NumberRefused"
 )
 
 // Event is something to record. Kind says what the other fields mean.

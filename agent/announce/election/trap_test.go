@@ -88,34 +88,6 @@ var traps = map[string]func(w *world){
 		w.run(time.Minute)
 		a.resume()
 	},
-	// All nodes but the owner know that the interval is shorter now. They remove the owner, which does not.
-	"an owner that works by the longer interval": func(w *world) {
-		a := w.repace(500*time.Millisecond, 50*time.Millisecond)
-		if a == nil {
-			return
-		}
-		w.until(func() bool { return w.object.view.Interval == 50 })
-		w.isolate(a, true)
-		a.noAPI = true
-	},
-	// The owner is supported by a node that does not know that the interval is longer now, and waits less long.
-	"a supporter that works by the shorter interval": func(w *world) {
-		a := w.repace(50*time.Millisecond, 500*time.Millisecond)
-		if a == nil {
-			return
-		}
-		b := w.other(a)
-		c := w.other(b)
-		w.until(func() bool { return w.object.view.Interval == 500 })
-		c.noAPI = true
-		w.until(func() bool {
-			return w.object.view.Former == 0 && min(a.core.number(), b.core.number()) == w.object.view.Number
-		})
-		b.deaf[a.index] = true
-		w.run(1200 * time.Millisecond)
-		w.isolate(a, true)
-		a.noAPI = true
-	},
 	// An owner gives its address away, and hears nothing any more. The next owner gives it away at once, before it is
 	// known whether the first one has stopped.
 	"an address that moves on at once": func(w *world) {
@@ -155,19 +127,6 @@ func (w *world) giveAway(m *machine) {
 	m.facts.Candidate = false
 	m.sendFacts()
 	w.run(10 * time.Millisecond)
-}
-
-// repace makes a stable world with an interval, configures all nodes with another one, and returns the owner.
-func (w *world) repace(before, after time.Duration) *machine {
-	for _, m := range w.nodes {
-		m.interval = before
-		m.start()
-	}
-	w.run(time.Minute)
-	for _, m := range w.nodes {
-		m.core.Interval = after
-	}
-	return w.holder(address(0))
 }
 
 // updateUnaware replaces an agent that has seen the removal of the owner by one that has not, and hears only the owner.

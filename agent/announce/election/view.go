@@ -29,11 +29,6 @@ type View struct {
 	Changed uint64 `json:"changed"`
 	Removed string `json:"removed,omitempty"`
 	Joined  string `json:"joined,omitempty"`
-	// Interval is the time between two heartbeats of the members, in milliseconds, since the view Paced; Former is the
-	// one before it, until no owner can work by it any more, then zero.
-	Interval uint16 `json:"interval,omitempty"`
-	Former   uint16 `json:"formerInterval,omitempty"`
-	Paced    uint64 `json:"paced,omitempty"`
 	// Owners has every address that must be announced.
 	Owners map[netip.Addr]Owner `json:"owners"`
 }
@@ -63,13 +58,9 @@ func ParseView(raw string) (*View, error) {
 
 // validate returns an error when a view contradicts itself, or has what no heartbeat can carry.
 func (v *View) validate() error {
-	switch {
-	case v.Number == 0 || v.Number > MaxNumber || v.Changed > v.Number:
+	if v.Number == 0 || v.Number > MaxNumber || v.Changed > v.Number {
 		return fmt.Errorf("the view has the number %d and members since %d: want numbers from 1 to %d, in that order",
 			v.Number, v.Changed, uint64(MaxNumber))
-	case v.Paced > v.Number || !isInterval(v.Interval) || !isInterval(v.Former):
-		return fmt.Errorf("the view has the number %d and intervals of %d and %d ms since %d: want %d to %d ms",
-			v.Number, v.Interval, v.Former, v.Paced, minInterval, maxInterval)
 	}
 	if err := v.validateMembers(); err != nil {
 		return err

@@ -38,8 +38,6 @@ type world struct {
 	// clockBack is the probability that the wall clock of a machine was set back when its agent starts.
 	clockBack float64
 
-	// intervals are those of which one is configured at each start of an agent; none for the standard.
-	intervals []time.Duration
 	// formats: at each start, an agent understands the first version of the format, or the second one as well.
 	formats bool
 
@@ -76,10 +74,8 @@ type machine struct {
 	boot  uint64
 	// newest is the newest version of the format that its agent understands; zero for the first.
 	newest uint8
-	// interval is the configured one; zero for the standard.
-	interval time.Duration
-	offset   time.Duration
-	rate     float64
+	offset time.Duration
+	rate   float64
 
 	alive, paused, noGateway, noAPI bool
 	suspended                       bool                // nothing waits for it while it stands still
@@ -215,20 +211,15 @@ func (m *machine) start() {
 	if m.w.formats {
 		m.newest = uint8(1 + m.w.random.IntN(2))
 	}
-	if n := len(m.w.intervals); n > 0 {
-		m.interval = m.w.intervals[m.w.random.IntN(n)]
-	}
 	c := Config{Node: m.name, Boot: wallClock + m.boot, First: 1000 + uint64(m.w.now/time.Second),
-		Seed: m.w.random.Uint64(), Interval: m.interval,
-		Newest: m.newest}
+		Seed: m.w.random.Uint64(), Newest: m.newest}
 	if m.w.chance(m.w.clockBack) {
 		c.Boot = 1 + m.w.random.Uint64N(wallClock)
 		c.First = 1 + m.w.random.Uint64N(1<<31)
 		m.w.note("the clock of %s was set back", m.name)
 	}
 	m.core = New(c)
-	m.core.standard = m.w.rules
-	m.core.rules = m.w.rules.withInterval(m.interval)
+	m.core.rules = m.w.rules
 	m.facts.Leaving = false
 	m.facts.Replaced = false
 	m.sendFacts()

@@ -82,7 +82,7 @@ func (a *agent) start() {
 	a.boot += 1 + a.s.random.Uint64N(1<<30)
 	keys := NewKeys()
 	keys.Set(keyOf(1), nil)
-	transport := New(Config{Node: a.name, Boot: a.boot, Scope: a.scope, Interval: election.StandardInterval, Keys: keys,
+	transport := New(Config{Node: a.name, Boot: a.boot, Scope: a.scope, Keys: keys,
 		Receive: func(h *election.Heartbeat) { a.step(election.Heard{Heartbeat: h}) },
 		Knock:   func(node string) { a.step(election.Knock{Node: node}) },
 		Foreign: func(node string) {

@@ -52,8 +52,7 @@ const (
 	atSequence = atBoot + 8
 	atPart     = atSequence + 8
 	atParts    = atPart + 1
-	atInterval = atParts + 1
-	atNameSize = atInterval + 2
+	atNameSize = atParts + 1
 	atName     = atNameSize + 1
 )
 
@@ -177,9 +176,7 @@ type part struct {
 	node           string
 	boot, sequence uint64
 	index, parts   int
-	// interval is the time between two heartbeats of the node, in milliseconds.
-	interval uint16
-	body     []byte
+	body           []byte
 }
 
 // appendFrame appends the frame of a part, signed by the first key.
@@ -195,8 +192,7 @@ func (p part) appendFrame(b []byte, ring *Ring, from address) []byte {
 	b = be.AppendUint64(b, p.boot)
 	b = be.AppendUint64(b, p.sequence)
 	b = append(b, byte(p.index), byte(p.parts)) //nolint:gosec // bounded by check
-	b = be.AppendUint16(b, p.interval)
-	b = append(b, byte(len(p.node))) //nolint:gosec // bounded by check
+	b = append(b, byte(len(p.node)))            //nolint:gosec // bounded by check
 	b = append(b, p.node...)
 	b = append(b, p.body...)
 	b = append(b, signer.tag(b[start+headersLength:])...)
@@ -232,7 +228,7 @@ func parsePart(payload []byte, ring *Ring, names *interner) (part, Drop) {
 	size := int(signed[atNameSize])
 	p := part{
 		boot: be.Uint64(signed[atBoot:]), sequence: be.Uint64(signed[atSequence:]),
-		index: int(signed[atPart]), parts: int(signed[atParts]), interval: be.Uint16(signed[atInterval:]),
+		index: int(signed[atPart]), parts: int(signed[atParts]),
 	}
 	if size == 0 || size > maxName || len(signed) < atName+size ||
 		p.parts == 0 || p.parts > maxParts || p.index >= p.parts {

@@ -72,7 +72,7 @@ func framesOf(h *election.Heartbeat, ring *Ring) (frames [][]byte) {
 	parts := slices.Collect(slices.Chunk(body, space))
 	for i, piece := range parts {
 		frames = append(frames, part{node: h.Node, boot: h.Boot, sequence: h.Sequence, index: i, parts: len(parts),
-			interval: h.Interval, body: piece}.appendFrame(nil, ring, from))
+			body: piece}.appendFrame(nil, ring, from))
 	}
 	return frames
 }
@@ -246,7 +246,6 @@ func TestRefused(t *testing.T) {
 		"a fragment":                {flip(ethernetLength + 7), Malformed},
 		"no name":                   {set(atNameSize, 0), Malformed},
 		"a name beyond its end":     {set(atNameSize, 200), Malformed},
-		"another interval":          {set(atInterval, 1), Taken},
 		"no part":                   {set(atParts, 0), Malformed},
 		"a part too many":           {set(atPart, 1), Malformed},
 		"too many parts":            {set(atParts, maxParts+1), Malformed},

@@ -28,8 +28,8 @@ const (
 	// reopenPause is the pause before an unusable interface is tried again, checkEvery that between two checks.
 	reopenPause = 100 * time.Millisecond
 	checkEvery  = time.Second
-	// quietIntervals is how many intervals without a heartbeat make a node silent.
-	quietIntervals = 3
+	// quietAfter is how long a node must not have been heard to count as silent.
+	quietAfter = 3 * election.HeartbeatInterval
 	// reportEvery is the minimum time between two reports of heartbeats with implausible numbers.
 	reportEvery = time.Minute
 )
@@ -41,8 +41,6 @@ type Config struct {
 	Boot uint64
 	// Scope is that of the cluster and the network.
 	Scope Scope
-	// Interval is the configured time between two heartbeats.
-	Interval time.Duration
 	// Interface returns the name of the VLAN interface; empty while there is none.
 	Interface func() string
 	// Source returns the node's own address on it; invalid where it has none.
@@ -176,21 +174,13 @@ func (t *Transport) Send(h *election.Heartbeat) error {
 		rest = rest[len(piece):]
 		next := part{
 			node: h.Node, boot: h.Boot, sequence: h.Sequence,
-			index: i, parts: parts, interval: t.interval(h), body: piece,
+			index: i, parts: parts, body: piece,
 		}
 		t.frame = next.appendFrame(t.frame[:0], ring, from)
 		t.out.Add(t.frame)
 	}
 	t.Counts.sent.Add(uint64(parts))
 	return t.port.Send(t.out)
-}
-
-// interval is that of a heartbeat or else the configured one, in milliseconds.
-func (t *Transport) interval(h *election.Heartbeat) uint16 {
-	if h.Interval != 0 {
-		return h.Interval
-	}
-	return uint16(t.Interval / time.Millisecond) //nolint:gosec // a minute and less
 }
 
 // receiver reads frames. It belongs to one goroutine.
@@ -211,7 +201,7 @@ type receiver struct {
 func newReceiver(t *Transport) *receiver {
 	return &receiver{
 		transport: t, in: packet.NewBatch(batch, ethernetLength+maxFrame), keys: keySource{keys: t.Keys},
-		replay: replayWindow{id: election.IDOf(t.Node), sent: t.sent.Load, quiet: quietIntervals * t.Interval},
+		replay: replayWindow{id: election.IDOf(t.Node), sent: t.sent.Load, quiet: quietAfter},
 	}
 }
 
@@ -282,7 +272,7 @@ func (r *receiver) take(frame []byte, now time.Time) (*election.Heartbeat, Drop)
 	if body == nil {
 		return nil, drop
 	}
-	h := &election.Heartbeat{Node: p.node, Boot: p.boot, Sequence: p.sequence, Interval: p.interval, Format: Version}
+	h := &election.Heartbeat{Node: p.node, Boot: p.boot, Sequence: p.sequence, Format: Version}
 	switch {
 	case !parseBody(body, h):
 		return nil, Malformed

@@ -27,7 +27,7 @@ var viewsOfAnyShape = []string{
 	`{"number":2,"changed":2,"removed":"a","members":["a","b"],"owners":{}}`,
 	`{"number":2,"changed":2,"joined":"none","members":["a","b"],"owners":{}}`,
 	`{"number":2,"members":["","a"],"owners":{"203.0.113.3":{"node":""}}}`,
-	`{"number":9007199254740990,"members":["a"],"interval":5000,"formerInterval":50,"paced":2}`,
+	`{"number":9007199254740990,"members":["a"]}`,
 }
 
 // large views have as much as they can, and a little more.
@@ -108,7 +108,7 @@ func playView(t *testing.T, v *election.View, services int) {
 	}
 	for beat := range 20 {
 		for i := range a.all {
-			a.step(i, time.Duration(beat)*election.StandardInterval, election.Tick{})
+			a.step(i, time.Duration(beat)*election.HeartbeatInterval, election.Tick{})
 		}
 	}
 }
@@ -158,7 +158,7 @@ func (a *agents) send(i int, now time.Duration, h *election.Heartbeat) {
 	if parts := (len(body) + maxBody(h.Node) - 1) / maxBody(h.Node); parts > maxParts {
 		a.t.Fatalf("%s sends %d parts, want at most %d", a.names[i], parts, maxParts)
 	}
-	got := &election.Heartbeat{Node: h.Node, Boot: h.Boot, Sequence: h.Sequence, Interval: h.Interval, Format: h.Format}
+	got := &election.Heartbeat{Node: h.Node, Boot: h.Boot, Sequence: h.Sequence, Format: h.Format}
 	if !parseBody(body, got) {
 		a.t.Fatalf("%s sends what no other node can read: %+v", a.names[i], h)
 	}

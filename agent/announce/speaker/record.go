@@ -47,8 +47,6 @@ func (s *session) record(ctx context.Context, e election.Event) {
 			"configMap", metav1.NamespaceSystem+"/"+contract.AnnouncerView)
 	case election.HeartbeatLate:
 		log.V(2).Info("A heartbeat was sent late: the process did not run")
-	case election.NumberRefused:
-		log.Info(refusal(e), "node", e.Node, "number", e.Number, "view", number, "network", s.network)
 	case election.OtherCluster:
 		log.Info("Dropping heartbeats of another cluster, or for another network, on this VLAN: it has the same key. "+
 			"Give each cluster its own", "node", e.Node, "network", s.network,
@@ -59,14 +57,4 @@ func (s *session) record(ctx context.Context, e election.Event) {
 		log.Info("The view of the announcers changed", "event", e.Kind, "node", e.Node, "view", number)
 	}
 	s.Record(e)
-}
-
-// refusal is what to log about a number that no view can have.
-func refusal(e election.Event) string {
-	if e.Node == "" {
-		return "The view in ConfigMap " + metav1.NamespaceSystem + "/" + contract.AnnouncerView + " has a number " +
-			"that is too far ahead, the agents write it again. Do not edit it"
-	}
-	return "Dropped a heartbeat with the number of a view that is too far ahead. If it lasts, restart the agent of " +
-		"that Node"
 }

@@ -223,7 +223,7 @@ func (s *Speaker) session(ctx context.Context, cluster, network string) error {
 	current.store = s.NewStore(network)
 	current.election = s.NewElection(election.Config{
 		Node: s.Node, Boot: boot, First: uint64(max(started.Unix(), 1)), Seed: boot,
-		Interval: transport.Interval, Rebalance: s.Rebalance, Newest: heartbeat.Version,
+		Rebalance: s.Rebalance, Newest: heartbeat.Version,
 	})
 	s.note(func(state *State) { state.Running = true })
 	defer s.stop()

@@ -230,23 +230,23 @@ func isFile(path string) bool {
 // productAge is how long an unused build of our own is kept.
 const productAge = 7 * 24 * time.Hour
 
-// Product builds a program of this project, such as ./agent, as a static binary. The Go build cache decides
-// what has to be compiled. The path is named after the content: a program that runs from it is never
+// Product builds a program of this project, such as ./agent, as a static binary, with build tags. The Go build cache
+// decides what has to be compiled. The path is named after the content: a program that runs from it is never
 // overwritten by a later build.
-func (b *Toolbox) Product(ctx context.Context, pkg string) (string, error) {
+func (b *Toolbox) Product(ctx context.Context, pkg string, tags ...string) (string, error) {
 	name := filepath.Base(filepath.Clean(pkg))
 	if !strings.HasPrefix(pkg, "./") || name == "." {
 		return "", fmt.Errorf("build %q: want a package of this project, such as ./agent", pkg)
 	}
 	// The go command relinks only when the file it would write is out of date, so each source tree keeps one.
-	key := keyOf(b.Root, pkg)
+	key := keyOf(append([]string{b.Root, pkg}, tags...)...)
 	linked := filepath.Join(b.Cache, "linked", key, name)
 	release, err := b.lock(ctx, name+"-"+key)
 	if err != nil {
 		return "", err
 	}
 	defer release()
-	if err := b.goBuild(ctx, b.Root, linked, spec{pkg: pkg}, "-s -w"); err != nil {
+	if err := b.goBuild(ctx, b.Root, linked, spec{pkg: pkg, tags: strings.Join(tags, ",")}, "-s -w"); err != nil {
 		return "", fmt.Errorf("build %s: %w", pkg, err)
 	}
 	return b.publish(linked, name)

@@ -66,10 +66,14 @@ func Binary(ctx context.Context, name string) (string, error) {
 	})
 }
 
-// Product is Toolbox.Product of the default toolbox, remembered by this process.
-func Product(ctx context.Context, pkg string) (string, error) {
+// Product is Toolbox.Product of the default toolbox without build tags, remembered by this process.
+func Product(ctx context.Context, pkg string) (string, error) { return TaggedProduct(ctx, pkg) }
+
+// TaggedProduct is Toolbox.Product of the default toolbox, remembered by this process.
+func TaggedProduct(ctx context.Context, pkg string, tags ...string) (string, error) {
 	return inDefault(func(b *Toolbox) (string, error) {
-		return b.remembered(pkg, func() (string, error) { return b.Product(ctx, pkg) })
+		name := strings.Join(append([]string{pkg}, tags...), " ")
+		return b.remembered(name, func() (string, error) { return b.Product(ctx, pkg, tags...) })
 	})
 }
 

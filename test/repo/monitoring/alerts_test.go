@@ -190,9 +190,9 @@ func agentAlertCases() []alertCase {
 				`phoenixnap_agent_announcer_view_number{instance="b"} 7x17 9x43`},
 		},
 		{
-			alert: "PhoenixNAPHeartbeatsRefused", fires: []string{infoA, heard("other_interval")}, at: "20m",
+			alert: "PhoenixNAPHeartbeatsRefused", fires: []string{infoA, heard("other_version")}, at: "20m",
 			silentAt: "5m",
-			labels:   map[string]string{"instance": "10.0.0.1:10298", "node": "a", "outcome": "other_interval"},
+			labels:   map[string]string{"instance": "10.0.0.1:10298", "node": "a", "outcome": "other_version"},
 			quiet:    []string{infoA, heard("taken"), heard("other_key")},
 		},
 	}

@@ -310,7 +310,7 @@ func TestHeartbeats(t *testing.T) {
 	heard := map[uint64]*election.Heartbeat{}
 	line := func(name, vif string, where inside, keys *heartbeat.Keys, source netip.Addr) *heartbeat.Transport {
 		l := heartbeat.New(heartbeat.Config{
-			Node: name, Boot: 1, Interval: time.Second, Interface: func() string { return vif },
+			Node: name, Boot: 1, Interface: func() string { return vif },
 			Source: func() netip.Addr { return source }, Keys: keys,
 			Receive: func(h *election.Heartbeat) {
 				mu.Lock()

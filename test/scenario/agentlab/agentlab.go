@@ -46,6 +46,8 @@ type Cluster struct {
 	ControlPlane *controlplane.ControlPlane
 	Kube         kubernetes.Interface
 	Servers      []lab.Server
+	// Tags are build tags of the agent.
+	Tags []string
 
 	dir      string
 	services byte // how many there are
@@ -92,7 +94,7 @@ func (c *Cluster) AgentKubeconfig(server string) string {
 // StartLab starts servers with the agent, further files and programs, and makes each a Node in the public network.
 func (c *Cluster) StartLab(announcer string, files map[string]string, programs ...string) {
 	c.T.Helper()
-	agent, err := tools.Product(c.T.Context(), "./agent")
+	agent, err := tools.TaggedProduct(c.T.Context(), "./agent", c.Tags...)
 	c.Must("build the agent", err)
 	all := map[string]string{"phoenixnap-agent": agent}
 	maps.Copy(all, files)
