@@ -106,9 +106,9 @@ func newAnnouncer(s *shared, client kubernetes.Interface) (*announcer, []part) {
 	})
 	// It is asked by another goroutine than the speaker.
 	carrier := &packet.Carrier{}
-	settled := settling{facts: func() election.Facts { return s.facts(local.Ready, carrier) }, now: time.Now}
-	s.turn.Warm = func() bool { return a.complete() && settled.enough() }
-	return a, []part{local, a.speaker, part(beginning{s})}
+	facts := stability{facts: func() election.Facts { return s.facts(local.Ready, carrier) }, now: time.Now}
+	s.turn.Warm = func() bool { return a.complete() && facts.stable() }
+	return a, []part{local, a.speaker, part(wakeAnnouncer{s})}
 }
 
 // facts are what the announcer needs to know. An agent beside which an earlier one runs stands by.

@@ -241,7 +241,7 @@ func newParts(s *shared, managed managing, client kubernetes.Interface) []part {
 	server.Private = s.flags.metricsPrivate
 	acting := slices.Concat([]part{s.publisher}, reconcilers, verifying, []part{renewer})
 	for i, each := range acting {
-		acting[i] = onTurn{each, s.turn}
+		acting[i] = afterPredecessor{each, s.turn}
 	}
 	return slices.Concat([]part{s.services, s.node, samples}, announcing, acting,
 		[]part{server, startedReporter{s.turn}})

@@ -18,13 +18,13 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/standby"
 )
 
-// onTurn is a part that changes the Node or the kernel: it waits until no earlier agent of this node does.
-type onTurn struct {
+// afterPredecessor is a part that changes the Node or the kernel: it waits until no earlier agent of this node does.
+type afterPredecessor struct {
 	part
 	turn *standby.Turn
 }
 
-func (p onTurn) Run(ctx context.Context) error {
+func (p afterPredecessor) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
@@ -33,10 +33,10 @@ func (p onTurn) Run(ctx context.Context) error {
 	}
 }
 
-// beginning wakes the announcer when it is the agent's turn.
-type beginning struct{ *shared }
+// wakeAnnouncer wakes the announcer when it is the agent's turn.
+type wakeAnnouncer struct{ *shared }
 
-func (b beginning) Run(ctx context.Context) error {
+func (b wakeAnnouncer) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 	case <-b.turn.Begun():
@@ -46,23 +46,23 @@ func (b beginning) Run(ctx context.Context) error {
 }
 
 const (
-	// settleTime is how long what an agent knows must not have changed before it may continue in place of an earlier
-	// one: the first answers of kube-proxy and the confirming samples come within it. After settleMax changes that do
+	// stableTime is how long what an agent knows must not have changed before it may continue in place of an earlier
+	// one: the first answers of kube-proxy and the confirming samples come within it. After stableMax changes that do
 	// not end, such as those of endpoints, do not matter.
-	settleTime = 3 * time.Second
-	settleMax  = 30 * time.Second
+	stableTime = 3 * time.Second
+	stableMax  = 30 * time.Second
 )
 
-// settling follows whether facts have settled. It belongs to one goroutine.
-type settling struct {
+// stability follows whether facts have settled. It belongs to one goroutine.
+type stability struct {
 	facts        func() election.Facts
 	now          func() time.Time
 	last         election.Facts
 	first, since time.Time
 }
 
-// enough reports whether the facts have not changed for a while.
-func (s *settling) enough() bool {
+// stable reports whether the facts have not changed for a while.
+func (s *stability) stable() bool {
 	now := s.now()
 	facts := s.facts()
 	if s.first.IsZero() {
@@ -72,7 +72,7 @@ func (s *settling) enough() bool {
 		s.since = now
 		s.last = facts
 	}
-	return now.Sub(s.since) >= settleTime || now.Sub(s.first) >= settleMax
+	return now.Sub(s.since) >= stableTime || now.Sub(s.first) >= stableMax
 }
 
 // startedSocket is where the agent of a container reports that it has started: a name that only the processes of its

@@ -40,25 +40,25 @@ func TestStarted(t *testing.T) {
 	}
 }
 
-// TestSettling: what an agent knows has settled when it did not change for a while, or when its changes do not end.
-func TestSettling(t *testing.T) {
+// TestStability: what an agent knows is stable when it did not change for a while, or when its changes do not end.
+func TestStability(t *testing.T) {
 	now := time.Unix(0, 0)
 	facts := election.Facts{}
-	s := settling{facts: func() election.Facts { return facts }, now: func() time.Time { return now }}
+	s := stability{facts: func() election.Facts { return facts }, now: func() time.Time { return now }}
 	after := func(d time.Duration, change bool) bool {
 		now = now.Add(d)
 		facts.Candidate = facts.Candidate != change
-		return s.enough()
+		return s.stable()
 	}
-	if after(0, false) || after(settleTime-1, false) || after(1, true) || after(settleTime-1, false) {
+	if after(0, false) || after(stableTime-1, false) || after(1, true) || after(stableTime-1, false) {
 		t.Error("it settled too early")
 	}
 	if !after(1, false) {
 		t.Error("it has not settled")
 	}
 	for range 100 {
-		if after(time.Second, true) != (now.Sub(time.Unix(0, 0)) >= settleMax) {
-			t.Fatalf("settled after %s of changes: %t", now.Sub(time.Unix(0, 0)), s.enough())
+		if after(time.Second, true) != (now.Sub(time.Unix(0, 0)) >= stableMax) {
+			t.Fatalf("settled after %s of changes: %t", now.Sub(time.Unix(0, 0)), s.stable())
 		}
 	}
 }

@@ -289,7 +289,7 @@ func (e *Election) due(ch change) bool {
 // come last: they do not know whether they may take addresses themselves.
 func (e *Election) rank(subject string) int {
 	own := score(e.Node, subject)
-	held := e.isHeld()
+	inHoldDown := e.inHoldDown()
 	rank := 0
 	if e.view == nil {
 		return 0
@@ -300,8 +300,8 @@ func (e *Election) rank(subject string) int {
 			continue
 		}
 		before := score(p.name, subject) > own
-		if other := p.last.Flags.Has(Held); other != held {
-			before = held
+		if other := p.last.Flags.Has(HoldDown); other != inHoldDown {
+			before = inHoldDown
 		}
 		if before || e.api.failures > 0 {
 			rank++

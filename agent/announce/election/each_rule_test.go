@@ -181,9 +181,9 @@ func sorted(change func(*Heartbeat)) func(*Heartbeat) {
 	}
 }
 
-// TestNoEvenLoadsByHeldNodes: an address is not moved for even loads to a node that has failed lately.
-func TestNoEvenLoadsByHeldNodes(t *testing.T) {
-	for _, held := range []bool{false, true} {
+// TestNoEvenLoadsInHoldDown: an address is not moved for even loads to a node that has failed lately.
+func TestNoEvenLoadsInHoldDown(t *testing.T) {
+	for _, inHoldDown := range []bool{false, true} {
 		e := member(t)
 		for i := range 4 {
 			e.view.Owners[address(i)] = Owner{Node: "node-a", Epoch: 10}
@@ -191,13 +191,13 @@ func TestNoEvenLoadsByHeldNodes(t *testing.T) {
 		e.addresses = e.view.addresses()
 		for _, name := range []string{"node-b", "node-c"} {
 			hear(e, name, 1, func(h *Heartbeat) {
-				if held {
-					h.Flags |= Held
+				if inHoldDown {
+					h.Flags |= HoldDown
 				}
 			})
 		}
-		if _, _, ok := e.rebalancing(); ok == held {
-			t.Errorf("held %t: an address is moved: %t", held, ok)
+		if _, _, ok := e.rebalancing(); ok == inHoldDown {
+			t.Errorf("in hold-down %t: an address is moved: %t", inHoldDown, ok)
 		}
 	}
 }

@@ -22,8 +22,8 @@ type Config struct {
 	// Rebalance is the minimum time between a move of an address and one that only makes the loads more even; zero for
 	// none of these.
 	Rebalance time.Duration
-	// Newest is the newest version of the format of heartbeats that this agent understands; zero for the first.
-	Newest uint8
+	// MaxFormat is the newest version of the format of heartbeats that this agent understands; zero for the first.
+	MaxFormat uint8
 }
 
 // Election is the state of one node. It belongs to one goroutine.
@@ -125,8 +125,8 @@ func (e *Election) Step(now time.Duration, in Input) Output {
 		ticked = true
 	case Heard:
 		e.handleHeartbeat(in.Heartbeat)
-	case Knock:
-		e.handleKnock(in.Node)
+	case ReplaySuspect:
+		e.handleReplaySuspect(in.Node)
 	case Foreign:
 		e.handleForeign(in.Node)
 	case Read:

@@ -47,7 +47,7 @@ func TestOff(t *testing.T) {
 		"an old heartbeat was dropped": {often, dead, func(e *Election) {
 			p := hear(e, "node-b", 1, asIs)
 			p.at = never
-			p.knockedAt = e.now - time.Second
+			p.replaySuspectAt = e.now - time.Second
 		}, false},
 		"the evidence is old":      {often, dead, func(e *Election) { e.now += 20 * time.Second }, false},
 		"this process stood still": {often, dead, func(e *Election) { e.resumed = e.now - 10*time.Second }, false},
@@ -314,7 +314,7 @@ func TestFewExaminers(t *testing.T) {
 	for _, m := range w.nodes[4:] {
 		m.stop() // the kubelets live, so that no agent is removed
 	}
-	w.run(30 * time.Second) // until no node is held because it has just started
+	w.run(30 * time.Second) // until no node is in hold-down because it has just started
 	for _, m := range w.nodes {
 		m.examined = nil
 	}

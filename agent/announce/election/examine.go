@@ -125,7 +125,7 @@ func (e *Election) handleExamined(members Examined) {
 func (e *Election) unheardFor(id ID) time.Duration {
 	last := max(e.begun, e.resumed)
 	if p := e.peers[id]; p != nil {
-		last = max(last, p.at, p.knockedAt)
+		last = max(last, p.at, p.replaySuspectAt)
 	}
 	return e.now - last
 }

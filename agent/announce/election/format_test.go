@@ -19,7 +19,7 @@ func TestFormatUpdate(t *testing.T) {
 		}
 		for _, newest := range []uint8{2, 1, 2} {
 			for i, m := range w.nodes {
-				m.newest = newest
+				m.maxFormat = newest
 				silent = max(silent, w.restartGracefully(m))
 				if updated := i + 1; !w.isWhole() || w.violation != "" {
 					t.Fatalf("seed %d: not whole after %d updates %s\n%s", seed, updated, w.violation, w.tail())
@@ -51,8 +51,8 @@ func (w *world) restartGracefully(m *machine) (silent time.Duration) {
 // TestFormatOfUnheard: a member that was never heard, and a node that is none, count for the version, too.
 func TestFormatOfUnheard(t *testing.T) {
 	e := member(t)
-	e.Newest = 3
-	two := func(h *Heartbeat) { h.Newest = 2 }
+	e.MaxFormat = 3
+	two := func(h *Heartbeat) { h.MaxFormat = 2 }
 	if got := e.format(); got != 1 {
 		t.Errorf("speaks %d before it has heard the others", got)
 	}
@@ -61,11 +61,11 @@ func TestFormatOfUnheard(t *testing.T) {
 	if got := e.format(); got != 2 {
 		t.Errorf("speaks %d, want the newest that all understand", got)
 	}
-	e.handleKnock("node-c")
+	e.handleReplaySuspect("node-c")
 	if got := e.format(); got != 1 {
 		t.Errorf("speaks %d to a node that has to prove that its heartbeats are new", got)
 	}
-	e.peers[IDOf("node-c")].knockedAt = never
+	e.peers[IDOf("node-c")].replaySuspectAt = never
 	hear(e, "node-x", 1, asIs)
 	if got := e.format(); got != 1 {
 		t.Errorf("speaks %d beside a node that does not understand it", got)

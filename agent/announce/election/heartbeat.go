@@ -27,8 +27,9 @@ const (
 	Candidate Flags = 1 << iota
 	// Witness: the node never takes addresses; it counts only where the number of candidates is even.
 	Witness
-	// Held: the node was not ready a short time ago, or is cordoned; it takes an address only when no other node can.
-	Held
+	// HoldDown: the node was not ready a short time ago, or is cordoned; it takes an address only when no other node
+	// can.
+	HoldDown
 	// Leaving: the node's agent is about to end.
 	Leaving
 	// Handing: the node still answers for addresses that its newest view gives to others.
@@ -83,8 +84,8 @@ type Heartbeat struct {
 	Node string
 	// Boot distinguishes the runs of an agent: a later one has a greater number. Sequence counts its heartbeats.
 	Boot, Sequence uint64
-	// Format is the version of the format in which it is sent, Newest the newest one that its agent understands.
-	Format, Newest uint8
+	// Format is the version of the format in which it is sent, MaxFormat the newest one that its agent understands.
+	Format, MaxFormat uint8
 	// Number is that of the view in use, zero for none; Seen is the highest number known to exist.
 	Number, Seen uint64
 	Flags        Flags
@@ -161,7 +162,7 @@ func (e *Election) heartbeat() *Heartbeat {
 	low := uint32(e.sequence) //nolint:gosec // only the lower bits matter
 	e.sent[low%uint32(len(e.sent))] = sending{low, e.now}
 	h := &Heartbeat{Node: e.Node, Boot: e.Boot, Sequence: e.sequence, Seen: e.seen, Flags: e.flags(),
-		Format: e.format(), Newest: e.newest()}
+		Format: e.format(), MaxFormat: e.maxFormat()}
 	if e.view == nil || !e.caughtUp() {
 		return h
 	}
@@ -191,7 +192,7 @@ func (e *Election) flags() (f Flags) {
 	set(Candidate, e.facts.Candidate && !e.facts.Leaving)
 	set(Witness, e.facts.Witness)
 	set(Leaving, e.facts.Leaving)
-	set(Held, e.isHeld())
+	set(HoldDown, e.inHoldDown())
 	set(Handing, len(e.draining) > 0 || e.mayPrecede())
 	set(NoAPI, e.api.failures > 0)
 	set(Lapsed, e.lapse.is)
@@ -207,8 +208,8 @@ func (e *Election) acks() []Ack {
 		case e.acknowledges(p):
 			all = append(all, Ack{id, p.supported})
 		case !e.startedUp() || !e.silent(id) || e.now-p.at > 10*e.rules.suspectTimeout && !e.view.has(p.name):
-		case e.heard(p), e.now-p.knockedAt < e.rules.suspectTimeout:
-			// A node that knocks acknowledges us after this, and so proves that its heartbeats are new.
+		case e.heard(p), e.now-p.replaySuspectAt < e.rules.suspectTimeout:
+			// A node that may be replayed acknowledges us after this, and so proves that its heartbeats are new.
 			all = append(all, Ack{id, Refused})
 		default:
 			all = append(all, Ack{id, Unheard})

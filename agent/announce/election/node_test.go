@@ -64,7 +64,7 @@ func (m *machine) revive() {
 // isSent reports whether an input is what others send, not an answer that the process waits for.
 func isSent(in Input) bool {
 	switch in := in.(type) {
-	case Heard, Knock:
+	case Heard, ReplaySuspect:
 		return true
 	case Read:
 		return !in.Asked

@@ -24,8 +24,8 @@ type peer struct {
 	supported   uint32 // the sequence number
 	// acked is the sequence number of our newest heartbeat that it reported to have received, zero before the first.
 	acked uint32
-	// knockedAt is when a heartbeat of it was last dropped, because it may be an old one.
-	knockedAt time.Duration
+	// replaySuspectAt is when a heartbeat of it was last dropped, because it may be an old one.
+	replaySuspectAt time.Duration
 	// seen is the highest number of a view that it ever reported. It is a promise that outlives its agent: a new
 	// agent reads the view before it supports any node.
 	seen uint64
@@ -51,7 +51,7 @@ func (e *Election) handleHeartbeat(h *Heartbeat) {
 		return // the IDs of two names are equal
 	case p == nil:
 		p = &peer{id: id, name: h.Node, since: e.now, supportedAt: never, ackedAt: never, behindSince: never,
-			knockedAt: never, begunAt: never}
+			replaySuspectAt: never, begunAt: never}
 		e.peers[id] = p
 	case h.Boot < p.last.Boot && e.heard(p),
 		h.Boot == p.last.Boot && h.Sequence <= p.last.Sequence && !e.isLater(p, h):
@@ -106,10 +106,10 @@ func (e *Election) recent(h *Heartbeat) (sequence uint32, ok bool) {
 	return sequence, found && sequence > Refused && e.sent[sequence%uint32(len(e.sent))].sequence == sequence
 }
 
-// handleKnock handles a heartbeat that was dropped, because it may be an old one.
-func (e *Election) handleKnock(node string) {
+// handleReplaySuspect handles a heartbeat that was dropped, because it may be an old one.
+func (e *Election) handleReplaySuspect(node string) {
 	if p := e.peers[IDOf(node)]; p != nil && p.name == node {
-		p.knockedAt = e.now
+		p.replaySuspectAt = e.now
 	}
 }
 
@@ -191,14 +191,14 @@ func (e *Election) updateSilent() {
 // heard reports whether any heartbeat of a peer was received recently.
 func (e *Election) heard(p *peer) bool { return p != nil && e.now-p.at < e.rules.suspectTimeout }
 
-// isHeld reports whether this node takes an address only when no other one can.
-func (e *Election) isHeld() bool { return e.now < e.holdDown.until || e.facts.Cordoned }
+// inHoldDown reports whether this node takes an address only when no other one can.
+func (e *Election) inHoldDown() bool { return e.now < e.holdDown.until || e.facts.Cordoned }
 
-// held reports whether a peer should not get addresses soon after it was not ready. That its agent has just started is
-// no reason if the one before ended in an orderly way, as in a reboot: in a rolling one another node reboots next, and
-// all of its addresses would go to the nodes that have not been rebooted recently.
-func (e *Election) held(p *peer) bool {
-	return p.last.Flags.Has(Held) && e.now-p.begunAt >= e.rules.holdDown
+// peerInHoldDown reports whether a peer should not get addresses soon after it was not ready. That its agent has just
+// started is no reason if the one before ended in an orderly way, as in a reboot: in a rolling one another node reboots
+// next, and all of its addresses would go to the nodes that have not been rebooted recently.
+func (e *Election) peerInHoldDown(p *peer) bool {
+	return p.last.Flags.Has(HoldDown) && e.now-p.begunAt >= e.rules.holdDown
 }
 
 // prunePeers removes peers that were not heard for long and are not members, and old evidence.

@@ -22,10 +22,10 @@ func score(node, subject string) uint64 {
 
 // candidate is a member that can take addresses.
 type candidate struct {
-	name string
-	peer *peer // nil for this node
-	held bool
-	load int
+	name       string
+	peer       *peer // nil for this node
+	inHoldDown bool
+	load       int
 }
 
 // placer chooses the owners of addresses in a new view.
@@ -42,9 +42,9 @@ func (e *Election) placer(next *View) *placer {
 	}
 	for _, m := range next.Members {
 		flags, other := e.memberFlags(m)
-		held := flags.Has(Held) && (other == nil || e.held(other))
+		inHoldDown := flags.Has(HoldDown) && (other == nil || e.peerInHoldDown(other))
 		if flags.Has(Candidate) {
-			p.candidates = append(p.candidates, &candidate{name: m, peer: other, held: held, load: loads[m]})
+			p.candidates = append(p.candidates, &candidate{name: m, peer: other, inHoldDown: inHoldDown, load: loads[m]})
 		}
 	}
 	return p
@@ -101,8 +101,8 @@ func (p *placer) choose(a netip.Addr) string {
 
 func (p *placer) better(c, than *candidate, subject string) bool {
 	switch {
-	case c.held != than.held:
-		return than.held
+	case c.inHoldDown != than.inHoldDown:
+		return than.inHoldDown
 	case c.load != than.load:
 		return c.load < than.load
 	default:

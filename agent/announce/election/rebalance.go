@@ -68,7 +68,7 @@ func (e *Election) rebalancing() (a netip.Addr, to string, ok bool) {
 			continue
 		}
 		best := p.best(each)
-		if best == nil || best.held {
+		if best == nil || best.inHoldDown {
 			continue
 		}
 		d := from.load - best.load

@@ -8,7 +8,7 @@ import (
 // Times are durations since any moment, the same for all calls of one Election, on a clock that never jumps and that
 // continues while the machine sleeps (CLOCK_BOOTTIME).
 
-// Input is one of Tick, Heard, Knock, Foreign, Read, Wrote, Listed, Examined, Gateway and Facts.
+// Input is one of Tick, Heard, ReplaySuspect, Foreign, Read, Wrote, Listed, Examined, Gateway and Facts.
 type Input interface{ input() }
 
 // Tick means that time has passed. It is due at Output.Next or a little later.
@@ -17,8 +17,9 @@ type Tick struct{}
 // Heard is an authenticated heartbeat of this cluster, including one of another agent with the same name.
 type Heard struct{ *Heartbeat }
 
-// Knock is an authenticated heartbeat of a Node that was dropped, because it may be an old one that was sent again.
-type Knock struct{ Node string }
+// ReplaySuspect is an authenticated heartbeat of a Node that was dropped, because it may be an old one that was sent
+// again.
+type ReplaySuspect struct{ Node string }
 
 // Foreign is a heartbeat that a Node of another cluster, or of another network, signed with the key of this cluster. It
 // was dropped.
@@ -81,16 +82,16 @@ type Facts struct {
 	Outside map[netip.Addr]bool
 }
 
-func (Tick) input()     {}
-func (Heard) input()    {}
-func (Knock) input()    {}
-func (Foreign) input()  {}
-func (Read) input()     {}
-func (Wrote) input()    {}
-func (Listed) input()   {}
-func (Examined) input() {}
-func (Gateway) input()  {}
-func (Facts) input()    {}
+func (Tick) input()          {}
+func (Heard) input()         {}
+func (ReplaySuspect) input() {}
+func (Foreign) input()       {}
+func (Read) input()          {}
+func (Wrote) input()         {}
+func (Listed) input()        {}
+func (Examined) input()      {}
+func (Gateway) input()       {}
+func (Facts) input()         {}
 
 // Output is what to do after a step, and what holds now.
 type Output struct {

@@ -138,7 +138,7 @@ func TestRebalancing(t *testing.T) {
 		"to the node with the fewest":  {owners: "aaab", want: "2 node-c"},
 		"from the node with the most":  {owners: "aabbb", want: "4 node-c"},
 		"the one that was moved last":  {owners: "aaa", want: "2 node-b"},
-		"not to one that is held":      {owners: "aaab", hear: flagged("node-c", Candidate|Held), want: "2 node-b"},
+		"not to one in hold-down":      {owners: "aaab", hear: flagged("node-c", Candidate|HoldDown), want: "2 node-b"},
 		"not to a witness":             {owners: "aaabb", hear: flagged("node-c", Witness), want: ""},
 		"not to one that hands over":   {owners: "aaa", hear: flagged("node-c", Candidate|Leaving), want: "2 node-b"},
 		"not what the node cannot do":  {owners: "aaa", hear: unfit("node-b,node-c", 0b100), want: "1 node-b"},

@@ -72,10 +72,10 @@ type machine struct {
 	core  *Election
 	facts Facts
 	boot  uint64
-	// newest is the newest version of the format that its agent understands; zero for the first.
-	newest uint8
-	offset time.Duration
-	rate   float64
+	// maxFormat is the newest version of the format that its agent understands; zero for the first.
+	maxFormat uint8
+	offset    time.Duration
+	rate      float64
 
 	alive, paused, noGateway, noAPI bool
 	suspended                       bool                // nothing waits for it while it stands still
@@ -209,10 +209,10 @@ func (m *machine) start() {
 	m.runs = map[string]run{}
 	m.sends = false
 	if m.w.formats {
-		m.newest = uint8(1 + m.w.random.IntN(2))
+		m.maxFormat = uint8(1 + m.w.random.IntN(2))
 	}
 	c := Config{Node: m.name, Boot: wallClock + m.boot, First: 1000 + uint64(m.w.now/time.Second),
-		Seed: m.w.random.Uint64(), Newest: m.newest}
+		Seed: m.w.random.Uint64(), MaxFormat: m.maxFormat}
 	if m.w.chance(m.w.clockBack) {
 		c.Boot = 1 + m.w.random.Uint64N(wallClock)
 		c.First = 1 + m.w.random.Uint64N(1<<31)
@@ -370,13 +370,13 @@ func (w *world) broadcast(from *machine, h *Heartbeat) {
 		if to.index == from.index || !to.alive || to.deaf[from.index] || !to.verifies(from) || w.chance(w.loss) {
 			continue
 		}
-		if h.Format > max(to.newest, firstFormat) {
+		if h.Format > max(to.maxFormat, firstFormat) {
 			continue
 		}
 		if to.hearsRun(h) {
 			w.later(to, w.between(w.delay/10, w.delay), Heard{h})
 		} else {
-			w.later(to, w.between(w.delay/10, w.delay), Knock{h.Node})
+			w.later(to, w.between(w.delay/10, w.delay), ReplaySuspect{h.Node})
 		}
 	}
 }

@@ -83,8 +83,8 @@ func (a *agent) start() {
 	keys := NewKeys()
 	keys.Set(keyOf(1), nil)
 	transport := New(Config{Node: a.name, Boot: a.boot, Scope: a.scope, Keys: keys,
-		Receive: func(h *election.Heartbeat) { a.step(election.Heard{Heartbeat: h}) },
-		Knock:   func(node string) { a.step(election.Knock{Node: node}) },
+		Receive:       func(h *election.Heartbeat) { a.step(election.Heard{Heartbeat: h}) },
+		ReplaySuspect: func(node string) { a.step(election.ReplaySuspect{Node: node}) },
 		Foreign: func(node string) {
 			a.foreign++
 			a.step(election.Foreign{Node: node})

@@ -17,7 +17,7 @@ import (
 )
 
 // Version is the newest version of the format that this package reads and writes; heartbeats of later ones are counted
-// and dropped. Each heartbeat says which version its sender understands, see newestShift.
+// and dropped. Each heartbeat says which version its sender understands, see maxFormatShift.
 const Version = 1
 
 const (
@@ -31,9 +31,9 @@ const (
 	maxUnfit = election.MaxAddresses / 8
 	// maxParts bounds the frames of one heartbeat.
 	maxParts = 16
-	// newestShift is where the newest version that the sender understands is in the flags, less one, so that it is zero
+	// maxFormatShift is where the newest version that the sender understands is in the flags, less one, so that it is zero
 	// in heartbeats of agents that know only the first.
-	newestShift = 12
+	maxFormatShift = 12
 
 	// maxBoot and maxSequence bound the numbers of a run and of a heartbeat: microseconds since 1970, until the year
 	// 4253, and 200 heartbeats a second for 40,000 years.
@@ -78,7 +78,7 @@ func appendBody(b []byte, h *election.Heartbeat) []byte {
 	be := binary.BigEndian
 	b = be.AppendUint64(b, h.Number)
 	b = be.AppendUint64(b, h.Seen)
-	b = be.AppendUint16(b, uint16(h.Flags&election.AllFlags)|uint16(max(h.Newest, 1)-1)<<newestShift)
+	b = be.AppendUint16(b, uint16(h.Flags&election.AllFlags)|uint16(max(h.MaxFormat, 1)-1)<<maxFormatShift)
 	b = be.AppendUint16(b, uint16(len(h.Acks))) //nolint:gosec // bounded by check
 	for _, a := range h.Acks {
 		b = be.AppendUint32(b, uint32(a.Node))
@@ -113,7 +113,7 @@ func parseBody(body []byte, h *election.Heartbeat) bool {
 	h.Seen = r.uint64()
 	flags := r.uint16()
 	h.Flags = election.Flags(flags) & election.AllFlags
-	h.Newest = uint8(flags>>newestShift) + 1
+	h.MaxFormat = uint8(flags>>maxFormatShift) + 1
 	for list := r.list(8, maxAcks); len(list) > 0; list = list[8:] {
 		h.Acks = append(h.Acks, election.Ack{
 			Node: election.ID(binary.BigEndian.Uint32(list)), Sequence: binary.BigEndian.Uint32(list[4:]),

@@ -55,7 +55,7 @@ func randomHeartbeat(r *rand.Rand) *election.Heartbeat {
 	h := &election.Heartbeat{
 		Node: strings.Repeat("n", 1+r.IntN(maxName)), Boot: r.Uint64N(maxBoot), Sequence: 1 + r.Uint64N(1<<40),
 		Number: r.Uint64N(election.MaxNumber), Seen: r.Uint64N(election.MaxNumber),
-		Flags: election.Flags(r.Uint32()) & election.AllFlags, Format: Version, Newest: uint8(1 + r.IntN(16)),
+		Flags: election.Flags(r.Uint32()) & election.AllFlags, Format: Version, MaxFormat: uint8(1 + r.IntN(16)),
 		Wants: addresses(r, election.MaxListed), Released: addresses(r, election.MaxListed),
 		Unfit: make([]byte, r.IntN(100)),
 	}
@@ -300,10 +300,10 @@ func TestReplayWindow(t *testing.T) {
 // conversation is a receiver that sent heartbeats, and takes those of node-a.
 type conversation struct {
 	*receiver
-	t      *testing.T
-	now    time.Time
-	sent   uint64
-	knocks int
+	t              *testing.T
+	now            time.Time
+	sent           uint64
+	replaySuspects int
 }
 
 func converse(t *testing.T) *conversation {
@@ -311,7 +311,7 @@ func converse(t *testing.T) *conversation {
 	c.replay.id = election.IDOf("self")
 	c.replay.sent = func() uint64 { return c.sent }
 	c.replay.quiet = 300 * time.Millisecond
-	c.transport.Knock = func(string) { c.knocks++ }
+	c.transport.ReplaySuspect = func(string) { c.replaySuspects++ }
 	return c
 }
 
@@ -361,8 +361,8 @@ func TestClockSetBack(t *testing.T) {
 	c.expect(3, 1, 0, Replayed) // another machine with the same name would be silenced by the later run
 	c.pass(300 * time.Millisecond)
 	c.expect(3, 2, 5, Replayed)
-	if c.knocks != 2 {
-		t.Errorf("%d knocks, want 2", c.knocks)
+	if c.replaySuspects != 2 {
+		t.Errorf("%d replay suspects, want 2", c.replaySuspects)
 	}
 	c.pass(100 * time.Millisecond)
 	c.expect(3, 3, 0, Taken)

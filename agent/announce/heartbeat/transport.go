@@ -49,8 +49,8 @@ type Config struct {
 	Counts *Counts
 	// Receive is called with each valid heartbeat of others, also of an agent of our name; it must not block.
 	Receive func(*election.Heartbeat)
-	// Knock is called with the Node of one that was dropped, because it may be an old one; it must not block.
-	Knock func(node string)
+	// ReplaySuspect is called with the Node of one that was dropped, because it may be an old one; it must not block.
+	ReplaySuspect func(node string)
 	// Foreign is called, once a minute at most, with the Node of a heartbeat that another cluster signed with our key.
 	// It must not block.
 	Foreign func(node string)
@@ -280,16 +280,16 @@ func (r *receiver) take(frame []byte, now time.Time) (*election.Heartbeat, Drop)
 		r.implausible = *h
 		return nil, Implausible
 	case again && !r.replay.readmit(h, now):
-		r.transport.knock(h.Node)
+		r.transport.reportReplaySuspect(h.Node)
 		return nil, Replayed
 	}
 	r.replay.note(h)
 	return h, Taken
 }
 
-func (t *Transport) knock(node string) {
-	if t.Knock != nil {
-		t.Knock(node)
+func (t *Transport) reportReplaySuspect(node string) {
+	if t.ReplaySuspect != nil {
+		t.ReplaySuspect(node)
 	}
 }
 

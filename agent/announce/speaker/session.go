@@ -70,11 +70,11 @@ func (s *session) receive(b *election.Heartbeat) {
 	}
 }
 
-// knock handles a heartbeat that was dropped, because it may be an old one.
-func (s *session) knock(node string) {
+// replaySuspect handles a heartbeat that was dropped, because it may be an old one.
+func (s *session) replaySuspect(node string) {
 	select {
-	case s.inbox <- election.Knock{Node: node}:
-	default: // it knocks again
+	case s.inbox <- election.ReplaySuspect{Node: node}:
+	default: // the next one is handled
 	}
 }
 

@@ -216,14 +216,14 @@ func (s *Speaker) session(ctx context.Context, cluster, network string) error {
 	transport.Node = s.Node
 	transport.Boot = boot
 	transport.Receive = current.receive
-	transport.Knock = current.knock
+	transport.ReplaySuspect = current.replaySuspect
 	transport.Foreign = current.foreign
 	transport.Scope = heartbeat.ScopeOf(cluster, network)
 	current.transport = heartbeat.New(transport)
 	current.store = s.NewStore(network)
 	current.election = s.NewElection(election.Config{
 		Node: s.Node, Boot: boot, First: uint64(max(started.Unix(), 1)), Seed: boot,
-		Rebalance: s.Rebalance, Newest: heartbeat.Version,
+		Rebalance: s.Rebalance, MaxFormat: heartbeat.Version,
 	})
 	s.note(func(state *State) { state.Running = true })
 	defer s.stop()

@@ -24,7 +24,7 @@ var errExists = errors.New("file exists")
 func (m *model) addRule(r rule) error {
 	made := kernelRule{rule: r, protocol: ownership.Protocol}
 	if slices.ContainsFunc(m.rules, func(s kernelRule) bool {
-		return s.rule == made.rule && s.protocol == made.protocol && s.other == made.other
+		return s.rule == made.rule && s.protocol == made.protocol && s.hasExtras == made.hasExtras
 	}) {
 		return errExists
 	}
@@ -37,7 +37,7 @@ func (m *model) deleteRule(r kernelRule) error {
 		m.touched = append(m.touched, r.String())
 	}
 	i := slices.IndexFunc(m.rules, func(s kernelRule) bool {
-		return s.rule == r.rule && s.protocol == r.protocol && s.other == r.other
+		return s.rule == r.rule && s.protocol == r.protocol && s.hasExtras == r.hasExtras
 	})
 	if i < 0 {
 		return errors.New("no such rule")

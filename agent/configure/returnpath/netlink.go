@@ -108,7 +108,7 @@ func ruleOf(r netlink.Rule) kernelRule {
 	if r.Mask != nil {
 		s.mask = *r.Mask
 	}
-	s.other = r.Dst != nil || r.IifName != "" || r.OifName != "" || r.Tos != 0 || r.Invert || r.TunID != 0 ||
+	s.hasExtras = r.Dst != nil || r.IifName != "" || r.OifName != "" || r.Tos != 0 || r.Invert || r.TunID != 0 ||
 		r.Goto >= 0 || r.Dport != nil || r.Sport != nil || r.IPProto != 0 || r.UIDRange != nil || r.Flow >= 0 ||
 		r.SuppressIfgroup >= 0 || r.SuppressPrefixlen > 0
 	return s
@@ -140,7 +140,7 @@ func routeOf(r netlink.Route) kernelRoute {
 	if gateway, valid := netip.AddrFromSlice(r.Gw); valid {
 		s.gateway = gateway.Unmap()
 	}
-	s.other = r.Type != unix.RTN_UNICAST || len(r.MultiPath) > 0 || r.Tos != 0 ||
+	s.hasExtras = r.Type != unix.RTN_UNICAST || len(r.MultiPath) > 0 || r.Tos != 0 ||
 		r.Src != nil || r.Encap != nil || r.Via != nil
 	return s
 }

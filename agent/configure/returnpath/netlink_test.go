@@ -35,10 +35,10 @@ func TestRuleOf(t *testing.T) {
 	} {
 		r := *netlink.NewRule()
 		r.Src = netOf(blocks[0].CIDR)
-		if ruleOf(r).other {
+		if ruleOf(r).hasExtras {
 			t.Fatal("a rule by source is taken for another one")
 		}
-		if edit(&r); !ruleOf(r).other {
+		if edit(&r); !ruleOf(r).hasExtras {
 			t.Errorf("%s: a rule with it is taken for one of the agent's kind", name)
 		}
 	}
@@ -55,10 +55,10 @@ func TestRouteOf(t *testing.T) {
 		"IPv6 gateway":    func(r *netlink.Route) { r.Via = &netlink.Via{} },
 	} {
 		r := netlink.Route{Type: unix.RTN_UNICAST, Gw: net.IPv4(192, 0, 2, 1)}
-		if ruled := routeOf(r); ruled.other || ruled.destination.Bits() != 0 || ruled.gateway != blocks[0].Gateway {
+		if ruled := routeOf(r); ruled.hasExtras || ruled.destination.Bits() != 0 || ruled.gateway != blocks[0].Gateway {
 			t.Fatalf("a default route is read as %+v", ruled)
 		}
-		if edit(&r); !routeOf(r).other {
+		if edit(&r); !routeOf(r).hasExtras {
 			t.Errorf("%s: a route with it is taken for one of the agent's kind", name)
 		}
 	}

@@ -41,12 +41,12 @@ func plan(o observed, w wanted) []action {
 		add("set rp_filter=2 on "+o.link.name, func(k kernel) error { return k.loosen(*o.link) })
 	}
 	for _, r := range w.routes {
-		if !slices.ContainsFunc(o.routes, func(s kernelRoute) bool { return s.ours() && !s.other && s.route == r }) {
+		if !slices.ContainsFunc(o.routes, func(s kernelRoute) bool { return s.ours() && !s.hasExtras && s.route == r }) {
 			add("ip route replace "+r.String(), func(k kernel) error { return k.setRoute(r) })
 		}
 	}
 	for _, r := range w.rules {
-		if !slices.ContainsFunc(o.rules, func(s kernelRule) bool { return s.ours() && !s.other && s.rule == r }) {
+		if !slices.ContainsFunc(o.rules, func(s kernelRule) bool { return s.ours() && !s.hasExtras && s.rule == r }) {
 			add("ip rule add "+r.String(), func(k kernel) error { return k.addRule(r) })
 		}
 	}
@@ -58,7 +58,7 @@ func plan(o observed, w wanted) []action {
 		add(verb+" nftables table ip "+nftTable, func(k kernel) error { return k.setRuleset(*w.ruleset) })
 	}
 	for _, s := range o.rules {
-		if s.ours() && (s.other || !slices.Contains(w.rules, s.rule)) {
+		if s.ours() && (s.hasExtras || !slices.Contains(w.rules, s.rule)) {
 			add("ip rule delete "+s.String(), func(k kernel) error { return k.deleteRule(s) })
 		}
 	}
@@ -136,7 +136,7 @@ func (t target) mark(g gateway) uint32 { return t.bits.Value(g.index % t.bits.Co
 // kept is the index that a block has by the agent's own rule.
 func (t target) kept(o observed, block netip.Prefix) (int, bool) {
 	for _, r := range o.rules {
-		if !r.ours() || r.other || r.priority != sourcePriority || r.source != block {
+		if !r.ours() || r.hasExtras || r.priority != sourcePriority || r.source != block {
 			continue
 		}
 		if offset := r.table - t.base; offset >= 0 && offset%tableStep == 0 {

@@ -132,7 +132,7 @@ func anywhere(r *rand.Rand, target target) observed {
 	tables := []int{target.table(0), target.table(1), target.table(2), 1, 77, target.table(0) + 1}
 	protocols := []int{ownership.Protocol, ownership.Protocol, 3, 4, 16}
 	for range r.IntN(12) {
-		s := kernelRule{protocol: protocols[r.IntN(len(protocols))], other: r.IntN(10) == 0, rule: rule{
+		s := kernelRule{protocol: protocols[r.IntN(len(protocols))], hasExtras: r.IntN(10) == 0, rule: rule{
 			priority: 1054 + r.IntN(5), table: append(tables, check.TableMain)[r.IntN(len(tables)+1)],
 			noDefault: r.IntN(6) == 0}}
 		if r.IntN(2) == 0 {
@@ -141,14 +141,16 @@ func anywhere(r *rand.Rand, target target) observed {
 			s.mark = target.bits.Value(r.IntN(target.bits.Count()))
 			s.mask = uint32(target.bits)
 		}
-		same := func(x kernelRule) bool { return x.rule == s.rule && x.protocol == s.protocol && x.other == s.other }
+		same := func(x kernelRule) bool {
+			return x.rule == s.rule && x.protocol == s.protocol && x.hasExtras == s.hasExtras
+		}
 		if !slices.ContainsFunc(o.rules, same) {
 			o.rules = append(o.rules, s)
 		}
 	}
 	for range r.IntN(16) {
 		b := blocks[r.IntN(len(blocks))]
-		s := kernelRoute{protocol: protocols[r.IntN(len(protocols))], other: r.IntN(10) == 0, route: route{
+		s := kernelRoute{protocol: protocols[r.IntN(len(protocols))], hasExtras: r.IntN(10) == 0, route: route{
 			table: tables[r.IntN(len(tables))], destination: b.CIDR, link: 1 + r.IntN(3),
 			metric: []int{0, 0, 0, 50}[r.IntN(4)]}}
 		if r.IntN(2) == 0 {

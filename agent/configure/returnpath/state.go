@@ -112,8 +112,8 @@ type kernelRule struct {
 	rule
 	// protocol identifies the program that made it (FRA_PROTOCOL).
 	protocol int
-	// other reports whether it has selectors or an action that rule cannot express.
-	other bool
+	// hasExtras reports whether it has selectors or an action that rule cannot express.
+	hasExtras bool
 	// raw is the rule as the kernel reports it, so that exactly this one can be deleted.
 	raw netlink.Rule
 }
@@ -157,9 +157,9 @@ func (r route) place() route {
 type kernelRoute struct {
 	route
 	protocol int
-	// other reports whether it is not a plain unicast route.
-	other bool
-	raw   netlink.Route
+	// hasExtras reports whether it is not a plain unicast route.
+	hasExtras bool
+	raw       netlink.Route
 }
 
 func (k kernelRoute) ours() bool { return k.protocol == ownership.Protocol }

@@ -5,42 +5,42 @@ import (
 	"time"
 )
 
-// TestHeld: a node whose agent has just started takes only what no other can, unless the agent before had handed over
-// its addresses. After a while that is no excuse for not having been ready.
-func TestHeld(t *testing.T) {
+// TestHoldDown: a node whose agent has just started takes only what no other can, unless the agent before had handed
+// over its addresses. After a while that is no excuse for not having been ready.
+func TestHoldDown(t *testing.T) {
 	for name, before := range map[string]Flags{"failed": Candidate, "left": Leaving} {
 		e := member(t)
 		left := before.Has(Leaving)
 		hear(e, "node-b", 1, func(h *Heartbeat) { h.Flags = before })
 		p := hear(e, "node-b", 2, func(h *Heartbeat) {
 			h.Boot++
-			h.Flags = Candidate | Held
+			h.Flags = Candidate | HoldDown
 		})
-		if e.held(p) == left {
-			t.Errorf("%s: held %t when its agent has just started", name, e.held(p))
+		if e.peerInHoldDown(p) == left {
+			t.Errorf("%s: in hold-down %t when its agent has just started", name, e.peerInHoldDown(p))
 		}
 		e.now += e.rules.holdDown
-		if !e.held(p) {
-			t.Errorf("%s: it is not ready again and again, and not held", name)
+		if !e.peerInHoldDown(p) {
+			t.Errorf("%s: it is not ready again and again, and not in hold-down", name)
 		}
 	}
 }
 
-// TestHeldNodesDecideLast: a node that is held leaves changes to the others, and the others do not wait for it.
-func TestHeldNodesDecideLast(t *testing.T) {
+// TestNodesInHoldDownDecideLast: a node in hold-down leaves changes to the others, and the others do not wait for it.
+func TestNodesInHoldDownDecideLast(t *testing.T) {
 	for _, subject := range []string{"tend", "add", "remove/node-d", "rebalance"} {
 		e := member(t)
 		e.holdDown.until = 0
-		hear(e, "node-b", 1, func(h *Heartbeat) { h.Flags |= Held })
-		hear(e, "node-c", 1, func(h *Heartbeat) { h.Flags |= Held })
+		hear(e, "node-b", 1, func(h *Heartbeat) { h.Flags |= HoldDown })
+		hear(e, "node-c", 1, func(h *Heartbeat) { h.Flags |= HoldDown })
 		if n := e.rank(subject); n != 0 {
-			t.Errorf("%s: %d held nodes come before one that is not", subject, n)
+			t.Errorf("%s: %d nodes in hold-down come before one that is not", subject, n)
 		}
 		e.holdDown.until = e.now + 1
 		hear(e, "node-b", 2, asIs)
 		hear(e, "node-c", 2, asIs)
 		if n := e.rank(subject); n != 2 {
-			t.Errorf("%s: %d nodes come before one that is held, want both", subject, n)
+			t.Errorf("%s: %d nodes come before one in hold-down, want both", subject, n)
 		}
 	}
 }
