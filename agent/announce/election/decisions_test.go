@@ -9,7 +9,7 @@ import (
 )
 
 // These tests look at one decision each. The model shows that no two nodes answer, but at few of its seeds does the
-// safety rest on one of these decisions only.
+// safety depend on one of these decisions only.
 
 var decided = netip.MustParseAddr("203.0.113.3")
 
@@ -69,7 +69,7 @@ func TestPredecessorsAreKept(t *testing.T) {
 }
 
 // TestOwnKnowledgeCounts: a node that knows of a newer view than its own takes nothing over, counts no acknowledgement,
-// and does not bear witness by the view that it has not read.
+// and does not count as a witness by the view that it has not read.
 func TestOwnKnowledgeCounts(t *testing.T) {
 	for _, seen := range []uint64{10, 11} {
 		e := member(t)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// These tests look at the proofs on which a takeover rests, one at a time.
+// These tests look at the proofs on which a takeover depends, one at a time.
 
 // TestSettled: a view has settled when a majority has seen it for longer than a lease, also while the next one follows.
 func TestSettled(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// rules are the numbers and switches on which safety rests. Tests break each to prove that it is needed.
+// rules are the numbers and switches on which safety depends. Tests break each to prove that it is needed.
 type rules struct {
 	// interval is the time between two heartbeats; jitter takes off up to a tenth of it.
 	interval time.Duration

@@ -188,7 +188,7 @@ func TestWanted(t *testing.T) {
 }
 
 // TestNodesAgreeOnWhatExists: whatever addresses the nodes have, they want the same addresses of Services as exist: if
-// one dropped from the view what another adds, the view would never be at rest.
+// one dropped from the view what another adds, the view would never stop changing.
 func TestNodesAgreeOnWhatExists(t *testing.T) {
 	services := []*corev1.Service{}
 	addresses := "203.0.113.0 203.0.113.1 203.0.113.2 203.0.113.3 203.0.113.7 198.51.100.3"

@@ -25,9 +25,9 @@ import (
 const (
 	// eventOrphaned (Warning): a block is paid for but not used.
 	eventOrphaned = "OrphanedIPBlock"
-	// eventCollected (Normal): an orphan was given back to phoenixNAP.
+	// eventCollected (Normal): an orphan was released to phoenixNAP.
 	eventCollected = "OrphanCollected"
-	// eventStuck (Warning): an orphan cannot be given back until a person has acted.
+	// eventStuck (Warning): an orphan cannot be released until a person has acted.
 	eventStuck = "OrphanNotCollected"
 	// eventDryRun (Normal): what would have been changed.
 	eventDryRun = "DryRun"
@@ -222,7 +222,7 @@ func NewMetrics() *Metrics {
 		}, []string{"standing"}),
 		collected: metrics.NewCounter(&metrics.CounterOpts{
 			Name: "phoenixnap_orphan_ip_blocks_collected_total", StabilityLevel: metrics.ALPHA,
-			Help: "Orphaned IP blocks that were given back to phoenixNAP.",
+			Help: "Orphaned IP blocks that were released to phoenixNAP.",
 		}),
 	}
 }

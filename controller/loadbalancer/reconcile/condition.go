@@ -221,7 +221,7 @@ const (
 	// eventUnreadable (Warning): a ConfigMap in which the controller records addresses or purchases cannot be read;
 	// names it and what to do.
 	eventUnreadable = "RecordUnreadable"
-	// eventStale (Warning): an address that was given back still answers. Sent for the Service that had it, or the
+	// eventStale (Warning): an address that was released still answers. Sent for the Service that had it, or the
 	// Nodes that answer.
 	eventStale = "StaleAddress"
 )

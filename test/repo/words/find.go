@@ -107,8 +107,14 @@ func proseOfGo(source string) []text {
 	}
 }
 
+// match is a text that a forbidden word matches.
+type match struct {
+	text string
+	word word
+}
+
 // searcher remembers the forbidden words of each line: most names and many lines occur again and again.
-type searcher map[string][]Finding
+type searcher map[string][]match
 
 func (s searcher) search(file string, texts []text) []Finding {
 	var findings []Finding
@@ -118,10 +124,11 @@ func (s searcher) search(file string, texts []text) []Finding {
 			if len(found) == 0 || allowed(file, line) {
 				continue
 			}
-			for _, f := range found {
-				f.File = file
-				f.Line = t.line + i
-				findings = append(findings, f)
+			for _, m := range found {
+				if m.word.isForbiddenIn(file) {
+					findings = append(findings, Finding{File: file, Line: t.line + i, Word: m.text,
+						Instead: m.word.Instead})
+				}
 			}
 		}
 	}
@@ -129,12 +136,12 @@ func (s searcher) search(file string, texts []text) []Finding {
 }
 
 // in returns the forbidden words of a line.
-func (s searcher) in(line string) []Finding {
+func (s searcher) in(line string) []match {
 	found, known := s[line]
 	if !known {
 		for _, p := range patterns {
-			for _, word := range p.find.FindAllString(line, -1) {
-				found = append(found, Finding{Word: word, Instead: p.Instead})
+			for _, text := range p.find.FindAllString(line, -1) {
+				found = append(found, match{text, p})
 			}
 		}
 		s[line] = found

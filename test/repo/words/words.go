@@ -5,6 +5,8 @@ package words
 import (
 	_ "embed"
 	"regexp"
+	"slices"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 )
@@ -28,8 +30,17 @@ var exceptions = []exception{
 // word is a pattern of what is not written, and what is written instead.
 type word struct {
 	Pattern, Instead string
+	// In are the files and folders, below the root of the repository, where it is not written; empty for all.
+	In []string
 
 	find *regexp.Regexp
+}
+
+// isForbiddenIn reports whether the word is not written in a file.
+func (w word) isForbiddenIn(file string) bool {
+	return len(w.In) == 0 || slices.ContainsFunc(w.In, func(path string) bool {
+		return file == path || strings.HasPrefix(file, path+"/")
+	})
 }
 
 //go:embed words.yaml
