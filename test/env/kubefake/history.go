@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// change is a change of an object, as watches report it. The objects are shared: nobody may write to them.
+// change is a change of an object, as watches report it. The objects are shared: no one may write to them.
 type change struct {
 	kind    watch.EventType
 	key     key

@@ -214,7 +214,7 @@ func (s *Store) replace(gvr schema.GroupVersionResource, object runtime.Object, 
 	return meta.Accessor(stored)
 }
 
-// change stores what becomes of an object, and returns it. Nobody else changes the object meanwhile.
+// change stores what becomes of an object, and returns it. No one else changes the object meanwhile.
 func (s *Store) change(k key, become func(stored runtime.Object) (runtime.Object, error)) (runtime.Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
