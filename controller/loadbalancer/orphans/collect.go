@@ -58,35 +58,35 @@ func (c *Collector) collect(ctx context.Context, s *suspicion) (again time.Durat
 }
 
 // readLive reads the block, its network and the cluster live; false when the block must not be released any more.
-func (c *Collector) readLive(ctx context.Context, s *suspicion) (plan.View, bool, error) {
+func (c *Collector) readLive(ctx context.Context, s *suspicion) (plan.Account, bool, error) {
 	cluster, err := c.clusterUID(ctx)
 	if err != nil {
-		return plan.View{}, false, err
+		return plan.Account{}, false, err
 	}
 	asked := c.config.Now()
 	if _, err := c.config.Account.Prove(ctx, c.config.NetworkID, asked); err != nil {
-		return plan.View{}, false, err
+		return plan.Account{}, false, err
 	}
 	block, err := c.config.Cloud.Block(ctx, s.block.ID)
 	if pnap.IsInaccessible(err) {
 		c.config.Account.Invalidate() // so that the next pass does not use an old list
-		return plan.View{}, false, nil
+		return plan.Account{}, false, nil
 	}
 	if err != nil {
-		return plan.View{}, false, err
+		return plan.Account{}, false, err
 	}
 	f, err := c.live(ctx, cluster)
 	if err != nil {
-		return plan.View{}, false, err
+		return plan.Account{}, false, err
 	}
 	if !network.OfCluster(block, cluster) || classify(block, f) != s.state {
 		klog.FromContext(ctx).Info("An IP block is in use again", "block", block.ID, "cidr", block.CIDR)
 		delete(c.suspicions, block.ID)
-		return plan.View{}, false, nil
+		return plan.Account{}, false, nil
 	}
 	s.block = block
 	networks, err := c.networks(ctx, block, asked)
-	return plan.View{Now: asked, NetworkID: c.config.NetworkID, Networks: networks}, err == nil, err
+	return plan.Account{Now: asked, NetworkID: c.config.NetworkID, Networks: networks}, err == nil, err
 }
 
 // networks reads the network that the block is assigned to; the configured one when the block names none.

@@ -121,7 +121,7 @@ func (c *Collector) excuseOne(f *facts, ours []network.Block) {
 		}
 	}
 	used := func(b network.Block) bool { return f.used[b.ID] }
-	kept, _, _ := plan.ChooseNodeBlock(bought, f.nodesRecorded, used, plan.View{NetworkID: c.config.NetworkID})
+	kept, _, _ := plan.ChooseNodeBlock(bought, f.nodesRecorded, used, plan.Account{NetworkID: c.config.NetworkID})
 	f.nodeBlock = kept.Block.ID
 }
 

@@ -25,15 +25,16 @@ func ServiceAddress(cidr netip.Prefix) netip.Addr {
 // serviceAddressIn chooses the address of a Service in its block: the one that the user asked for, else
 // the one that is already published, else the first that no member of the network holds. The zero Addr when a
 // requested address cannot be had in this block or the block has none left.
-func serviceAddressIn(cidr netip.Prefix, w Wish, public network.Network) netip.Addr {
+func serviceAddressIn(cidr netip.Prefix, desired Desired, published netip.Addr,
+	public network.Network) netip.Addr {
 	switch {
-	case w.Requested.IsValid() && w.Requested != w.Published:
-		if network.IsHost(cidr, w.Requested) && !public.Holds(w.Requested) {
-			return w.Requested
+	case desired.Requested.IsValid() && desired.Requested != published:
+		if network.IsHost(cidr, desired.Requested) && !public.Holds(desired.Requested) {
+			return desired.Requested
 		}
 		return netip.Addr{}
-	case network.IsHost(cidr, w.Published):
-		return w.Published
+	case network.IsHost(cidr, published):
+		return published
 	}
 	for address := ServiceAddress(cidr); address.IsValid() && network.IsHost(cidr, address); address = address.Next() {
 		if !public.Holds(address) {

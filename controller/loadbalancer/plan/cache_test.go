@@ -26,7 +26,7 @@ func TestWhatFollowsFromACache(t *testing.T) {
 		"a block to release": {plan.ServicePlan{Step: plan.Step{Action: plan.Unassign}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := c.plan.UpToDate(plan.Observed{Service: &corev1.Service{}}); got != c.want {
+			if got := c.plan.UpToDate(plan.Observed{Service: &corev1.Service{}}.Complete()); got != c.want {
 				t.Errorf("got %t, want %t", got, c.want)
 			}
 		})
@@ -48,7 +48,7 @@ func TestThePublishedAddressOfSeveralCounts(t *testing.T) {
 			service := &corev1.Service{}
 			service.Annotations = map[string]string{contract.ServiceIPAddress: published}
 			o := plan.Observed{Service: service, Holder: holder, Ledgers: ledgers}
-			if got := o.Published(); got.String() != published {
+			if got := o.Complete().Published; got.String() != published {
 				t.Errorf("with ledgers %s and %s: %v, want %s", ledgers[0].BlockID, ledgers[1].BlockID, got, published)
 			}
 		}

@@ -42,22 +42,13 @@ func refusedPlan(reason Reason, format string, args ...any) ServicePlan {
 // Rejects reports whether something that was asked for cannot be had.
 func (p ServicePlan) Rejects() bool { return p.Rejected.Action == Refuse }
 
-// allocationKind is where the address of a Service comes from, in words.
-type allocationKind string
-
-const (
-	dedicated allocationKind = "an IP block of its own"
-	shared    allocationKind = "an IP block shared with others"
-	brought   allocationKind = "an IP block that was brought"
-)
-
 // Decide decides what comes next for a Service that is to have an address. What was asked for and cannot
 // be had never takes a published address away: then everything goes on as if it had not been asked for. Nothing is
 // bought while no Node may carry the traffic. A dry run buys nothing, and does not write what makes Nodes fit.
-func Decide(o Observed) ServicePlan {
-	p := decide(o)
-	if p.Step.Action == Buy && !o.Options.DryRun {
-		if ready, why := o.NodeReady(); !ready {
+func Decide(obs Observed) ServicePlan {
+	p := decide(obs)
+	if p.Step.Action == Buy && !obs.Options.DryRun {
+		if ready, why := obs.NodeReady(); !ready {
 			p.Step = Step{Action: Wait, Reason: NoNodeReady, Detail: why}
 		}
 	}
@@ -65,20 +56,22 @@ func Decide(o Observed) ServicePlan {
 }
 
 // NodeReady reports whether a Node may carry traffic, and why none may.
-func (o Observed) NodeReady() (ready bool, why string) {
-	rule := contract.Carriers{NetworkID: o.NetworkID, Announcer: o.Options.Announcer, Selector: o.Options.Selector}
-	ready, why = rule.Any(o.Nodes)
+func (obs Observed) NodeReady() (ready bool, why string) {
+	rule := contract.Carriers{NetworkID: obs.NetworkID, Announcer: obs.Options.Announcer, Selector: obs.Options.Selector}
+	ready, why = rule.Any(obs.Nodes)
 	return ready, "waiting for a Node that may carry load-balancer traffic: " + why
 }
 
-func decide(o Observed) ServicePlan {
-	o = o.withoutDefault()
-	wanted := decideWanted(o)
-	if wanted.Step.Action != Refuse || !o.Published().IsValid() {
+func decide(obs Observed) ServicePlan {
+	obs = obs.withoutDefault()
+	wanted := decideWanted(obs)
+	if wanted.Step.Action != Refuse || !obs.Published.IsValid() {
 		return wanted
 	}
-	o.Desired, o.Problem = o.Desired.withoutOptionalRequests(), nil
-	kept := decideAs(o, o.allocation())
+	obs.Desired = obs.Desired.withoutOptionalRequests()
+	obs.Problem = nil
+	obs = obs.withFacts()
+	kept := decideAs(obs, obs.Kind)
 	if kept.Step.Action == Refuse || kept.Step.Action == Buy {
 		return wanted
 	}
@@ -89,43 +82,43 @@ func decide(o Observed) ServicePlan {
 
 // withoutDefault reads what a Service asks for that has a block of its own as if the option said so too: its
 // annotations are refused because they contradict each other, and not because the option was changed since.
-func (o Observed) withoutDefault() Observed {
-	if !o.Desired.Shared || o.Desired.namesAllocation() || o.allocation() != dedicated {
-		return o
+func (obs Observed) withoutDefault() Observed {
+	if !obs.Desired.Shared || obs.Desired.namesAllocation() || obs.Kind != Dedicated {
+		return obs
 	}
-	_, unreadable := RecordedPurchase(o.Service)
-	options := o.Options
+	_, unreadable := RecordedPurchase(obs.Service)
+	options := obs.Options
 	options.Allocation = contract.AllocationDedicated
-	desired, problem := ReadDesired(o.Service, options)
-	o.Desired = desired
-	o.Problem = errors.Join(problem, unreadable)
-	return o
+	desired, problem := ReadDesired(obs.Service, options)
+	obs.Desired = desired
+	obs.Problem = errors.Join(problem, unreadable)
+	return obs.withFacts()
 }
 
-func decideWanted(o Observed) ServicePlan {
-	if o.Problem != nil {
-		return refusedPlan(AnnotationsRefused, "%s", oneLine(o.Problem))
+func decideWanted(obs Observed) ServicePlan {
+	if obs.Problem != nil {
+		return refusedPlan(AnnotationsRefused, "%s", oneLine(obs.Problem))
 	}
-	kind := o.allocation()
-	if moved, detail := o.moved(kind); moved {
+	kind := obs.Kind
+	if moved, detail := obs.moved(kind); moved {
 		return refusedPlan(AllocationMismatch, "%s", detail)
 	}
-	return decideAs(o, kind)
+	return decideAs(obs, kind)
 }
 
-func decideAs(o Observed, kind allocationKind) ServicePlan {
-	if refusal, unproven := Unproven(o.View); unproven {
+func decideAs(obs Observed, kind Kind) ServicePlan {
+	if refusal, unproven := Unproven(obs.Account); unproven {
 		return ServicePlan{Step: refusal}
 	}
-	decisions := map[allocationKind]func(Observed) ServicePlan{
-		shared: decideShared, brought: decideBrought, dedicated: decideDedicated,
+	decisions := map[Kind]func(Observed) ServicePlan{
+		Shared: decideShared, Brought: decideBrought, Dedicated: decideDedicated,
 	}
-	p := decisions[kind](o)
+	p := decisions[kind](obs)
 	if p.Step.Reason == DeletionUnverified {
-		p.Step.Reason = o.waitHidden(p.Step.Block).Reason
+		p.Step.Reason = obs.waitHidden(p.Step.Block).Reason
 	}
-	p.Step = o.explainFull(p.Step)
-	if p.Step.Action == Delete && kind == shared {
+	p.Step = obs.explainFull(p.Step)
+	if p.Step.Action == Delete && kind == Shared {
 		p.Save = nil // nothing is given of a block that goes
 	}
 	return p
@@ -136,66 +129,37 @@ func (d Desired) withoutOptionalRequests() Desired {
 	return Desired{Shared: d.Shared, Size: d.Size}
 }
 
-// allocation returns where the address of the Service comes from: from where it is published, else from
-// where something is already that the user does not object to, else from where it was asked for.
-func (o Observed) allocation() allocationKind {
-	asked := dedicated
-	switch {
-	case o.Desired.BlockID != "":
-		asked = brought
-	case o.Desired.Shared:
-		asked = shared
-	}
-	published := o.Published()
-	owned := o.Owned(o.Owner)
-	ledger, held, holds := o.held()
-	switch {
-	case published.IsValid() && slices.ContainsFunc(owned,
-		func(i network.Sighting) bool { return i.Block.CIDR.Contains(published) }):
-		return dedicated
-	case holds && (held == published || !o.Desired.namesAllocation()):
-		return o.ledgerKind(ledger)
-	case len(owned) > 0 && !o.Desired.namesAllocation():
-		return dedicated
-	}
-	if _, found := o.inPool(); found {
-		return shared
-	}
-	return asked
-}
-
 // namesAllocation reports whether the Service itself says where its address is to come from.
 func (d Desired) namesAllocation() bool { return d.BlockID != "" || d.AllocationDemanded }
 
-func (o Observed) ledgerKind(l Ledger) allocationKind {
-	sighting, seen := o.Sighting(l.BlockID)
-	if seen && !o.Pool().Owns(sighting.Block) && network.Brought(sighting.Block, o.Owner.Cluster, o.Options.OwnBlocks) {
-		return brought
+func (obs Observed) ledgerKind(l Ledger) Kind {
+	sighting, seen := obs.Sighting(l.BlockID)
+	if seen && !obs.Pool().Owns(sighting.Block) && network.Brought(sighting.Block, obs.Owner.Cluster, obs.Options.OwnBlocks) {
+		return Brought
 	}
-	if !seen && l.BlockID == o.Desired.BlockID {
-		return brought
+	if !seen && l.BlockID == obs.Desired.BlockID {
+		return Brought
 	}
-	return shared
+	return Shared
 }
 
 // moved reports whether the Service asks for an address from elsewhere than where its published one is.
-func (o Observed) moved(kind allocationKind) (moved bool, detail string) {
-	published := o.Published()
+func (obs Observed) moved(kind Kind) (moved bool, detail string) {
+	published := obs.Published
 	if !published.IsValid() {
 		return false, ""
 	}
 	const remedy = "; that cannot be changed in place: take the change back, or delete the Service and create it again"
-	ledger, held, holds := o.held()
 	switch {
-	case kind != brought && o.Desired.BlockID != "":
+	case kind != Brought && obs.Desired.BlockID != "":
 		return true, fmt.Sprintf("the Service has address %s of %s and not of IP block %s"+remedy, published, kind,
-			o.Desired.BlockID)
-	case kind == brought && o.Desired.BlockID != ledger.BlockID && holds && held == published:
+			obs.Desired.BlockID)
+	case kind == Brought && obs.Desired.BlockID != obs.HeldIn.BlockID && obs.Held == published:
 		return true,
 			fmt.Sprintf("the Service has address %s of IP block %s, which annotation %s does not name any more"+remedy,
-				published, ledger.BlockID, contract.ServiceIPBlockID)
-	case kind == dedicated && o.Desired.AllocationDemanded && o.Desired.Shared, kind == shared &&
-		o.Desired.AllocationDemanded && !o.Desired.Shared:
+				published, obs.HeldIn.BlockID, contract.ServiceIPBlockID)
+	case kind == Dedicated && obs.Desired.AllocationDemanded && obs.Desired.Shared, kind == Shared &&
+		obs.Desired.AllocationDemanded && !obs.Desired.Shared:
 		return true, fmt.Sprintf("the Service has address %s of %s, and annotation %s asks for another kind"+remedy,
 			published, kind, contract.ServiceIPAllocation)
 	default:
@@ -204,29 +168,27 @@ func (o Observed) moved(kind allocationKind) (moved bool, detail string) {
 }
 
 // decideDedicated decides about a block of the Service's own.
-func decideDedicated(o Observed) ServicePlan {
-	wish := o.Wish()
-	view := o.View
-	if unseen, isUnseen := o.unseenAt(wish.Published); isUnseen && len(o.Owned(o.Owner)) == 0 {
+func decideDedicated(obs Observed) ServicePlan {
+	if unseen, isUnseen := obs.unseenAt(obs.Published); isUnseen && len(obs.Own) == 0 {
 		return ServicePlan{Step: waitUnseen(unseen)}
 	}
-	p := ServicePlan{Step: Ensure(o.Owner, wish, view), Owner: o.Owner, Save: o.leave("")}
+	p := ServicePlan{Step: Ensure(obs.Owner, obs.Desired, obs.Account), Owner: obs.Owner, Save: obs.leave("")}
 	if p.Step.Action == Buy || p.Step.Reason == BlockLost {
-		if refused, retagged := o.refuseRetagged(wish.Published); retagged {
+		if refused, retagged := obs.refuseRetagged(obs.Published); retagged {
 			return refused
 		}
 	}
 	var refusal Step
 	refused := false
-	if o.Desired.Retain {
-		refusal, refused = refuseRetaining(o)
+	if obs.Desired.Retain {
+		refusal, refused = refuseRetaining(obs)
 	}
 	switch {
 	case p.Step.Action == Buy && refused:
 		return ServicePlan{Step: refusal}
 	case p.Step.Action == Done:
-		p.Surplus = actionable(Duplicates(o.Owner, wish, view))
-		p.Retag, p.Tags, _ = Retag(o.Owner, wish, view, o.Desired.Retain && !refused)
+		p.Surplus = actionable(Duplicates(obs.Owner, obs.Desired, obs.Account))
+		p.Retag, p.Tags, _ = Retag(obs.Owner, obs.Desired, obs.Account, obs.Desired.Retain && !refused)
 		p.Rejected = refusal
 	}
 	return p
@@ -234,13 +196,13 @@ func decideDedicated(o Observed) ServicePlan {
 
 // refuseRetagged refuses a Service whose published address is in a block of the account that has no known owner:
 // its tags were removed by hand. One with the tags of another owner was given back and bought again.
-func (o Observed) refuseRetagged(published netip.Addr) (refused ServicePlan, retagged bool) {
-	if !published.IsValid() || !contract.WrittenForThis(o.Service) {
+func (obs Observed) refuseRetagged(published netip.Addr) (refused ServicePlan, retagged bool) {
+	if !published.IsValid() || !contract.WrittenForThis(obs.Service) {
 		return ServicePlan{}, false
 	}
-	block, retagged := find(o.Blocks, func(b network.Block) bool {
+	block, retagged := find(obs.Blocks, func(b network.Block) bool {
 		return b.CIDR.IsValid() && b.CIDR.Contains(published) && (b.Tags[contract.TagUsage] != contract.TagUsageAuto ||
-			network.OfCluster(b, o.Owner.Cluster) && !network.Purposed(b) || !b.Sold())
+			network.OfCluster(b, obs.Owner.Cluster) && !network.Purposed(b) || !b.Sold())
 	})
 	if refusal, refused := Untouchable(block); retagged && refused {
 		return ServicePlan{Step: refusal}, true
@@ -251,11 +213,11 @@ func (o Observed) refuseRetagged(published netip.Addr) (refused ServicePlan, ret
 }
 
 // leave frees what the Service holds in ledgers of other blocks than the given ones.
-func (o Observed) leave(except ...string) []Ledger {
+func (obs Observed) leave(except ...string) []Ledger {
 	var left []Ledger
-	for _, l := range o.Ledgers {
-		if _, holds := l.AddressOf(o.Holder); holds && !slices.Contains(except, l.BlockID) {
-			left = append(left, l.Free(Holder{Namespace: o.Holder.Namespace, Name: o.Holder.Name}, o.Now))
+	for _, l := range obs.Ledgers {
+		if _, holds := l.AddressOf(obs.Holder); holds && !slices.Contains(except, l.BlockID) {
+			left = append(left, l.Free(Holder{Namespace: obs.Holder.Namespace, Name: obs.Holder.Name}, obs.Now))
 		}
 	}
 	return left
@@ -267,17 +229,11 @@ func actionable(steps []Step) []Step {
 	})
 }
 
-// Wish is what the Service is to get.
-func (o Observed) Wish() Wish {
-	return Wish{Desired: o.Desired, Published: o.Published(), MaxBlocks: o.Options.MaxBlocks, Bought: o.bought(),
-		Reserved: o.reserved(), Coming: o.coming()}
-}
-
 // bought counts the blocks that the cluster has bought and still has.
-func (o Observed) bought() int {
+func (obs Observed) bought() int {
 	count := 0
-	for _, block := range o.Known() {
-		if network.OfCluster(block, o.Owner.Cluster) {
+	for _, block := range obs.Known() {
+		if network.OfCluster(block, obs.Owner.Cluster) {
 			count++
 		}
 	}
@@ -285,11 +241,11 @@ func (o Observed) bought() int {
 }
 
 // reserved counts the blocks of others that are bought and not yet in the network: each will need a place in it.
-func (o Observed) reserved() int {
-	public := o.Networks[o.NetworkID]
+func (obs Observed) reserved() int {
+	public := obs.Public()
 	reserved := 0
-	for _, block := range o.Known() {
-		if network.OfCluster(block, o.Owner.Cluster) && public.Lacks(block) && o.needsPlace(block) {
+	for _, block := range obs.Known() {
+		if network.OfCluster(block, obs.Owner.Cluster) && public.Lacks(block) && obs.needsPlace(block) {
 			reserved++
 		}
 	}
@@ -298,19 +254,19 @@ func (o Observed) reserved() int {
 
 // needsPlace reports whether a block waits for its place in the network: it is the pool's or the nodes', or
 // that of another Service which is served.
-func (o Observed) needsPlace(block network.Block) bool {
-	if o.Pool().Owns(block) || (network.Owner{Cluster: o.Owner.Cluster, Nodes: true}).Owns(block) {
+func (obs Observed) needsPlace(block network.Block) bool {
+	if obs.Pool().Owns(block) || (network.Owner{Cluster: obs.Owner.Cluster, Nodes: true}).Owns(block) {
 		return true
 	}
-	return slices.ContainsFunc(o.Services, func(other *corev1.Service) bool {
-		return other.UID != o.Service.UID && contract.WantsAddress(other) && OwnerOf(other, o.Owner.Cluster).Owns(block)
+	return slices.ContainsFunc(obs.Services, func(other *corev1.Service) bool {
+		return other.UID != obs.Service.UID && contract.WantsAddress(other) && OwnerOf(other, obs.Owner.Cluster).Owns(block)
 	})
 }
 
 // UpToDate reports whether only the Service itself must be written, so that cached state is enough. Changes of the
 // account, and conclusions that something is missing, need a live read.
-func (p ServicePlan) UpToDate(o Observed) bool {
-	if o.HasForeignFields() || len(p.Save) > 0 || p.Tags != nil || len(p.Surplus) > 0 {
+func (p ServicePlan) UpToDate(obs Observed) bool {
+	if obs.HasForeignFields() || len(p.Save) > 0 || p.Tags != nil || len(p.Surplus) > 0 {
 		return false
 	}
 	switch p.Step.Action {
@@ -321,7 +277,7 @@ func (p ServicePlan) UpToDate(o Observed) bool {
 			BlockCreating, BlockAssigning, BlockUnassigning, NetworkChanging, AddressQuarantined, NoNodeReady,
 		}, p.Step.Reason)
 	case Refuse:
-		return !o.boughtUnseen() && slices.Contains([]Reason{
+		return !obs.boughtUnseen() && slices.Contains([]Reason{
 			LocationMissing, LocationMismatch, NetworkFull, TooManyBlocks, TooManyRetained, SizeMismatch,
 			AnnotationsRefused, AllocationMismatch,
 		}, p.Step.Reason)

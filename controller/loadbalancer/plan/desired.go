@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -79,14 +80,29 @@ func (r *reading) problem(format string, args ...any) {
 // value returns an annotation without the blanks around it.
 func (r *reading) value(name string) string { return strings.TrimSpace(r.service.Annotations[name]) }
 
+// Asked is what the author of a Service has written, to be compared.
+type Asked [sha256.Size]byte
+
+// AskedBy returns what ReadDesired would read of a Service.
+func (opts Options) AskedBy(service *corev1.Service) Asked {
+	ours := contract.OwnedServiceAnnotations()
+	fields := []string{string(service.UID), UsersLoadBalancerIP(service)}
+	for _, name := range slices.Sorted(maps.Keys(service.Annotations)) {
+		if (strings.HasPrefix(name, contract.Prefix) || name == opts.LocationAnnotation) && !slices.Contains(ours, name) {
+			fields = append(fields, name, service.Annotations[name])
+		}
+	}
+	return sha256.Sum256([]byte(strings.Join(fields, "\x00")))
+}
+
 // ReadDesired reads what the Service asks for. The error names every problem and its remedy. What could be
 // read is returned beside it.
-func ReadDesired(service *corev1.Service, o Options) (Desired, error) {
+func ReadDesired(service *corev1.Service, opts Options) (Desired, error) {
 	r := &reading{service: service}
-	r.knownNames(o.LocationAnnotation)
-	allocation := r.oneOf(contract.ServiceIPAllocation, o.Allocation, contract.AllocationDedicated,
+	r.knownNames(opts.LocationAnnotation)
+	allocation := r.oneOf(contract.ServiceIPAllocation, opts.Allocation, contract.AllocationDedicated,
 		contract.AllocationShared)
-	size, _ := ParseSize(r.oneOf(contract.ServiceIPBlockSize, o.BlockSize, blockSizes()...))
+	size, _ := ParseSize(r.oneOf(contract.ServiceIPBlockSize, opts.BlockSize, blockSizes()...))
 	wanted := Desired{
 		Shared:  allocation == contract.AllocationShared,
 		BlockID: r.value(contract.ServiceIPBlockID),
@@ -103,11 +119,11 @@ func ReadDesired(service *corev1.Service, o Options) (Desired, error) {
 		wanted.Shared = false
 	}
 	wanted.Requested, wanted.RequestedSource = r.requested()
-	wanted.Location, wanted.LocationSource = o.locationOf(service)
+	wanted.Location, wanted.LocationSource = opts.locationOf(service)
 	r.code(wanted.LocationSource, wanted.Location, "the code of a location, such as ASH")
 	r.code("annotation "+contract.ServiceIPBlockID, wanted.BlockID,
 		"the ID of an IP block, such as 60473c2509268bc77fd06d29")
-	r.contradictions(wanted, o.BlockSize, o.LocationAnnotation)
+	r.contradictions(wanted, opts.BlockSize, opts.LocationAnnotation)
 	return wanted, errors.Join(r.problems...)
 }
 
@@ -253,13 +269,13 @@ func (r *reading) contradictions(wanted Desired, poolSize, location string) {
 
 // locationOf returns where to buy, in upper case as the API spells it, and where that was or can be set.
 // The option overrides the annotation.
-func (o Options) locationOf(service *corev1.Service) (location, source string) {
+func (opts Options) locationOf(service *corev1.Service) (location, source string) {
 	const option = "the option location (PNAP_LOCATION)"
-	if o.Location != "" {
-		return strings.ToUpper(o.Location), option
+	if opts.Location != "" {
+		return strings.ToUpper(opts.Location), option
 	}
-	annotation := "the annotation " + o.LocationAnnotation + " of the Service"
-	if value := strings.TrimSpace(service.Annotations[o.LocationAnnotation]); value != "" {
+	annotation := "the annotation " + opts.LocationAnnotation + " of the Service"
+	if value := strings.TrimSpace(service.Annotations[opts.LocationAnnotation]); value != "" {
 		return strings.ToUpper(value), annotation
 	}
 	return "", annotation + " or " + option

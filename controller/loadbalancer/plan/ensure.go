@@ -11,19 +11,19 @@ import (
 
 // Ensure decides the next step towards exactly one block that is assigned to the configured network. Blocks too many
 // are given back only after the kept one is assigned, see Duplicates, unless they take its place in a full network.
-func Ensure(o network.Owner, w Wish, v View) Step {
-	if refusal, unproven := Unproven(v); unproven {
+func Ensure(owner network.Owner, desired Desired, account Account) Step {
+	if refusal, unproven := Unproven(account); unproven {
 		return refusal
 	}
-	network := v.Networks[v.NetworkID]
-	owned := v.Owned(o)
+	network := account.Public()
+	owned := account.Owned(owner)
 	if len(owned) == 0 {
-		return withoutBlock(o, w, v, network)
+		return withoutBlock(owner, desired, account, network)
 	}
-	owned = ranked(owned, w, v.NetworkID)
-	step := towardsAssigned(owned[0], w, v, network)
+	owned = ranked(owned, desired, account)
+	step := towardsAssigned(owned[0], desired, account, network)
 	if step.Action == Refuse && step.Reason == NetworkFull && len(owned) > 1 {
-		if freeing := releaseAll(owned[1:], v)[0]; freeing.Action != Done {
+		if freeing := releaseAll(owned[1:], account)[0]; freeing.Action != Done {
 			return freeing
 		}
 	}
@@ -32,19 +32,20 @@ func Ensure(o network.Owner, w Wish, v View) Step {
 
 // Duplicates decides how to give back the blocks that Ensure does not keep, in the order of Release. It
 // is empty when there is at most one block, or the others are retained and on no network.
-func Duplicates(o network.Owner, w Wish, v View) []Step {
-	owned := ranked(v.Owned(o), w, v.NetworkID)
+func Duplicates(owner network.Owner, desired Desired, account Account) []Step {
+	owned := ranked(account.Owned(owner), desired, account)
 	if len(owned) < 2 {
 		return nil
 	}
-	return slices.DeleteFunc(releaseAll(owned[1:], v), func(s Step) bool { return s.Action == Done })
+	return slices.DeleteFunc(releaseAll(owned[1:], account), func(s Step) bool { return s.Action == Done })
 }
 
 // Retag decides which of the owner's blocks must get other tags next, because the Service says whether
 // its block must outlive it; due is false when none is. Of several blocks the one that Ensure keeps gets
 // the tag, and the others lose it only when nothing must be retained.
-func Retag(o network.Owner, w Wish, v View, retain bool) (block network.Block, tags map[string]string, due bool) {
-	candidates := ranked(v.Owned(o), w, v.NetworkID)
+func Retag(owner network.Owner, desired Desired, account Account, retain bool) (block network.Block,
+	tags map[string]string, due bool) {
+	candidates := ranked(account.Owned(owner), desired, account)
 	if retain && len(candidates) > 1 {
 		candidates = candidates[:1]
 	}
@@ -60,24 +61,24 @@ func Retag(o network.Owner, w Wish, v View, retain bool) (block network.Block, t
 // ranked orders several blocks of one Service, the one to keep first: the one that holds the published address, else
 // the requested one, else one that was retained, else the one that is furthest on its way, else the one with the
 // lowest ID.
-func ranked(owned []network.Sighting, w Wish, networkID string) []network.Sighting {
+func ranked(owned []network.Sighting, desired Desired, account Account) []network.Sighting {
 	slices.SortStableFunc(owned, func(a, b network.Sighting) int {
-		return cmp.Compare(keepRank(a, w, networkID), keepRank(b, w, networkID))
+		return cmp.Compare(keepRank(a, desired, account), keepRank(b, desired, account))
 	})
 	return owned
 }
 
-func keepRank(s network.Sighting, w Wish, networkID string) int {
+func keepRank(s network.Sighting, desired Desired, account Account) int {
 	b := s.Block
 	switch {
-	case b.CIDR.IsValid() && w.Published.IsValid() && b.CIDR.Contains(w.Published):
+	case b.CIDR.IsValid() && account.Published.IsValid() && b.CIDR.Contains(account.Published):
 		return 0
-	case b.CIDR.IsValid() && w.Requested.IsValid() && b.CIDR.Contains(w.Requested):
+	case b.CIDR.IsValid() && desired.Requested.IsValid() && b.CIDR.Contains(desired.Requested):
 		return 1
 	case s.Hidden:
 		return 10
 	}
-	if elsewhere := b.ResourceID != "" && b.ResourceID != networkID; elsewhere &&
+	if elsewhere := b.ResourceID != "" && b.ResourceID != account.NetworkID; elsewhere &&
 		(b.Status == network.Assigned || b.Status == network.Assigning) {
 		return 8
 	}
@@ -91,27 +92,27 @@ func keepRank(s network.Sighting, w Wish, networkID string) int {
 }
 
 // towardsAssigned decides the next step for the block that is kept.
-func towardsAssigned(s network.Sighting, w Wish, v View, public network.Network) Step {
+func towardsAssigned(s network.Sighting, desired Desired, account Account, public network.Network) Step {
 	b := s.Block
 	if s.Hidden {
-		return v.waitHidden(b)
+		return account.waitHidden(b)
 	}
 	if refusal, refused := Untouchable(b); refused {
 		return refusal
 	}
-	if b.ResourceID != "" && (b.ResourceID != v.NetworkID || b.ResourceType == resourceServer) {
-		return elsewhere(b, v)
+	if b.ResourceID != "" && (b.ResourceID != account.NetworkID || b.ResourceType == resourceServer) {
+		return elsewhere(b, account)
 	}
 	if step, changing := waitForChange(b); changing {
 		return step
 	}
 	switch b.Status {
 	case network.ErrorAssigning, network.ErrorUnassigning:
-		return unassign(b, v)
+		return unassign(b, account)
 	case network.Unassigned:
-		return assign(b, w, public)
+		return assign(b, desired, account.Published, public)
 	default:
-		return assigned(b, w, public)
+		return assigned(b, desired, account.Published, public)
 	}
 }
 
@@ -130,17 +131,17 @@ func waitForChange(b network.Block) (step Step, changing bool) {
 
 // elsewhere decides about a block that another network or a server holds: while it moves, where to is
 // not known; afterwards a person must decide.
-func elsewhere(b network.Block, v View) Step {
+func elsewhere(b network.Block, account Account) Step {
 	if b.Status == network.Unassigning {
 		return Step{Action: Wait, Reason: BlockUnassigning, Block: b}
 	}
 	return refuse(b, BlockElsewhere,
 		"IP block %s (%s) of this Service is assigned to %s %s instead of public network %s; remove it there",
-		b.ID, b.CIDR, cmp.Or(b.ResourceType, "resource"), b.ResourceID, v.NetworkID)
+		b.ID, b.CIDR, cmp.Or(b.ResourceType, "resource"), b.ResourceID, account.NetworkID)
 }
 
-func assign(b network.Block, w Wish, public network.Network) Step {
-	if step, bad := unfit(b, w, public); bad {
+func assign(b network.Block, desired Desired, published netip.Addr, public network.Network) Step {
+	if step, bad := unfit(b, desired, published, public); bad {
 		return step
 	}
 	switch public.Status {
@@ -160,18 +161,18 @@ func assign(b network.Block, w Wish, public network.Network) Step {
 	return Step{Action: Assign, Reason: AssignmentDue, Block: b, Network: public.ID}
 }
 
-func assigned(b network.Block, w Wish, network network.Network) Step {
-	if b.ResourceID == "" && !network.Listed(b.ID) {
-		return Step{Action: Wait, Reason: BlockAssigning, Block: b, Network: network.ID}
+func assigned(b network.Block, desired Desired, published netip.Addr, public network.Network) Step {
+	if b.ResourceID == "" && !public.Listed(b.ID) {
+		return Step{Action: Wait, Reason: BlockAssigning, Block: b, Network: public.ID}
 	}
-	if step, bad := unfit(b, w, network); bad {
+	if step, bad := unfit(b, desired, published, public); bad {
 		return step
 	}
 	done := Step{
-		Action: Done, Reason: BlockAssigned, Block: b, Network: network.ID,
-		Address: serviceAddressIn(b.CIDR, w, network),
+		Action: Done, Reason: BlockAssigned, Block: b, Network: public.ID,
+		Address: serviceAddressIn(b.CIDR, desired, published, public),
 	}
-	if refusal, refused := immovable(b, w); refused {
+	if refusal, refused := immovable(b, desired); refused {
 		refusal.Network = done.Network
 		refusal.Address = done.Address
 		return refusal
@@ -179,23 +180,23 @@ func assigned(b network.Block, w Wish, network network.Network) Step {
 	return done
 }
 
-// immovable refuses what a wish would change of a block that is there and serves.
-func immovable(b network.Block, w Wish) (Step, bool) {
+// immovable refuses what the Service asks to change of a block that is there and serves.
+func immovable(b network.Block, desired Desired) (Step, bool) {
 	const remedy = "; that cannot be changed in place: set %s to %s, or delete the Service and create it again"
 	switch {
-	case w.SizeDemanded && w.Size != 0 && w.Size != SizeOf(b.CIDR):
+	case desired.SizeDemanded && desired.Size != 0 && desired.Size != SizeOf(b.CIDR):
 		return refuse(b, SizeMismatch, "IP block %s (%s) of this Service is a %s, not a %s"+remedy,
-			b.ID, b.CIDR, SizeOf(b.CIDR), w.Size, w.SizeSource, SizeOf(b.CIDR)), true
-	case w.Location != "" && !network.SameLocation(w.Location, b.Location):
+			b.ID, b.CIDR, SizeOf(b.CIDR), desired.Size, desired.SizeSource, SizeOf(b.CIDR)), true
+	case desired.Location != "" && !network.SameLocation(desired.Location, b.Location):
 		return refuse(b, LocationMismatch, "IP block %s (%s) of this Service is in location %s, not in %s"+remedy,
-			b.ID, b.CIDR, b.Location, w.Location, w.LocationSource, b.Location), true
+			b.ID, b.CIDR, b.Location, desired.Location, desired.LocationSource, b.Location), true
 	default:
 		return Step{}, false
 	}
 }
 
 // unfit refuses a block that could be assigned but would not serve.
-func unfit(b network.Block, w Wish, public network.Network) (Step, bool) {
+func unfit(b network.Block, desired Desired, published netip.Addr, public network.Network) (Step, bool) {
 	if !network.SameLocation(b.Location, public.Location) {
 		return refuse(b, LocationMismatch,
 			"IP block %s (%s) is in location %s but public network %s is in %s; set the location to %s and create "+
@@ -206,14 +207,14 @@ func unfit(b network.Block, w Wish, public network.Network) (Step, bool) {
 		return refuse(b, BlockUnusable,
 			"IP block %s (%s) has no IPv4 address for a Service; use one of size /31 or larger", b.ID, b.CIDR), true
 	}
-	if serviceAddressIn(b.CIDR, w, public).IsValid() {
+	if serviceAddressIn(b.CIDR, desired, published, public).IsValid() {
 		return Step{}, false
 	}
-	if w.Requested.IsValid() {
+	if desired.Requested.IsValid() {
 		return refuse(b, AddressRefused,
 			"%s %s is no usable address of this Service's IP block %s (%s), or a server holds it; clear it or choose "+
 				"another",
-			w.requestedSource(), w.Requested, b.ID, b.CIDR), true
+			desired.requestedSource(), desired.Requested, b.ID, b.CIDR), true
 	}
 	return refuse(b, BlockUnusable, "servers hold every address of IP block %s (%s); take one off its server", b.ID,
 		b.CIDR), true
@@ -222,11 +223,11 @@ func unfit(b network.Block, w Wish, public network.Network) (Step, bool) {
 // Unproven refuses every conclusion from a view in which the configured public network could not be read; unproven is
 // false when it could. Credentials of another account get empty lists and 403 for every ID, as if everything were gone:
 // only the network distinguishes the accounts.
-func Unproven(v View) (refusal Step, unproven bool) {
-	if _, readable := v.Networks[v.NetworkID]; readable {
+func Unproven(account Account) (refusal Step, unproven bool) {
+	if _, readable := account.Networks[account.NetworkID]; readable {
 		return Step{}, false
 	}
-	return refuse(network.Block{}, NetworkUnusable, "%s", network.Unreadable(v.NetworkID)), true
+	return refuse(network.Block{}, NetworkUnusable, "%s", network.Unreadable(account.NetworkID)), true
 }
 
 func networkFull(b network.Block, public network.Network) Step {
@@ -238,40 +239,40 @@ func networkFull(b network.Block, public network.Network) Step {
 
 // withoutBlock decides whether to buy. Everything that could make the purchase useless is refused here,
 // before it costs money.
-func withoutBlock(o network.Owner, w Wish, v View, public network.Network) Step {
-	if block, untagged := v.boughtUntagged(o); untagged && !v.PurchaseOpen() {
-		return v.retagged(o, block)
+func withoutBlock(owner network.Owner, desired Desired, account Account, public network.Network) Step {
+	if block, untagged := account.boughtUntagged(owner); untagged && !account.PurchaseOpen() {
+		return account.retagged(owner, block)
 	}
-	unseen, isUnseen := v.BoughtUnseen()
+	unseen, isUnseen := account.BoughtUnseen()
 	switch {
-	case v.PurchaseOpen() && v.Purchase.BlockID == "":
+	case account.PurchaseOpen() && account.Purchase.BlockID == "":
 		return Step{Action: Wait, Reason: PurchaseUnanswered}
-	case v.PurchaseOpen():
-		return Step{Action: Wait, Reason: BlockInvisible, Block: network.Block{ID: v.Purchase.BlockID}}
+	case account.PurchaseOpen():
+		return Step{Action: Wait, Reason: BlockInvisible, Block: network.Block{ID: account.Purchase.BlockID}}
 	case isUnseen:
 		return waitUnseen(unseen)
-	case w.Published.IsValid() && !w.Replace:
+	case account.Published.IsValid() && !desired.Replace:
 		return refuse(network.Block{}, BlockLost,
 			"the IP block of address %s is gone from the account; "+
 				"for a new address set the annotation %s to \"true\", or create the Service again without an address",
-			w.Published, contract.ServiceIPReplace)
-	case w.Requested.IsValid():
+			account.Published, contract.ServiceIPReplace)
+	case desired.Requested.IsValid():
 		return refuse(network.Block{}, AddressRefused,
-			"%s %s lies in no IP block of this Service; clear it to get an address of a new block", w.requestedSource(),
-			w.Requested)
+			"%s %s lies in no IP block of this Service; clear it to get an address of a new block", desired.requestedSource(),
+			desired.Requested)
 	case public.Status != network.StatusReady && public.Status != network.StatusBusy:
 		return networkUnusable(network.Block{}, public)
-	case w.Location == "":
-		return refuse(network.Block{}, LocationMissing, "no location to buy an IP block in; set %s", w.LocationSource)
-	case !network.SameLocation(w.Location, public.Location):
+	case desired.Location == "":
+		return refuse(network.Block{}, LocationMissing, "no location to buy an IP block in; set %s", desired.LocationSource)
+	case !network.SameLocation(desired.Location, public.Location):
 		return refuse(network.Block{}, LocationMismatch, "location %s is not where public network %s is; set %s to %s",
-			w.Location, public.ID, w.LocationSource, public.Location)
-	case public.IPv4Blocks()+w.Reserved >= network.BlockLimit:
+			desired.Location, public.ID, desired.LocationSource, public.Location)
+	case public.IPv4Blocks()+account.Reserved >= network.BlockLimit:
 		return networkFull(network.Block{}, public)
-	case w.MaxBlocks > 0 && w.Bought >= w.MaxBlocks:
+	case account.MaxBlocks > 0 && account.Bought >= account.MaxBlocks:
 		return refuse(network.Block{}, TooManyBlocks,
-			"the cluster has %d IP blocks and may buy %d; raise --max-ip-blocks or release one", w.Bought, w.MaxBlocks)
-	case w.Coming:
+			"the cluster has %d IP blocks and may buy %d; raise --max-ip-blocks or release one", account.Bought, account.MaxBlocks)
+	case account.Coming:
 		return Step{Action: Wait, Reason: NetworkChanging}
 	default:
 		return Step{Action: Buy, Reason: PurchaseDue}
@@ -281,36 +282,37 @@ func withoutBlock(o network.Owner, w Wish, v View, public network.Network) Step 
 // Extend decides whether one more block is bought for an owner that may have several: a pool. The answer
 // is Buy, Wait or Refuse. A purchase whose block the view shows keeps no further one waiting; a block of the owner that
 // is untouchable does.
-func Extend(o network.Owner, w Wish, v View) Step {
-	if refusal, unproven := Unproven(v); unproven {
+func Extend(owner network.Owner, desired Desired, account Account) Step {
+	if refusal, unproven := Unproven(account); unproven {
 		return refusal
 	}
-	if refusal, refused := v.anyUntouchable(o); refused {
+	if refusal, refused := account.anyUntouchable(owner); refused {
 		return refusal
 	}
-	if v.purchaseSettled(o) {
-		v.Purchase = nil
+	if account.purchaseSettled(owner) {
+		account.Purchase = nil
 	}
-	w.Published = netip.Addr{}
-	w.Requested = netip.Addr{}
-	return withoutBlock(o, w, v, v.Networks[v.NetworkID])
+	account.Published = netip.Addr{}
+	desired.Requested = netip.Addr{}
+	return withoutBlock(owner, desired, account, account.Public())
 }
 
 // EnsureBlock decides the next step towards the assignment of one block that was bought for a pool or
 // for the nodes. For Done its Address means nothing: ledgers give addresses.
-func EnsureBlock(s network.Sighting, v View) Step {
-	if refusal, unproven := Unproven(v); unproven {
+func EnsureBlock(s network.Sighting, account Account) Step {
+	if refusal, unproven := Unproven(account); unproven {
 		return refusal
 	}
-	network := v.Networks[v.NetworkID]
+	network := account.Public()
 	network.Members = nil // a block whose addresses servers hold is still assigned: to the nodes' own it is no fault
-	return towardsAssigned(s, Wish{}, v, network)
+	account.Published = netip.Addr{}
+	return towardsAssigned(s, Desired{}, account, network)
 }
 
 // EnsureBrought is EnsureBlock for a block that was brought: what the controller did not assign it does
 // not take off a network either. assignedHere is the word of the block's ledger.
-func EnsureBrought(s network.Sighting, assignedHere bool, v View) Step {
-	step := EnsureBlock(s, v)
+func EnsureBrought(s network.Sighting, assignedHere bool, account Account) Step {
+	step := EnsureBlock(s, account)
 	if step.Action == Unassign && !assignedHere {
 		return refuse(s.Block, BlockInError,
 			"IP block %s (%s) is in state %q; take it off its network in the phoenixNAP portal",
@@ -323,12 +325,12 @@ func EnsureBrought(s network.Sighting, assignedHere bool, v View) Step {
 // network unless the controller assigned it: assignedHere is the word of the block's ledger. A block that
 // is on another network than the configured one was put there by someone else. After Done the ledger is
 // kept until it is Spent, for a machine may still answer for an address that was given back.
-func ReleaseBrought(s network.Sighting, assignedHere bool, v View) Step {
-	elsewhere := s.Block.ResourceID != "" && s.Block.ResourceID != v.NetworkID
+func ReleaseBrought(s network.Sighting, assignedHere bool, account Account) Step {
+	elsewhere := s.Block.ResourceID != "" && s.Block.ResourceID != account.NetworkID
 	if !assignedHere || elsewhere {
 		return Step{Action: Done, Reason: BlockKept, Block: s.Block}
 	}
-	return parkOne(s, v)
+	return parkOne(s, account)
 }
 
 // ChooseNodeBlock divides the blocks that were bought for the nodes of one cluster into the one to keep and those too
@@ -340,7 +342,7 @@ func ReleaseBrought(s network.Sighting, assignedHere bool, v View) Step {
 // recorded is the ID that the recorded purchase names; empty for none. used reports whether a server has, or is about
 // to get, an address of a block.
 func ChooseNodeBlock(
-	blocks []network.Sighting, recorded string, used func(network.Block) bool, v View,
+	blocks []network.Sighting, recorded string, used func(network.Block) bool, account Account,
 ) (kept network.Sighting, surplus []network.Sighting, found bool) {
 	readable := slices.DeleteFunc(slices.Clone(blocks), func(s network.Sighting) bool { return s.Hidden })
 	slices.SortFunc(readable, func(a, b network.Sighting) int { return cmp.Compare(a.Block.ID, b.Block.ID) })
@@ -350,7 +352,7 @@ func ChooseNodeBlock(
 	}
 	kept = slices.MinFunc(readable, func(a, b network.Sighting) int {
 		return cmp.Or(
-			cmp.Compare(nodeRank(a.Block, recorded, used, v), nodeRank(b.Block, recorded, used, v)),
+			cmp.Compare(nodeRank(a.Block, recorded, used, account), nodeRank(b.Block, recorded, used, account)),
 			cmp.Compare(order(a.Block.ID != recorded), order(b.Block.ID != recorded)),
 			cmp.Compare(order(a.Block.CreatedOn.IsZero()), order(b.Block.CreatedOn.IsZero())),
 			a.Block.CreatedOn.Compare(b.Block.CreatedOn),
@@ -360,10 +362,10 @@ func ChooseNodeBlock(
 }
 
 // nodeRank orders the blocks bought for the nodes: the lowest is kept.
-func nodeRank(b network.Block, recorded string, used func(network.Block) bool, v View) int {
-	public, readable := v.Networks[v.NetworkID]
+func nodeRank(b network.Block, recorded string, used func(network.Block) bool, account Account) int {
+	public, readable := account.Networks[account.NetworkID]
 	switch {
-	case b.ResourceID != "" && b.ResourceID != v.NetworkID, readable && !network.SameLocation(b.Location, public.Location):
+	case b.ResourceID != "" && b.ResourceID != account.NetworkID, readable && !network.SameLocation(b.Location, public.Location):
 		return 9
 	case used(b):
 		return 0

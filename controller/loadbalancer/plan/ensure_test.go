@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"fmt"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -16,9 +17,28 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 const net1 = "net1"
 
+// wanted is what a Service asks for, what it has, and what is known of the network.
+type wanted struct {
+	plan.Desired
+	plan.Slots
+	Published netip.Addr
+}
+
+// in is the account as the Service sees it.
+func (w wanted) in(account plan.Account) plan.Account {
+	account.Slots = w.Slots
+	account.Published = w.Published
+	return account
+}
+
+// request is the request for an address of a pool at noon in the network of the tests.
+func (w wanted) request() plan.AddressRequest {
+	return plan.AddressRequest{Desired: w.Desired, Published: w.Published, Ask: plan.Ask{Now: noon}, NetworkID: net1}
+}
+
 // wish is a Service in ASH without special wishes.
-func wish(change ...func(*plan.Wish)) plan.Wish {
-	w := plan.Wish{Desired: plan.Desired{Location: "ASH", LocationSource: "the option location"}}
+func wish(change ...func(*wanted)) wanted {
+	w := wanted{Desired: plan.Desired{Location: "ASH", LocationSource: "the option location"}}
 	for _, c := range change {
 		c(&w)
 	}
@@ -26,9 +46,9 @@ func wish(change ...func(*plan.Wish)) plan.Wish {
 }
 
 // view is an account with a network in ASH and the given blocks.
-func view(blocks []network.Block, change ...func(*plan.View)) plan.View {
+func view(blocks []network.Block, change ...func(*plan.Account)) plan.Account {
 	public := network.Network{ID: net1, Location: "ASH", VLAN: 10, Status: network.StatusReady}
-	v := plan.View{Now: noon, NetworkID: net1, Networks: map[string]network.Network{}}
+	v := plan.Account{Now: noon, NetworkID: net1, Networks: map[string]network.Network{}}
 	for _, b := range blocks {
 		v.Sightings = append(v.Sightings, network.Sighting{Block: b})
 		if b.ResourceID == net1 {
@@ -78,25 +98,25 @@ func cidr(raw string) func(*network.Block) {
 	return func(b *network.Block) { b.CIDR = prefix(raw) }
 }
 
-func purchase(age time.Duration, blockID string) func(*plan.View) {
-	return func(v *plan.View) {
+func purchase(age time.Duration, blockID string) func(*plan.Account) {
+	return func(v *plan.Account) {
 		v.Purchase = &contract.Purchase{Nonce: "n", Time: noon.Add(-age), BlockID: blockID}
 	}
 }
 
-func publicNetwork(change func(*network.Network)) func(*plan.View) {
-	return func(v *plan.View) {
+func publicNetwork(change func(*network.Network)) func(*plan.Account) {
+	return func(v *plan.Account) {
 		n := v.Networks[net1]
 		change(&n)
 		v.Networks[net1] = n
 	}
 }
 
-func status(s network.Status) func(*plan.View) {
+func status(s network.Status) func(*plan.Account) {
 	return publicNetwork(func(n *network.Network) { n.Status = s })
 }
 
-func foreign(count int) func(*plan.View) {
+func foreign(count int) func(*plan.Account) {
 	return publicNetwork(func(n *network.Network) {
 		for i := range count {
 			n.Blocks = append(n.Blocks, network.ListedBlock{ID: fmt.Sprint("f", i), CIDR: prefix("198.51.100.0/29")})
@@ -104,33 +124,33 @@ func foreign(count int) func(*plan.View) {
 	})
 }
 
-func published(raw string) func(*plan.Wish) {
-	return func(w *plan.Wish) { w.Published = addr(raw) }
+func published(raw string) func(*wanted) {
+	return func(w *wanted) { w.Published = addr(raw) }
 }
 
-func requested(raw string) func(*plan.Wish) {
-	return func(w *plan.Wish) { w.Requested = addr(raw) }
+func requested(raw string) func(*wanted) {
+	return func(w *wanted) { w.Requested = addr(raw) }
 }
 
-func replace(w *plan.Wish) { w.Replace = true }
+func replace(w *wanted) { w.Replace = true }
 
 func retained(b *network.Block) { b.Tags = with(b.Tags, contract.TagRetain, contract.TagTrue) }
 
-func demanded(size plan.Size) func(*plan.Wish) {
-	return func(w *plan.Wish) {
+func demanded(size plan.Size) func(*wanted) {
+	return func(w *wanted) {
 		w.Size = size
 		w.SizeSource = "the annotation phoenixnap.com/ip-block-size"
 		w.SizeDemanded = true
 	}
 }
 
-func hidden(v *plan.View) { v.Sightings[0].Hidden = true }
+func hidden(v *plan.Account) { v.Sightings[0].Hidden = true }
 
 // unseen are blocks that only the index names.
-func unseen(ids ...string) func(*plan.View) { return func(v *plan.View) { v.Unseen = ids } }
+func unseen(ids ...string) func(*plan.Account) { return func(v *plan.Account) { v.Unseen = ids } }
 
 // placed is a block that the network has.
-func placed(id string) func(*plan.View) {
+func placed(id string) func(*plan.Account) {
 	return publicNetwork(func(n *network.Network) {
 		n.Blocks = append(n.Blocks, network.ListedBlock{ID: id, CIDR: prefix("203.0.113.8/29")})
 	})
@@ -144,8 +164,8 @@ func blocks(b ...network.Block) []network.Block { return b }
 func TestEnsure(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		wish plan.Wish
-		view plan.View
+		wish wanted
+		view plan.Account
 		// want is action, reason and block ID, and for Done the address.
 		want string
 	}{
@@ -163,7 +183,7 @@ func TestEnsure(t *testing.T) {
 		{"assigning, resource not reported yet", wish(), view(blocks(block("a", network.Assigning, in("", "")))),
 			"wait BlockAssigning a"},
 		{"assigned", wish(), view(blocks(block("a", network.Assigned))), "done BlockAssigned a 203.0.113.10"},
-		{"assigned, location in small letters", wish(func(w *plan.Wish) { w.Location = "ash" }),
+		{"assigned, location in small letters", wish(func(w *wanted) { w.Location = "ash" }),
 			view(blocks(block("a", network.Assigned))), "done BlockAssigned a 203.0.113.10"},
 		{"assigned, resource never reported, listed", wish(),
 			view(blocks(block("a", network.Assigned, in("", ""))), publicNetwork(func(n *network.Network) {
@@ -219,33 +239,33 @@ func TestEnsure(t *testing.T) {
 		{"block bought, tags taken away", wish(), view(blocks(block("a", network.Unassigned,
 			func(b *network.Block) { b.Tags = nil })), purchase(time.Hour, "a")), "refuse BlockRetagged a"},
 
-		{"no location", wish(func(w *plan.Wish) { w.Location = "" }), view(nil), "refuse LocationMissing "},
-		{"location of another site", wish(func(w *plan.Wish) { w.Location = "SEA" }), view(nil),
+		{"no location", wish(func(w *wanted) { w.Location = "" }), view(nil), "refuse LocationMissing "},
+		{"location of another site", wish(func(w *wanted) { w.Location = "SEA" }), view(nil),
 			"refuse LocationMismatch "},
 		{"block in another site", wish(), view(blocks(block("a", network.Unassigned,
 			func(b *network.Block) { b.Location = "SEA" }))), "refuse LocationMismatch a"},
 		{"network full", wish(), view(nil, foreign(10)), "refuse NetworkFull "},
-		{"network about to be full", wish(func(w *plan.Wish) { w.Reserved = 2 }), view(nil, foreign(8)),
+		{"network about to be full", wish(func(w *wanted) { w.Reserved = 2 }), view(nil, foreign(8)),
 			"refuse NetworkFull "},
-		{"one place left", wish(func(w *plan.Wish) { w.Reserved = 1 }), view(nil, foreign(8)), "buy PurchaseDue "},
-		{"another block has no place yet", wish(func(w *plan.Wish) { w.Coming = true }), view(nil),
+		{"one place left", wish(func(w *wanted) { w.Reserved = 1 }), view(nil, foreign(8)), "buy PurchaseDue "},
+		{"another block has no place yet", wish(func(w *wanted) { w.Coming = true }), view(nil),
 			"wait NetworkChanging "},
-		{"another block has no place yet, block there", wish(func(w *plan.Wish) { w.Coming = true }),
+		{"another block has no place yet, block there", wish(func(w *wanted) { w.Coming = true }),
 			view(blocks(block("a", network.Unassigned))), "assign AssignmentDue a"},
 		{"network full, block bought", wish(), view(blocks(block("a", network.Unassigned)), foreign(10)),
 			"refuse NetworkFull a"},
 		{"network full of IPv6", wish(), view(nil, foreign(9), publicNetwork(func(n *network.Network) {
 			n.Blocks = append(n.Blocks, network.ListedBlock{ID: "six", CIDR: prefix("2001:db8::/64")})
 		})), "buy PurchaseDue "},
-		{"limit reached", wish(func(w *plan.Wish) {
+		{"limit reached", wish(func(w *wanted) {
 			w.MaxBlocks = 3
 			w.Bought = 3
 		}), view(nil), "refuse TooManyBlocks "},
-		{"limit not reached", wish(func(w *plan.Wish) {
+		{"limit not reached", wish(func(w *wanted) {
 			w.MaxBlocks = 3
 			w.Bought = 2
 		}), view(nil), "buy PurchaseDue "},
-		{"limit reached, block there", wish(func(w *plan.Wish) {
+		{"limit reached, block there", wish(func(w *wanted) {
 			w.MaxBlocks = 3
 			w.Bought = 3
 		}), view(blocks(block("a", network.Unassigned))), "assign AssignmentDue a"},
@@ -253,7 +273,7 @@ func TestEnsure(t *testing.T) {
 		{"network being deleted", wish(), view(blocks(block("a", network.Unassigned)), status(network.StatusDeleting)),
 			"refuse NetworkUnusable a"},
 		{"network in a state that is not known", wish(), view(nil, status("FROZEN")), "refuse NetworkUnusable "},
-		{"network not readable", wish(), view(nil, func(v *plan.View) { delete(v.Networks, net1) }),
+		{"network not readable", wish(), view(nil, func(v *plan.Account) { delete(v.Networks, net1) }),
 			"refuse NetworkUnusable "},
 
 		{"user's address, no block", wish(requested("192.0.2.1")), view(nil), "refuse AddressRefused "},
@@ -292,13 +312,13 @@ func TestEnsure(t *testing.T) {
 			"refuse SizeMismatch a 203.0.113.10"},
 		{"another size, block not on the network", wish(demanded(28)), view(blocks(block("a", network.Unassigned))),
 			"assign AssignmentDue a"},
-		{"another size, by an option", wish(func(w *plan.Wish) { w.Size = 28 }),
+		{"another size, by an option", wish(func(w *wanted) { w.Size = 28 }),
 			view(blocks(block("a", network.Assigned))), "done BlockAssigned a 203.0.113.10"},
-		{"another location", wish(func(w *plan.Wish) { w.Location = "SEA" }), view(blocks(block("a", network.Assigned))),
+		{"another location", wish(func(w *wanted) { w.Location = "SEA" }), view(blocks(block("a", network.Assigned))),
 			"refuse LocationMismatch a 203.0.113.10"},
-		{"another location, block not on the network", wish(func(w *plan.Wish) { w.Location = "SEA" }),
+		{"another location, block not on the network", wish(func(w *wanted) { w.Location = "SEA" }),
 			view(blocks(block("a", network.Unassigned))), "assign AssignmentDue a"},
-		{"no location, block there", wish(func(w *plan.Wish) { w.Location = "" }),
+		{"no location, block there", wish(func(w *wanted) { w.Location = "" }),
 			view(blocks(block("a", network.Assigned))), "done BlockAssigned a 203.0.113.10"},
 		{"retained by the Service before", wish(), view(blocks(block("a", network.Unassigned, retained))),
 			"assign AssignmentDue a"},
@@ -329,7 +349,7 @@ func TestEnsure(t *testing.T) {
 			func(b *network.Block) { b.Tags = with(shop.Tags(), contract.TagCluster, "c2") }))), "buy PurchaseDue "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			step := plan.Ensure(shop, test.wish, test.view)
+			step := plan.Ensure(shop, test.wish.Desired, test.wish.in(test.view))
 			if diff := cmp.Diff(test.want, describeStep(step)); diff != "" {
 				t.Errorf("step (-want +got):\n%s%s", diff, step.Detail)
 			}
@@ -355,44 +375,49 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 		want string
 	}{
 		{
-			plan.Ensure(shop, wish(func(w *plan.Wish) { w.Location = "SEA" }), view(nil)),
+			plan.Ensure(shop, wish(func(w *wanted) { w.Location = "SEA" }).Desired, wish(func(w *wanted) { w.Location = "SEA" }).in(view(nil))),
 			"location SEA is not where public network net1 is; set the option location to ASH",
 		},
 		{
-			plan.Ensure(shop, wish(func(w *plan.Wish) {
+			plan.Ensure(shop, wish(func(w *wanted) {
 				w.Location = ""
 				w.LocationSource = "the annotation phoenixnap.com/ip-location of the Service or the option location " +
 					"(PNAP_LOCATION)"
-			}), view(nil)),
+			}).Desired, wish(func(w *wanted) {
+				w.Location = ""
+				w.LocationSource = "the annotation phoenixnap.com/ip-location of the Service or the option location " +
+					"(PNAP_LOCATION)"
+			}).in(view(nil))),
 			"no location to buy an IP block in; set the annotation phoenixnap.com/ip-location of the Service or the " +
 				"option location (PNAP_LOCATION)",
 		},
 		{
-			plan.Ensure(shop, wish(demanded(28)), view(blocks(block("a", network.Assigned)))),
+			plan.Ensure(shop, wish(demanded(28)).Desired, wish(demanded(28)).in(view(blocks(block("a", network.Assigned))))),
 			"IP block a (203.0.113.8/29) of this Service is a /29, not a /28; that cannot be changed in place: set " +
 				"the annotation phoenixnap.com/ip-block-size to /29, or delete the Service and create it again",
 		},
 		{
-			plan.Ensure(shop, wish(published("203.0.113.10")), view(nil)),
+			plan.Ensure(shop, wish(published("203.0.113.10")).Desired, wish(published("203.0.113.10")).in(view(nil))),
 			`the IP block of address 203.0.113.10 is gone from the account; for a new address set the annotation phoenixnap.com/ip-replace to "true", or create the Service again without an address`,
 		},
 		{
 			plan.Ensure(shop, wish(requested("192.0.2.1"),
-				func(w *plan.Wish) { w.RequestedSource = "the annotation phoenixnap.com/requested-ip" }), view(nil)),
+				func(w *wanted) { w.RequestedSource = "the annotation phoenixnap.com/requested-ip" }).Desired, wish(requested("192.0.2.1"),
+				func(w *wanted) { w.RequestedSource = "the annotation phoenixnap.com/requested-ip" }).in(view(nil))),
 			"the annotation phoenixnap.com/requested-ip 192.0.2.1 lies in no IP block of this Service; clear it to " +
 				"get an address of a new block",
 		},
 		{
-			plan.Ensure(shop, wish(), view(nil, foreign(10))),
+			plan.Ensure(shop, wish().Desired, wish().in(view(nil, foreign(10)))),
 			"public network net1 has room for 10 IPv4 blocks and all are taken or about to be; release one, or use " +
 				"another network",
 		},
 		{
-			plan.Ensure(shop, wish(), view(blocks(block("a", "resting")))),
+			plan.Ensure(shop, wish().Desired, wish().in(view(blocks(block("a", "resting"))))),
 			`IP block a (203.0.113.8/29) is in state "resting", which is not known; look it up in the phoenixNAP portal`,
 		},
 		{
-			plan.Ensure(shop, wish(), view(blocks(block("a", network.Subnetted)))),
+			plan.Ensure(shop, wish().Desired, wish().in(view(blocks(block("a", network.Subnetted))))),
 			"IP block a (203.0.113.8/29) is divided into smaller ones (status subnetted) and cannot be assigned itself; " +
 				"name one of these instead, delete them in the phoenixNAP portal, or remove the tags of this one if it " +
 				"serves something else now",

@@ -19,7 +19,7 @@ func leavingService(b network.Block, l plan.Ledger, others ...*corev1.Service) p
 		Options: plan.Options{Allocation: contract.AllocationDedicated, BlockSize: "/29", Location: "ASH",
 			MaxRetained: 9, MaxRetainedPerNamespace: 9},
 		Ledgers: []plan.Ledger{l}, Blocks: []network.Block{b}, Services: append(others, service),
-		View: plan.View{
+		Account: plan.Account{
 			Now: noon, NetworkID: net1, Sightings: []network.Sighting{{Block: b}},
 			Networks: map[string]network.Network{net1: {ID: net1, Location: "ASH", Status: network.StatusReady}},
 		},
@@ -57,7 +57,7 @@ func TestTheLastOneReleasesTheBlock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := ledger29(c.held)
 			l.AssignedHere = c.here
-			got := plan.PlanRelease(leavingService(block("a", network.Assigned, c.block), l, c.others...), nil)
+			got := plan.PlanRelease(leavingService(block("a", network.Assigned, c.block), l, c.others...).Complete(), nil)
 			if len(got.Save) != 1 || got.Save[0].Closed != c.closed || len(got.Save[0].Held) != len(c.held)-1 {
 				t.Errorf("saves %+v, want a closed ledger: %t", got.Save, c.closed)
 			}
@@ -75,7 +75,7 @@ func TestTheTagOfARetainedBlock(t *testing.T) {
 		o := leavingService(b, plan.NewLedger("z", prefix("203.0.113.64/29")))
 		live := o.Service.DeepCopy()
 		live.Annotations = map[string]string{contract.ServiceIPRetain: annotation}
-		got := plan.PlanRelease(o, live)
+		got := plan.PlanRelease(o.Complete(), live)
 		if want == "unchanged" && got.Tags != nil || want != "unchanged" && got.Tags[contract.TagRetain] != want {
 			t.Errorf("%s: tags %v, want %s", annotation, got.Tags, want)
 		}

@@ -51,13 +51,13 @@ func TestReleaseWaitsForTheAgents(t *testing.T) {
 		}
 		observed := plan.Observed{
 			Service: service, Owner: plan.OwnerOf(service, "cluster"), Holder: plan.HolderOf(service), Ours: true,
-			View: plan.View{NetworkID: "n", Now: now,
+			Account: plan.Account{NetworkID: "n", Now: now,
 				Networks: map[string]network.Network{"n": {ID: "n", Status: network.StatusReady}}},
 			Nodes: []*corev1.Node{answeredAt("203.0.113.10")}, Options: plan.Options{Announcer: tc.announcer},
 			LeavingSince: tc.leaving,
 		}
 		for range 2 { // the same values lead to the same plan
-			got := plan.PlanRelease(observed, service)
+			got := plan.PlanRelease(observed.Complete(), service)
 			if got.Answering != tc.answering || !got.LeavingSince.Equal(tc.remember) {
 				t.Errorf("%s: answering %t, leaving since %s", name, got.Answering, got.LeavingSince)
 			}

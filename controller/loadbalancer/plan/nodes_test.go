@@ -63,7 +63,7 @@ func TestChooseNodeBlock(t *testing.T) {
 			of("b", nil)}, want: "b", surplus: []string{"a"}},
 		"one that is seen twice": {blocks: []network.Sighting{of("a", nil), of("a", nil)}, want: "a"},
 	} {
-		v := View{NetworkID: "n", Networks: map[string]network.Network{"n": {ID: "n", Location: "ash"}}}
+		v := Account{NetworkID: "n", Networks: map[string]network.Network{"n": {ID: "n", Location: "ash"}}}
 		kept, surplus, found := ChooseNodeBlock(test.blocks, test.recorded,
 			func(b network.Block) bool { return slices.Contains(test.used, b.ID) }, v)
 		var rest []string
@@ -103,7 +103,7 @@ func TestOneNodeBlockIsKept(t *testing.T) {
 			used[b.ID] = random.IntN(3) == 0
 		}
 		recorded := pick("", "a", "b", "x")
-		v := View{NetworkID: "n", Networks: map[string]network.Network{"n": {ID: "n", Location: "ASH"}}}
+		v := Account{NetworkID: "n", Networks: map[string]network.Network{"n": {ID: "n", Location: "ASH"}}}
 		choose := func() (network.Sighting, []network.Sighting, bool) {
 			return ChooseNodeBlock(blocks, recorded, func(b network.Block) bool { return used[b.ID] }, v)
 		}

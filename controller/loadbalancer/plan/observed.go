@@ -24,8 +24,10 @@ type Observed struct {
 	Desired Desired
 	// Problem is what is wrong with what is desired.
 	Problem error
-	// View is what decisions about blocks look at: the blocks that matter to the Service, and the intent to buy for it.
-	View
+	// Account is what decisions about blocks look at: the blocks that matter to the Service, and the intent to buy for it.
+	Account
+	// Facts are what this shows of the Service, see Complete.
+	Facts
 	// PoolPurchase is the recorded intent to buy for the pool. It is read only when the account is read live.
 	PoolPurchase *contract.Purchase
 	// PoolProblem is why the recorded intent to buy for the pool cannot be read; nil when it can.
@@ -63,39 +65,31 @@ type Observed struct {
 }
 
 // Known are all blocks of the account that the observation shows.
-func (o Observed) Known() []network.Block { return slices.Concat(o.Blocks, o.Unlisted) }
+func (obs Observed) Known() []network.Block { return slices.Concat(obs.Blocks, obs.Unlisted) }
 
 // ShowsOurs reports whether a block carries the tag of this cluster.
-func (o Observed) ShowsOurs() bool {
-	return slices.ContainsFunc(o.Blocks, func(b network.Block) bool { return network.OfCluster(b, o.Owner.Cluster) }) ||
-		slices.ContainsFunc(o.Sightings, func(i network.Sighting) bool { return network.OfCluster(i.Block, o.Owner.Cluster) })
+func (obs Observed) ShowsOurs() bool {
+	return slices.ContainsFunc(obs.Blocks, func(b network.Block) bool { return network.OfCluster(b, obs.Owner.Cluster) }) ||
+		slices.ContainsFunc(obs.Sightings, func(i network.Sighting) bool { return network.OfCluster(i.Block, obs.Owner.Cluster) })
 }
 
 // Pool is the owner of the blocks whose addresses Services share.
-func (o Observed) Pool() network.Owner { return network.PoolOwner(o.Owner.Cluster) }
-
-// WantsPool reports whether the pool matters to the Service: it is to get an address of it, or holds an
-// address already.
-func (o Observed) WantsPool() bool {
-	_, _, holds := o.held()
-	_, published := o.inPool()
-	return o.Desired.BlockID == "" && (o.Desired.Shared || holds || published)
-}
+func (obs Observed) Pool() network.Owner { return network.PoolOwner(obs.Owner.Cluster) }
 
 // Relevant reports whether a block matters to the Service: it is its own, of its pool, named by it, or one of which it
 // holds an address; its own also where only the description says so.
-func (o Observed) Relevant(block network.Block) bool {
-	for _, owner := range o.Owners() {
+func (obs Observed) Relevant(block network.Block) bool {
+	for _, owner := range obs.Owners() {
 		if owner.DescribedBy(block) {
 			return true
 		}
 	}
-	if o.Owner.Owns(block) || (o.Desired.BlockID != "" && block.ID == o.Desired.BlockID) ||
-		(o.WantsPool() && o.Pool().Owns(block)) {
+	if obs.Owner.Owns(block) || (obs.Desired.BlockID != "" && block.ID == obs.Desired.BlockID) ||
+		(obs.WantsPool && obs.Pool().Owns(block)) {
 		return true
 	}
-	l, stored := o.Ledger(block.ID)
-	return stored && Knows(l, o.Holder)
+	l, stored := obs.Ledger(block.ID)
+	return stored && Knows(l, obs.Holder)
 }
 
 // Knows reports whether the ledger knows the holder: an address is given to it, or rests after it.
@@ -109,20 +103,20 @@ func Knows(l Ledger, h Holder) bool {
 }
 
 // InUse reports whether the block is an assigned one of the pool with an open ledger.
-func (o Observed) InUse(block network.Block) bool {
-	l, stored := o.Ledger(block.ID)
-	return stored && !l.Closed && block.Status == network.Assigned && o.Pool().Owns(block) &&
-		o.Service.DeletionTimestamp == nil
+func (obs Observed) InUse(block network.Block) bool {
+	l, stored := obs.Ledger(block.ID)
+	return stored && !l.Closed && block.Status == network.Assigned && obs.Pool().Owns(block) &&
+		obs.Service.DeletionTimestamp == nil
 }
 
 // Owners are those whose blocks may serve the Service.
-func (o Observed) Owners() []network.Owner {
+func (obs Observed) Owners() []network.Owner {
 	var owners []network.Owner
-	if o.Owner.Name != "" {
-		owners = append(owners, o.Owner)
+	if obs.Owner.Name != "" {
+		owners = append(owners, obs.Owner)
 	}
-	if o.WantsPool() {
-		owners = append(owners, o.Pool())
+	if obs.WantsPool {
+		owners = append(owners, obs.Pool())
 	}
 	return owners
 }
@@ -130,55 +124,55 @@ func (o Observed) Owners() []network.Owner {
 // NeedsNoIndex reports whether there can be nothing to look for beyond what is seen. The index of the tag of the
 // cluster is needed as long as a block is missing that the Service may have, or one that is about to take a place where
 // a purchase may follow; and where retained blocks are counted.
-func (o Observed) NeedsNoIndex() bool {
-	own := o.Owned(o.Owner)
+func (obs Observed) NeedsNoIndex() bool {
+	own := obs.Own
 	retained := slices.ContainsFunc(own, func(s network.Sighting) bool { return network.Retained(s.Block) })
-	if contract.WantsAddress(o.Service) && len(own) == 0 || o.Desired.Retain && !retained {
+	if contract.WantsAddress(obs.Service) && len(own) == 0 || obs.Desired.Retain && !retained {
 		return false
 	}
-	return !slices.ContainsFunc(o.Owners(), func(owner network.Owner) bool {
-		return !slices.ContainsFunc(o.Sightings, func(i network.Sighting) bool {
-			return owner.Owns(i.Block) && (owner == o.Owner || i.Block.Status != network.Assigned)
+	return !slices.ContainsFunc(obs.Owners(), func(owner network.Owner) bool {
+		return !slices.ContainsFunc(obs.Sightings, func(i network.Sighting) bool {
+			return owner.Owns(i.Block) && (owner == obs.Owner || i.Block.Status != network.Assigned)
 		})
 	})
 }
 
 // Listed reports whether the list of blocks names the block. A new block may take some seconds to show.
-func (o Observed) Listed(blockID string) bool {
-	return slices.ContainsFunc(o.Blocks, func(b network.Block) bool { return b.ID == blockID })
+func (obs Observed) Listed(blockID string) bool {
+	return slices.ContainsFunc(obs.Blocks, func(b network.Block) bool { return b.ID == blockID })
 }
 
 // Sighting returns the block with the ID among those that matter to the Service.
-func (o Observed) Sighting(blockID string) (network.Sighting, bool) {
-	return find(o.Sightings, func(i network.Sighting) bool { return i.Block.ID == blockID })
+func (obs Observed) Sighting(blockID string) (network.Sighting, bool) {
+	return find(obs.Sightings, func(i network.Sighting) bool { return i.Block.ID == blockID })
 }
 
 // Ledger returns the ledger of the block with the ID.
-func (o Observed) Ledger(blockID string) (Ledger, bool) {
-	return find(o.Ledgers, func(l Ledger) bool { return l.BlockID == blockID })
+func (obs Observed) Ledger(blockID string) (Ledger, bool) {
+	return find(obs.Ledgers, func(l Ledger) bool { return l.BlockID == blockID })
 }
 
 // Unread returns the stored ledger of the block with the ID that cannot be read.
-func (o Observed) Unread(blockID string) (Unreadable, bool) {
-	return find(o.Unreadable, func(u Unreadable) bool { return u.BlockID == blockID })
+func (obs Observed) Unread(blockID string) (Unreadable, bool) {
+	return find(obs.Unreadable, func(u Unreadable) bool { return u.BlockID == blockID })
 }
 
 // stored reports whether a ledger of the block is stored, readable or not.
-func (o Observed) stored(blockID string) bool {
-	_, readable := o.Ledger(blockID)
-	_, unreadable := o.Unread(blockID)
+func (obs Observed) stored(blockID string) bool {
+	_, readable := obs.Ledger(blockID)
+	_, unreadable := obs.Unread(blockID)
 	return readable || unreadable
 }
 
 // Allocated are the IDs of the blocks of which a ledger is to be expected: those of the pool, those that were brought,
 // and the one that the Service names.
-func (o Observed) Allocated() []string {
+func (obs Observed) Allocated() []string {
 	var ids []string
-	if named := o.Service.Annotations[contract.ServiceIPBlockID]; o.Listed(named) {
+	if named := obs.Service.Annotations[contract.ServiceIPBlockID]; obs.Listed(named) {
 		ids = append(ids, named)
 	}
-	for _, block := range o.Blocks {
-		if o.Pool().Owns(block) || network.Brought(block, o.Owner.Cluster, o.Options.OwnBlocks) {
+	for _, block := range obs.Blocks {
+		if obs.Pool().Owns(block) || network.Brought(block, obs.Owner.Cluster, obs.Options.OwnBlocks) {
 			ids = append(ids, block.ID)
 		}
 	}
@@ -187,8 +181,8 @@ func (o Observed) Allocated() []string {
 }
 
 // Block returns the listed block with the ID; the zero Block when there is none.
-func (o Observed) Block(id string) network.Block {
-	block, _ := find(o.Blocks, func(b network.Block) bool { return b.ID == id })
+func (obs Observed) Block(id string) network.Block {
+	block, _ := find(obs.Blocks, func(b network.Block) bool { return b.ID == id })
 	return block
 }
 
@@ -200,66 +194,19 @@ func find[T any](all []T, matches func(T) bool) (first T, found bool) {
 	return first, false
 }
 
-// held returns the ledger in which the Service has an address; with several the one of the published
-// address goes first.
-func (o Observed) held() (l Ledger, address netip.Addr, holds bool) {
-	claim := ClaimedAddress(o.Service)
-	for _, candidate := range o.Ledgers {
-		if a, found := candidate.AddressOf(o.Holder); found && (!holds || a == claim) {
-			l = candidate
-			address = a
-			holds = true
-		}
-	}
-	return l, address, holds
-}
-
-// inPool returns the listed block of the pool that holds the published address of a Service which neither a ledger nor
-// a block of its own provides with one: its ledger was lost, or cannot be read. A ledger that gives the address to
-// another decides otherwise.
-func (o Observed) inPool() (network.Block, bool) {
-	published := o.Published()
-	_, _, holds := o.held()
-	if !published.IsValid() || holds || len(o.Owned(o.Owner)) > 0 {
-		return network.Block{}, false
-	}
-	return find(o.Blocks, func(b network.Block) bool {
-		l, _ := o.Ledger(b.ID)
-		_, given := l.Held[published]
-		return o.Pool().Owns(b) && b.CIDR.IsValid() && b.CIDR.Contains(published) && !given
-	})
-}
-
-// Published returns the address that the Service has already: the one that its annotation names, if that was
-// written for this Service or a block or ledger of its own confirms it; the zero Addr when there is none.
-func (o Observed) Published() netip.Addr {
-	claim := ClaimedAddress(o.Service)
-	if !claim.IsValid() {
-		return netip.Addr{}
-	}
-	_, held, _ := o.held()
-	confirmed := held == claim || slices.ContainsFunc(o.Owned(o.Owner), func(i network.Sighting) bool {
-		return i.Block.CIDR.Contains(claim)
-	})
-	if contract.WrittenForThis(o.Service) || confirmed {
-		return claim
-	}
-	return netip.Addr{}
-}
-
 // HasForeignFields reports whether the Service has annotations written for another Service, which nothing of its own
 // confirms.
-func (o Observed) HasForeignFields() bool {
-	if contract.WrittenForThis(o.Service) || o.Published().IsValid() {
+func (obs Observed) HasForeignFields() bool {
+	if contract.WrittenForThis(obs.Service) || obs.Published.IsValid() {
 		return false
 	}
-	return o.written()
+	return obs.written()
 }
 
 // written reports whether the Service has an annotation that only the controller writes, for this Service or another.
-func (o Observed) written() bool {
+func (obs Observed) written() bool {
 	return slices.ContainsFunc(contract.OwnedServiceAnnotations(), func(name string) bool {
-		_, found := o.Service.Annotations[name]
+		_, found := obs.Service.Annotations[name]
 		return found
 	})
 }
@@ -267,45 +214,45 @@ func (o Observed) written() bool {
 // Abandoned reports whether an address certainly leads to no server of ours: the public network can be read, so the
 // credentials are those of the right account, and none of its blocks has the address, or one that has
 // the tags of another owner.
-func (o Observed) Abandoned(address netip.Addr) bool {
-	public, readable := o.Networks[o.NetworkID]
+func (obs Observed) Abandoned(address netip.Addr) bool {
+	public, readable := obs.Networks[obs.NetworkID]
 	if !readable || !address.IsValid() {
 		return false
 	}
 	return !slices.ContainsFunc(public.Blocks, func(n network.ListedBlock) bool {
-		return (!n.CIDR.IsValid() || n.CIDR.Contains(address)) && !o.anothers(n.ID)
+		return (!n.CIDR.IsValid() || n.CIDR.Contains(address)) && !obs.anothers(n.ID)
 	})
 }
 
 // anothers reports whether a block has the tags of another Service of the cluster.
-func (o Observed) anothers(blockID string) bool {
-	block := o.Block(blockID)
-	return network.OfCluster(block, o.Owner.Cluster) && !o.Owner.Owns(block) && network.Purposed(block)
+func (obs Observed) anothers(blockID string) bool {
+	block := obs.Block(blockID)
+	return network.OfCluster(block, obs.Owner.Cluster) && !obs.Owner.Owns(block) && network.Purposed(block)
 }
 
 // Unswept reports whether there is something to read live.
-func (o Observed) Unswept() bool {
-	if len(o.Misdated) > 0 {
+func (obs Observed) Unswept() bool {
+	if len(obs.Misdated) > 0 {
 		return true
 	}
-	for _, l := range o.Ledgers {
-		if !o.KeptElsewhere(l) && (l.Closed || l.Empty() || !o.Listed(l.BlockID) || len(o.LeftBehind(l)) > 0) {
+	for _, l := range obs.Ledgers {
+		if !obs.KeptElsewhere(l) && (l.Closed || l.Empty() || !obs.Listed(l.BlockID) || len(obs.LeftBehind(l)) > 0) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(o.Blocks, func(block network.Block) bool {
-		return o.Pool().Owns(block) && !o.stored(block.ID) && !o.Awaited()
+	return slices.ContainsFunc(obs.Blocks, func(block network.Block) bool {
+		return obs.Pool().Owns(block) && !obs.stored(block.ID) && !obs.Awaited()
 	})
 }
 
 // LeftBehind are the holders of a ledger for which no Service keeps its address, as the informer shows.
-func (o Observed) LeftBehind(l Ledger) []Holder {
+func (obs Observed) LeftBehind(l Ledger) []Holder {
 	var left []Holder
 	for _, r := range l.Held {
 		if r.Namespace == "" {
 			continue // a server; not ours to judge
 		}
-		if !slices.ContainsFunc(o.Services, func(service *corev1.Service) bool { return KeepsAddress(service, r) }) {
+		if !slices.ContainsFunc(obs.Services, func(service *corev1.Service) bool { return KeepsAddress(service, r) }) {
 			left = append(left, r)
 		}
 	}
@@ -326,33 +273,33 @@ func KeepsAddress(service *corev1.Service, h Holder) bool {
 }
 
 // EmptyPool returns the ledgers of those blocks of the pool of which no Service has an address.
-func (o Observed) EmptyPool() []Ledger {
+func (obs Observed) EmptyPool() []Ledger {
 	var empty []Ledger
-	for _, i := range o.Sightings {
-		_, unreadable := o.Unread(i.Block.ID)
-		if !o.Pool().Owns(i.Block) || !i.Block.CIDR.IsValid() || unreadable {
+	for _, i := range obs.Sightings {
+		_, unreadable := obs.Unread(i.Block.ID)
+		if !obs.Pool().Owns(i.Block) || !i.Block.CIDR.IsValid() || unreadable {
 			continue
 		}
-		l, stored := o.Ledger(i.Block.ID)
+		l, stored := obs.Ledger(i.Block.ID)
 		if !stored {
 			l = NewLedger(i.Block.ID, i.Block.CIDR)
 		}
-		if l.Empty() && !o.published(i.Block.CIDR) {
+		if l.Empty() && !obs.anotherPublishes(i.Block.CIDR) {
 			empty = append(empty, l)
 		}
 	}
 	return empty
 }
 
-// published reports whether another Service that is served has an address of the block: its ledger may be lost, and
+// anotherPublishes reports whether another Service that is served has an address of the block: its ledger may be lost, and
 // with it everything else that said so. What a Service only claims counts as in credible.
-func (o Observed) published(cidr netip.Prefix) bool {
-	return cidr.IsValid() && slices.ContainsFunc(o.Services, func(other *corev1.Service) bool {
-		if other.UID == o.Service.UID || !contract.WantsAddress(other) {
+func (obs Observed) anotherPublishes(cidr netip.Prefix) bool {
+	return cidr.IsValid() && slices.ContainsFunc(obs.Services, func(other *corev1.Service) bool {
+		if other.UID == obs.Service.UID || !contract.WantsAddress(other) {
 			return false
 		}
 		return slices.ContainsFunc(publishedBy(other), func(a netip.Addr) bool {
-			return cidr.Contains(a) && o.credible(other, a)
+			return cidr.Contains(a) && obs.credible(other, a)
 		})
 	})
 }
@@ -372,15 +319,15 @@ func publishedBy(service *corev1.Service) []netip.Addr {
 }
 
 // Named reports whether a Service that is served names the block.
-func (o Observed) Named(blockID string) bool {
-	return slices.ContainsFunc(o.Services, func(service *corev1.Service) bool {
+func (obs Observed) Named(blockID string) bool {
+	return slices.ContainsFunc(obs.Services, func(service *corev1.Service) bool {
 		return contract.WantsAddress(service) && service.Annotations[contract.ServiceIPBlockID] == blockID
 	})
 }
 
 // KeptElsewhere reports whether the ledger is that of the nodes' own addresses, which is not ours to judge.
-func (o Observed) KeptElsewhere(l Ledger) bool {
-	return l.BlockID == o.Options.NodeBlock || HoldsForServers(l)
+func (obs Observed) KeptElsewhere(l Ledger) bool {
+	return l.BlockID == obs.Options.NodeBlock || HoldsForServers(l)
 }
 
 // HoldsForServers reports whether the ledger is that of the nodes' own addresses.

@@ -26,10 +26,13 @@ type PoolBlock struct {
 	Ledger Ledger
 }
 
-// PlaceWish is what the holder of an address in a pool is to get.
-type PlaceWish struct {
-	// Wish of the holder. What is published never gives the holder anything that a ledger gives to another.
-	Wish
+// AddressRequest is what the holder of an address in a pool is to get.
+type AddressRequest struct {
+	// Desired is what the holder asks for.
+	Desired
+	// Published is the address that the holder has already; the zero Addr when it has none. It never gives the holder
+	// anything that a ledger gives to another.
+	Published netip.Addr
 	// Ask is how to ask ledgers.
 	Ask
 	// NetworkID is the ID of the configured public network: blocks that another one holds give nothing.
@@ -52,7 +55,7 @@ type Placement struct {
 // them. coming means that one more block is on its way. Fuller blocks are filled first, so that others
 // become empty and can be given back; a block that is being given back is taken up again before another is
 // bought. Of several placements that are decided at once, the compare-and-swap admits one.
-func Place(h Holder, w PlaceWish, blocks []PoolBlock, coming bool) Placement {
+func Place(h Holder, w AddressRequest, blocks []PoolBlock, coming bool) Placement {
 	p := placing{holder: h, wish: w, blocks: normal(blocks)}
 	if refusal, refused := p.lost(); refused {
 		return refusal
@@ -82,7 +85,7 @@ func normal(blocks []PoolBlock) []PoolBlock {
 // placing is one Place on the way to its decision.
 type placing struct {
 	holder Holder
-	wish   PlaceWish
+	wish   AddressRequest
 	blocks []PoolBlock
 	// left are the ledgers in which the holder gave up an address, by the index of their block.
 	left map[int]Ledger

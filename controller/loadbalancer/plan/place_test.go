@@ -53,11 +53,6 @@ func describePlacement(p plan.Placement) string {
 	return text
 }
 
-// placeWish is a wish at noon in the network of the tests.
-func placeWish(w plan.Wish) plan.PlaceWish {
-	return plan.PlaceWish{Wish: w, Ask: plan.Ask{Now: noon}, NetworkID: net1}
-}
-
 func TestPlace(t *testing.T) {
 	one := func(b ...plan.PoolBlock) []plan.PoolBlock { return b }
 	const second = "203.0.113.16/29"
@@ -68,7 +63,7 @@ func TestPlace(t *testing.T) {
 	webInB := ledger29(nil, named("b", second), func(l *plan.Ledger) { l.Held[addr("203.0.113.18")] = holder("web") })
 	for _, test := range []struct {
 		name   string
-		wish   plan.Wish
+		wish   wanted
 		blocks []plan.PoolBlock
 		coming bool
 		want   string
@@ -186,7 +181,7 @@ func TestPlace(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.wish.RequestedSource = "the annotation requested-ip"
-			got := plan.Place(holder("web"), placeWish(test.wish), test.blocks, test.coming)
+			got := plan.Place(holder("web"), test.wish.request(), test.blocks, test.coming)
 			if diff := cmp.Diff(test.want, describePlacement(got)); diff != "" {
 				t.Errorf("placement (-want +got):\n%s%s", diff, got.Detail)
 			}
@@ -203,7 +198,7 @@ func TestPlace(t *testing.T) {
 }
 
 func TestRefusedPlacementsSayWhatToDo(t *testing.T) {
-	w := placeWish(wish(requested("203.0.113.13"), published("203.0.113.11")))
+	w := wish(requested("203.0.113.13"), published("203.0.113.11")).request()
 	w.RequestedSource = "spec.loadBalancerIP"
 	b := poolBlock(network.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}))
 	want := "the Service has address 203.0.113.11; that cannot be changed in place to 203.0.113.13: set " +
@@ -217,7 +212,7 @@ func TestRefusedPlacementsSayWhatToDo(t *testing.T) {
 // an address, and the blocks.
 func fill(t *testing.T, services, room int, size plan.Size) (placed int, blocks []plan.PoolBlock) {
 	t.Helper()
-	w := placeWish(plan.Wish{})
+	w := wanted{}.request()
 	given := map[string]string{}
 	for i := range services {
 		name := fmt.Sprint("s", i)
@@ -276,13 +271,13 @@ func TestPlaceDoesNotDependOnOrder(t *testing.T) {
 	_, blocks := fill(t, 23, 10, 29)
 	blocks = append(blocks, poolBlock(network.Assigned, ledger29(nil, named("c", "198.51.100.0/29"))),
 		poolBlock(network.Assigned, ledger29(nil, named("d", "198.51.100.8/29"))))
-	want := describePlacement(plan.Place(holder("web"), placeWish(plan.Wish{}), blocks, false))
+	want := describePlacement(plan.Place(holder("web"), wanted{}.request(), blocks, false))
 	if !strings.HasPrefix(want, "done") {
 		t.Fatal(want)
 	}
 	for shift := range blocks {
 		turned := append(append([]plan.PoolBlock{}, blocks[shift:]...), blocks[:shift]...)
-		if got := describePlacement(plan.Place(holder("web"), placeWish(plan.Wish{}), turned,
+		if got := describePlacement(plan.Place(holder("web"), wanted{}.request(), turned,
 			false)); got != want {
 			t.Errorf("turned by %d: %s, want %s", shift, got, want)
 		}

@@ -32,8 +32,8 @@ type Places struct {
 }
 
 // Next returns what to remember after an observation that showed the blocks.
-func (p Places) Next(v View, cluster string, blocks []network.Block) Places {
-	public, readable := v.Networks[v.NetworkID]
+func (p Places) Next(account Account, cluster string, blocks []network.Block) Places {
+	public, readable := account.Networks[account.NetworkID]
 	if !readable {
 		return p
 	}
@@ -44,17 +44,17 @@ func (p Places) Next(v View, cluster string, blocks []network.Block) Places {
 	if public.IPv4Blocks() >= network.BlockLimit {
 		next.FullSince = p.FullSince
 		if next.FullSince.IsZero() {
-			next.FullSince = v.Now
+			next.FullSince = account.Now
 		}
 	}
-	maps.DeleteFunc(next.Unplaced, func(_ string, since time.Time) bool { return v.Now.Sub(since) > unplacedFor })
+	maps.DeleteFunc(next.Unplaced, func(_ string, since time.Time) bool { return account.Now.Sub(since) > unplacedFor })
 	for _, b := range blocks {
 		if !network.OfCluster(b, cluster) || !public.Awaits(b) {
 			delete(next.Unplaced, b.ID)
 		} else if since, known := p.Unplaced[b.ID]; known {
 			next.Unplaced[b.ID] = since
 		} else {
-			next.Unplaced[b.ID] = v.Now
+			next.Unplaced[b.ID] = account.Now
 		}
 	}
 	return next
@@ -90,52 +90,52 @@ func (p Places) GiveBack(refusal Step, now time.Time) Step {
 
 // explainFull completes the refusal of a Service for which the network has no place. A block of which an address is
 // published, or asked for, is never given back.
-func (o Observed) explainFull(step Step) Step {
+func (obs Observed) explainFull(step Step) Step {
 	if step.Reason != NetworkFull {
 		return step
 	}
-	if o.couldShare() {
+	if obs.couldShare() {
 		step.Detail += fmt.Sprintf("; a shared IP block of this cluster has a free address: set the annotation "+
 			"%s to %s",
 			contract.ServiceIPAllocation, contract.AllocationShared)
 	}
-	if taken := o.Networks[o.NetworkID].Taken(o.Owner.Cluster, o.Known()); taken != "" {
+	if taken := obs.Public().Taken(obs.Owner.Cluster, obs.Known()); taken != "" {
 		step.Detail += "; the places are held: " + taken
 	}
 	b := step.Block
-	if !b.CIDR.IsValid() || o.Desired.Requested.IsValid() ||
-		!network.OfCluster(b, o.Owner.Cluster) || slices.ContainsFunc(append([]*corev1.Service{o.Service}, o.Services...),
+	if !b.CIDR.IsValid() || obs.Desired.Requested.IsValid() ||
+		!network.OfCluster(b, obs.Owner.Cluster) || slices.ContainsFunc(append([]*corev1.Service{obs.Service}, obs.Services...),
 		func(s *corev1.Service) bool { return b.CIDR.Contains(lastAddress(s)) }) {
 		return step
 	}
-	return o.Places.GiveBack(step, o.Now)
+	return obs.Places.GiveBack(step, obs.Now)
 }
 
 // couldShare reports whether the Service would get an address at once if it asked for a shared one. Elsewhere that is
 // no advice for a full network: the first Service that shares needs a block, too.
-func (o Observed) couldShare() bool {
-	if o.Desired.Shared || o.Desired.BlockID != "" || o.Published().IsValid() {
+func (obs Observed) couldShare() bool {
+	if obs.Desired.Shared || obs.Desired.BlockID != "" || obs.Published.IsValid() {
 		return false
 	}
-	return slices.ContainsFunc(o.Known(), func(b network.Block) bool {
-		l, stored := o.Ledger(b.ID)
+	return slices.ContainsFunc(obs.Known(), func(b network.Block) bool {
+		l, stored := obs.Ledger(b.ID)
 		_, _, free := l.Count()
-		return stored && o.Pool().Owns(b) && b.Status == network.Assigned && b.ResourceID == o.NetworkID &&
+		return stored && obs.Pool().Owns(b) && b.Status == network.Assigned && b.ResourceID == obs.NetworkID &&
 			!l.Closed && free > 0
 	})
 }
 
 // boughtUnseen reports whether the list may lack the block that was bought for the Service: it lags, and a look at what
 // is cached does not show that there is a block to be given back.
-func (o Observed) boughtUnseen() bool {
-	return !o.Live && o.Purchase != nil && o.Purchase.BlockID != "" && !o.Listed(o.Purchase.BlockID) &&
-		o.Now.Sub(o.Purchase.Time) < unplacedFor
+func (obs Observed) boughtUnseen() bool {
+	return !obs.Live && obs.Purchase != nil && obs.Purchase.BlockID != "" && !obs.Listed(obs.Purchase.BlockID) &&
+		obs.Now.Sub(obs.Purchase.Time) < unplacedFor
 }
 
 // coming reports whether another block of the cluster is about to take a place in the network.
-func (o Observed) coming() bool {
-	return slices.ContainsFunc(o.Known(), func(b network.Block) bool {
-		return network.OfCluster(b, o.Owner.Cluster) && o.Networks[o.NetworkID].Awaits(b) && o.needsPlace(b) &&
-			o.Places.Coming(b, o.Now)
+func (obs Observed) coming() bool {
+	return slices.ContainsFunc(obs.Known(), func(b network.Block) bool {
+		return network.OfCluster(b, obs.Owner.Cluster) && obs.Public().Awaits(b) && obs.needsPlace(b) &&
+			obs.Places.Coming(b, obs.Now)
 	})
 }

@@ -14,15 +14,15 @@ import (
 )
 
 // at is the view some time after noon.
-func at(after time.Duration) func(*plan.View) {
-	return func(v *plan.View) { v.Now = noon.Add(after) }
+func at(after time.Duration) func(*plan.Account) {
+	return func(v *plan.Account) { v.Now = noon.Add(after) }
 }
 
 func TestPlacesRemember(t *testing.T) {
 	waiting := block("a", network.Unassigned)
-	unreadable := func(v *plan.View) { v.Networks = nil }
+	unreadable := func(v *plan.Account) { v.Networks = nil }
 	type look struct {
-		view   plan.View
+		view   plan.Account
 		blocks []network.Block
 	}
 	for name, test := range map[string]struct {

@@ -24,34 +24,34 @@ const (
 // first that can be taken comes first, so that one block which is stuck never keeps another. A single
 // Done says that nothing is left to do: no block is left, or only blocks that are retained, which are
 // unassigned and never deleted (see RetainTags). It reads no wish of the user.
-func Release(o network.Owner, v View) []Step {
-	owned := v.Owned(o)
+func Release(owner network.Owner, account Account) []Step {
+	owned := account.Owned(owner)
 	if len(owned) > 0 {
-		return releaseAll(owned, v)
+		return releaseAll(owned, account)
 	}
-	if v.Purchase != nil && v.Purchase.BlockID == "" && v.PurchaseOpen() {
+	if account.Purchase != nil && account.Purchase.BlockID == "" && account.PurchaseOpen() {
 		return []Step{{Action: Wait, Reason: PurchaseUnanswered}}
 	}
-	switch block, untagged := v.boughtUntagged(o); {
-	case untagged && v.PurchaseOpen(): // its tags may still be on their way
+	switch block, untagged := account.boughtUntagged(owner); {
+	case untagged && account.PurchaseOpen(): // its tags may still be on their way
 		return []Step{waitUnseen(block)}
-	case untagged && o.DescribedBy(block):
-		return []Step{v.retagged(o, block)}
+	case untagged && owner.DescribedBy(block):
+		return []Step{account.retagged(owner, block)}
 	}
-	if unseen, isUnseen := v.BoughtUnseen(); isUnseen {
+	if unseen, isUnseen := account.BoughtUnseen(); isUnseen {
 		return []Step{waitUnseen(unseen)}
 	}
 	return []Step{{Action: Done, Reason: NoBlock}}
 }
 
-func releaseAll(owned []network.Sighting, v View) []Step {
+func releaseAll(owned []network.Sighting, account Account) []Step {
 	steps := make([]Step, 0, len(owned))
 	for _, s := range owned {
 		if network.Retained(s.Block) {
-			steps = append(steps, parkOne(s, v))
+			steps = append(steps, parkOne(s, account))
 			continue
 		}
-		steps = append(steps, ReleaseBlock(s, v))
+		steps = append(steps, ReleaseBlock(s, account))
 	}
 	slices.SortStableFunc(steps, func(a, b Step) int { return cmp.Compare(releaseRank(a), releaseRank(b)) })
 	return steps
@@ -59,15 +59,15 @@ func releaseAll(owned []network.Sighting, v View) []Step {
 
 // retagged decides about a block that was bought for the owner while its tags do not say so: what the API does not show
 // at the moment comes back, and else a person has to decide. The block is paid for in any case.
-func (v View) retagged(o network.Owner, block network.Block) Step {
-	if slices.Contains(v.Unseen, block.ID) {
+func (account Account) retagged(owner network.Owner, block network.Block) Step {
+	if slices.Contains(account.Unseen, block.ID) {
 		return waitUnseen(block)
 	}
 	if refusal, refused := Untouchable(block); refused {
 		return refusal
 	}
 	return refuse(block, BlockRetagged, "IP block %s (%s) was bought for %s but its tags do not say so any more; "+
-		retaggedRemedy, block.ID, block.CIDR, o)
+		retaggedRemedy, block.ID, block.CIDR, owner)
 }
 
 // retaggedRemedy is what to do about a block whose tags were removed.
@@ -95,9 +95,9 @@ func releaseRank(s Step) int {
 }
 
 // parkOne decides how to take a block off its network that stays in the account. One that is divided is on none.
-func parkOne(s network.Sighting, v View) Step {
-	off := s.Hidden && !v.Exists(s.Block.ID) || s.Block.Status == network.Subnetted
-	if step := ReleaseBlock(s, v); step.Action != Delete && !off {
+func parkOne(s network.Sighting, account Account) Step {
+	off := s.Hidden && !account.Exists(s.Block.ID) || s.Block.Status == network.Subnetted
+	if step := ReleaseBlock(s, account); step.Action != Delete && !off {
 		return step
 	}
 	return Step{Action: Done, Reason: BlockKept, Block: s.Block}
@@ -105,10 +105,10 @@ func parkOne(s network.Sighting, v View) Step {
 
 // ReleaseBlock decides how to give back one block of a pool or of the nodes. Who calls it again until the
 // account does not show the block any more has released it.
-func ReleaseBlock(s network.Sighting, v View) Step {
+func ReleaseBlock(s network.Sighting, account Account) Step {
 	b := s.Block
 	if s.Hidden {
-		return v.waitHidden(b)
+		return account.waitHidden(b)
 	}
 	if refusal, refused := Untouchable(b); refused {
 		return refusal
@@ -119,18 +119,18 @@ func ReleaseBlock(s network.Sighting, v View) Step {
 	if b.Status == network.Unassigned {
 		return Step{Action: Delete, Reason: DeletionDue, Block: b}
 	}
-	return unassign(b, v)
+	return unassign(b, account)
 }
 
 // unassign decides how to take a block off the network that holds it, which need not be the configured one.
-func unassign(b network.Block, v View) Step {
+func unassign(b network.Block, account Account) Step {
 	if b.ResourceType != "" && b.ResourceType != resourcePublicNetwork {
 		return refuse(b, BlockElsewhere,
 			"IP block %s (%s) is assigned to %s %s, not to a public network; remove it there",
 			b.ID, b.CIDR, b.ResourceType, b.ResourceID)
 	}
-	id := v.networkOf(b)
-	public, readable := v.Networks[id]
+	id := account.networkOf(b)
+	public, readable := account.Networks[id]
 	if !readable {
 		return Step{Action: Wait, Reason: NetworkUnreadable, Block: b, Network: id}
 	}
@@ -151,16 +151,16 @@ func unassign(b network.Block, v View) Step {
 
 // networkOf returns the ID of the network that holds the block: what the block says, else the network that lists it,
 // else the configured one. The API does not always name the resource of a block whose assignment failed.
-func (v View) networkOf(b network.Block) string {
+func (account Account) networkOf(b network.Block) string {
 	if b.ResourceID != "" {
 		return b.ResourceID
 	}
-	for id, network := range v.Networks {
+	for id, network := range account.Networks {
 		if network.Listed(b.ID) {
 			return id
 		}
 	}
-	return v.NetworkID
+	return account.NetworkID
 }
 
 func refuse(b network.Block, reason Reason, format string, args ...any) Step {
@@ -228,94 +228,95 @@ func (p ReleasePlan) Next() Step {
 
 // PlanRelease decides what is left to do. live is the Service as it is now; nil when it is gone, and with
 // it what its author wanted.
-func PlanRelease(o Observed, live *corev1.Service) ReleasePlan {
-	if refusal, unproven := Unproven(o.View); unproven && !o.Ours && o.hadSomething() {
+func PlanRelease(obs Observed, live *corev1.Service) ReleasePlan {
+	if refusal, unproven := Unproven(obs.Account); unproven && !obs.Ours && obs.hadSomething() {
 		refusal.Detail += "; nothing of this Service is given back until then"
 		return ReleasePlan{Steps: []Step{refusal}}
 	}
 	var p ReleasePlan
-	p.Answering, p.LeavingSince = o.answering()
-	for _, l := range o.Ledgers {
-		freed := l.Free(o.Holder, o.Now)
+	p.Answering, p.LeavingSince = obs.answering()
+	for _, l := range obs.Ledgers {
+		freed := l.Free(obs.Holder, obs.Now)
 		switch {
 		case len(freed.Held) != len(l.Held):
-			p.Save = append(p.Save, o.closeIfLast(freed))
-		case l.Closed && l.Empty() && Knows(l, o.Holder):
-			p.addClosed(o, l)
+			p.Save = append(p.Save, obs.closeIfLast(freed))
+		case l.Closed && l.Empty() && Knows(l, obs.Holder):
+			p.addClosed(obs, l)
 		}
 	}
 	if retain, known := retaining(live); known {
 		if retain {
 			var refused bool
-			p.Forgone, refused = refuseRetaining(o)
+			p.Forgone, refused = refuseRetaining(obs)
 			retain = !refused
 		}
-		p.Retag, p.Tags, _ = Retag(o.Owner, Wish{Published: lastAddress(live)}, o.View, retain)
+		account := obs.Account
+		account.Published = lastAddress(live)
+		p.Retag, p.Tags, _ = Retag(obs.Owner, Desired{}, account, retain)
 	}
-	if unseen, isUnseen := o.releasedUnseen(); isUnseen {
+	if unseen, isUnseen := obs.releasedUnseen(); isUnseen {
 		p.Steps = append(p.Steps, waitUnseen(unseen))
 	}
-	p.Steps = append(p.Steps, Release(o.Owner, o.View)...)
+	p.Steps = append(p.Steps, Release(obs.Owner, obs.Account)...)
 	return p
 }
 
 // hadSomething reports whether there may be anything to give back: the controller wrote on the Service, which it does
 // before it buys, or a ledger names it. A Service that never had anything goes in any account.
-func (o Observed) hadSomething() bool {
-	return o.written() || len(o.Service.Status.LoadBalancer.Ingress) > 0 ||
-		slices.ContainsFunc(o.Ledgers, func(l Ledger) bool { return Knows(l, o.Holder) })
+func (obs Observed) hadSomething() bool {
+	return obs.written() || len(obs.Service.Status.LoadBalancer.Ingress) > 0 ||
+		slices.ContainsFunc(obs.Ledgers, func(l Ledger) bool { return Knows(l, obs.Holder) })
 }
 
 // closeIfLast marks the block of a ledger as being given back when no Service has an address of it any more
 // and none waits for one. A brought block stays as it is, unless the controller assigned it.
-func (o Observed) closeIfLast(l Ledger) Ledger {
-	sighting, seen := o.Sighting(l.BlockID)
-	pooled := !seen || o.Pool().Owns(sighting.Block)
-	if !l.Empty() || pooled && o.Awaited() || !pooled && !l.AssignedHere || o.published(l.CIDR) {
+func (obs Observed) closeIfLast(l Ledger) Ledger {
+	sighting, seen := obs.Sighting(l.BlockID)
+	pooled := !seen || obs.Pool().Owns(sighting.Block)
+	if !l.Empty() || pooled && obs.Awaited() || !pooled && !l.AssignedHere || obs.anotherPublishes(l.CIDR) {
 		return l
 	}
 	return l.Close()
 }
 
 // Awaited reports whether another Service waits for an address of the pool.
-func (o Observed) Awaited() bool {
-	return slices.ContainsFunc(o.Services, func(other *corev1.Service) bool {
-		return other.UID != o.Service.UID && contract.WantsAddress(other) && o.asFor(other).waitsForPool()
+func (obs Observed) Awaited() bool {
+	return slices.ContainsFunc(obs.Services, func(other *corev1.Service) bool {
+		return other.UID != obs.Service.UID && contract.WantsAddress(other) && obs.asFor(other).waitsForPool()
 	})
 }
 
 // asFor is the observation as one about another Service, with what the list shows of its blocks.
-func (o Observed) asFor(other *corev1.Service) Observed {
-	o.Service = other
-	o.Owner = OwnerOf(other, o.Owner.Cluster)
-	o.Holder = HolderOf(other)
-	o.Desired, o.Problem = ReadDesired(other, o.Options)
-	o.Sightings = nil
-	for _, b := range o.Known() {
-		o.Sightings = append(o.Sightings, network.Sighting{Block: b})
+func (obs Observed) asFor(other *corev1.Service) Observed {
+	obs.Service = other
+	obs.Owner = OwnerOf(other, obs.Owner.Cluster)
+	obs.Holder = HolderOf(other)
+	obs.Desired, obs.Problem = ReadDesired(other, obs.Options)
+	obs.Sightings = nil
+	for _, b := range obs.Known() {
+		obs.Sightings = append(obs.Sightings, network.Sighting{Block: b})
 	}
-	return o
+	return obs.withFacts()
 }
 
 // waitsForPool reports whether the Service is to get an address of the pool and has none. One that has a block of its
 // own does not, though the option for those that name no kind may say shared since. Nor does one that asks for an
 // address which no block of the pool has.
-func (o Observed) waitsForPool() bool {
-	_, _, holds := o.held()
-	if o.Problem != nil || !o.Desired.Shared || holds || o.allocation() != shared {
+func (obs Observed) waitsForPool() bool {
+	if obs.Problem != nil || !obs.Desired.Shared || obs.Held.IsValid() || obs.Kind != Shared {
 		return false
 	}
-	requested := o.Desired.Requested
-	return !requested.IsValid() || slices.ContainsFunc(o.Known(), func(b network.Block) bool {
-		return o.Pool().Owns(b) && b.CIDR.IsValid() && b.CIDR.Contains(requested)
+	requested := obs.Desired.Requested
+	return !requested.IsValid() || slices.ContainsFunc(obs.Known(), func(b network.Block) bool {
+		return obs.Pool().Owns(b) && b.CIDR.IsValid() && b.CIDR.Contains(requested)
 	})
 }
 
 // addClosed adds what is left to do for a closed ledger.
-func (p *ReleasePlan) addClosed(o Observed, l Ledger) {
-	sighting, seen := o.Sighting(l.BlockID)
+func (p *ReleasePlan) addClosed(obs Observed, l Ledger) {
+	sighting, seen := obs.Sighting(l.BlockID)
 	switch {
-	case slices.Contains(o.Unseen, l.BlockID), !seen && o.Exists(l.BlockID):
+	case slices.Contains(obs.Unseen, l.BlockID), !seen && obs.Exists(l.BlockID):
 		p.Steps = append(p.Steps, waitUnseen(network.Block{ID: l.BlockID, CIDR: l.CIDR}))
 		return
 	case !seen:
@@ -324,25 +325,25 @@ func (p *ReleasePlan) addClosed(o Observed, l Ledger) {
 	}
 	step := Step{Action: Done}
 	switch {
-	case o.published(l.CIDR): // the Service that publishes the address opens the ledger again
+	case obs.anotherPublishes(l.CIDR): // the Service that publishes the address opens the ledger again
 		return
-	case o.Pool().Owns(sighting.Block):
-		step = ReleaseBlock(sighting, o.View)
-	case network.Brought(sighting.Block, o.Owner.Cluster, o.Options.OwnBlocks):
-		step = ReleaseBrought(sighting, l.AssignedHere, o.View)
+	case obs.Pool().Owns(sighting.Block):
+		step = ReleaseBlock(sighting, obs.Account)
+	case network.Brought(sighting.Block, obs.Owner.Cluster, obs.Options.OwnBlocks):
+		step = ReleaseBrought(sighting, l.AssignedHere, obs.Account)
 	}
 	switch {
 	case step.Action != Done:
 		p.Steps = append(p.Steps, step)
-	case !o.onNetwork(sighting.Block) || l.Spent(func(a netip.Addr) bool { return Silent(o.Nodes, a) }, o.Now):
+	case !obs.onNetwork(sighting.Block) || l.Spent(func(a netip.Addr) bool { return Silent(obs.Nodes, a) }, obs.Now):
 		p.Drop = append(p.Drop, l)
 	default: // a machine may still answer for its addresses; Sweep drops the ledger when they have rested
 	}
 }
 
 // onNetwork reports whether the addresses of the block can be reached through the public network.
-func (o Observed) onNetwork(block network.Block) bool {
-	return block.ResourceID == o.NetworkID || o.Networks[o.NetworkID].Listed(block.ID)
+func (obs Observed) onNetwork(block network.Block) bool {
+	return block.ResourceID == obs.NetworkID || obs.Public().Listed(block.ID)
 }
 
 // retaining returns what the Service says about whether its block outlives it. known is false where it does

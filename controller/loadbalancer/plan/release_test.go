@@ -18,19 +18,19 @@ import (
 //proves:known-bugs/wrong-network-unassigned
 //proves:known-bugs/new-state
 func TestRelease(t *testing.T) {
-	otherNetwork := func(s network.Status) func(*plan.View) {
-		return func(v *plan.View) { v.Networks["net2"] = network.Network{ID: "net2", Location: "SEA", Status: s} }
+	otherNetwork := func(s network.Status) func(*plan.Account) {
+		return func(v *plan.Account) { v.Networks["net2"] = network.Network{ID: "net2", Location: "SEA", Status: s} }
 	}
 	for _, test := range []struct {
 		name string
-		view plan.View
+		view plan.Account
 		want string
 	}{
 		{"nothing", view(nil), "done noBlock "},
 		{"creating", view(blocks(block("a", network.Creating))), "wait BlockCreating a"},
 		{"unassigned", view(blocks(block("a", network.Unassigned))), "delete DeletionDue a"},
 		{"unassigned, network not readable", view(blocks(block("a", network.Unassigned)),
-			func(v *plan.View) { delete(v.Networks, net1) }), "delete DeletionDue a"},
+			func(v *plan.Account) { delete(v.Networks, net1) }), "delete DeletionDue a"},
 		{"assigning", view(blocks(block("a", network.Assigning))), "wait BlockAssigning a"},
 		{"assigned", view(blocks(block("a", network.Assigned))), "unassign UnassignmentDue a net1"},
 		{"assigned, network busy", view(blocks(block("a", network.Assigned)), status(network.StatusBusy)),
@@ -42,7 +42,7 @@ func TestRelease(t *testing.T) {
 		{"assigned, network in a state that is not known", view(blocks(block("a", network.Assigned)), status("FROZEN")),
 			"refuse NetworkUnusable a"},
 		{"assigned, network not readable", view(blocks(block("a", network.Assigned)),
-			func(v *plan.View) { delete(v.Networks, net1) }), "wait NetworkUnreadable a net1"},
+			func(v *plan.Account) { delete(v.Networks, net1) }), "wait NetworkUnreadable a net1"},
 		{"assigned to another network", view(blocks(block("a", network.Assigned, in("net2", "public network"))),
 			otherNetwork(network.StatusReady)), "unassign UnassignmentDue a net2"},
 		{"assigned to another network, which is busy", view(blocks(block("a", network.Assigned,
@@ -58,7 +58,7 @@ func TestRelease(t *testing.T) {
 		{"error assigning", view(blocks(block("a", network.ErrorAssigning, in(net1, "public network")))),
 			"unassign UnassignmentDue a net1"},
 		{"error assigning, no resource reported, another network lists it",
-			view(blocks(block("a", network.ErrorAssigning)), func(v *plan.View) {
+			view(blocks(block("a", network.ErrorAssigning)), func(v *plan.Account) {
 				v.Networks["net2"] = network.Network{ID: "net2", Status: network.StatusReady,
 					Blocks: []network.ListedBlock{{ID: "a"}}}
 			}), "unassign UnassignmentDue a net2"},
@@ -133,13 +133,13 @@ func TestDuplicatesLeaveTheKeptBlock(t *testing.T) {
 	v := view(blocks(block("a", network.Unassigned), block("b", network.Assigned, cidr("203.0.113.16/29")),
 		block("c", network.Assigned, cidr("203.0.113.24/29"))))
 	var got []string
-	for _, step := range plan.Duplicates(shop, wish(published("203.0.113.26")), v) {
+	for _, step := range plan.Duplicates(shop, wish(published("203.0.113.26")).Desired, wish(published("203.0.113.26")).in(v)) {
 		got = append(got, describeStep(step))
 	}
 	if diff := cmp.Diff([]string{"delete DeletionDue a", "unassign UnassignmentDue b"}, got); diff != "" {
 		t.Errorf("steps (-want +got):\n%s", diff)
 	}
-	if got := plan.Duplicates(shop, wish(), view(blocks(block("a", network.Assigned)))); len(got) != 0 {
+	if got := plan.Duplicates(shop, wish().Desired, wish().in(view(blocks(block("a", network.Assigned))))); len(got) != 0 {
 		t.Errorf("a single block has duplicates: %v", got)
 	}
 }
@@ -152,7 +152,7 @@ func TestDuplicatesThatAreRetainedStay(t *testing.T) {
 	} {
 		v := view(blocks(kept, block("b", status, cidr("203.0.113.16/29"), retained)))
 		var got []string
-		for _, step := range plan.Duplicates(shop, w, v) {
+		for _, step := range plan.Duplicates(shop, w.Desired, w.in(v)) {
 			got = append(got, describeStep(step))
 		}
 		if strings.Join(got, "; ") != want {
@@ -167,7 +167,7 @@ func TestRetag(t *testing.T) {
 	other := block("b", network.Unassigned, cidr("203.0.113.16/29"))
 	for _, test := range []struct {
 		name   string
-		view   plan.View
+		view   plan.Account
 		retain bool
 		want   string
 	}{
@@ -184,7 +184,7 @@ func TestRetag(t *testing.T) {
 		{"another owner's", view(blocks(block("a", network.Assigned, func(b *network.Block) { b.Tags = nil }))), true, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, tags, due := plan.Retag(shop, wish(published("203.0.113.10")), test.view, test.retain)
+			got, tags, due := plan.Retag(shop, wish(published("203.0.113.10")).Desired, wish(published("203.0.113.10")).in(test.view), test.retain)
 			if got.ID != test.want || due != (test.want != "") {
 				t.Fatalf("block %q, due %t; want %q", got.ID, due, test.want)
 			}

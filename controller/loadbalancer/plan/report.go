@@ -112,31 +112,31 @@ const silenceWaited = 10 * time.Second
 // answering reports whether to wait for the agents to stop answering for the address of a Service that is
 // leaving. kube-vip is not waited for: it withdraws an address only after the Service is gone.
 // since must be remembered as the time from which the Service is leaving; the zero Time where nothing is.
-func (o Observed) answering() (answers bool, since time.Time) {
-	if o.Options.Announcer != contract.AnnouncerAgent {
+func (obs Observed) answering() (answers bool, since time.Time) {
+	if obs.Options.Announcer != contract.AnnouncerAgent {
 		return false, time.Time{}
 	}
-	since = o.LeavingSince
+	since = obs.LeavingSince
 	if since.IsZero() {
-		since = o.Now
+		since = obs.Now
 	}
 	began := since
-	if o.Service.DeletionTimestamp != nil && o.Service.DeletionTimestamp.Time.Before(began) {
-		began = o.Service.DeletionTimestamp.Time
+	if obs.Service.DeletionTimestamp != nil && obs.Service.DeletionTimestamp.Time.Before(began) {
+		began = obs.Service.DeletionTimestamp.Time
 	}
-	if o.Now.Sub(began) >= silenceWaited {
+	if obs.Now.Sub(began) >= silenceWaited {
 		return false, since
 	}
-	return slices.ContainsFunc(o.Nodes, o.reportedBy), since
+	return slices.ContainsFunc(obs.Nodes, obs.reportedBy), since
 }
 
 // reportedBy reports whether the agent of a Node reports that a machine answers for an address of the Service.
-func (o Observed) reportedBy(node *corev1.Node) bool {
+func (obs Observed) reportedBy(node *corev1.Node) bool {
 	// The report of an agent of another version, which cannot be read, says nothing of any address.
 	reported, _ := contract.ParseReportedAddresses(node.Annotations[contract.NodeReportedAddresses])
 	for address, entry := range reported {
 		if (entry.State == contract.AddressAnswered || entry.State == contract.AddressDuplicate) &&
-			o.hadAddress(address) {
+			obs.hadAddress(address) {
 			return true
 		}
 	}
@@ -145,16 +145,16 @@ func (o Observed) reportedBy(node *corev1.Node) bool {
 
 // hadAddress reports whether the address is, or was until a moment ago, that of the Service. A Service that became one
 // of another type has neither annotation nor status any more.
-func (o Observed) hadAddress(address netip.Addr) bool {
-	if lastAddress(o.Service) == address {
+func (obs Observed) hadAddress(address netip.Addr) bool {
+	if lastAddress(obs.Service) == address {
 		return true
 	}
-	for _, l := range o.Ledgers {
-		if held, holds := l.AddressOf(o.Holder); holds && held == address {
+	for _, l := range obs.Ledgers {
+		if held, holds := l.AddressOf(obs.Holder); holds && held == address {
 			return true
 		}
 	}
-	return slices.ContainsFunc(o.Owned(o.Owner), func(i network.Sighting) bool { return i.Block.CIDR.Contains(address) })
+	return obs.ownHolds(address)
 }
 
 // lastAddress is the address of the Service, in our annotation or in its status; the zero Addr when it has none.
@@ -203,16 +203,16 @@ func DueStale(
 
 // AnsweringUnassigned are the addresses of blocks of the cluster that answer though no Service has them, in their
 // order.
-func (o Observed) AnsweringUnassigned() []netip.Addr {
+func (obs Observed) AnsweringUnassigned() []netip.Addr {
 	found := map[netip.Addr]bool{}
-	for _, node := range o.Nodes {
+	for _, node := range obs.Nodes {
 		if !ReportsNetwork(node) {
 			continue
 		}
 		// A report that cannot be read says nothing of any address.
 		reported, _ := contract.ParseReportedAddresses(node.Annotations[contract.NodeReportedAddresses])
 		for address, entry := range reported {
-			if entry.State != contract.AddressSilent && o.ownsAddress(address) && !o.assigned(address) {
+			if entry.State != contract.AddressSilent && obs.ownsAddress(address) && !obs.assigned(address) {
 				found[address] = true
 			}
 		}
@@ -221,15 +221,15 @@ func (o Observed) AnsweringUnassigned() []netip.Addr {
 }
 
 // ownsAddress reports whether the address lies in a block of the cluster, or in one of which a ledger is kept.
-func (o Observed) ownsAddress(address netip.Addr) bool {
-	return slices.ContainsFunc(o.Blocks, func(b network.Block) bool {
-		return network.OfCluster(b, o.Owner.Cluster) && b.CIDR.IsValid() && b.CIDR.Contains(address)
-	}) || slices.ContainsFunc(o.Ledgers, func(l Ledger) bool { return l.CIDR.IsValid() && l.CIDR.Contains(address) })
+func (obs Observed) ownsAddress(address netip.Addr) bool {
+	return slices.ContainsFunc(obs.Blocks, func(b network.Block) bool {
+		return network.OfCluster(b, obs.Owner.Cluster) && b.CIDR.IsValid() && b.CIDR.Contains(address)
+	}) || slices.ContainsFunc(obs.Ledgers, func(l Ledger) bool { return l.CIDR.IsValid() && l.CIDR.Contains(address) })
 }
 
 // assigned reports whether a Service has the address still, in whatever way: one that is leaving may answer for it.
-func (o Observed) assigned(address netip.Addr) bool {
-	return slices.ContainsFunc(o.Services, func(service *corev1.Service) bool {
+func (obs Observed) assigned(address netip.Addr) bool {
+	return slices.ContainsFunc(obs.Services, func(service *corev1.Service) bool {
 		if lastAddress(service) == address {
 			return true
 		}
@@ -238,11 +238,11 @@ func (o Observed) assigned(address netip.Addr) bool {
 }
 
 // LastOwner is the Service that had the address last and lives on; nil when it is gone.
-func (o Observed) LastOwner(address netip.Addr) *corev1.Service {
-	for _, l := range o.Ledgers {
+func (obs Observed) LastOwner(address netip.Addr) *corev1.Service {
+	for _, l := range obs.Ledgers {
 		rest, resting := l.Resting[address]
 		lives := func(service *corev1.Service) bool { return string(service.UID) == rest.Holder.UID }
-		if service, found := find(o.Services, lives); resting && found {
+		if service, found := find(obs.Services, lives); resting && found {
 			return service
 		}
 	}

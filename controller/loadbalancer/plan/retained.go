@@ -23,14 +23,14 @@ func (r *retainedBlocks) add(namespace string) {
 }
 
 // full says which bound keeps one more block of the namespace from being retained; empty when none does.
-func (r *retainedBlocks) full(namespace string, o Options) string {
+func (r *retainedBlocks) full(namespace string, opts Options) string {
 	const bound = "%s has or expects %d IP blocks that outlive their Services, and may have %d (%s)"
 	switch {
-	case r.in[namespace] >= o.MaxRetainedPerNamespace:
-		return fmt.Sprintf(bound, "namespace "+namespace, r.in[namespace], o.MaxRetainedPerNamespace,
+	case r.in[namespace] >= opts.MaxRetainedPerNamespace:
+		return fmt.Sprintf(bound, "namespace "+namespace, r.in[namespace], opts.MaxRetainedPerNamespace,
 			"--max-retained-ip-blocks-per-namespace")
-	case r.all >= o.MaxRetained:
-		return fmt.Sprintf(bound, "the cluster", r.all, o.MaxRetained, "--max-retained-ip-blocks")
+	case r.all >= opts.MaxRetained:
+		return fmt.Sprintf(bound, "the cluster", r.all, opts.MaxRetained, "--max-retained-ip-blocks")
 	default:
 		return ""
 	}
@@ -40,23 +40,23 @@ func (r *retainedBlocks) full(namespace string, o Options) string {
 // without end, and its author needs no right but to create and delete Services. Blocks that are retained come first,
 // and then the Services that ask for it, in the order of their creation; one that is refused takes the place of no
 // other. A block that is retained already stays so.
-func refuseRetaining(o Observed) (refusal Step, refused bool) {
+func refuseRetaining(obs Observed) (refusal Step, refused bool) {
 	count := retainedBlocks{in: map[string]int{}}
-	for _, b := range append(o.Known(), ownBlocks(o)...) {
+	for _, b := range append(obs.Known(), ownBlocks(obs)...) {
 		switch {
-		case !network.OfCluster(b, o.Owner.Cluster) || !network.Retained(b):
-		case o.Owner.Owns(b):
+		case !network.OfCluster(b, obs.Owner.Cluster) || !network.Retained(b):
+		case obs.Owner.Owns(b):
 			return Step{}, false
 		default:
 			count.add(network.NamespaceOf(b))
 		}
 	}
-	for _, earlier := range askedBefore(o) {
-		if count.full(earlier.Namespace, o.Options) == "" {
+	for _, earlier := range askedBefore(obs) {
+		if count.full(earlier.Namespace, obs.Options) == "" {
 			count.add(earlier.Namespace)
 		}
 	}
-	full := count.full(o.Service.Namespace, o.Options)
+	full := count.full(obs.Service.Namespace, obs.Options)
 	if full == "" {
 		return Step{}, false
 	}
@@ -65,9 +65,9 @@ func refuseRetaining(o Observed) (refusal Step, refused bool) {
 }
 
 // ownBlocks are the Service's own, as they were read by their ID.
-func ownBlocks(o Observed) []network.Block {
+func ownBlocks(obs Observed) []network.Block {
 	var own []network.Block
-	for _, s := range o.Owned(o.Owner) {
+	for _, s := range obs.Own {
 		own = append(own, s.Block)
 	}
 	return own
@@ -75,21 +75,21 @@ func ownBlocks(o Observed) []network.Block {
 
 // askedBefore are the other Services that ask for a block that outlives them and have none that is retained yet, and
 // that were created before this one, the oldest first.
-func askedBefore(o Observed) []*corev1.Service {
+func askedBefore(obs Observed) []*corev1.Service {
 	older := func(a, b *corev1.Service) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace),
 			cmp.Compare(a.Name, b.Name))
 	}
 	var asked []*corev1.Service
-	for _, other := range o.Services {
-		if other.UID == o.Service.UID || other.Annotations[contract.ServiceIPRetain] != contract.TagTrue ||
-			!contract.NeedsBlock(other) || older(other, o.Service) >= 0 {
+	for _, other := range obs.Services {
+		if other.UID == obs.Service.UID || other.Annotations[contract.ServiceIPRetain] != contract.TagTrue ||
+			!contract.NeedsBlock(other) || older(other, obs.Service) >= 0 {
 			continue
 		}
-		owner := OwnerOf(other, o.Owner.Cluster)
+		owner := OwnerOf(other, obs.Owner.Cluster)
 		counted := func(b network.Block) bool { return owner.Owns(b) && network.Retained(b) }
-		desired, problem := ReadDesired(other, o.Options)
-		if problem == nil && desired.Retain && !slices.ContainsFunc(o.Known(), counted) {
+		desired, problem := ReadDesired(other, obs.Options)
+		if problem == nil && desired.Retain && !slices.ContainsFunc(obs.Known(), counted) {
 			asked = append(asked, other)
 		}
 	}

@@ -55,7 +55,7 @@ func TestWhatOutlivesServicesIsBounded(t *testing.T) {
 			services: []*corev1.Service{retaining("bank", "a", 99)}, want: buys},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := describeStep(plan.Decide(asking(test.services, test.blocks...)).Step); got != test.want {
+			if got := describeStep(plan.Decide(asking(test.services, test.blocks...).Complete()).Step); got != test.want {
 				t.Errorf("%s, want %s", got, test.want)
 			}
 		})
@@ -70,7 +70,7 @@ func asking(others []*corev1.Service, blocks ...network.Block) plan.Observed {
 	o := plan.Observed{
 		Service: service, Owner: plan.OwnerOf(service, "c1"), Holder: plan.HolderOf(service), Live: true,
 		Options: options, Nodes: []*corev1.Node{member()}, Blocks: blocks, Services: append(others, service),
-		View: plan.View{Now: noon, NetworkID: net1,
+		Account: plan.Account{Now: noon, NetworkID: net1,
 			Networks: map[string]network.Network{net1: {ID: net1, Location: "ASH", Status: network.StatusReady}}},
 	}
 	o.Desired, o.Problem = plan.ReadDesired(service, options)
@@ -91,12 +91,12 @@ func TestARetainedBlockStaysRetained(t *testing.T) {
 			}
 			o := asking(nil, own, retainedFor("shop", "gone"))
 			o.Sightings = []network.Sighting{{Block: own}}
-			p := plan.Decide(o)
+			p := plan.Decide(o.Complete())
 			if p.Step.Action != plan.Done || p.Tags != nil || p.Rejects() == has {
 				t.Errorf("%s %s, tags %v, rejected %v", p.Step.Action, p.Step.Reason, p.Tags, p.Rejected)
 			}
 			o.Service.DeletionTimestamp = &metav1.Time{Time: noon}
-			release := plan.PlanRelease(o, o.Service)
+			release := plan.PlanRelease(o.Complete(), o.Service)
 			if release.Tags != nil || network.Retained(own) != has || (release.Forgone.Action == plan.Refuse) == has {
 				t.Errorf("released with tags %v, forgone %v", release.Tags, release.Forgone)
 			}

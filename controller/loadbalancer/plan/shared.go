@@ -14,63 +14,62 @@ import (
 
 // decideShared decides about an address of the pool. Ledgers say who holds which; what stands on Services
 // is output and gives no Service the address of another.
-func decideShared(o Observed) ServicePlan {
-	blocks, known := o.poolBlocks()
+func decideShared(obs Observed) ServicePlan {
+	blocks, known := obs.poolBlocks()
 	if !known {
 		return ServicePlan{Step: Step{Action: Wait, Reason: BlockInvisible}}
 	}
-	published := o.Published()
-	_, _, holds := o.held()
-	if block, found := o.inPool(); found && !o.Desired.Replace {
-		if unread, unreadable := o.Unread(block.ID); unreadable {
-			return o.keepUnrecorded(unread)
+	published := obs.Published
+	if obs.Pooled.ID != "" && !obs.Desired.Replace {
+		if unread, unreadable := obs.Unread(obs.Pooled.ID); unreadable {
+			return obs.keepUnrecorded(unread)
 		}
 	}
-	if published.IsValid() && !holds {
-		if p, decided := o.unrecorded(blocks, published); decided {
+	if published.IsValid() && !obs.Held.IsValid() {
+		if p, decided := obs.unrecorded(blocks, published); decided {
 			return p
 		}
 	}
-	view := o.View
-	view.Purchase = o.awaitedPurchase()
-	extend := o.extendPool(view)
+	view := obs.Account
+	view.Purchase = obs.awaitedPurchase()
+	extend := obs.extendPool(view)
 	coming := extend.Action == Wait && extend.Reason != NetworkChanging
-	placement := Place(o.Holder, o.placeWish(), blocks, coming)
-	p := ServicePlan{Owner: o.Pool(), Save: placement.Save, Reused: placement.Reused}
+	placement := Place(obs.Holder, obs.addressRequest(), blocks, coming)
+	p := ServicePlan{Owner: obs.Pool(), Save: placement.Save, Reused: placement.Reused}
 	switch placement.Action {
 	case Buy:
-		p.Step = o.grow(blocks, extend)
+		p.Step = obs.grow(blocks, extend)
 	case Done:
-		sighting, _ := o.Sighting(placement.Block.ID)
-		if !o.Pool().Owns(sighting.Block) {
-			return o.lost(placement.Address)
+		sighting, _ := obs.Sighting(placement.Block.ID)
+		if !obs.Pool().Owns(sighting.Block) {
+			return obs.lost(placement.Address)
 		}
-		p.Step = EnsureBlock(sighting, o.View)
+		p.Step = EnsureBlock(sighting, obs.Account)
 		p.Step.Address = placement.Address
 	default:
-		p.Step = o.insteadOfResting(placement.Step, o.grow(blocks, extend))
+		p.Step = obs.insteadOfResting(placement.Step, obs.grow(blocks, extend))
 		if placement.Reason == BlockLost {
-			return o.lost(published)
+			return obs.lost(published)
 		}
 	}
-	p.Save = append(p.Save, o.leave(poolIDs(blocks)...)...)
+	p.Save = append(p.Save, obs.leave(poolIDs(blocks)...)...)
 	if p.Step.Action == Done {
-		p.Surplus = actionable(Release(o.Owner, o.View))
+		p.Surplus = actionable(Release(obs.Owner, obs.Account))
 	}
 	return p
 }
 
 // unrecorded decides about a published address that no ledger gives to the Service, unless its block can be read.
-func (o Observed) unrecorded(blocks []PoolBlock, published netip.Addr) (p ServicePlan, decided bool) {
+func (obs Observed) unrecorded(blocks []PoolBlock, published netip.Addr) (p ServicePlan, decided bool) {
 	holder, found := find(blocks, func(p PoolBlock) bool { return !p.Gone && p.Ledger.CIDR.Contains(published) })
-	unseen, isUnseen := o.unseenAt(published)
+	unseen, isUnseen := obs.unseenAt(published)
 	switch {
 	case found && holder.Sighting.Hidden:
-		return ServicePlan{Step: o.waitHidden(holder.Sighting.Block)}, true
+		return ServicePlan{Step: obs.waitHidden(holder.Sighting.Block)}, true
 	case !found && isUnseen:
 		return ServicePlan{Step: waitUnseen(unseen)}, true
-	case !found && !o.Desired.Replace:
-		return o.lost(published), true
+	case !found && !obs.Desired.Replace:
+		return obs.lost(published), true
 	default:
 		return ServicePlan{}, false
 	}
@@ -78,44 +77,44 @@ func (o Observed) unrecorded(blocks []PoolBlock, published netip.Addr) (p Servic
 
 // awaitedPurchase returns the recorded purchase for the pool; nil when its block was released since: its ledger is
 // closed and the block is not there any more.
-func (o Observed) awaitedPurchase() *contract.Purchase {
-	if o.PoolPurchase == nil || !o.Live {
-		return o.PoolPurchase
+func (obs Observed) awaitedPurchase() *contract.Purchase {
+	if obs.PoolPurchase == nil || !obs.Live {
+		return obs.PoolPurchase
 	}
-	l, _ := o.Ledger(o.PoolPurchase.BlockID)
-	if _, seen := o.Sighting(l.BlockID); l.Closed && l.Empty() && !seen && !o.Exists(l.BlockID) {
+	l, _ := obs.Ledger(obs.PoolPurchase.BlockID)
+	if _, seen := obs.Sighting(l.BlockID); l.Closed && l.Empty() && !seen && !obs.Exists(l.BlockID) {
 		return nil
 	}
-	return o.PoolPurchase
+	return obs.PoolPurchase
 }
 
 // extendPool decides whether one more block is bought for the pool.
-func (o Observed) extendPool(view View) Step {
-	if o.PoolProblem != nil {
+func (obs Observed) extendPool(view Account) Step {
+	if obs.PoolProblem != nil {
 		return refuse(network.Block{}, PurchaseRecordUnreadable, "no further shared IP block is bought: %s",
-			oneLine(o.PoolProblem))
+			oneLine(obs.PoolProblem))
 	}
-	return Extend(o.Pool(), o.PoolWish(), view)
+	return Extend(obs.Pool(), obs.DesiredOfPool(), view)
 }
 
 // keepUnrecorded keeps the published address of a Service in a block whose ledger cannot be read, and says so.
-func (o Observed) keepUnrecorded(unread Unreadable) ServicePlan {
+func (obs Observed) keepUnrecorded(unread Unreadable) ServicePlan {
 	refused := refusedPlan(LedgerUnreadable, "%s", unread.Problem)
-	sighting, seen := o.Sighting(unread.BlockID)
+	sighting, seen := obs.Sighting(unread.BlockID)
 	if !seen {
 		return refused
 	}
-	p := ServicePlan{Owner: o.Pool(), Step: EnsureBrought(sighting, false, o.View), Rejected: refused.Step}
-	if o.Pool().Owns(sighting.Block) {
-		p.Step = EnsureBlock(sighting, o.View)
+	p := ServicePlan{Owner: obs.Pool(), Step: EnsureBrought(sighting, false, obs.Account), Rejected: refused.Step}
+	if obs.Pool().Owns(sighting.Block) {
+		p.Step = EnsureBlock(sighting, obs.Account)
 	}
-	p.Step.Address = o.Published()
+	p.Step.Address = obs.Published
 	return p
 }
 
 // lost refuses a Service whose published address is in no block any more.
-func (o Observed) lost(published netip.Addr) ServicePlan {
-	if refused, retagged := o.refuseRetagged(published); retagged {
+func (obs Observed) lost(published netip.Addr) ServicePlan {
+	if refused, retagged := obs.refuseRetagged(published); retagged {
 		return refused
 	}
 	return refusedPlan(BlockLost,
@@ -124,21 +123,21 @@ func (o Observed) lost(published netip.Addr) ServicePlan {
 		published, contract.ServiceIPReplace)
 }
 
-// PoolWish describes the next block for the pool. Its size is the option's.
-func (o Observed) PoolWish() Wish {
-	wish := o.Wish()
-	if size, err := ParseSize(o.Options.BlockSize); err == nil {
-		wish.Size = size
+// DesiredOfPool describes the next block for the pool. Its size is the option's.
+func (obs Observed) DesiredOfPool() Desired {
+	desired := obs.Desired
+	if size, err := ParseSize(obs.Options.BlockSize); err == nil {
+		desired.Size = size
 	}
-	wish.SizeDemanded = false
-	return wish
+	desired.SizeDemanded = false
+	return desired
 }
 
-// placeWish is what the Service is to get of the pool or of a brought block.
-func (o Observed) placeWish() PlaceWish {
-	silent := func(a netip.Addr) bool { return Silent(o.Nodes, a) }
-	ask := Ask{Silent: silent, InUse: o.unavailable, Now: o.Now}
-	return PlaceWish{Wish: o.Wish(), Ask: ask, NetworkID: o.NetworkID}
+// addressRequest is what the Service is to get of the pool or of a brought block.
+func (obs Observed) addressRequest() AddressRequest {
+	silent := func(a netip.Addr) bool { return Silent(obs.Nodes, a) }
+	ask := Ask{Silent: silent, InUse: obs.unavailable, Now: obs.Now}
+	return AddressRequest{Desired: obs.Desired, Published: obs.Published, Ask: ask, NetworkID: obs.NetworkID}
 }
 
 // unavailable reports whether an address is in use in ways that no ledger knows: by a member of the network, or
@@ -147,17 +146,17 @@ func (o Observed) placeWish() PlaceWish {
 // The claim of a Service is an annotation, and its author may write any. It counts where a ledger confirms it, as that
 // of a block which is gone may, whose addresses were sold again; and where it gains nothing: the Service is served and
 // has no address, in a ledger or a block of its own, so that it could have asked for this one and would get it.
-func (o Observed) unavailable(address netip.Addr) bool {
-	return o.Networks[o.NetworkID].Holds(address) || slices.ContainsFunc(o.Services, func(other *corev1.Service) bool {
-		return other.UID != o.Service.UID && contract.WrittenForThis(other) && ClaimedAddress(other) == address &&
-			(other.Namespace != o.Service.Namespace || other.Name != o.Service.Name) && o.credible(other, address)
+func (obs Observed) unavailable(address netip.Addr) bool {
+	return obs.Public().Holds(address) || slices.ContainsFunc(obs.Services, func(other *corev1.Service) bool {
+		return other.UID != obs.Service.UID && contract.WrittenForThis(other) && ClaimedAddress(other) == address &&
+			(other.Namespace != obs.Service.Namespace || other.Name != obs.Service.Name) && obs.credible(other, address)
 	})
 }
 
 // credible reports whether the claim of another Service to an address keeps that from others.
-func (o Observed) credible(other *corev1.Service, address netip.Addr) bool {
-	provided := slices.ContainsFunc(o.Blocks, OwnerOf(other, o.Owner.Cluster).Owns)
-	for _, l := range o.Ledgers {
+func (obs Observed) credible(other *corev1.Service, address netip.Addr) bool {
+	provided := slices.ContainsFunc(obs.Blocks, OwnerOf(other, obs.Owner.Cluster).Owns)
+	for _, l := range obs.Ledgers {
 		held, holds := l.AddressOf(HolderOf(other))
 		if holds && held == address {
 			return true
@@ -169,30 +168,30 @@ func (o Observed) credible(other *corev1.Service, address netip.Addr) bool {
 
 // poolBlocks returns the blocks of the pool with their ledgers, and those that are gone, cannot be read, or are the
 // pool's no more, and in which the Service holds an address. known is false when only a read by ID shows which that is.
-func (o Observed) poolBlocks() (blocks []PoolBlock, known bool) {
-	for _, i := range o.Sightings {
-		_, unreadable := o.Unread(i.Block.ID)
-		if !o.Pool().Owns(i.Block) || !i.Block.CIDR.IsValid() || unreadable {
+func (obs Observed) poolBlocks() (blocks []PoolBlock, known bool) {
+	for _, i := range obs.Sightings {
+		_, unreadable := obs.Unread(i.Block.ID)
+		if !obs.Pool().Owns(i.Block) || !i.Block.CIDR.IsValid() || unreadable {
 			continue
 		}
-		l, stored := o.Ledger(i.Block.ID)
+		l, stored := obs.Ledger(i.Block.ID)
 		if !stored {
-			if !o.Live {
+			if !obs.Live {
 				return nil, false
 			}
 			l = NewLedger(i.Block.ID, i.Block.CIDR)
 		}
 		blocks = append(blocks, PoolBlock{Sighting: i, Ledger: l})
 	}
-	for _, l := range o.Ledgers {
-		if _, holds := l.AddressOf(o.Holder); !holds || slices.Contains(poolIDs(blocks), l.BlockID) {
+	for _, l := range obs.Ledgers {
+		if _, holds := l.AddressOf(obs.Holder); !holds || slices.Contains(poolIDs(blocks), l.BlockID) {
 			continue
 		}
-		if !o.Live {
+		if !obs.Live {
 			return nil, false
 		}
-		sighting, seen := o.Sighting(l.BlockID)
-		gone := !seen && !o.Exists(l.BlockID)
+		sighting, seen := obs.Sighting(l.BlockID)
+		gone := !seen && !obs.Exists(l.BlockID)
 		if !seen && !gone {
 			sighting = network.Sighting{Block: network.Block{ID: l.BlockID, CIDR: l.CIDR}, Hidden: true}
 		}
@@ -203,7 +202,7 @@ func (o Observed) poolBlocks() (blocks []PoolBlock, known bool) {
 
 // poolGrows reports whether a block of the pool is on its way to the network. The next one is bought only
 // when it is there: the network takes in one after the other anyway, and some who wait may have gone by then.
-func (o Observed) poolGrows(blocks []PoolBlock) (reason Reason, grows bool) {
+func (obs Observed) poolGrows(blocks []PoolBlock) (reason Reason, grows bool) {
 	for _, p := range blocks {
 		if p.Gone || p.Foreign || p.Ledger.Closed || p.Sighting.Hidden {
 			continue
@@ -220,8 +219,8 @@ func (o Observed) poolGrows(blocks []PoolBlock) (reason Reason, grows bool) {
 }
 
 // grow is what extends the pool: a purchase, or the wait for a block that is on its way.
-func (o Observed) grow(blocks []PoolBlock, extend Step) Step {
-	if reason, coming := o.poolGrows(blocks); coming && extend.Action == Buy {
+func (obs Observed) grow(blocks []PoolBlock, extend Step) Step {
+	if reason, coming := obs.poolGrows(blocks); coming && extend.Action == Buy {
 		return Step{Action: Wait, Reason: reason}
 	}
 	return extend
@@ -233,13 +232,13 @@ const restPatience = 30 * time.Second
 
 // insteadOfResting returns the step that serves the Service sooner than a wait for the end of a quarantine does. A
 // requested address cannot be bought, and where the pool cannot grow there is nothing but to wait.
-func (o Observed) insteadOfResting(wait, grow Step) Step {
-	bounded := o.RestingSince.Add(restPatience)
+func (obs Observed) insteadOfResting(wait, grow Step) Step {
+	bounded := obs.RestingSince.Add(restPatience)
 	switch {
-	case wait.Reason != AddressQuarantined, o.Desired.Requested.IsValid(), grow.Action == Refuse,
+	case wait.Reason != AddressQuarantined, obs.Desired.Requested.IsValid(), grow.Action == Refuse,
 		!wait.Until.After(bounded):
 		return wait
-	case o.Now.Before(bounded):
+	case obs.Now.Before(bounded):
 		wait.Until = bounded
 		return wait
 	default:
@@ -257,20 +256,19 @@ func poolIDs(blocks []PoolBlock) []string {
 
 // decideBrought decides about an address of a block that the user brought. It is never deleted and its
 // tags are never touched; several Services may share it.
-func decideBrought(o Observed) ServicePlan {
-	held, _, _ := o.held()
-	id := cmp.Or(o.Desired.BlockID, held.BlockID)
-	sighting, seen := o.Sighting(id)
+func decideBrought(obs Observed) ServicePlan {
+	id := cmp.Or(obs.Desired.BlockID, obs.HeldIn.BlockID)
+	sighting, seen := obs.Sighting(id)
 	switch {
-	case !seen && !o.Live:
+	case !seen && !obs.Live:
 		return ServicePlan{Step: Step{Action: Wait, Reason: BlockInvisible}}
-	case slices.Contains(o.Unseen, id), (!seen || sighting.Hidden) && o.Exists(id):
-		return ServicePlan{Step: waitUnseen(network.Block{ID: id, CIDR: held.CIDR})}
-	case !seen && o.Published().IsValid():
+	case slices.Contains(obs.Unseen, id), (!seen || sighting.Hidden) && obs.Exists(id):
+		return ServicePlan{Step: waitUnseen(network.Block{ID: id, CIDR: obs.HeldIn.CIDR})}
+	case !seen && obs.Published.IsValid():
 		return refusedPlan(BlockLost,
 			"IP block %s of address %s is gone from the account; name another one in annotation %s and set %s to "+
 				"\"true\"",
-			id, o.Published(), contract.ServiceIPBlockID, contract.ServiceIPReplace)
+			id, obs.Published, contract.ServiceIPBlockID, contract.ServiceIPReplace)
 	case !seen || sighting.Hidden:
 		return refusedPlan(BlockUnusable, "IP block %s, which annotation %s names, is not in the account; name one "+
 			"of this account, or remove the annotation", id, contract.ServiceIPBlockID)
@@ -278,32 +276,32 @@ func decideBrought(o Observed) ServicePlan {
 	if refusal, refused := Untouchable(sighting.Block); refused {
 		return ServicePlan{Step: refusal}
 	}
-	if !network.Brought(sighting.Block, o.Owner.Cluster, o.Options.OwnBlocks) {
+	if !network.Brought(sighting.Block, obs.Owner.Cluster, obs.Options.OwnBlocks) {
 		return refusedPlan(BlockUnusable,
 			"IP block %s may not be named in annotation %s: give it the tag %s=%s, or list it in the option "+
 				"ownIPBlocks",
-			id, contract.ServiceIPBlockID, contract.TagCluster, o.Owner.Cluster)
+			id, contract.ServiceIPBlockID, contract.TagCluster, obs.Owner.Cluster)
 	}
-	if unread, unreadable := o.Unread(id); unreadable {
-		if network.IsHost(sighting.Block.CIDR, o.Published()) && sighting.Block.Status == network.Assigned {
-			return o.keepUnrecorded(unread)
+	if unread, unreadable := obs.Unread(id); unreadable {
+		if network.IsHost(sighting.Block.CIDR, obs.Published) && sighting.Block.Status == network.Assigned {
+			return obs.keepUnrecorded(unread)
 		}
 		return refusedPlan(LedgerUnreadable, "%s", unread.Problem)
 	}
-	l, stored := o.Ledger(id)
+	l, stored := obs.Ledger(id)
 	if !stored {
 		l = NewLedger(id, sighting.Block.CIDR)
 	}
-	return placeBrought(o, sighting, l)
+	return placeBrought(obs, sighting, l)
 }
 
-func placeBrought(o Observed, sighting network.Sighting, l Ledger) ServicePlan {
+func placeBrought(obs Observed, sighting network.Sighting, l Ledger) ServicePlan {
 	blocks := []PoolBlock{{Sighting: sighting, Ledger: l}}
-	step := EnsureBrought(sighting, l.AssignedHere, o.View)
+	step := EnsureBrought(sighting, l.AssignedHere, obs.Account)
 	if step.Action == Refuse {
 		return ServicePlan{Step: step}
 	}
-	placement := Place(o.Holder, o.placeWish(), blocks, false)
+	placement := Place(obs.Holder, obs.addressRequest(), blocks, false)
 	if placement.Action == Buy {
 		return refusedPlan(BlockUnusable,
 			"all addresses of IP block %s (%s), which annotation %s names, are in use; name another block",
@@ -317,9 +315,9 @@ func placeBrought(o Observed, sighting network.Sighting, l Ledger) ServicePlan {
 	if p.Step.Action == Assign && !l.AssignedHere {
 		p.Save = assignedHere(p.Save, l)
 	}
-	p.Save = append(p.Save, o.leave(l.BlockID)...)
+	p.Save = append(p.Save, obs.leave(l.BlockID)...)
 	if p.Step.Action == Done {
-		p.Surplus = actionable(Release(o.Owner, o.View))
+		p.Surplus = actionable(Release(obs.Owner, obs.Account))
 	}
 	return p
 }

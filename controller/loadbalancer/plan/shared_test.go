@@ -45,7 +45,7 @@ func TestUnrecorded(t *testing.T) {
 	published := netip.MustParseAddr("203.0.113.10")
 	for name, replace := range map[string]bool{"kept": false, "to be replaced": true} {
 		t.Run(name, func(t *testing.T) {
-			o := Observed{Service: &corev1.Service{}, View: View{NetworkID: "network",
+			o := Observed{Service: &corev1.Service{}, Account: Account{NetworkID: "network",
 				Networks: map[string]network.Network{"network": {ID: "network"}}}}
 			o.Desired.Replace = replace
 			p, decided := o.unrecorded(nil, published)

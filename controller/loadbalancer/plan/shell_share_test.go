@@ -11,7 +11,7 @@ import (
 )
 
 // pool is the blocks of the pool with their ledgers, as the controller sees them.
-func (c *cluster) pool(v plan.View) []plan.PoolBlock {
+func (c *cluster) pool(v plan.Account) []plan.PoolBlock {
 	var found []plan.PoolBlock
 	seen := map[string]bool{}
 	for _, s := range v.Sightings {
@@ -33,9 +33,9 @@ func (c *cluster) pool(v plan.View) []plan.PoolBlock {
 	return found
 }
 
-func (c *cluster) placeWish(s *modelService) plan.PlaceWish {
-	return plan.PlaceWish{
-		Wish:      plan.Wish{Published: s.published, Desired: plan.Desired{Replace: s.replace}},
+func (c *cluster) placeWish(s *modelService) plan.AddressRequest {
+	return plan.AddressRequest{
+		Desired: plan.Desired{Replace: s.replace}, Published: s.published,
 		Ask:       plan.Ask{Silent: func(netip.Addr) bool { return c.reported }, Now: c.now},
 		NetworkID: net1,
 	}
@@ -54,7 +54,7 @@ func (c *cluster) ensureShared(s *modelService) bool {
 		return c.bringToNetwork(s, p, v, plan.EnsureBlock(network.Sighting{Block: p.Block}, v))
 	case plan.Buy:
 		w := c.wish(s)
-		return c.act(s, plan.Extend(pool, w, v), pool, &c.poolPurchase)
+		return c.act(s, plan.Extend(pool, w.Desired, w.in(v)), pool, &c.poolPurchase)
 	case plan.Refuse:
 		s.refused = p.Reason
 		return true
@@ -64,7 +64,7 @@ func (c *cluster) ensureShared(s *modelService) bool {
 }
 
 // bringToNetwork carries out the next step for the block of a placement, or publishes.
-func (c *cluster) bringToNetwork(s *modelService, p plan.Placement, v plan.View, step plan.Step) bool {
+func (c *cluster) bringToNetwork(s *modelService, p plan.Placement, v plan.Account, step plan.Step) bool {
 	if foreign := s.mode == shared && !pool.Owns(p.Block); foreign {
 		s.refused = plan.BlockRetagged
 		return true
@@ -152,7 +152,7 @@ func (c *cluster) housekeep() {
 }
 
 // retire gives back one empty block of the pool; it reports whether it did something.
-func (c *cluster) retire(b plan.PoolBlock, v plan.View) bool {
+func (c *cluster) retire(b plan.PoolBlock, v plan.Account) bool {
 	stored := b.Ledger.Version != ""
 	switch {
 	case (b.Gone || b.Foreign) && stored:
@@ -189,7 +189,7 @@ func (c *cluster) poolAwaited() bool {
 	})
 }
 
-func (c *cluster) giveUpBrought(v plan.View) {
+func (c *cluster) giveUpBrought(v plan.Account) {
 	l, stored := c.ledgers[c.broughtID]
 	if !stored || !l.Empty() {
 		return
@@ -209,7 +209,7 @@ func (c *cluster) giveUpBrought(v plan.View) {
 
 // collectOrphans gives back blocks that a frozen process bought for a Service that is gone. Nothing else may
 // become an orphan.
-func (c *cluster) collectOrphans(v plan.View) {
+func (c *cluster) collectOrphans(v plan.Account) {
 	for _, seen := range v.Sightings {
 		name, found := strings.CutPrefix(seen.Block.Tags[contract.TagService], "shop_")
 		lives := slices.ContainsFunc(c.services, func(s *modelService) bool { return s.name == name })

@@ -135,8 +135,8 @@ func (c *cluster) sync(s *modelService) (settled bool) {
 	}
 }
 
-func (c *cluster) wish(s *modelService) plan.Wish {
-	w := plan.Wish{Desired: plan.Desired{Location: "ASH", Replace: s.replace}, Published: s.published}
+func (c *cluster) wish(s *modelService) wanted {
+	w := wanted{Desired: plan.Desired{Location: "ASH", Replace: s.replace}, Published: s.published}
 	public := c.readNetworks()[net1]
 	for _, b := range c.blocks {
 		mine := s.mode == dedicated && s.owner().Owns(b.Block)
@@ -148,7 +148,7 @@ func (c *cluster) wish(s *modelService) plan.Wish {
 }
 
 // viewFor is the view with a record of a purchase.
-func (c *cluster) viewFor(p contract.Purchase) plan.View {
+func (c *cluster) viewFor(p contract.Purchase) plan.Account {
 	c.purchase = nil
 	if p.Nonce != "" {
 		c.purchase = &p
@@ -159,11 +159,11 @@ func (c *cluster) viewFor(p contract.Purchase) plan.View {
 func (c *cluster) ensureDedicated(s *modelService) bool {
 	v := c.viewFor(s.purchase)
 	w := c.wish(s)
-	step := plan.Ensure(s.owner(), w, v)
+	step := plan.Ensure(s.owner(), w.Desired, w.in(v))
 	if step.Action != plan.Done {
 		return c.act(s, step, s.owner(), &s.purchase)
 	}
-	if b, tags, due := plan.Retag(s.owner(), w, v, s.retain); due {
+	if b, tags, due := plan.Retag(s.owner(), w.Desired, w.in(v), s.retain); due {
 		c.do(func() { c.find(b.ID).Tags = tags })
 		return false
 	}
@@ -171,7 +171,7 @@ func (c *cluster) ensureDedicated(s *modelService) bool {
 		c.publish(s, step.Address, step.Block)
 		return false
 	}
-	if duplicates := plan.Duplicates(s.owner(), w, v); len(duplicates) > 0 {
+	if duplicates := plan.Duplicates(s.owner(), w.Desired, w.in(v)); len(duplicates) > 0 {
 		c.act(s, duplicates[0], s.owner(), nil)
 		return false
 	}
@@ -300,7 +300,7 @@ func (c *cluster) withdraw(s *modelService) {
 
 func (c *cluster) releaseDedicated(s *modelService) bool {
 	v := c.viewFor(s.purchase)
-	if b, tags, due := plan.Retag(s.owner(), c.wish(s), v, s.retain); due {
+	if b, tags, due := plan.Retag(s.owner(), c.wish(s).Desired, c.wish(s).in(v), s.retain); due {
 		c.do(func() { c.find(b.ID).Tags = tags })
 		return false
 	}

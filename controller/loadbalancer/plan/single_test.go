@@ -17,8 +17,8 @@ func TestExtend(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name string
-		wish plan.Wish
-		view plan.View
+		wish wanted
+		view plan.Account
 		want string
 	}{
 		{"no block yet", wish(), view(nil), "buy PurchaseDue "},
@@ -40,12 +40,12 @@ func TestExtend(t *testing.T) {
 		{"purchase answered, tags taken away", wish(), view(blocks(block("b", network.Assigned,
 			func(b *network.Block) { b.Tags = nil })), purchase(time.Hour, "b")), "refuse BlockRetagged b"},
 		{"network full", wish(), view(nil, foreign(10)), "refuse NetworkFull "},
-		{"limit reached", wish(func(w *plan.Wish) {
+		{"limit reached", wish(func(w *wanted) {
 			w.MaxBlocks = 1
 			w.Bought = 1
 		}), view(nil), "refuse TooManyBlocks "},
-		{"no location", wish(func(w *plan.Wish) { w.Location = "" }), view(nil), "refuse LocationMissing "},
-		{"network not readable", wish(), view(nil, func(v *plan.View) { delete(v.Networks, net1) }),
+		{"no location", wish(func(w *wanted) { w.Location = "" }), view(nil), "refuse LocationMissing "},
+		{"network not readable", wish(), view(nil, func(v *plan.Account) { delete(v.Networks, net1) }),
 			"refuse NetworkUnusable "},
 		{"one in a state that is not known", wish(), view(blocks(block("a", "resting", ours))),
 			"refuse StatusNotKnown a"},
@@ -55,7 +55,7 @@ func TestExtend(t *testing.T) {
 			"buy PurchaseDue "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			step := plan.Extend(pool, test.wish, test.view)
+			step := plan.Extend(pool, test.wish.Desired, test.wish.in(test.view))
 			if diff := cmp.Diff(test.want, describeStep(step)); diff != "" {
 				t.Errorf("step (-want +got):\n%s%s", diff, step.Detail)
 			}

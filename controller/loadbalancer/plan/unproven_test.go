@@ -25,8 +25,8 @@ func TestNothingIsReleasedInAnUnprovenAccount(t *testing.T) {
 		"with an address":        {published, plan.Refuse},
 		"that never had a thing": {&corev1.Service{}, plan.Done},
 	} {
-		o := plan.Observed{Service: c.service, Holder: holder("web"), View: plan.View{NetworkID: net1}}
-		if got := plan.PlanRelease(o, nil).Next(); got.Action != c.want {
+		o := plan.Observed{Service: c.service, Holder: holder("web"), Account: plan.Account{NetworkID: net1}}
+		if got := plan.PlanRelease(o.Complete(), nil).Next(); got.Action != c.want {
 			t.Errorf("a Service %s: %+v, want %s", name, got, c.want)
 		}
 	}

@@ -27,7 +27,7 @@ func publishedIn(b network.Block, shown sources, desired plan.Desired, ledgers .
 		Blocks: []network.ListedBlock{{ID: "other", CIDR: prefix("198.51.100.0/29")}}}
 	o := plan.Observed{
 		Service: service, Owner: plan.OwnerOf(service, "c1"), Holder: holder("web"), Desired: desired, Live: true,
-		Ledgers: ledgers, Services: []*corev1.Service{service}, View: plan.View{Now: noon, NetworkID: net1},
+		Ledgers: ledgers, Services: []*corev1.Service{service}, Account: plan.Account{Now: noon, NetworkID: net1},
 		Nodes: []*corev1.Node{member()},
 	}
 	if shown.list {
@@ -89,7 +89,7 @@ func TestABlockOfTheNetworkIsNotGone(t *testing.T) {
 			"indexed":                                {sources{index: true}, kind.indexed},
 			"nowhere":                                {sources{}, kind.gone},
 		} {
-			step := plan.Decide(publishedIn(b, test.shown, kind.desired, kind.ledgers...)).Step
+			step := plan.Decide(publishedIn(b, test.shown, kind.desired, kind.ledgers...).Complete()).Step
 			step.Address = netip.Addr{}
 			if got := describeStep(step); got != test.want {
 				t.Errorf("%s, %s: %s, want %s (%s)", name, where, got, test.want, step.Detail)
@@ -109,7 +109,7 @@ func TestABlockOfAnotherOwnerIsNotTheLostOne(t *testing.T) {
 		"of no one":          {nil, "refuse BlockRetagged "},
 	} {
 		b := block("a", network.Assigned, func(b *network.Block) { b.Tags = c.tags })
-		got := describeStep(plan.Decide(publishedIn(b, sources{list: true, network: true}, plan.Desired{})).Step)
+		got := describeStep(plan.Decide(publishedIn(b, sources{list: true, network: true}, plan.Desired{}).Complete()).Step)
 		if got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
@@ -140,7 +140,7 @@ func TestNothingIsForgottenThatTheNetworkHas(t *testing.T) {
 			"indexed":                                {sources{index: true}, kind.indexed},
 			"nowhere":                                {sources{}, plan.Done},
 		} {
-			got := plan.PlanRelease(publishedIn(b, test.shown, plan.Desired{}, kind.ledgers...), nil)
+			got := plan.PlanRelease(publishedIn(b, test.shown, plan.Desired{}, kind.ledgers...).Complete(), nil)
 			dropped := len(got.Drop) > 0
 			if got.Next().Action != test.want || dropped != (len(kind.ledgers) > 0 && test.want == plan.Done) {
 				t.Errorf("%s, %s: %+v, want %s", name, where, got, test.want)

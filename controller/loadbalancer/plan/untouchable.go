@@ -22,8 +22,8 @@ func Untouchable(b network.Block) (refusal Step, refused bool) {
 }
 
 // anyUntouchable returns the refusal of the first block of the owner that is untouchable.
-func (v View) anyUntouchable(o network.Owner) (refusal Step, refused bool) {
-	for _, s := range v.Owned(o) {
+func (account Account) anyUntouchable(owner network.Owner) (refusal Step, refused bool) {
+	for _, s := range account.Owned(owner) {
 		if refusal, refused = Untouchable(s.Block); refused && !s.Hidden {
 			return refusal, true
 		}

@@ -150,8 +150,8 @@ func (a *account) advance(d time.Duration) {
 }
 
 // view is what the account shows: lists lag, and a block whose ID was recorded shows by ID.
-func (a *account) view() plan.View {
-	v := plan.View{Now: a.now, NetworkID: net1, Purchase: a.purchase}
+func (a *account) view() plan.Account {
+	v := plan.Account{Now: a.now, NetworkID: net1, Purchase: a.purchase}
 	for _, b := range a.blocks {
 		if !a.now.Before(b.seen) || (a.purchase != nil && a.purchase.BlockID == b.ID) {
 			v.Sightings = append(v.Sightings, network.Sighting{Block: b.Block})

@@ -79,7 +79,7 @@ func (b *Balancer) advance(ctx context.Context, o plan.Observed, p plan.ServiceP
 		b.noteFailure(ctx, o.Service, p.Step.Reason, err)
 		return err
 	}
-	if p.Step.Action == plan.Assign && reason == plan.BlockAssigning && o.Published().IsValid() {
+	if p.Step.Action == plan.Assign && reason == plan.BlockAssigning && o.Published.IsValid() {
 		b.config.Metrics.repaired(repairReassigned)
 	}
 	return b.wait(ctx, o.Service, under(p.Step, reason))
@@ -191,11 +191,10 @@ func (b *Balancer) retag(
 
 // buy buys a block for the Service or its pool.
 func (b *Balancer) buy(ctx context.Context, o plan.Observed, p plan.ServicePlan) error {
-	wish := o.Wish()
 	own := &serviceRecord{balancer: b, service: o.Service}
 	record := purchase.Record(own)
-	order := purchase.Order{Owner: p.Owner, Location: wish.Location, LocationSource: wish.LocationSource,
-		Size: wish.Size, Subject: string(o.Service.UID)}
+	order := purchase.Order{Owner: p.Owner, Location: o.Desired.Location, LocationSource: o.Desired.LocationSource,
+		Size: o.Desired.Size, Subject: string(o.Service.UID)}
 	if p.Owner.Pool != "" {
 		pool := b.poolRecord()
 		if _, err := pool.Load(ctx); err != nil {
@@ -203,7 +202,7 @@ func (b *Balancer) buy(ctx context.Context, o plan.Observed, p plan.ServicePlan)
 		}
 		record = pool
 		order.Subject = ""
-		order.Size = o.PoolWish().Size
+		order.Size = o.DesiredOfPool().Size
 	}
 	block, err := b.config.Buyer.Buy(ctx, order, record)
 	b.config.Account.InvalidateBlocks()
@@ -213,7 +212,7 @@ func (b *Balancer) buy(ctx context.Context, o plan.Observed, p plan.ServicePlan)
 	}
 	b.config.Events.Eventf(service, corev1.EventTypeNormal, eventBought, "Bought IP block %s (%s) in %s", block.ID,
 		block.CIDR, block.Location)
-	if o.Published().IsValid() {
+	if o.Published.IsValid() {
 		b.config.Metrics.repaired(repairReplaced)
 	}
 	return b.wait(ctx, service, plan.Step{Action: plan.Wait, Reason: plan.BlockCreating, Block: block})

@@ -80,11 +80,8 @@ func (b *Balancer) mayEnd(ctx context.Context, service *corev1.Service) bool {
 
 // drifted reports whether Ensure would change anything.
 func (b *Balancer) drifted(ctx context.Context, service *corev1.Service) (bool, error) {
-	o, err := b.beginToEnsure(ctx, service)
+	o, err := b.observe(ctx, scopeOf(service))
 	if err != nil {
-		return false, err
-	}
-	if o, err = b.observe(ctx, o, depth{}); err != nil {
 		return false, err
 	}
 	p := plan.Decide(o)
@@ -95,7 +92,7 @@ func (b *Balancer) drifted(ctx context.Context, service *corev1.Service) (bool, 
 		return !p.UpToDate(o) || !publication(o, p.Step).empty() || ready && !hasAddress(service, p.Step.Address) ||
 			len(differingConditions(service, publishedConditions(o, p, ready, why), o.Now)) > 0, nil
 	case plan.Wait:
-		return o.Published().IsValid(), nil
+		return o.Published.IsValid(), nil
 	case plan.Refuse:
 		return !says(service, blockCondition(p.Step.Reason, p.Step.Detail)), nil
 	default: // the account must change
@@ -106,7 +103,9 @@ func (b *Balancer) drifted(ctx context.Context, service *corev1.Service) (bool, 
 // resumes reports whether Release would change anything, or has something else to say. What it waits for it checks
 // itself.
 func (b *Balancer) resumes(ctx context.Context, service *corev1.Service) (bool, error) {
-	o, err := b.observeToRelease(ctx, service, depth{})
+	s := scopeOf(service)
+	s.releasing = true
+	o, err := b.observe(ctx, s)
 	if err != nil {
 		return false, err
 	}
@@ -130,17 +129,8 @@ func says(service *corev1.Service, condition metav1.Condition) bool {
 // finalizer, blocks of the pool of which no Service has an address, and what is left of ledgers. It changes the
 // account in at most one way and costs it nothing while there is nothing to sweep.
 func (b *Balancer) Sweep(ctx context.Context) error {
-	cluster, err := b.cluster(ctx)
+	o, err := b.observe(ctx, scope{})
 	if err != nil {
-		return err
-	}
-	o := plan.Observed{Service: &corev1.Service{}, Owner: network.Owner{Cluster: cluster}, Options: b.config.Options,
-		View: plan.View{NetworkID: b.config.NetworkID, Now: b.config.Now()}}
-	o.Desired.Shared = true
-	if o.Services, err = b.config.Services.List(labels.Everything()); err != nil {
-		return fmt.Errorf("list Services: %w", err)
-	}
-	if o, err = b.observe(ctx, o, depth{}); err != nil {
 		return fmt.Errorf("look for what to sweep: %w", err)
 	}
 	b.config.Metrics.observe(o)
@@ -156,16 +146,16 @@ func (b *Balancer) Sweep(ctx context.Context) error {
 		return err
 	}
 	defer done()
-	return b.sweep(ctx, o)
+	return b.sweep(ctx)
 }
 
 // sweep reads the account live and does the first thing that is due.
-func (b *Balancer) sweep(ctx context.Context, o plan.Observed) error {
-	o, err := b.observe(ctx, o, depth{after: o.Now, live: true})
+func (b *Balancer) sweep(ctx context.Context) error {
+	o, err := b.observe(ctx, scope{}.fresh(b.config.Now()))
 	if err != nil {
 		return fmt.Errorf("look for what to sweep: %w", err)
 	}
-	if refusal, unproven := plan.Unproven(o.View); unproven {
+	if refusal, unproven := plan.Unproven(o.Account); unproven {
 		return fmt.Errorf("nothing is swept: %s", refusal.Detail)
 	}
 	if len(o.Misdated) > 0 {
@@ -216,7 +206,7 @@ func (b *Balancer) sweepBlock(ctx context.Context, o plan.Observed, l plan.Ledge
 		return true, b.ledgers.save(ctx, l.Close())
 	}
 	sighting, _ := o.Sighting(l.BlockID)
-	step := plan.ReleaseBlock(sighting, o.View)
+	step := plan.ReleaseBlock(sighting, o.Account)
 	if step.Action != plan.Unassign && step.Action != plan.Delete {
 		return false, nil
 	}
@@ -266,8 +256,8 @@ func (b *Balancer) sweepBrought(
 		return false, nil
 	}
 	var err error
-	view := plan.View{Now: o.Now, NetworkID: o.NetworkID, Sightings: []network.Sighting{sighting}}
-	if view.Networks, err = b.readNetworks(ctx, view, depth{after: o.Now}); err != nil {
+	view := plan.Account{Now: o.Now, NetworkID: o.NetworkID, Sightings: []network.Sighting{sighting}}
+	if view.Networks, err = b.readNetworks(ctx, view, scope{after: o.Now}); err != nil {
 		return false, err
 	}
 	switch step := plan.ReleaseBrought(sighting, l.AssignedHere, view); {

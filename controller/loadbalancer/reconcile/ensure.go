@@ -33,14 +33,15 @@ func (b *Balancer) ensure(ctx context.Context, service *corev1.Service) (*corev1
 		return nil, b.retry(service, because(waitOutdated))
 	}
 	start := b.config.Now()
-	progress, err := b.check(ctx, service)
+	s := scopeOf(service)
+	progress, err := b.check(ctx, s)
 	switch {
 	case err != nil:
 		return nil, b.lookupFailed(ctx, service, service, err)
 	case progress == pending:
 		return nil, b.again(service)
 	case progress == unknown:
-		o, err := b.fromCache(ctx, service)
+		o, err := b.observe(ctx, s.cached(b.pace.freshness(service, start)))
 		if err != nil {
 			return nil, b.lookupFailed(ctx, service, service, err)
 		}
@@ -53,13 +54,23 @@ func (b *Balancer) ensure(ctx context.Context, service *corev1.Service) (*corev1
 		return nil, err
 	}
 	defer done()
-	o, err := b.observeLive(ctx, service, depth{after: start, live: true, known: progress == ended})
+	// The informer's copy may be old, and money is at stake.
+	live, err := b.current(ctx, service)
+	if err != nil {
+		return nil, b.lookupFailed(ctx, service, service, err)
+	}
+	if live == nil || !contract.WantsAddress(live) {
+		return nil, b.retry(service, because(waitOutdated))
+	}
+	s = s.of(live).fresh(start)
+	s.known = progress == ended
+	o, err := b.observe(ctx, s)
 	if err != nil {
 		return nil, b.lookupFailed(ctx, service, service, err)
 	}
 	p := plan.Decide(o)
 	if (p.ChangesAccount() || p.Step.Action == plan.Done && o.Purchase != nil) && !o.Fresh(start) {
-		if o, p, err = b.refresh(ctx, o, p, start); err != nil {
+		if o, p, err = b.refresh(ctx, s, o, p); err != nil {
 			return nil, b.lookupFailed(ctx, service, service, err)
 		}
 	}
@@ -68,7 +79,7 @@ func (b *Balancer) ensure(ctx context.Context, service *corev1.Service) (*corev1
 
 // refresh reads what a decision may not take from an older reading, and decides again. To assign a block that was just
 // read by its ID, that is the network; to forget its purchase, the list that shows it.
-func (b *Balancer) refresh(ctx context.Context, o plan.Observed, p plan.ServicePlan, start time.Time) (plan.Observed,
+func (b *Balancer) refresh(ctx context.Context, s scope, o plan.Observed, p plan.ServicePlan) (plan.Observed,
 	plan.ServicePlan, error) {
 	switch {
 	case p.Step.Action == plan.Done && !p.ChangesAccount():
@@ -77,14 +88,15 @@ func (b *Balancer) refresh(ctx context.Context, o plan.Observed, p plan.ServiceP
 		return o, p, err
 	case p.Step.Action == plan.Assign:
 		var err error
-		if o.Networks, err = b.readNetworks(ctx, o.View, depth{after: start.Add(-recent)}); err != nil {
+		if o.Networks, err = b.readNetworks(ctx, o.Account, s.cached(s.after.Add(-recent))); err != nil {
 			return o, p, err
 		}
+		o = o.Complete()
 		if p = plan.Decide(o); p.Step.Action == plan.Assign || !p.ChangesAccount() {
 			return o, p, nil
 		}
 	}
-	o, err := b.observe(ctx, o, depth{after: start, live: true})
+	o, err := b.observe(ctx, s.fresh(s.after))
 	if err != nil {
 		return o, p, err
 	}

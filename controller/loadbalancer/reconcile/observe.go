@@ -22,8 +22,14 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
-// depth is how current an observation has to be.
-type depth struct {
+// scope is what an observation is about, and how current it has to be.
+type scope struct {
+	// service is the Service that the observation is about; nil where it is about none.
+	service *corev1.Service
+	// releasing is true when what the Service asks for matters no more, only what it has.
+	releasing bool
+	// memory is what the observations of one sync share; nil where there is but one.
+	memory *memory
 	// after is the time since which the account must have been read; zero for whatever is cached.
 	after time.Time
 	// live asks for blocks by ID, the tags' own index and live ledgers: nothing is bought, deleted or given without.
@@ -35,113 +41,128 @@ type depth struct {
 	deleted string
 }
 
-// fromCache observes with the copies at hand.
-func (b *Balancer) fromCache(ctx context.Context, service *corev1.Service) (plan.Observed, error) {
-	o, err := b.beginToEnsure(ctx, service)
-	if err != nil {
-		return plan.Observed{}, err
-	}
-	return b.observe(ctx, o, depth{after: b.pace.freshness(service, b.config.Now())})
+// of is the scope with another version of the Service.
+func (s scope) of(service *corev1.Service) scope {
+	s.service = service
+	return s
 }
 
-// observeLive reads the Service afresh: the informer's copy may be old, and money is at stake.
-func (b *Balancer) observeLive(ctx context.Context, service *corev1.Service, d depth) (plan.Observed, error) {
-	live, err := b.current(ctx, service)
-	if err != nil {
-		return plan.Observed{}, err
-	}
-	if live == nil || !contract.WantsAddress(live) {
-		return plan.Observed{}, b.retry(service, because(waitOutdated))
-	}
-	o, err := b.beginToEnsure(ctx, live)
-	if err != nil {
-		return plan.Observed{}, err
-	}
-	return b.observe(ctx, o, d)
+// cached is the scope for a look at the copies at hand.
+func (s scope) cached(after time.Time) scope {
+	return scope{service: s.service, releasing: s.releasing, memory: s.memory, after: after}
 }
 
-func (b *Balancer) observeToRelease(ctx context.Context, known *corev1.Service, d depth) (plan.Observed, error) {
-	o, err := b.beginObservation(ctx, known)
-	if err != nil {
-		return plan.Observed{}, err
-	}
-	// Nothing that is written into a Service may keep it from being deleted: tags find the block without the record.
-	if o.Purchase, err = plan.RecordedPurchase(known); err != nil {
-		klog.FromContext(ctx).Info("Ignoring the record of a purchase", "service", klog.KObj(known), "err", err)
-	}
-	o.Purchase = b.seen.Bounded(o.Purchase)
-	o.Desired.BlockID = "" // what was asked for matters no more, only what is held
-	return b.observe(ctx, o, d)
+// fresh is the scope for a look at what is there since a time. Nothing but that changes the account.
+func (s scope) fresh(after time.Time) scope {
+	s = s.cached(after)
+	s.live = true
+	return s
 }
 
-func (b *Balancer) beginToEnsure(ctx context.Context, service *corev1.Service) (plan.Observed, error) {
-	o, err := b.beginObservation(ctx, service)
-	if err != nil {
-		return plan.Observed{}, err
-	}
-	var unreadable error
-	if o.Purchase, unreadable = plan.RecordedPurchase(service); unreadable != nil {
-		o.Problem = errors.Join(o.Problem, unreadable)
-	}
-	o.Purchase = b.seen.Bounded(o.Purchase)
-	return o, nil
+// memory is what the observations of one sync share.
+type memory struct {
+	// desired is what the Service asks for, and problem what is wrong with it, read of what its author asked.
+	desired plan.Desired
+	problem error
+	asked   plan.Asked
+	// ours is true once a block of this cluster was seen.
+	ours bool
 }
 
-// beginObservation observes what can be known without the account.
-func (b *Balancer) beginObservation(ctx context.Context, service *corev1.Service) (plan.Observed, error) {
-	cluster, err := b.cluster(ctx)
-	if err != nil {
-		return plan.Observed{}, err
+// scopeOf is the scope of a sync of a Service.
+func scopeOf(service *corev1.Service) scope { return scope{service: service, memory: &memory{}} }
+
+// read returns what a version of a Service asks for. It is read again only if its author changed it meanwhile.
+func (m *memory) read(service *corev1.Service, options plan.Options) (plan.Desired, error) {
+	if asked := options.AskedBy(service); asked != m.asked {
+		m.asked = asked
+		m.desired, m.problem = plan.ReadDesired(service, options)
 	}
-	o := plan.Observed{
-		Service: service, Owner: plan.OwnerOf(service, cluster), Holder: plan.HolderOf(service),
-		Options: b.config.Options, View: plan.View{NetworkID: b.config.NetworkID, Now: b.config.Now()},
-	}
-	o.RestingSince, o.LeavingSince = b.pace.history(service.UID, o.Now)
-	o.Desired, o.Problem = plan.ReadDesired(service, o.Options)
-	if o.Nodes, err = b.config.Nodes.List(labels.Everything()); err != nil {
-		return plan.Observed{}, fmt.Errorf("list Nodes: %w", err)
-	}
-	if o.Services, err = b.config.Services.List(labels.Everything()); err != nil {
-		return plan.Observed{}, fmt.Errorf("list Services: %w", err)
-	}
-	return o, nil
+	return m.desired, m.problem
 }
 
-// observe completes an observation with the account and the ledgers.
-func (b *Balancer) observe(ctx context.Context, o plan.Observed, d depth) (plan.Observed, error) {
-	listing, err := b.list(ctx, d)
+// observe reads what a decision looks at, and finds its facts.
+func (b *Balancer) observe(ctx context.Context, s scope) (plan.Observed, error) {
+	o, err := b.observeCluster(ctx, s)
 	if err != nil {
 		return plan.Observed{}, err
 	}
-	o.Live = d.live
+	listing, err := b.list(ctx, s)
+	if err != nil {
+		return plan.Observed{}, err
+	}
+	o.Live = s.live
 	o.AskedAt = listing.AskedAt
 	o.Blocks = listing.Blocks
-	o.Sightings = nil
-	o.Unlisted = nil
-	if err := b.readLedgers(ctx, &o, d.live); err != nil {
+	if err := b.readLedgers(ctx, &o, s.live); err != nil {
 		return plan.Observed{}, err
 	}
-	if d.live && o.WantsPool() {
+	o = o.Complete()
+	if s.live && o.WantsPool {
 		o.PoolPurchase, err = b.poolRecord().Load(ctx)
 		if o.PoolProblem = err; err != nil && !errors.Is(err, purchase.ErrUnreadable) {
 			return plan.Observed{}, err
 		}
 		o.PoolPurchase = b.seen.Bounded(o.PoolPurchase)
 	}
-	found, err := b.config.Account.Find(ctx, searchFor(o, d, listing))
+	found, err := b.config.Account.Find(ctx, searchFor(o, s, listing))
 	if err != nil {
 		return plan.Observed{}, err
 	}
 	o.Sightings = found.Wanted
 	o.Unlisted = found.Unlisted
 	o.Unseen = found.Unseen
-	o.Ours = o.Ours || o.ShowsOurs()
-	if o.Networks, err = b.readNetworks(ctx, o.View, d); err != nil {
+	if s.memory != nil {
+		s.memory.ours = s.memory.ours || o.ShowsOurs()
+		o.Ours = s.memory.ours
+	}
+	if o.Networks, err = b.readNetworks(ctx, o.Account, s); err != nil {
 		return plan.Observed{}, err
 	}
 	o.Places = b.places.next(o)
-	return o, nil
+	return o.Complete(), nil
+}
+
+// observeCluster observes what can be known without the account.
+func (b *Balancer) observeCluster(ctx context.Context, s scope) (plan.Observed, error) {
+	cluster, err := b.cluster(ctx)
+	if err != nil {
+		return plan.Observed{}, err
+	}
+	o := plan.Observed{Service: &corev1.Service{}, Owner: network.Owner{Cluster: cluster}, Options: b.config.Options,
+		Account: plan.Account{NetworkID: b.config.NetworkID, Now: b.config.Now()}}
+	if o.Nodes, err = b.config.Nodes.List(labels.Everything()); err != nil {
+		return plan.Observed{}, fmt.Errorf("list Nodes: %w", err)
+	}
+	if o.Services, err = b.config.Services.List(labels.Everything()); err != nil {
+		return plan.Observed{}, fmt.Errorf("list Services: %w", err)
+	}
+	if s.service == nil {
+		o.Desired.Shared = true // of no Service, the pool is looked at
+		return o, nil
+	}
+	return b.observeService(ctx, o, s), nil
+}
+
+// observeService observes what the Service itself says.
+func (b *Balancer) observeService(ctx context.Context, o plan.Observed, s scope) plan.Observed {
+	o.Service = s.service
+	o.Owner = plan.OwnerOf(s.service, o.Owner.Cluster)
+	o.Holder = plan.HolderOf(s.service)
+	o.RestingSince, o.LeavingSince = b.pace.history(s.service.UID, o.Now)
+	o.Desired, o.Problem = s.memory.read(s.service, o.Options)
+	recorded, err := plan.RecordedPurchase(s.service)
+	o.Purchase = b.seen.Bounded(recorded)
+	switch {
+	case s.releasing:
+		o.Desired.BlockID = "" // what was asked for matters no more, only what is held
+		if err != nil {        // nothing that is written into a Service may keep it: tags find the block without
+			klog.FromContext(ctx).Info("Ignoring the record of a purchase", "service", klog.KObj(s.service), "err", err)
+		}
+	case err != nil:
+		o.Problem = errors.Join(o.Problem, err)
+	}
+	return o
 }
 
 // places remembers what is known of the places in the public network.
@@ -154,7 +175,7 @@ type places struct {
 func (p *places) next(o plan.Observed) plan.Places {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.known = p.known.Next(o.View, o.Owner.Cluster, o.Known())
+	p.known = p.known.Next(o.Account, o.Owner.Cluster, o.Known())
 	return p.known
 }
 
@@ -190,23 +211,23 @@ func (b *Balancer) drop(ctx context.Context, obsolete ...plan.Ledger) error {
 	return nil
 }
 
-func (b *Balancer) list(ctx context.Context, d depth) (account.Listing, error) {
-	if listing, found := b.config.Account.Known(); found && d.known {
+func (b *Balancer) list(ctx context.Context, s scope) (account.Listing, error) {
+	if listing, found := b.config.Account.Known(); found && s.known {
 		listing.Blocks = slices.DeleteFunc(slices.Clone(listing.Blocks),
-			func(block network.Block) bool { return block.ID == d.deleted })
+			func(block network.Block) bool { return block.ID == s.deleted })
 		listing.AskedAt = time.Time{} // however old: another Service may have changed the account since
 		return listing, nil
 	}
-	return b.config.Account.Blocks(ctx, d.after)
+	return b.config.Account.Blocks(ctx, s.after)
 }
 
-func (b *Balancer) network(ctx context.Context, id string, d depth) (network.Network, error) {
-	if public, _, found := b.config.Account.KnownNetwork(id); found && d.known {
+func (b *Balancer) network(ctx context.Context, id string, s scope) (network.Network, error) {
+	if public, _, found := b.config.Account.KnownNetwork(id); found && s.known {
 		public.Blocks = slices.DeleteFunc(slices.Clone(public.Blocks),
-			func(block network.ListedBlock) bool { return block.ID == d.deleted })
+			func(block network.ListedBlock) bool { return block.ID == s.deleted })
 		return public, nil
 	}
-	return b.config.Account.Network(ctx, id, d.after)
+	return b.config.Account.Network(ctx, id, s.after)
 }
 
 func (b *Balancer) poolRecord() *purchase.ConfigMap {
@@ -216,9 +237,9 @@ func (b *Balancer) poolRecord() *purchase.ConfigMap {
 // searchFor is what to look for: the blocks that matter to the Service. From the cache, the list is enough. Live,
 // blocks are also found by what a purchase recorded, and by what a ledger or the user names; and a block of the pool
 // that is assigned and in use needs no second look.
-func searchFor(o plan.Observed, d depth, list account.Listing) account.Search {
-	search := account.Search{Cluster: o.Owner.Cluster, Wanted: o.Relevant, List: &list, After: d.after}
-	if !d.live {
+func searchFor(o plan.Observed, s scope, list account.Listing) account.Search {
+	search := account.Search{Cluster: o.Owner.Cluster, Wanted: o.Relevant, List: &list, After: s.after}
+	if !s.live {
 		search.Trusted = func(network.Block) bool { return true }
 		search.Enough = func([]network.Sighting) bool { return true }
 		return search
@@ -226,7 +247,7 @@ func searchFor(o plan.Observed, d depth, list account.Listing) account.Search {
 	search.Trusted = o.InUse
 	search.Enough = func(sightings []network.Sighting) bool {
 		o.Sightings = sightings
-		return o.NeedsNoIndex()
+		return o.Complete().NeedsNoIndex()
 	}
 	search.IDs = []string{o.Desired.BlockID}
 	for _, recorded := range []*contract.Purchase{o.Purchase, o.PoolPurchase} {
@@ -244,7 +265,7 @@ func searchFor(o plan.Observed, d depth, list account.Listing) account.Search {
 
 // readNetworks reads the configured network and those that hold one of the blocks that matter.
 func (b *Balancer) readNetworks(
-	ctx context.Context, v plan.View, d depth,
+	ctx context.Context, v plan.Account, s scope,
 ) (map[string]network.Network, error) {
 	networks := map[string]network.Network{}
 	ids := []string{v.NetworkID}
@@ -255,7 +276,7 @@ func (b *Balancer) readNetworks(
 	}
 	slices.Sort(ids)
 	for _, id := range slices.Compact(ids) {
-		network, err := b.network(ctx, id, d)
+		network, err := b.network(ctx, id, s)
 		switch {
 		case err == nil:
 			networks[id] = network

@@ -181,7 +181,7 @@ func (b *Balancer) clear(ctx context.Context, live *corev1.Service) error {
 // may sell it to another customer, and whoever announces it would answer in their place. What shows that there was
 // one stays, so that another one is bought only where the user allows it.
 func (b *Balancer) reject(ctx context.Context, o plan.Observed, step plan.Step) (*corev1.LoadBalancerStatus, error) {
-	address := o.Published()
+	address := o.Published
 	if step.Reason != plan.BlockLost || !o.Abandoned(address) {
 		return nil, b.refuse(ctx, o.Service, step)
 	}

@@ -70,7 +70,7 @@ func (b *Balancer) recordPublished(ctx context.Context, o plan.Observed, step pl
 	if changes.empty() {
 		return
 	}
-	before := o.Published()
+	before := o.Published
 	if before == step.Address {
 		if _, repaired := changes.annotations[contract.KubeVIPAddresses]; repaired || changes.spec != nil {
 			b.config.Metrics.repaired(repairRepublished)

@@ -6,6 +6,10 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
@@ -24,10 +28,13 @@ func (silent) Blocks(context.Context, map[string]string) ([]network.Block, error
 
 // An account that stops answering between the first observation and the second one is an error like any other.
 func TestNothingIsDecidedFromAFailedObservation(t *testing.T) {
-	b := New(Config{Account: account.New(account.Config{Cloud: silent{}})})
+	kube := fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: "c1"}})
+	none := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	b := New(Config{Account: account.New(account.Config{Cloud: silent{}}), Kube: kube,
+		Nodes: corelisters.NewNodeLister(none), Services: corelisters.NewServiceLister(none)})
 	before := plan.ServicePlan{Step: plan.Step{Action: plan.Delete}}
 	o := plan.Observed{Service: &corev1.Service{}}
-	if _, _, err := b.refresh(testlog.Context(t), o, before, b.config.Now()); !errors.Is(err, errSilent) {
+	if _, _, err := b.refresh(testlog.Context(t), scope{}.fresh(b.config.Now()), o, before); !errors.Is(err, errSilent) {
 		t.Errorf("error %v, want %v", err, errSilent)
 	}
 }

@@ -2,8 +2,10 @@ package reconcile
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
@@ -58,30 +60,34 @@ func (b *Balancer) withdraw(ctx context.Context, live *corev1.Service) (*corev1.
 	if live.DeletionTimestamp != nil {
 		return live, nil
 	}
-	o, err := b.beginObservation(ctx, live)
+	nodes, err := b.config.Nodes.List(labels.Everything())
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("list Nodes: %w", err)
 	}
-	return b.patchService(ctx, live, withdrawal(live, commonInterface(o.Nodes, o.NetworkID)))
+	return b.patchService(ctx, live, withdrawal(live, commonInterface(nodes, b.config.NetworkID)))
 }
 
 // giveBack observes, decides and applies. live is the Service to write on; nil when it is gone.
 func (b *Balancer) giveBack(ctx context.Context, known, live *corev1.Service) error {
 	start := b.config.Now()
-	progress, err := b.checkRelease(ctx, known)
+	s := scopeOf(known)
+	s.releasing = true
+	progress, err := b.checkRelease(ctx, s)
 	if err == nil && progress == pending {
 		return b.again(known)
 	}
 	var o plan.Observed
 	if err == nil {
-		o, err = b.observeToRelease(ctx, known, depth{after: start, live: true, known: progress == ended})
+		s = s.fresh(start)
+		s.known = progress == ended
+		o, err = b.observe(ctx, s)
 	}
 	if err != nil {
 		return b.lookupFailed(ctx, known, live, err)
 	}
 	p := b.planRelease(o, live)
 	if !p.Waits() && !p.OneStep() && !o.Fresh(start) {
-		if o, err = b.observe(ctx, o, depth{after: start, live: true}); err != nil {
+		if o, err = b.observe(ctx, s.fresh(start)); err != nil {
 			return b.lookupFailed(ctx, known, live, err)
 		}
 		p = b.planRelease(o, live)
@@ -93,12 +99,12 @@ func (b *Balancer) giveBack(ctx context.Context, known, live *corev1.Service) er
 	}
 	if acted == plan.DeletionUnverified {
 		// Deleting is done at once: look whether that was the last of it.
-		d := depth{after: start, live: true}
+		s = s.fresh(start)
 		if p.OneStep() { // and the list has shown all others: only the index of the tag is needed
-			d.known = true
-			d.deleted = p.Steps[0].Block.ID
+			s.known = true
+			s.deleted = p.Steps[0].Block.ID
 		}
-		if o, err = b.observe(ctx, o, d); err != nil {
+		if o, err = b.observe(ctx, s); err != nil {
 			return b.lookupFailed(ctx, known, live, err)
 		}
 		p = b.planRelease(o, live)

@@ -53,7 +53,7 @@ type waiting struct {
 	reason         plan.Reason
 	block, network string // the ID of the block that is being changed, and of the network
 	dedicated      bool   // the block is the Service's own
-	desired        plan.Desired
+	asked          plan.Asked
 	since, checked time.Time
 	due            time.Time
 	pause          time.Duration
@@ -72,7 +72,7 @@ func (p *pace) next(uid types.UID, now time.Time, waitsFor waiting) time.Duratio
 	w, known := p.waits[uid]
 	if known && w.reason == waitsFor.reason && w.block == waitsFor.block {
 		w.checks++
-		w.desired = waitsFor.desired
+		w.asked = waitsFor.asked
 	} else {
 		w = waitsFor
 		w.since = now
@@ -250,12 +250,12 @@ const (
 )
 
 // check reads only what the Service waits for: its block by its ID, or the network.
-func (b *Balancer) check(ctx context.Context, service *corev1.Service) (progress, error) {
-	w, _ := b.pace.waitsFor(service.UID)
+func (b *Balancer) check(ctx context.Context, s scope) (progress, error) {
+	w, _ := b.pace.waitsFor(s.service.UID)
 	now := b.config.Now()
-	switch desired, _ := plan.ReadDesired(service, b.config.Options); {
-	case desired != w.desired: // a user has changed the Service
-	case w.needsNetwork() && b.pace.blocked(w.network, service.UID, now):
+	switch {
+	case w.asked != b.config.AskedBy(s.service): // a user has changed the Service
+	case w.needsNetwork() && b.pace.blocked(w.network, s.service.UID, now):
 		return pending, nil
 	case w.changesBlock():
 		return b.checkBlock(ctx, w, now)
@@ -296,11 +296,11 @@ func (b *Balancer) checkBlock(ctx context.Context, w waiting, now time.Time) (pr
 }
 
 // checkRelease is check for a Service that is leaving. Another one may want the addresses of a shared block.
-func (b *Balancer) checkRelease(ctx context.Context, service *corev1.Service) (progress, error) {
-	if w, _ := b.pace.waitsFor(service.UID); !w.dedicated {
+func (b *Balancer) checkRelease(ctx context.Context, s scope) (progress, error) {
+	if w, _ := b.pace.waitsFor(s.service.UID); !w.dedicated {
 		return unknown, nil
 	}
-	return b.check(ctx, service)
+	return b.check(ctx, s)
 }
 
 // again is the wait for the same thing as before.
@@ -313,9 +313,8 @@ func (b *Balancer) again(service *corev1.Service) error {
 // retry asks to be called again, soon after a change and then ever more seldom.
 func (b *Balancer) retry(service *corev1.Service, step plan.Step) error {
 	w := waiting{reason: step.Reason, block: step.Block.ID,
-		network: cmp.Or(step.Network, step.Block.ResourceID, b.config.NetworkID),
+		network: cmp.Or(step.Network, step.Block.ResourceID, b.config.NetworkID), asked: b.config.AskedBy(service),
 		dedicated: step.Block.Tags[contract.TagUsage] == contract.TagUsageAuto &&
 			step.Block.Tags[contract.TagPool] == ""}
-	w.desired, _ = plan.ReadDesired(service, b.config.Options) // what is wrong with it is not waited for
 	return api.NewRetryError(words(step.Reason), b.pace.next(service.UID, b.config.Now(), w))
 }

@@ -157,7 +157,7 @@ func (p *pass) findSource(ctx context.Context) (source, error) {
 		return source{}, err
 	}
 	if p.config.NodeIPBlock != "" {
-		return p.brought(ctx, seen.View)
+		return p.brought(ctx, seen.Account)
 	}
 	return p.bought(ctx, seen)
 }
@@ -165,7 +165,7 @@ func (p *pass) findSource(ctx context.Context) (source, error) {
 func (m *Manager) owner() network.Owner { return network.Owner{Cluster: m.cluster(), Nodes: true} }
 
 // brought uses the block that the user configured. It is assigned if necessary, and never deleted.
-func (p *pass) brought(ctx context.Context, view plan.View) (source, error) {
+func (p *pass) brought(ctx context.Context, view plan.Account) (source, error) {
 	at := slices.IndexFunc(view.Sightings, func(s network.Sighting) bool { return s.Block.ID == p.config.NodeIPBlock })
 	if at < 0 && p.network.Listed(p.config.NodeIPBlock) {
 		return source{}, nil // the API shows it again in a moment
@@ -195,7 +195,7 @@ func (p *pass) brought(ctx context.Context, view plan.View) (source, error) {
 
 // bought uses the block that was bought for the nodes, and buys one if there is none.
 func (p *pass) bought(ctx context.Context, seen blocks) (source, error) {
-	kept, _, found := plan.ChooseNodeBlock(seen.nodes, seen.recorded(), p.used, seen.View)
+	kept, _, found := plan.ChooseNodeBlock(seen.nodes, seen.recorded(), p.used, seen.Account)
 	switch {
 	case !found && seen.doubtful:
 		return source{}, nil
@@ -214,7 +214,7 @@ func (p *pass) bought(ctx context.Context, seen blocks) (source, error) {
 			return source{}, err
 		}
 	}
-	step := plan.EnsureBlock(kept, seen.View)
+	step := plan.EnsureBlock(kept, seen.Account)
 	if step.Reason == plan.NetworkFull {
 		step.Detail += p.taken(seen.all)
 		if current.Empty() && !p.used(kept.Block) {
@@ -290,20 +290,22 @@ func (p *pass) buy(ctx context.Context, seen blocks) (source, error) {
 	if seen.unreadable != nil {
 		return source{}, seen.unreadable
 	}
-	wish := plan.Wish{MaxBlocks: p.config.MaxBlocks, Desired: plan.Desired{
+	desired := plan.Desired{
 		Location: p.network.Location, LocationSource: "the public network", Size: nodeBlockSize,
 		SizeSource: "--node-ip-block to a block of another size",
-	}}
+	}
+	account := seen.Account
+	account.Slots = plan.Slots{MaxBlocks: p.config.MaxBlocks}
 	for _, block := range seen.all {
 		if network.OfCluster(block, p.cluster()) {
-			wish.Bought++
-			wish.Coming = wish.Coming || p.places.Coming(block, seen.Now)
+			account.Bought++
+			account.Coming = account.Coming || p.places.Coming(block, seen.Now)
 			if p.network.Lacks(block) {
-				wish.Reserved++
+				account.Reserved++
 			}
 		}
 	}
-	due := plan.Extend(p.owner(), wish, seen.View)
+	due := plan.Extend(p.owner(), desired, account)
 	switch due.Action {
 	case plan.Buy:
 	case plan.Refuse:
@@ -315,7 +317,7 @@ func (p *pass) buy(ctx context.Context, seen blocks) (source, error) {
 		return source{}, nil
 	}
 	_, err := p.config.Buyer.Buy(ctx, purchase.Order{
-		Owner: p.owner(), Location: wish.Location, LocationSource: wish.LocationSource, Size: nodeBlockSize,
+		Owner: p.owner(), Location: desired.Location, LocationSource: desired.LocationSource, Size: nodeBlockSize,
 	}, seen.record)
 	p.config.Account.Invalidate()
 	return purchaseResult(err)

@@ -113,7 +113,7 @@ func (m *Manager) confirmWanted(ctx context.Context) (map[string][]*corev1.Node,
 // blocks is what a pass knows about the account's blocks.
 type blocks struct {
 	// View has the blocks that matter to the nodes.
-	plan.View
+	plan.Account
 	// all are all blocks of the account, those of the cluster included that the list omits if the index was read.
 	all []network.Block
 	// nodes are the blocks that were bought for the nodes and can be read by their ID.
@@ -147,7 +147,7 @@ func (p *pass) observeBlocks(ctx context.Context, every bool) (blocks, error) {
 		return blocks{}, err
 	}
 	seen := blocks{record: purchase.NewConfigMap(p.config.Kube, purchase.NodesName)}
-	seen.View = plan.View{Now: p.config.Now(), NetworkID: p.network.ID}
+	seen.Account = plan.Account{Now: p.config.Now(), NetworkID: p.network.ID}
 	recorded, unreadable := seen.record.Load(ctx)
 	seen.Purchase = p.seen.Bounded(recorded)
 	seen.unreadable = unreadable
@@ -178,7 +178,7 @@ func (p *pass) observeBlocks(ctx context.Context, every bool) (blocks, error) {
 	if _, unseen := seen.BoughtUnseen(); unseen || seen.recordLost(p.network) {
 		seen.doubtful = true
 	}
-	p.places = p.places.Next(seen.View, p.cluster(), seen.all)
+	p.places = p.places.Next(seen.Account, p.cluster(), seen.all)
 	return seen, nil
 }
 

@@ -60,7 +60,7 @@ func TestAdopts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := blocks{unreadable: test.unreadable}
-			b.View = plan.View{Now: now, Purchase: test.recorded}
+			b.Account = plan.Account{Now: now, Purchase: test.recorded}
 			for _, id := range test.visible {
 				b.nodes = append(b.nodes, network.Sighting{Block: network.Block{ID: id}})
 			}

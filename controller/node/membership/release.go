@@ -105,7 +105,7 @@ func (p *pass) audit(ctx context.Context, idle bool) error {
 	if seen.PurchaseOpen() {
 		return nil // another block may still appear
 	}
-	kept, surplus, found := plan.ChooseNodeBlock(seen.nodes, seen.recorded(), p.used, seen.View)
+	kept, surplus, found := plan.ChooseNodeBlock(seen.nodes, seen.recorded(), p.used, seen.Account)
 	switch {
 	case !found && seen.Purchase != nil && !seen.doubtful:
 		return seen.record.Save(ctx, nil)
@@ -180,7 +180,7 @@ func (p *pass) releaseBlock(ctx context.Context, seen blocks, s network.Sighting
 			return 0, err
 		}
 	}
-	step := plan.ReleaseBlock(s, seen.View)
+	step := plan.ReleaseBlock(s, seen.Account)
 	klog.FromContext(ctx).V(2).Info("Releasing a block of node addresses", "block", s.Block.ID, "step", step.Action,
 		"reason", step.Reason)
 	switch step.Action {

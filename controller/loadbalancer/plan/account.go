@@ -55,8 +55,8 @@ func order(last bool) int {
 // bought shows in the API's lists well within it.
 const PurchaseSettles = 60 * time.Second
 
-// View is the input of a decision about the block of one Service.
-type View struct {
+// Account is the input of a decision about the block of one Service.
+type Account struct {
 	// Now is the time of the decision.
 	Now time.Time
 	// Sightings are the blocks that may belong to the Service; those that do not are not changed.
@@ -71,59 +71,62 @@ type View struct {
 	NetworkID string
 	// Purchase is the recorded intent to buy; nil when there is none.
 	Purchase *contract.Purchase
+	// Published is the address that the owner has already; the zero Addr when it has none.
+	Published netip.Addr
+	Slots
 }
 
-// Wish is what a Service must get.
-type Wish struct {
-	Desired
-	// Published is the address that the Service has already; the zero Addr when it has none.
-	Published netip.Addr
+// Slots is what is known of the places that IP blocks take in the public network.
+type Slots struct {
 	// MaxBlocks is the most blocks that may be bought for the cluster; 0 for no limit but the network's.
 	MaxBlocks int
 	// Bought is the number of blocks that the cluster has bought and still has.
 	Bought int
 	// Reserved is the number of blocks of other Services that are about to be assigned to the network.
 	Reserved int
-	// Coming is true while another block of the cluster is bought and has no place in the network yet. The next is
-	// bought when it has: another cluster may take the places meanwhile, and what is bought for them is paid for in
+	// Coming is true while another block of the cluster is bought and has no slot in the network yet. The next is
+	// bought when it has: another cluster may take the slots meanwhile, and what is bought for them is paid for in
 	// vain.
 	Coming bool
 }
 
+// Public is the configured public network; the zero Network when it cannot be read, see Unproven.
+func (account Account) Public() network.Network { return account.Networks[account.NetworkID] }
+
 // Owned returns the sightings of blocks that are provably the owner's, each once, ordered by ID.
-func (v View) Owned(o network.Owner) []network.Sighting {
-	owned := slices.DeleteFunc(slices.Clone(v.Sightings), func(s network.Sighting) bool { return !o.Owns(s.Block) })
+func (account Account) Owned(owner network.Owner) []network.Sighting {
+	owned := slices.DeleteFunc(slices.Clone(account.Sightings), func(s network.Sighting) bool { return !owner.Owns(s.Block) })
 	slices.SortFunc(owned, func(a, b network.Sighting) int { return cmp.Compare(a.Block.ID, b.Block.ID) })
 	return slices.CompactFunc(owned, func(a, b network.Sighting) bool { return a.Block.ID == b.Block.ID })
 }
 
 // PurchaseOpen reports whether the last purchase is too young to conclude anything from not seeing a block.
-func (v View) PurchaseOpen() bool {
-	return v.Purchase != nil && v.Now.Before(v.Purchase.Time.Add(PurchaseSettles))
+func (account Account) PurchaseOpen() bool {
+	return account.Purchase != nil && account.Now.Before(account.Purchase.Time.Add(PurchaseSettles))
 }
 
 // purchaseSettled reports whether the view shows the block of the last purchase: by the ID that the API
 // answered, or by the nonce at the end of the description.
-func (v View) purchaseSettled(o network.Owner) bool {
-	if v.Purchase == nil {
+func (account Account) purchaseSettled(owner network.Owner) bool {
+	if account.Purchase == nil {
 		return true
 	}
-	return slices.ContainsFunc(v.Owned(o), func(s network.Sighting) bool {
-		if v.Purchase.BlockID != "" {
-			return s.Block.ID == v.Purchase.BlockID
+	return slices.ContainsFunc(account.Owned(owner), func(s network.Sighting) bool {
+		if account.Purchase.BlockID != "" {
+			return s.Block.ID == account.Purchase.BlockID
 		}
-		return v.Purchase.Nonce != "" && strings.HasSuffix(s.Block.Description, v.Purchase.Nonce)
+		return account.Purchase.Nonce != "" && strings.HasSuffix(s.Block.Description, account.Purchase.Nonce)
 	})
 }
 
 // boughtUntagged returns a block that the recorded purchase or its description names while its tags do not name the
 // owner: they are on their way, the API does not show them, or a person removed them.
-func (v View) boughtUntagged(o network.Owner) (network.Block, bool) {
-	untagged, found := find(v.Sightings, func(s network.Sighting) bool {
-		recorded := v.Purchase != nil && v.Purchase.BlockID != "" && s.Block.ID == v.Purchase.BlockID
-		return !o.Owns(s.Block) && !s.Hidden && (recorded || o.DescribedBy(s.Block))
+func (account Account) boughtUntagged(owner network.Owner) (network.Block, bool) {
+	untagged, found := find(account.Sightings, func(s network.Sighting) bool {
+		recorded := account.Purchase != nil && account.Purchase.BlockID != "" && s.Block.ID == account.Purchase.BlockID
+		return !owner.Owns(s.Block) && !s.Hidden && (recorded || owner.DescribedBy(s.Block))
 	})
 	return untagged.Block, found
 }
 
-func (w Wish) requestedSource() string { return cmp.Or(w.RequestedSource, "spec.loadBalancerIP") }
+func (w Desired) requestedSource() string { return cmp.Or(w.RequestedSource, "spec.loadBalancerIP") }
