@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer/reports"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -136,7 +137,7 @@ func (o Observed) PoolWish() Wish {
 
 // placeWish is what the Service is to get of the pool or of a brought block.
 func (o Observed) placeWish() PlaceWish {
-	silent := func(a netip.Addr) bool { return Silent(o.Nodes, a) }
+	silent := func(a netip.Addr) bool { return reports.Silent(o.Nodes, a) }
 	ask := Ask{Silent: silent, InUse: o.unavailable, Now: o.Now}
 	return PlaceWish{Wish: o.Wish(), Ask: ask, NetworkID: o.NetworkID}
 }

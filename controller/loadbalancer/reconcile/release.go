@@ -62,7 +62,7 @@ func (b *Balancer) withdraw(ctx context.Context, live *corev1.Service) (*corev1.
 	if err != nil {
 		return nil, err
 	}
-	return b.patchService(ctx, live, withdrawal(live, commonInterface(o.Nodes, o.NetworkID)))
+	return b.patchService(ctx, live, b.withdrawal(live, o.Nodes))
 }
 
 // giveBack observes, decides and applies. live is the Service to write on; nil when it is gone.
