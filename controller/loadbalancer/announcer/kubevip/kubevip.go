@@ -25,9 +25,6 @@ const (
 	// HostAnnotation is where kube-vip writes the node that announces a Service over ARP (updateStatus, in
 	// pkg/manager/services.go of v0.9 and pkg/services/services.go of v1.0).
 	HostAnnotation = "kube-vip.io/vipHost"
-	// withoutEndpoints has kube-vip announce a Service that has no endpoints.
-	withoutEndpoints = "kube-vip.io/allow-reconcile-without-endpoints"
-
 	// takeUp is how long kube-vip has to take up a published Service: its election takes seconds.
 	takeUp = time.Minute
 
@@ -147,7 +144,7 @@ func anyReady(s discoveryv1.EndpointSlice) bool {
 // "serving" to be set.
 func lackedEndpoints(service *corev1.Service, all []discoveryv1.EndpointSlice) string {
 	local := service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
-	if !local && strings.EqualFold(service.Annotations[withoutEndpoints], "true") {
+	if !local && strings.EqualFold(service.Annotations["kube-vip.io/allow-reconcile-without-endpoints"], "true") {
 		return ""
 	}
 	for _, s := range all {
