@@ -110,7 +110,8 @@ test-api: go ## Run the tests that need an API server, which is built first, and
 
 # The code that shares memory between goroutines: the product, without the decisions that have none, and the simulators. A
 # walk runs all of the controller in one process.
-NOT_RACED := ./agent/announce/election ./agent/verify/check ./controller/loadbalancer/plan ./controller/cloud/network
+NOT_RACED := ./agent/announce/election ./agent/verify/check ./controller/loadbalancer/plan ./controller/cloud/network \
+	./controller/loadbalancer/announcer/reports
 RACED = $(filter-out $(shell go list $(NOT_RACED)),$(shell go list ./agent/... ./controller/... ./pkg/... ./test/sim/...))
 .PHONY: race
 race: go ## Run the tests of the product, and two random walks, with the race detector; takes about ten minutes

@@ -75,7 +75,7 @@ type Config struct {
 
 // LoadBalancer is the parsed load-balancer URL.
 type LoadBalancer struct {
-	Announcer string // contract.AnnouncerKubeVIP or contract.AnnouncerAgent; empty when load balancers are off
+	Announcer string // one of announcer.Kinds; empty when load balancers are off
 	NetworkID string // the ID of the public network
 }
 

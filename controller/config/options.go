@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/listen"
 )
@@ -59,8 +60,8 @@ var (
 		Usage: "OAuth2 token endpoint."}
 	loadBalancer = Option{Field: "loadbalancer", Env: "PNAP_LOAD_BALANCER", Flag: "load-balancer",
 		Default: "none: Services are ignored",
-		Usage: "Announcer of the addresses of LoadBalancer Services, and the public network: kube-vip://<network-id> " +
-			"or agent://<network-id>; three slashes are accepted too."}
+		Usage: "Announcer of the addresses of LoadBalancer Services, and the public network: " + announcers() +
+			"; three slashes are accepted too."}
 	nodeIPBlock = Option{Field: "nodeIPBlock", Env: "PNAP_NODE_IP_BLOCK", Flag: "node-ip-block",
 		Default: "none; with --manage-membership, a block is bought",
 		Usage:   "ID of the IP block from which nodes get their own addresses in the public network."}
@@ -270,20 +271,19 @@ func number(lowest, highest int, problem string) func(string) (int, error) {
 	}
 }
 
-// parseLoadBalancer parses kube-vip://<network-id> or agent://<network-id>, also with a third slash, as in old pages.
+// announcers are the URLs of a load balancer: the kind of announcer is the scheme.
+func announcers() string {
+	return strings.Join(announcer.Kinds(), "://<network-id> or ") + "://<network-id>"
+}
+
+// parseLoadBalancer parses the URL of a load balancer, also with a third slash, as in old pages.
 func parseLoadBalancer(raw string) (LoadBalancer, error) {
-	const want = "want kube-vip://<network-id> or agent://<network-id>"
+	want := "want " + announcers()
 	scheme, rest, found := strings.Cut(raw, "://")
 	if !found {
 		return LoadBalancer{}, fmt.Errorf("load balancer %q is not a URL: %s", raw, want)
 	}
-	var announcer string
-	switch scheme {
-	case "kube-vip":
-		announcer = contract.AnnouncerKubeVIP
-	case "agent":
-		announcer = contract.AnnouncerAgent
-	default:
+	if !slices.Contains(announcer.Kinds(), scheme) {
 		return LoadBalancer{}, fmt.Errorf("load balancer %q has the unknown scheme %q: %s", raw, scheme, want)
 	}
 	id := strings.TrimPrefix(rest, "/")
@@ -292,7 +292,7 @@ func parseLoadBalancer(raw string) (LoadBalancer, error) {
 			fmt.Errorf("load balancer %q: %q is not the ID of a public network (24 hexadecimal digits): %s",
 				raw, id, want)
 	}
-	return LoadBalancer{Announcer: announcer, NetworkID: id}, nil
+	return LoadBalancer{Announcer: scheme, NetworkID: id}, nil
 }
 
 // parseURL accepts http and https. Its error does not contain a value with a password.

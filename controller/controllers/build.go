@@ -111,16 +111,12 @@ func (c *Controllers) balancer() *reconcile.Balancer {
 	})
 }
 
-// heartbeatKey is needed where the agents announce.
-func (c *Controllers) heartbeatKey() (Controller, error) {
-	if c.options.LoadBalancer.Announcer != contract.AnnouncerAgent {
-		return nil, nil
-	}
-	core := c.config.Client.CoreV1()
-	return &announcer.HeartbeatKey{
-		Secrets: core.Secrets(metav1.NamespaceSystem), ConfigMaps: core.ConfigMaps(metav1.NamespaceSystem),
-		Events: c.config.Events,
-	}, nil
+// announcerObjects maintains the objects that the announcer needs.
+func (c *Controllers) announcerObjects() (Controller, error) {
+	announces := announcer.For(c.options.LoadBalancer.Announcer, announcer.Deps{
+		Kube: c.config.Client, Events: c.config.Events, NetworkID: c.options.LoadBalancer.NetworkID,
+	})
+	return announces.Objects(), nil
 }
 
 // admission runs without an announcer, too: it switches off what an earlier configuration switched on.

@@ -104,7 +104,7 @@ var builders = map[string]builder{
 	"phoenixnap-vlan-ready":        whereBalancing((*Controllers).labeller),
 	"phoenixnap-agent-watch":       whereBalancing((*Controllers).agentWatch),
 	"phoenixnap-server-watch":      (*Controllers).serverWatch,
-	"phoenixnap-heartbeat-key":     (*Controllers).heartbeatKey,
+	"phoenixnap-heartbeat-key":     (*Controllers).announcerObjects,
 	"phoenixnap-admission":         (*Controllers).admission,
 	"phoenixnap-membership":        whereBalancing((*Controllers).membership),
 	"phoenixnap-orphans":           whereBalancing((*Controllers).orphans),

@@ -50,22 +50,27 @@ func (o Obstacle) Explain(names ...string) string {
 // Barred returns why a Node must not carry traffic, although it may be able to: it is about to go, or someone decided
 // so. The zero Obstacle means that it is not barred.
 func (c Carriers) Barred(node *corev1.Node) Obstacle {
-	announcer := node.Annotations[NodeAnnouncer]
 	switch {
 	case leaving(node) != Obstacle{}:
 		return leaving(node)
 	case c.Selector != nil && !c.Selector.Matches(labels.Set(node.Labels)):
 		return Obstacle{"does not match --service-node-selector", "add the labels " + text.Quote(c.Selector.String())}
-	case c.Selector == nil && announcer == AnnouncerNone:
+	case c.Selector == nil && AnnouncesNothing(node.Annotations):
 		return Obstacle{"does not match --service-node-selector", "add the labels that this option names"}
 	case ExcludedFromLoadBalancers(node):
 		return Obstacle{"has the label " + corev1.LabelNodeExcludeBalancers,
 			"kubectl label node %s " + corev1.LabelNodeExcludeBalancers + "-"}
-	case cmp.Or(c.Announcer, announcer) == AnnouncerAgent && node.Annotations[NodeHandOver] == TagTrue:
+	case cmp.Or(c.Announcer, node.Annotations[NodeAnnouncer]) == AnnouncerAgent &&
+		node.Annotations[NodeHandOver] == TagTrue:
 		return Obstacle{"hands its addresses over", "kubectl annotate node %s " + NodeHandOver + "-"}
 	default:
 		return Obstacle{}
 	}
+}
+
+// AnnouncesNothing reports whether the controller has published on a Node that no address is announced there.
+func AnnouncesNothing(annotations map[string]string) bool {
+	return annotations[NodeAnnouncer] == AnnouncerNone
 }
 
 // MarksDeletion reports whether a taint means that its Node is about to be deleted.

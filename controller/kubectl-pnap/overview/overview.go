@@ -219,7 +219,7 @@ func isOff(nodes []corev1.Node) bool {
 		if annotations[contract.NodePublicNetworkID] != "" {
 			return false
 		}
-		off = off || annotations[contract.NodeAnnouncer] == contract.AnnouncerNone
+		off = off || contract.AnnouncesNothing(annotations)
 	}
 	return off
 }

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer/reports"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
@@ -112,19 +112,19 @@ func serviceCondition(s *corev1.Service, conditionType string) Condition {
 // answering returns the Nodes that answer for the address now: the latest report of an answer says which. Several only
 // if an agent hears more than one machine.
 func (f Facts) answering(address netip.Addr) []string {
-	all := plan.ReportsOf(f.current(), address)
+	all := reports.Of(f.current(), address)
 	nodes := pointers(f.Nodes)
-	if len(plan.Reporting(all, contract.AddressDuplicate)) == 0 {
-		return machines(nodes, plan.LatestAnswer(all))
+	if len(reports.Reporting(all, contract.AddressDuplicate)) == 0 {
+		return machines(nodes, reports.LatestAnswer(all))
 	}
-	return machines(nodes, slices.DeleteFunc(all, func(r plan.AddressReport) bool {
+	return machines(nodes, slices.DeleteFunc(all, func(r reports.Report) bool {
 		return r.State == contract.AddressSilent
 	})...)
 }
 
 // wasAnswered reports whether an agent has ever reported that the address is answered, and not taken that back.
 func (f Facts) wasAnswered(address netip.Addr) bool {
-	return plan.LatestAnswer(plan.ReportsOf(pointers(f.Nodes), address)).Node != ""
+	return reports.LatestAnswer(reports.Of(pointers(f.Nodes), address)).Node != ""
 }
 
 // pointers returns the Nodes as the packages of the controller take them.
@@ -137,7 +137,7 @@ func pointers(nodes []corev1.Node) []*corev1.Node {
 }
 
 // machines are the Nodes that answer by these reports, each once.
-func machines(nodes []*corev1.Node, reports ...plan.AddressReport) []string {
+func machines(nodes []*corev1.Node, reports ...reports.Report) []string {
 	var found []string
 	for _, r := range reports {
 		if name := r.Machine(nodes); name != "" {

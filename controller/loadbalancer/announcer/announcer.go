@@ -1,86 +1,123 @@
-// Package announcer maintains what announcers need in kube-system: the agents' key, and the switch of the policies.
+// Package announcer is who answers for the addresses of Services: one package below it for each kind, and the only
+// place that chooses between them. It also has the switch of the admission policies, which apply while there is one.
 package announcer
 
 import (
 	"context"
-	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	typedrbacv1 "k8s.io/client-go/kubernetes/typed/rbac/v1"
-	"k8s.io/klog/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer/agents"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer/kubevip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer/none"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
-const (
-	// BindingName is the RoleBinding in kube-system whose subject switches the policies.
-	BindingName = "phoenixnap:announce-addresses"
-	// AccountName is the ServiceAccount in kube-system that the policies ask about, whoever runs the controller.
-	AccountName = "phoenixnap-cloud-controller-manager"
+// Announcer is a kind of announcer: software on the Nodes that answers for the addresses of Services.
+type Announcer interface {
+	// Publish returns the annotations by which a Service gets its address announced, as a JSON merge patch: nil removes
+	// one. What a user chose stays.
+	Publish(service *corev1.Service, address netip.Addr, nodes []*corev1.Node) map[string]any
+	// Withdraw returns what takes back the annotations that Publish wrote for an address, as a JSON merge patch. What
+	// depends on the Nodes stays if none are given.
+	Withdraw(service *corev1.Service, address string, nodes []*corev1.Node) map[string]any
+	// Names reports whether the annotations of a Service have the address announced, whoever wrote them.
+	Names(service *corev1.Service, address netip.Addr) bool
+	// ReleaseWait is how long at most a release waits until no machine answers for the address; 0 for an announcer that
+	// withdraws an address only after the Service is gone.
+	ReleaseWait() time.Duration
+	// Silence returns why no machine answers for the address of a Service: a reason of the condition Announced, and the
+	// end of its message. The reason is empty if the announcer knows none.
+	Silence(ctx context.Context, service *corev1.Service) (reason, why string)
+	// Ignores returns a warning for the user if the announcer has not taken up a Service of our class, which has had its
+	// address since publishedAt. again is when to ask again; 0 for never.
+	Ignores(ctx context.Context, service *corev1.Service, addresses []string, nodes []*corev1.Node,
+		publishedAt time.Time) (warning string, again time.Duration)
+	// Objects returns what maintains the objects of the cluster that the announcer needs; nil if it needs none.
+	Objects() interface {
+		Run(ctx context.Context) error
+	}
+}
 
-	// keyPeriod and bindingPeriod are the times between checks, retryAfter that after a failure.
-	keyPeriod     = time.Minute
-	bindingPeriod = time.Minute
-	retryAfter    = 10 * time.Second
-)
+// Deps are what announcers work with.
+type Deps struct {
+	// Kube reads what explains the silence of an address, and maintains the objects that an announcer needs.
+	Kube kubernetes.Interface
+	// Events are recorded on the Namespace kube-system.
+	Events record.EventRecorder
+	// NetworkID is the ID of the public network.
+	NetworkID string
+}
 
-// keep calls sync until ctx ends.
-func keep(ctx context.Context, period time.Duration, sync func(context.Context) error, failure string,
-	values ...any) error {
-	return loop.Run(ctx, func(ctx context.Context) time.Duration {
-		if err := sync(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, failure, values...)
-			return retryAfter
+// kind is a kind of announcer by the name that contract.NodeAnnouncer and the options use.
+type kind struct {
+	name string
+	make func(Deps) Announcer
+}
+
+// kinds are all that may be configured.
+var kinds = []kind{
+	{contract.AnnouncerKubeVIP, func(d Deps) Announcer { return kubevip.New(d.Kube, d.NetworkID) }},
+	{contract.AnnouncerAgent, func(d Deps) Announcer { return agents.New(d.Kube, d.Events) }},
+}
+
+// Kinds are the names of the announcers that may be configured.
+func Kinds() []string {
+	names := make([]string, 0, len(kinds))
+	for _, k := range kinds {
+		names = append(names, k.name)
+	}
+	return names
+}
+
+// For returns the announcer of a name: one that announces nothing if there is none of the name. What it publishes takes
+// back what the other kinds have on the Service, so that a change of the option leaves no second announcer.
+func For(name string, d Deps) Announcer {
+	chosen := only{Announcer: none.Announcer{}}
+	for _, k := range kinds {
+		if k.name == name {
+			chosen.Announcer = k.make(d)
+		} else {
+			chosen.others = append(chosen.others, k.make(d))
 		}
-		return period
+	}
+	return chosen
+}
+
+// only is one announcer in the place of all others.
+type only struct {
+	Announcer
+	others []Announcer
+}
+
+// Publish implements Announcer.
+func (o only) Publish(service *corev1.Service, address netip.Addr, nodes []*corev1.Node) map[string]any {
+	fields := map[string]any{}
+	for _, other := range o.others {
+		maps.Copy(fields, other.Withdraw(service, address.String(), nil))
+	}
+	maps.Copy(fields, o.Announcer.Publish(service, address, nodes))
+	return fields
+}
+
+// Withdraw implements Announcer.
+func (o only) Withdraw(service *corev1.Service, address string, nodes []*corev1.Node) map[string]any {
+	fields := o.Announcer.Withdraw(service, address, nodes)
+	for _, other := range o.others {
+		maps.Copy(fields, other.Withdraw(service, address, nodes))
+	}
+	return fields
+}
+
+// Names implements Announcer.
+func (o only) Names(service *corev1.Service, address netip.Addr) bool {
+	return o.Announcer.Names(service, address) || slices.ContainsFunc(o.others, func(other Announcer) bool {
+		return other.Names(service, address)
 	})
-}
-
-// PolicySwitch switches the admission policies for Services: they apply while an announcer is configured.
-//
-// A policy sees neither the controller's configuration nor any object but the one that is written, but it may ask the
-// authorizer what an account may do. So the switch is a RoleBinding that is installed without a subject: the controller
-// enters its ServiceAccount while it serves Services, and the policies ask whether that account has the right.
-type PolicySwitch struct {
-	// Bindings are those of the namespace kube-system.
-	Bindings typedrbacv1.RoleBindingInterface
-	// Announcing reports that an announcer is configured.
-	Announcing bool
-}
-
-// Run maintains the subject until ctx ends.
-func (s PolicySwitch) Run(ctx context.Context) error {
-	return keep(ctx, bindingPeriod, s.Sync, "Failed to switch the admission policies for Services, trying again",
-		"announcing", s.Announcing)
-}
-
-// Sync writes the subject if it differs. Without the RoleBinding the policies are not installed, which is no error.
-func (s PolicySwitch) Sync(ctx context.Context) error {
-	binding, err := s.Bindings.Get(ctx, BindingName, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("read RoleBinding %s/%s: %w", metav1.NamespaceSystem, BindingName, err)
-	}
-	var subjects []rbacv1.Subject
-	if s.Announcing {
-		subjects = []rbacv1.Subject{
-			{Kind: rbacv1.ServiceAccountKind, Name: AccountName, Namespace: metav1.NamespaceSystem},
-		}
-	}
-	if equality.Semantic.DeepEqual(binding.Subjects, subjects) {
-		return nil
-	}
-	changed := binding.DeepCopy()
-	changed.Subjects = subjects
-	if _, err := s.Bindings.Update(ctx, changed, metav1.UpdateOptions{}); err != nil {
-		return fmt.Errorf("update RoleBinding %s/%s: %w", metav1.NamespaceSystem, BindingName, err)
-	}
-	klog.FromContext(ctx).V(2).Info("Switched the admission policies for Services", "announcing", s.Announcing)
-	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -147,4 +148,10 @@ func TestRunPolicySwitch(t *testing.T) {
 			t.Errorf("Run returned %v after its context ended", err)
 		}
 	})
+}
+
+// pass advances the time, and then waits until all goroutines are blocked.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
 }

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -19,8 +20,11 @@ import (
 
 // Options are the settings of the controller that decisions look at. No zero value stands for a default.
 type Options struct {
-	// Announcer is contract.AnnouncerKubeVIP or contract.AnnouncerAgent.
+	// Announcer is the kind of announcer, see contract.Carriers.
 	Announcer string
+	// ReleaseWait is how long at most a release waits until no machine answers for the address; 0 for an announcer that
+	// withdraws an address only after the Service is gone.
+	ReleaseWait time.Duration
 	// Selector selects the Nodes that may carry traffic; nil for what each Node names, see contract.Carriers.
 	Selector labels.Selector
 	// DryRun reports that nothing is changed.

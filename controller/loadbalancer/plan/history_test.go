@@ -24,23 +24,24 @@ func answeredAt(address string) *corev1.Node {
 // TestReleaseWaitsForTheAgents: the release plan waits for the agents to stop answering, for at most ten seconds since
 // the Service is known to leave, and returns that time for the next decision. It depends on nothing but its values.
 func TestReleaseWaitsForTheAgents(t *testing.T) {
+	const wait = 10 * time.Second
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	for name, tc := range map[string]struct {
-		announcer        string
+		wait             time.Duration
 		leaving, deleted time.Time
 		answering        bool
 		remember         time.Time
 	}{
-		"kube-vip is not waited for": {announcer: contract.AnnouncerKubeVIP, leaving: ago(time.Second)},
-		"that it leaves is news":     {announcer: contract.AnnouncerAgent, answering: true, remember: now},
-		"it has left for a moment": {contract.AnnouncerAgent, ago(9 * time.Second), time.Time{}, true,
+		"not waited for":         {leaving: ago(time.Second)},
+		"that it leaves is news": {wait: wait, answering: true, remember: now},
+		"it has left for a moment": {wait, ago(9 * time.Second), time.Time{}, true,
 			ago(9 * time.Second)},
-		"it has left for too long": {contract.AnnouncerAgent, ago(10 * time.Second), time.Time{}, false,
+		"it has left for too long": {wait, ago(10 * time.Second), time.Time{}, false,
 			ago(10 * time.Second)},
-		"it was deleted before": {contract.AnnouncerAgent, ago(time.Second), ago(10 * time.Second), false,
+		"it was deleted before": {wait, ago(time.Second), ago(10 * time.Second), false,
 			ago(time.Second)},
-		"it was deleted a moment ago": {contract.AnnouncerAgent, time.Time{}, ago(time.Second), true, now},
+		"it was deleted a moment ago": {wait, time.Time{}, ago(time.Second), true, now},
 	} {
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: "web", UID: "u",
@@ -53,7 +54,7 @@ func TestReleaseWaitsForTheAgents(t *testing.T) {
 			Service: service, Owner: plan.OwnerOf(service, "cluster"), Holder: plan.HolderOf(service), Ours: true,
 			Account: plan.Account{NetworkID: "n", Now: now,
 				Networks: map[string]network.Network{"n": {ID: "n", Status: network.StatusReady}}},
-			Nodes: []*corev1.Node{answeredAt("203.0.113.10")}, Options: plan.Options{Announcer: tc.announcer},
+			Nodes: []*corev1.Node{answeredAt("203.0.113.10")}, Options: plan.Options{ReleaseWait: tc.wait},
 			LeavingSince: tc.leaving,
 		}
 		for range 2 { // the same values lead to the same plan

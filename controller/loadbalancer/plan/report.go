@@ -1,119 +1,22 @@
 package plan
 
 import (
-	"encoding/json"
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer/reports"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
-// AddressReport is what the agent of one Node reports of an address.
-type AddressReport struct {
-	contract.ReportedAddress
-	// Node is the name of the Node.
-	Node string
-}
-
-// ReportsOf gathers what agents report of an address. A Node whose agent is silent, or does not know the state of its
-// own network, is no witness: what its annotation says may be long past.
-func ReportsOf(nodes []*corev1.Node, address netip.Addr) []AddressReport {
-	var all []AddressReport
-	text := address.String()
-	for _, node := range nodes {
-		raw := node.Annotations[contract.NodeReportedAddresses]
-		if !strings.Contains(raw, text) || !ReportsNetwork(node) {
-			continue // most Nodes report a few addresses or none; they need not be decoded
-		}
-		reported, err := contract.ParseReportedAddresses(raw)
-		if err != nil {
-			continue // an agent of another version; the others are heard
-		}
-		if entry, watched := reported[address]; watched {
-			all = append(all, AddressReport{ReportedAddress: entry, Node: node.Name})
-		}
-	}
-	return all
-}
-
-// ReportsNetwork reports whether the agent of a Node runs and knows the state of its own network.
-func ReportsNetwork(node *corev1.Node) bool {
-	condition := contract.FindNodeCondition(node, contract.ConditionVLANReady)
-	return condition == nil || condition.Status != corev1.ConditionUnknown
-}
-
-// Reporting are the names of those who report a state.
-func Reporting(all []AddressReport, state contract.AddressState) []string {
-	var said []string
-	for _, r := range all {
-		if r.State == state {
-			said = append(said, r.Node)
-		}
-	}
-	return said
-}
-
-// LatestAnswer is the report of an answer that is the newest: a Node that was cut off may not have taken its own back.
-// Of several the one by the holder counts, then the first by name; the zero
-// AddressReport without an answer.
-func LatestAnswer(all []AddressReport) AddressReport {
-	var latest AddressReport
-	for _, r := range all {
-		if r.State != contract.AddressAnswered {
-			continue
-		}
-		newer := r.Since.Compare(latest.Since)
-		if latest.Node == "" || r.Held && !latest.Held ||
-			r.Held == latest.Held && (newer > 0 || newer == 0 && r.Node < latest.Node) {
-			latest = r
-		}
-	}
-	return latest
-}
-
-// Silent reports whether it is reported that no machine answers for the address, and no agent reports otherwise.
-func Silent(nodes []*corev1.Node, address netip.Addr) bool {
-	all := ReportsOf(nodes, address)
-	return len(all) > 0 && len(Reporting(all, contract.AddressSilent)) == len(all)
-}
-
-// Machine is the Node that answers by this report; empty when it is not known.
-func (r AddressReport) Machine(nodes []*corev1.Node) string {
-	if r.Held {
-		return r.Node
-	}
-	return NodeWithMAC(nodes, r.MAC)
-}
-
-// NodeWithMAC names the Node to which a hardware address belongs, as the agents report; empty when it is none's.
-func NodeWithMAC(nodes []*corev1.Node, mac string) string {
-	if mac == "" {
-		return ""
-	}
-	for _, node := range nodes {
-		raw := node.Annotations[contract.NodeReportedIdentity]
-		var id contract.Identity
-		if strings.Contains(raw, mac) && json.Unmarshal([]byte(raw), &id) == nil && slices.Contains(id.MACs, mac) {
-			return node.Name
-		}
-	}
-	return ""
-}
-
-// silenceWaited is how long at most a release waits for the agents to stop answering for an address.
-const silenceWaited = 10 * time.Second
-
-// answering reports whether to wait for the agents to stop answering for the address of a Service that is
-// leaving. kube-vip is not waited for: it withdraws an address only after the Service is gone.
+// answering reports whether to wait until no machine answers for the address of a Service that is leaving.
 // since must be remembered as the time from which the Service is leaving; the zero Time where nothing is.
 func (obs Observed) answering() (answers bool, since time.Time) {
-	if obs.Options.Announcer != contract.AnnouncerAgent {
+	if obs.Options.ReleaseWait == 0 {
 		return false, time.Time{}
 	}
 	since = obs.LeavingSince
@@ -124,7 +27,7 @@ func (obs Observed) answering() (answers bool, since time.Time) {
 	if obs.Service.DeletionTimestamp != nil && obs.Service.DeletionTimestamp.Time.Before(began) {
 		began = obs.Service.DeletionTimestamp.Time
 	}
-	if obs.Now.Sub(began) >= silenceWaited {
+	if obs.Now.Sub(began) >= obs.Options.ReleaseWait {
 		return false, since
 	}
 	return slices.ContainsFunc(obs.Nodes, obs.reportedBy), since
@@ -202,17 +105,17 @@ func DueStale(
 }
 
 // AnsweringUnassigned are the addresses of blocks of the cluster that answer though no Service has them, in their
-// order.
-func (obs Observed) AnsweringUnassigned() []netip.Addr {
+// order. named reports whether a Service has an announcer answer for an address.
+func (obs Observed) AnsweringUnassigned(named func(*corev1.Service, netip.Addr) bool) []netip.Addr {
 	found := map[netip.Addr]bool{}
 	for _, node := range obs.Nodes {
-		if !ReportsNetwork(node) {
+		if !reports.KnowsNetwork(node) {
 			continue
 		}
 		// A report that cannot be read says nothing of any address.
 		reported, _ := contract.ParseReportedAddresses(node.Annotations[contract.NodeReportedAddresses])
 		for address, entry := range reported {
-			if entry.State != contract.AddressSilent && obs.ownsAddress(address) && !obs.assigned(address) {
+			if entry.State != contract.AddressSilent && obs.ownsAddress(address) && !obs.assigned(address, named) {
 				found[address] = true
 			}
 		}
@@ -228,12 +131,9 @@ func (obs Observed) ownsAddress(address netip.Addr) bool {
 }
 
 // assigned reports whether a Service has the address still, in whatever way: one that is leaving may answer for it.
-func (obs Observed) assigned(address netip.Addr) bool {
+func (obs Observed) assigned(address netip.Addr, named func(*corev1.Service, netip.Addr) bool) bool {
 	return slices.ContainsFunc(obs.Services, func(service *corev1.Service) bool {
-		if lastAddress(service) == address {
-			return true
-		}
-		return slices.Contains(strings.Split(service.Annotations[contract.KubeVIPAddresses], ","), address.String())
+		return lastAddress(service) == address || named(service, address)
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer/reports"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -135,7 +136,7 @@ func (obs Observed) DesiredOfPool() Desired {
 
 // addressRequest is what the Service is to get of the pool or of a brought block.
 func (obs Observed) addressRequest() AddressRequest {
-	silent := func(a netip.Addr) bool { return Silent(obs.Nodes, a) }
+	silent := func(a netip.Addr) bool { return reports.Silent(obs.Nodes, a) }
 	ask := Ask{Silent: silent, InUse: obs.unavailable, Now: obs.Now}
 	return AddressRequest{Desired: obs.Desired, Published: obs.Published, Ask: ask, NetworkID: obs.NetworkID}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -59,7 +60,7 @@ type Config struct {
 	// NetworkID is the ID of the public network that blocks are assigned to.
 	NetworkID string
 	// Options are what decisions look at. An empty LocationAnnotation, Allocation or BlockSize stands for
-	// contract.ServiceIPLocation, contract.AllocationDedicated and "/29".
+	// contract.ServiceIPLocation, contract.AllocationDedicated and "/29". ReleaseWait is that of the announcer.
 	plan.Options
 	// Metrics count; nil for metrics that are not exposed.
 	Metrics *Metrics
@@ -69,14 +70,15 @@ type Config struct {
 
 // Balancer ensures and releases public addresses of Services. It is safe for concurrent use.
 type Balancer struct {
-	config   Config
-	pace     *pace
-	backoffs *backoffs
-	ledgers  *ledgerCopy
-	places   *places
-	stale    *staleness
-	damage   *damageReports
-	seen     *purchase.Seen
+	config    Config
+	announcer announcer.Announcer
+	pace      *pace
+	backoffs  *backoffs
+	ledgers   *ledgerCopy
+	places    *places
+	stale     *staleness
+	damage    *damageReports
+	seen      *purchase.Seen
 
 	clusterMu sync.Mutex
 	clusterID string
@@ -93,8 +95,10 @@ func New(config Config) *Balancer {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
+	announces := announcer.For(config.Announcer, announcer.Deps{Kube: config.Kube, NetworkID: config.NetworkID})
+	config.ReleaseWait = announces.ReleaseWait()
 	return &Balancer{
-		config: config, pace: newPace(), backoffs: newBackoffs(config.Now),
+		config: config, announcer: announces, pace: newPace(), backoffs: newBackoffs(config.Now),
 		ledgers: newLedgerCopy(config.Ledgers, config.Now), places: &places{}, stale: newStaleness(),
 		damage: newDamageReports(), seen: purchase.NewSeen(config.Now),
 	}

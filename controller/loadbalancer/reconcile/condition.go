@@ -42,14 +42,12 @@ const (
 	waitSurplus plan.Reason = "SurplusBlock"
 )
 
-// Reasons of the conditions AddressPublished and Announced, beside the states of addresses.
+// Reasons of the condition AddressPublished, and its messages.
 const (
 	// reasonPublished: the address is in the status of the Service.
 	reasonPublished = "Published"
 	// reasonBlockNotReady: the IP block is not assigned yet.
-	reasonBlockNotReady = "BlockNotAssigned"
-	// reasonNotReported: no agent has reported the address yet.
-	reasonNotReported    = "NotReported"
+	reasonBlockNotReady  = "BlockNotAssigned"
 	messagePublished     = "the address is in the status of the Service"
 	messageBlockNotReady = "the address is published once its IP block is assigned"
 )

@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -12,63 +11,13 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-
-// node is a Node; ready is the status of its condition, empty for a node without an agent, and vlan the
-// interface that its agent reports, "-" for a report without one.
-func node(network string, ready corev1.ConditionStatus, vlan string) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
-		contract.NodePublicNetworkID: network, contract.NodePublicNetworkMember: fmt.Sprint(network != ""),
-	}}}
-	if ready != "" {
-		n.Status.Conditions = []corev1.NodeCondition{{Type: contract.ConditionVLANReady, Status: ready}}
-	}
-	switch vlan {
-	case "":
-	case "-":
-		n.Annotations[contract.NodeReportedIdentity] = `{"hostname":"n"}`
-	case "garbage":
-		n.Annotations[contract.NodeReportedIdentity] = `{`
-	default:
-		n.Annotations[contract.NodeReportedIdentity] = `{"vlanInterface":"` + vlan + `"}`
-	}
-	return n
-}
-
-func TestCommonInterface(t *testing.T) {
-	for _, test := range []struct {
-		name  string
-		nodes []*corev1.Node
-		vlan  string
-	}{
-		{"no node", nil, ""},
-		{"no agent", []*corev1.Node{node("net1", "", ""), node("net1", "", "")}, ""},
-		{"one of two ready", []*corev1.Node{node("net1", "False", "bond0.20"), node("net1", "True", "bond0.20")},
-			"bond0.20"},
-		{"none ready", []*corev1.Node{node("net1", "False", "bond0.20"), node("net1", "Unknown", "bond0.20")},
-			"bond0.20"},
-		{"ready node is no member", []*corev1.Node{node("", "True", "bond0.20")}, ""},
-		{"ready node is in another network", []*corev1.Node{node("net2", "True", "bond0.21"),
-			node("net1", "False", "bond0.20")}, "bond0.20"},
-		{"agent on one node only, not ready", []*corev1.Node{node("net1", "False", "bond0.20"), node("net1", "", "")},
-			"bond0.20"},
-		{"names differ", []*corev1.Node{node("net1", "True", "bond0.20"), node("net1", "True", "vlan20")}, ""},
-		{"one reports none", []*corev1.Node{node("net1", "True", "bond0.20"), node("net1", "False", "-")}, ""},
-		{"one reports garbage", []*corev1.Node{node("net1", "True", "bond0.20"), node("net1", "True", "garbage")},
-			""},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			if got := commonInterface(test.nodes, "net1"); got != test.vlan {
-				t.Errorf("interface is %q, want %q", got, test.vlan)
-			}
-		})
-	}
-}
 
 func TestRestsOfABlockInError(t *testing.T) {
 	now := noon
@@ -234,8 +183,13 @@ func TestWithdrawalLeavesWhatUsersChose(t *testing.T) {
 		}},
 		Spec: corev1.ServiceSpec{LoadBalancerIP: "192.0.2.1"},
 	}
+	b := &Balancer{announcer: announcer.For(contract.AnnouncerKubeVIP, announcer.Deps{NetworkID: "net1"})}
+	nodes := []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		contract.NodePublicNetworkID: "net1", contract.NodePublicNetworkMember: "true",
+		contract.NodeReportedIdentity: `{"vlanInterface":"bond0.20"}`,
+	}}}}
 	want := patch{annotations: map[string]any{contract.ServiceIPAddress: nil}}
-	if diff := cmp.Diff(want, withdrawal(service, "bond0.20"), cmp.AllowUnexported(patch{})); diff != "" {
+	if diff := cmp.Diff(want, b.withdrawal(service, nodes), cmp.AllowUnexported(patch{})); diff != "" {
 		t.Errorf("patch (-want +got):\n%s", diff)
 	}
 	service.Annotations[contract.KubeVIPAddresses] = "203.0.113.10"
@@ -246,7 +200,7 @@ func TestWithdrawalLeavesWhatUsersChose(t *testing.T) {
 			contract.KubeVIPInterface: nil},
 		spec: map[string]any{"loadBalancerIP": nil},
 	}
-	if diff := cmp.Diff(want, withdrawal(service, "bond0.20"), cmp.AllowUnexported(patch{})); diff != "" {
+	if diff := cmp.Diff(want, b.withdrawal(service, nodes), cmp.AllowUnexported(patch{})); diff != "" {
 		t.Errorf("patch (-want +got):\n%s", diff)
 	}
 }

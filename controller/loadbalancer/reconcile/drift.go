@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer/reports"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -89,7 +90,7 @@ func (b *Balancer) drifted(ctx context.Context, service *corev1.Service) (bool, 
 	case plan.Done:
 		ready, why := o.NodeReady()
 		ready = ready || hasAddress(service, p.Step.Address)
-		return !p.UpToDate(o) || !publication(o, p.Step).empty() || ready && !hasAddress(service, p.Step.Address) ||
+		return !p.UpToDate(o) || !b.publication(o, p.Step).empty() || ready && !hasAddress(service, p.Step.Address) ||
 			len(differingConditions(service, publishedConditions(o, p, ready, why), o.Now)) > 0, nil
 	case plan.Wait:
 		return o.Published.IsValid(), nil
@@ -297,9 +298,9 @@ func (b *Balancer) reportStale(ctx context.Context, o plan.Observed) error {
 		return err
 	}
 	o.Nodes = nodes
-	for _, address := range b.stale.due(o.AnsweringUnassigned(), o.Now) {
-		all := plan.ReportsOf(nodes, address)
-		where := names(answerers(nodes, all))
+	for _, address := range b.stale.due(o.AnsweringUnassigned(b.announcer.Names), o.Now) {
+		all := reports.Of(nodes, address)
+		where := reports.Names(answerers(nodes, all))
 		klog.FromContext(ctx).Info("An address answers that no Service has", "address", address, "nodes", where)
 		text := "Address %s was released, but still answers (%s); it stays in quarantine until it is silent. " +
 			"Delete it there: ip address delete %s/32 dev <interface>"
@@ -320,7 +321,7 @@ func (b *Balancer) reportStale(ctx context.Context, o plan.Observed) error {
 
 // answerers are the Nodes that answer for an address: those that hold it, else those to which the hardware address
 // belongs that answers, else those that hear it.
-func answerers(nodes []*corev1.Node, all []plan.AddressReport) []string {
+func answerers(nodes []*corev1.Node, all []reports.Report) []string {
 	var held, owners, hearing []string
 	for _, r := range all {
 		if r.State == contract.AddressSilent {
@@ -330,7 +331,7 @@ func answerers(nodes []*corev1.Node, all []plan.AddressReport) []string {
 		if r.Held {
 			held = append(held, r.Node)
 		}
-		if name := plan.NodeWithMAC(nodes, r.MAC); name != "" {
+		if name := reports.NodeWithMAC(nodes, r.MAC); name != "" {
 			owners = append(owners, name)
 		}
 	}

@@ -143,7 +143,8 @@ func newCluster(t *testing.T, uid string, clock *pnapsim.Clock) *world {
 	}
 	w.config = reconcile.Config{
 		NetworkID: networkID, Now: w.clock.Now, Events: w.events,
-		Options:  plan.Options{Location: "ASH", MaxRetained: 9, MaxRetainedPerNamespace: 9},
+		Options: plan.Options{Announcer: contract.AnnouncerKubeVIP, Location: "ASH", MaxRetained: 9,
+			MaxRetainedPerNamespace: 9},
 		Services: corelisters.NewServiceLister(w.services), Nodes: corelisters.NewNodeLister(w.nodes),
 	}
 	return w

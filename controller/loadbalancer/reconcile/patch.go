@@ -100,19 +100,13 @@ func differing(have map[string]string, wanted map[string]any) map[string]any {
 
 // withdrawal removes what publication wrote. A value that a user chose stays. The record of a purchase and
 // its owner stay until nothing is left that they would find.
-func withdrawal(service *corev1.Service, vlanInterface string) patch {
+func (b *Balancer) withdrawal(service *corev1.Service, nodes []*corev1.Node) patch {
 	address := service.Annotations[contract.ServiceIPAddress]
-	wanted := map[string]any{}
+	wanted := b.announcer.Withdraw(service, address, nodes)
 	for _, name := range contract.OwnedServiceAnnotations() {
 		if name != contract.ServiceIPPurchase && name != contract.ServiceIPOwner {
 			wanted[name] = nil
 		}
-	}
-	if address != "" && service.Annotations[contract.KubeVIPAddresses] == address {
-		wanted[contract.KubeVIPAddresses] = nil
-	}
-	if vlanInterface != "" && address != "" && service.Annotations[contract.KubeVIPInterface] == vlanInterface {
-		wanted[contract.KubeVIPInterface] = nil
 	}
 	changes := patch{annotations: differing(service.Annotations, wanted)}
 	if address != "" && service.Spec.LoadBalancerIP == address {
@@ -125,7 +119,7 @@ func withdrawal(service *corev1.Service, vlanInterface string) patch {
 // whoever announces it would answer for an address of someone else.
 func (b *Balancer) removeForeign(ctx context.Context, o plan.Observed) (*corev1.Service, error) {
 	foreign := o.Service.Annotations[contract.ServiceIPAddress]
-	changes := withdrawal(o.Service, commonInterface(o.Nodes, o.NetworkID))
+	changes := b.withdrawal(o.Service, o.Nodes)
 	changes.exactly = true
 	for _, name := range []string{contract.ServiceIPPurchase, contract.ServiceIPOwner} {
 		if _, there := o.Service.Annotations[name]; there {
@@ -185,7 +179,7 @@ func (b *Balancer) reject(ctx context.Context, o plan.Observed, step plan.Step) 
 	if step.Reason != plan.BlockLost || !o.Abandoned(address) {
 		return nil, b.refuse(ctx, o.Service, step)
 	}
-	service, err := b.patchService(ctx, o.Service, silence(o.Service, address))
+	service, err := b.patchService(ctx, o.Service, b.withdrawAnnouncement(o.Service, address))
 	if err != nil {
 		return nil, err
 	}
@@ -196,12 +190,10 @@ func (b *Balancer) reject(ctx context.Context, o plan.Observed, step plan.Step) 
 	return &corev1.LoadBalancerStatus{}, b.refuse(ctx, service, step)
 }
 
-// silence takes off a Service what announcers read.
-func silence(service *corev1.Service, address netip.Addr) patch {
-	wanted := map[string]any{contract.ServiceIPBlockAssigned: "false"}
-	if service.Annotations[contract.KubeVIPAddresses] == address.String() {
-		wanted[contract.KubeVIPAddresses] = nil
-	}
+// withdrawAnnouncement takes off a Service what announcers read.
+func (b *Balancer) withdrawAnnouncement(service *corev1.Service, address netip.Addr) patch {
+	wanted := b.announcer.Withdraw(service, address.String(), nil)
+	wanted[contract.ServiceIPBlockAssigned] = "false"
 	changes := patch{exactly: true, annotations: differing(service.Annotations, wanted)}
 	if service.Spec.LoadBalancerIP == address.String() && plan.UsersLoadBalancerIP(service) == "" {
 		changes.spec = map[string]any{"loadBalancerIP": nil}

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer/reports"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -23,7 +23,7 @@ import (
 func (b *Balancer) publish(
 	ctx context.Context, o plan.Observed, p plan.ServicePlan,
 ) (*corev1.LoadBalancerStatus, error) {
-	changes := publication(o, p.Step)
+	changes := b.publication(o, p.Step)
 	service, err := b.patchService(ctx, o.Service, changes)
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func publishedConditions(o plan.Observed, p plan.ServicePlan, ready bool, why st
 	}
 	published := publishedCondition(ready, plan.NoNodeReady, why)
 	before := meta.FindStatusCondition(o.Service.Status.Conditions, contract.ServiceConditionAnnounced)
-	return []metav1.Condition{block, published, announcement(o.Nodes, p.Step.Address, before)}
+	return []metav1.Condition{block, published, reports.Condition(o.Nodes, p.Step.Address, before)}
 }
 
 func (b *Balancer) recordPublished(ctx context.Context, o plan.Observed, step plan.Step, changes patch) {
@@ -72,7 +72,7 @@ func (b *Balancer) recordPublished(ctx context.Context, o plan.Observed, step pl
 	}
 	before := o.Published
 	if before == step.Address {
-		if _, repaired := changes.annotations[contract.KubeVIPAddresses]; repaired || changes.spec != nil {
+		if changes.spec != nil || changesAnnouncement(o.Service, changes, step.Address) {
 			b.config.Metrics.repaired(repairRepublished)
 		}
 		return
@@ -88,9 +88,19 @@ func (b *Balancer) recordPublished(ctx context.Context, o plan.Observed, step pl
 	}
 }
 
+// changesAnnouncement reports whether a patch changes which annotations name the address.
+func changesAnnouncement(service *corev1.Service, changes patch, address netip.Addr) bool {
+	for name, value := range changes.annotations {
+		if value == address.String() || value == nil && service.Annotations[name] == address.String() {
+			return true
+		}
+	}
+	return false
+}
+
 // publication is what the Service's metadata and spec lack. It is a compare-and-swap, because "where the
 // user left it empty" is judged on the version that was read.
-func publication(o plan.Observed, step plan.Step) patch {
+func (b *Balancer) publication(o plan.Observed, step plan.Step) patch {
 	service := o.Service
 	address := step.Address.String()
 	wanted := map[string]any{
@@ -100,8 +110,7 @@ func publication(o plan.Observed, step plan.Step) patch {
 		contract.ServiceIPBlockAssigned: "true",
 		contract.ServiceIPOwner:         string(service.UID),
 	}
-	maps.Copy(wanted, forKubeVIP(o, address))
-	maps.Copy(wanted, forPeople(o, step.Address))
+	maps.Copy(wanted, b.announcer.Publish(service, step.Address, o.Nodes))
 	if o.Purchase == nil || o.Listed(step.Block.ID) && (o.Purchase.BlockID == step.Block.ID ||
 		o.Purchase.BlockID == "") || !o.Now.Before(o.Purchase.Time.Add(plan.PurchaseSettles)) {
 		// From now on tags find the block; until then the recorded ID must.
@@ -114,44 +123,8 @@ func publication(o plan.Observed, step plan.Step) patch {
 	return changes
 }
 
-// forKubeVIP is what kube-vip reads. Where the agents announce, it must not: what was written for it before is taken
-// back.
-func forKubeVIP(o plan.Observed, address string) map[string]any {
-	if o.Options.Announcer == contract.AnnouncerAgent {
-		if o.Service.Annotations[contract.KubeVIPAddresses] == address {
-			return map[string]any{contract.KubeVIPAddresses: nil}
-		}
-		return nil
-	}
-	wanted := map[string]any{contract.KubeVIPAddresses: address}
-	if vlanInterface := commonInterface(o.Nodes, o.NetworkID); vlanInterface != "" &&
-		o.Service.Annotations[contract.KubeVIPInterface] == "" {
-		wanted[contract.KubeVIPInterface] = vlanInterface
-	}
-	return wanted
-}
-
-// forPeople names the Node that announces the address, where kube-vip does not write that itself.
-func forPeople(o plan.Observed, address netip.Addr) map[string]any {
-	wanted := map[string]any{contract.ServiceAnnouncedBy: nil, contract.ServiceAnnouncedSince: nil}
-	if o.Options.Announcer != contract.AnnouncerAgent {
-		return wanted
-	}
-	node, since := announcerOf(o.Nodes, address)
-	if node == "" {
-		return wanted
-	}
-	wanted[contract.ServiceAnnouncedBy] = node
-	wanted[contract.ServiceAnnouncedSince] = since.UTC().Format(time.RFC3339)
-	have := o.Service.Annotations
-	if before := have[contract.ServiceAnnouncedSince]; before != "" && have[contract.ServiceAnnouncedBy] == node {
-		wanted[contract.ServiceAnnouncedSince] = before
-	}
-	return wanted
-}
-
-// statusFor is the status of a published Service. kube-vip compares the ports with those of the spec, in
-// order, and withdraws the address when they differ.
+// statusFor is the status of a published Service, with its ports in the order of the spec: kube-vip withdraws the
+// address when they differ.
 func statusFor(service *corev1.Service, address netip.Addr) *corev1.LoadBalancerStatus {
 	mode := corev1.LoadBalancerIPModeVIP
 	ingress := corev1.LoadBalancerIngress{IP: address.String(), IPMode: &mode}

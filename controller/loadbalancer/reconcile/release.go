@@ -64,7 +64,7 @@ func (b *Balancer) withdraw(ctx context.Context, live *corev1.Service) (*corev1.
 	if err != nil {
 		return nil, fmt.Errorf("list Nodes: %w", err)
 	}
-	return b.patchService(ctx, live, withdrawal(live, commonInterface(nodes, b.config.NetworkID)))
+	return b.patchService(ctx, live, b.withdrawal(live, nodes))
 }
 
 // giveBack observes, decides and applies. live is the Service to write on; nil when it is gone.

@@ -22,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -68,7 +69,7 @@ type Config struct {
 	DriftEvery time.Duration
 	// Carriers decides which Nodes may carry traffic of Services.
 	Carriers contract.Carriers
-	// Announcer is contract.AnnouncerKubeVIP, contract.AnnouncerAgent or contract.AnnouncerNone.
+	// Announcer is the kind of announcer, see package announcer.
 	Announcer string
 }
 
@@ -78,6 +79,8 @@ type Controller struct {
 	config   Config
 	services corelisters.ServiceLister
 	nodes    corelisters.NodeLister
+
+	announcer announcer.Announcer
 
 	queue   workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	states  *stateCache
@@ -91,7 +94,8 @@ func New(config Config) *Controller {
 	config.DriftEvery = cmp.Or(config.DriftEvery, defaultDriftEvery)
 	return &Controller{
 		config: config, services: config.Services.Lister(), nodes: config.Nodes.Lister(),
-		states: newStateCache(), changes: newNodeChanges(), pass: newPass(config.Metrics),
+		announcer: announcer.For(config.Announcer, announcer.Deps{Kube: config.Kube}),
+		states:    newStateCache(), changes: newNodeChanges(), pass: newPass(config.Metrics),
 	}
 }
 

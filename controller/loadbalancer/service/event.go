@@ -3,13 +3,10 @@ package service
 import (
 	"context"
 	"errors"
-	"net/netip"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
@@ -61,19 +58,10 @@ const (
 	textWaiting     = "Waiting for a public address; the conditions of the Service say what for"
 	textIPv4Only    = "ipFamilyPolicy PreferDualStack: the Service gets an IPv4 address only, phoenixNAP load " +
 		"balancers have no IPv6"
-	textIgnored = "kube-vip has not taken up this Service a minute after its address was published: give kube-vip " +
-		"lb_class_name=" + contract.LoadBalancerClass + ", or delete the Service and create it again without " +
-		"loadBalancerClass, which cannot be changed"
 )
 
-const (
-	longWait = 30 * time.Second // how long a Service waits before an event reports it
-	// announcerTimeout is how long kube-vip has to take up a published Service: its election takes seconds.
-	announcerTimeout = time.Minute
-	// kubeVIPHost is the annotation in which kube-vip writes the node that announces a Service over ARP
-	// (updateStatus, in pkg/manager/services.go of v0.9 and pkg/services/services.go of v1.0).
-	kubeVIPHost = "kube-vip.io/vipHost"
-)
+// longWait is how long a Service waits before an event reports it.
+const longWait = 30 * time.Second
 
 // isReported reports whether the balancer has already sent an event for its error.
 func isReported(err error) bool {
@@ -173,62 +161,21 @@ func explain(err error) string {
 	return said
 }
 
-// checkAnnouncer warns once when kube-vip ignores a Service of our class, which it does unless it is configured for
-// the class. again is when to check next; 0 for never.
+// checkAnnouncer warns once when the announcer ignores a Service of our class. again is when to check next; 0 for
+// never.
 func (c *Controller) checkAnnouncer(ctx context.Context, service *corev1.Service, state *serviceState,
 	status *corev1.LoadBalancerStatus) (again time.Duration) {
-	if c.config.Announcer != contract.AnnouncerKubeVIP || !contract.HasOwnClass(service) || state.announcerChecked ||
-		state.publishedAt.IsZero() {
+	if !contract.HasOwnClass(service) || state.announcerChecked || state.publishedAt.IsZero() {
 		return 0
 	}
-	if rest := announcerTimeout - time.Since(state.publishedAt); rest > 0 {
-		return rest
-	}
-	if service.Annotations[kubeVIPHost] != "" || c.answered(addressesOf(status)) {
-		state.announcerChecked = true
-		return 0
-	}
-	// kube-vip rightly ignores a Service without ready endpoints.
-	serving, err := c.hasEndpoints(ctx, service)
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to list EndpointSlices", "service", klog.KObj(service))
-	}
-	if err != nil || !serving {
-		return announcerTimeout
-	}
-	state.announcerChecked = true
-	c.warn(service, eventIgnored, textIgnored)
-	return 0
-}
-
-// answered reports whether an agent has seen any of the addresses answer.
-func (c *Controller) answered(addresses []string) bool {
 	nodes, err := c.nodes.List(labels.Everything())
 	if err != nil {
-		return false
+		klog.FromContext(ctx).Error(err, "Failed to list Nodes")
 	}
-	return slices.ContainsFunc(nodes, func(node *corev1.Node) bool {
-		// An invalid report contains no address.
-		reported, _ := contract.ParseReportedAddresses(node.Annotations[contract.NodeReportedAddresses])
-		return slices.ContainsFunc(addresses, func(text string) bool {
-			address, err := netip.ParseAddr(text)
-			return err == nil && (reported[address].State == contract.AddressAnswered ||
-				reported[address].State == contract.AddressDuplicate)
-		})
-	})
-}
-
-// hasEndpoints reports whether a Service has ready endpoints.
-func (c *Controller) hasEndpoints(ctx context.Context, service *corev1.Service) (bool, error) {
-	endpointSlices, err := c.config.Kube.DiscoveryV1().EndpointSlices(service.Namespace).List(ctx, metav1.ListOptions{
-		LabelSelector: labels.Set{discoveryv1.LabelServiceName: service.Name}.String(),
-	})
-	if err != nil {
-		return false, err
+	warning, again := c.announcer.Ignores(ctx, service, addressesOf(status), nodes, state.publishedAt)
+	state.announcerChecked = again == 0
+	if warning != "" {
+		c.warn(service, eventIgnored, warning)
 	}
-	return slices.ContainsFunc(endpointSlices.Items, func(s discoveryv1.EndpointSlice) bool {
-		return slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool {
-			return e.Conditions.Ready == nil || *e.Conditions.Ready
-		})
-	}), nil
+	return again
 }

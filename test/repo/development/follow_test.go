@@ -17,6 +17,7 @@ func TestThePageIsFollowed(t *testing.T) {
 	needed := map[string]string{
 		AddACheck:                             "agent/verify/check/link.go",
 		"Add an annotation":                   "pkg/contract/names.go",
+		"Add an announcer":                    "controller/loadbalancer/announcer/announcer.go",
 		"Add an API failure to the simulator": "test/sim/pnapsim/faults.go",
 	}
 	walkthroughs, err := Walkthroughs(root)

@@ -39,6 +39,9 @@ func (c *change) apply(root string) error {
 		}
 		content = formatted
 	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
 	return os.WriteFile(path, bytes.TrimLeft(content, "\n"), 0o644)
 }
 

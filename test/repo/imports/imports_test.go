@@ -83,7 +83,8 @@ var rules = []rule{
 	},
 	{
 		name: "pure packages", in: []string{"/pkg/...", "/agent/verify/check", "/agent/announce/election",
-			"/controller/loadbalancer/plan", "/controller/cloud/network"},
+			"/controller/loadbalancer/plan", "/controller/cloud/network",
+			"/controller/loadbalancer/announcer/reports"},
 		but: []string{"/pkg/listen"},
 		forbid: []string{
 			"net", "net/http", "os", "os/exec", "syscall", "io/fs",

@@ -1,4 +1,4 @@
-package announcer
+package agents
 
 import (
 	"context"

@@ -1,10 +1,11 @@
-package announcer
+package agents
 
 import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
 )
 
 // Reasons of the events on the Namespace kube-system about the key of the agents' heartbeats.
@@ -28,6 +30,12 @@ const (
 
 // guide is how to replace the key.
 const guide = "https://github.com/phoenixnap/k8s-cloud-provider-bmc/blob/main/docs/guides/announcers.md#replace-the-key"
+
+const (
+	// keyPeriod is the time between checks, retryAfter that after a failure.
+	keyPeriod  = time.Minute
+	retryAfter = 10 * time.Second
+)
 
 // secretName is the Secret with the key, as texts name it.
 const secretName = metav1.NamespaceSystem + "/" + contract.AnnouncerSecret
@@ -50,7 +58,13 @@ type HeartbeatKey struct {
 
 // Run maintains the Secret until ctx ends.
 func (k *HeartbeatKey) Run(ctx context.Context) error {
-	return keep(ctx, keyPeriod, k.Sync, "Failed to ensure the key for the agents' heartbeats, retrying")
+	return loop.Run(ctx, func(ctx context.Context) time.Duration {
+		if err := k.Sync(ctx); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Failed to ensure the key for the agents' heartbeats, retrying")
+			return retryAfter
+		}
+		return keyPeriod
+	})
 }
 
 // Sync creates the Secret if it is missing. A Secret without a valid key is an error that only a user can fix.

@@ -1,0 +1,187 @@
+// Package kubevip is kube-vip: it reads addresses from an annotation of the Service, and announces them over ARP.
+package kubevip
+
+import (
+	"context"
+	"encoding/json"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer/none"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+)
+
+const (
+	// HostAnnotation is where kube-vip writes the node that announces a Service over ARP (updateStatus, in
+	// pkg/manager/services.go of v0.9 and pkg/services/services.go of v1.0).
+	HostAnnotation = "kube-vip.io/vipHost"
+	// takeUp is how long kube-vip has to take up a published Service: its election takes seconds.
+	takeUp = time.Minute
+
+	ignored = "kube-vip has not taken up this Service a minute after its address was published: give kube-vip " +
+		"lb_class_name=" + contract.LoadBalancerClass + ", or delete the Service and create it again without " +
+		"loadBalancerClass, which cannot be changed"
+)
+
+// Announcer is kube-vip. It withdraws an address only after the Service is gone.
+type Announcer struct {
+	none.Announcer
+	kube      kubernetes.Interface
+	networkID string
+}
+
+// New returns kube-vip in the cluster of a client, for the Nodes in a public network.
+func New(kube kubernetes.Interface, networkID string) Announcer {
+	return Announcer{kube: kube, networkID: networkID}
+}
+
+// Publish names the address and, unless a user did that, the VLAN interface.
+func (a Announcer) Publish(service *corev1.Service, address netip.Addr, nodes []*corev1.Node) map[string]any {
+	wanted := map[string]any{contract.KubeVIPAddresses: address.String()}
+	if vlanInterface := commonInterface(nodes, a.networkID); vlanInterface != "" &&
+		service.Annotations[contract.KubeVIPInterface] == "" {
+		wanted[contract.KubeVIPInterface] = vlanInterface
+	}
+	return wanted
+}
+
+// Withdraw removes the address, and the VLAN interface of the Nodes.
+func (a Announcer) Withdraw(service *corev1.Service, address string, nodes []*corev1.Node) map[string]any {
+	removed := map[string]any{}
+	if address == "" {
+		return removed
+	}
+	if service.Annotations[contract.KubeVIPAddresses] == address {
+		removed[contract.KubeVIPAddresses] = nil
+	}
+	if vlanInterface := commonInterface(nodes, a.networkID); vlanInterface != "" &&
+		service.Annotations[contract.KubeVIPInterface] == vlanInterface {
+		removed[contract.KubeVIPInterface] = nil
+	}
+	return removed
+}
+
+// Names reports whether the address is among those that kube-vip reads.
+func (Announcer) Names(service *corev1.Service, address netip.Addr) bool {
+	return slices.Contains(strings.Split(service.Annotations[contract.KubeVIPAddresses], ","), address.String())
+}
+
+// Silence reports a lack of endpoints. Agents may not read them; they are read here.
+func (a Announcer) Silence(ctx context.Context, service *corev1.Service) (reason, why string) {
+	all, err := a.endpoints(ctx, service)
+	if err != nil {
+		return "", ""
+	}
+	lacks := lackedEndpoints(service, all)
+	if lacks == "" {
+		return "", ""
+	}
+	return contract.AnnouncedNoEndpoints, "the Service has " + lacks + "; kube-vip 1.2 and newer announces an address " +
+		"only while there are some: start pods that the selector of the Service matches"
+}
+
+// Ignores warns of a Service of our class, unless kube-vip is configured for that class.
+func (a Announcer) Ignores(ctx context.Context, service *corev1.Service, addresses []string, nodes []*corev1.Node,
+	publishedAt time.Time) (warning string, again time.Duration) {
+	if rest := takeUp - time.Since(publishedAt); rest > 0 {
+		return "", rest
+	}
+	if service.Annotations[HostAnnotation] != "" || answered(nodes, addresses) {
+		return "", 0
+	}
+	// kube-vip rightly ignores a Service without ready endpoints.
+	all, err := a.endpoints(ctx, service)
+	if err != nil || !slices.ContainsFunc(all, anyReady) {
+		return "", takeUp
+	}
+	return ignored, 0
+}
+
+// answered reports whether an agent has seen any of the addresses answer.
+func answered(nodes []*corev1.Node, addresses []string) bool {
+	return slices.ContainsFunc(nodes, func(node *corev1.Node) bool {
+		// An invalid report contains no address.
+		reported, _ := contract.ParseReportedAddresses(node.Annotations[contract.NodeReportedAddresses])
+		return slices.ContainsFunc(addresses, func(text string) bool {
+			address, err := netip.ParseAddr(text)
+			return err == nil && (reported[address].State == contract.AddressAnswered ||
+				reported[address].State == contract.AddressDuplicate)
+		})
+	})
+}
+
+// endpoints lists those of a Service.
+func (a Announcer) endpoints(ctx context.Context, service *corev1.Service) ([]discoveryv1.EndpointSlice, error) {
+	all, err := a.kube.DiscoveryV1().EndpointSlices(service.Namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: labels.Set{discoveryv1.LabelServiceName: service.Name}.String(),
+	})
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to list EndpointSlices", "service", klog.KObj(service))
+		return nil, err
+	}
+	return all.Items, nil
+}
+
+// anyReady reports whether there are ready endpoints.
+func anyReady(s discoveryv1.EndpointSlice) bool {
+	return slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool {
+		return ptr.Deref(e.Conditions.Ready, true)
+	})
+}
+
+// lackedEndpoints names the endpoints that a Service lacks for kube-vip 1.2 to announce it; empty if it has them. With
+// the external traffic policy Cluster, pods that are not ready suffice; with Local, kube-vip expects the condition
+// "serving" to be set.
+func lackedEndpoints(service *corev1.Service, all []discoveryv1.EndpointSlice) string {
+	local := service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+	if !local && strings.EqualFold(service.Annotations["kube-vip.io/allow-reconcile-without-endpoints"], "true") {
+		return ""
+	}
+	for _, s := range all {
+		for _, e := range s.Endpoints {
+			if !local || ptr.Deref(e.Conditions.Serving, false) {
+				return ""
+			}
+		}
+	}
+	if local {
+		return "no serving endpoints"
+	}
+	return "no endpoints"
+}
+
+// commonInterface returns the name of the VLAN interface when all agents of member nodes report the
+// same; empty when they differ, one of them reports none, or there are no reports.
+func commonInterface(nodes []*corev1.Node, networkID string) string {
+	common := ""
+	for _, node := range nodes {
+		raw := node.Annotations[contract.NodeReportedIdentity]
+		if raw == "" || !isMember(node, networkID) {
+			continue
+		}
+		var identity contract.Identity
+		if err := json.Unmarshal([]byte(raw), &identity); err != nil || identity.VLANInterface == "" {
+			return ""
+		}
+		if common != "" && common != identity.VLANInterface {
+			return ""
+		}
+		common = identity.VLANInterface
+	}
+	return common
+}
+
+func isMember(node *corev1.Node, networkID string) bool {
+	return node.Annotations[contract.NodePublicNetworkID] == networkID &&
+		node.Annotations[contract.NodePublicNetworkMember] == "true"
+}
