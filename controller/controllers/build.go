@@ -180,7 +180,7 @@ func (c *Controllers) accountFailures() (Controller, error) {
 	}
 	failures := account.NewFailures(c.config.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem), time.Now)
 	return account.NewFailureWatch(failures, func(ctx context.Context) error {
-		_, err := c.inventory.Recent(ctx, account.Unhurried)
+		_, err := c.inventory.Recent(ctx, account.PeriodicMaxAge)
 		return err
 	}), nil
 }

@@ -55,8 +55,8 @@ func hold(orphans []candidate, released, blocks int) []string {
 // breaker stores the history for hold. After a restart all orphans are new, and so became orphans at once; those that
 // were held before are in the report.
 type breaker struct {
-	// recalled are the blocks that the last process held; nil until they were read.
-	recalled map[string]bool
+	// wasHeld are the blocks that the last process held; nil until they were read.
+	wasHeld map[string]bool
 	// released is when orphans were deleted without a person.
 	released []time.Time
 	// reported is when the event was last recorded, and text what it said.
@@ -64,12 +64,12 @@ type breaker struct {
 	text     string
 }
 
-// restrain marks the orphans that wait for a person, among the given number of blocks of the cluster.
-func (c *Collector) restrain(ctx context.Context, blocks int) error {
+// applyBreaker marks the orphans that wait for a person, among the given number of blocks of the cluster.
+func (c *Collector) applyBreaker(ctx context.Context, blocks int) error {
 	if !c.config.Collect {
 		return nil
 	}
-	if err := c.recall(ctx); err != nil {
+	if err := c.loadHeld(ctx); err != nil {
 		return err
 	}
 	c.breaker.forget(c.config.Now())
@@ -99,20 +99,20 @@ func (c *Collector) candidates(named []string) []candidate {
 	var orphans []candidate
 	for _, id := range slices.Sorted(maps.Keys(c.suspicions)) {
 		if s := c.suspicions[id]; s.state == orphan {
-			held := s.held || c.breaker.recalled[id]
+			held := s.held || c.breaker.wasHeld[id]
 			orphans = append(orphans, candidate{id: id, held: held, confirmed: slices.Contains(named, id)})
 		}
 	}
 	return orphans
 }
 
-// recall reads once which orphans the last process held. If three of five that were held have their Services again, the
-// other two still wait for a person.
-func (c *Collector) recall(ctx context.Context) error {
-	if c.breaker.recalled != nil {
+// loadHeld reads once which orphans the last process held. If three of five that were held have their Services again,
+// the other two still wait for a person.
+func (c *Collector) loadHeld(ctx context.Context) error {
+	if c.breaker.wasHeld != nil {
 		return nil
 	}
-	recalled := map[string]bool{}
+	wasHeld := map[string]bool{}
 	stored, err := c.reports.configMaps.Get(ctx, contract.BlockReportName, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("read ConfigMap %s/%s, which names the IP blocks that wait for a person: %w",
@@ -124,10 +124,10 @@ func (c *Collector) recall(ctx context.Context) error {
 			klog.FromContext(ctx).Error(err, "Failed to parse the last report about IP blocks")
 		}
 		for _, b := range report.Blocks {
-			recalled[b.ID] = b.Held
+			wasHeld[b.ID] = b.Held
 		}
 	}
-	c.breaker.recalled = recalled
+	c.breaker.wasHeld = wasHeld
 	return nil
 }
 

@@ -108,8 +108,8 @@ func (f facts) byPurpose(b network.Block) blockState {
 	}
 }
 
-// excuseOne chooses the block of the nodes that is kept even while unused, as package membership chooses it.
-func (c *Collector) excuseOne(f *facts, ours []network.Block) {
+// keepNodeBlock chooses the block of the nodes that is kept even while unused, as package membership chooses it.
+func (c *Collector) keepNodeBlock(f *facts, ours []network.Block) {
 	if !c.config.NodesKept {
 		return
 	}

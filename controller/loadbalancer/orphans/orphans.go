@@ -143,7 +143,7 @@ func (c *Collector) Look(ctx context.Context) (again time.Duration, err error) {
 	if err != nil {
 		return period, err
 	}
-	if c.concludes(ours, f) {
+	if c.needsProof(ours, f) {
 		if _, err := c.config.Account.Prove(ctx, c.config.NetworkID, found.AskedAt); err != nil {
 			c.reports.failures.Failed(ctx, err)
 			return period, err
@@ -152,7 +152,7 @@ func (c *Collector) Look(ctx context.Context) (again time.Duration, err error) {
 	c.forgetGone(ctx, ours, found.Unseen)
 	ours = slices.DeleteFunc(ours, func(b network.Block) bool { return isHidden(found, b) })
 	problems := c.remember(ctx, ours, f, found.AskedAt)
-	if err := c.restrain(ctx, len(ours)); err != nil {
+	if err := c.applyBreaker(ctx, len(ours)); err != nil {
 		return period, errors.Join(problems, err)
 	}
 	c.publish(ctx, all, f, found.AskedAt)
@@ -171,14 +171,14 @@ func (c *Collector) find(ctx context.Context, cluster string) (account.Found, er
 		After: now.Add(-lookupWindow),
 	}
 	if c.pause() == period { // the list that others read once in a period will do
-		search.ListAfter = now.Add(-account.Unhurried)
+		search.ListAfter = now.Add(-account.PeriodicMaxAge)
 	}
 	return c.config.Account.Find(ctx, search)
 }
 
-// concludes reports whether there is anything to conclude from the account: a block is suspect, or the blocks of the
+// needsProof reports whether something would be concluded from the account: a block is suspect, or the blocks of the
 // cluster, or suspect ones, are gone. In another account all of them seem to be.
-func (c *Collector) concludes(ours []network.Block, f facts) bool {
+func (c *Collector) needsProof(ours []network.Block, f facts) bool {
 	suspect := func(b network.Block) bool { return classify(b, f).suspect() }
 	if len(ours) == 0 || slices.ContainsFunc(ours, suspect) {
 		return true
@@ -213,13 +213,13 @@ func (c *Collector) factsFor(ctx context.Context, cluster string, ours []network
 	if err != nil {
 		return facts{}, err
 	}
-	c.excuseOne(&known, ours)
+	c.keepNodeBlock(&known, ours)
 	if !slices.ContainsFunc(ours, func(b network.Block) bool { return classify(b, known).suspect() }) {
 		return known, nil
 	}
 	live, err := c.live(ctx, cluster)
 	if err == nil {
-		c.excuseOne(&live, ours)
+		c.keepNodeBlock(&live, ours)
 	}
 	return live, err
 }
