@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
@@ -59,9 +58,8 @@ type breaker struct {
 	wasHeld map[string]bool
 	// released is when orphans were deleted without a person.
 	released []time.Time
-	// reported is when the event was last recorded, and text what it said.
-	reported time.Time
-	text     string
+	// notice is the last event about blocks that wait for a person.
+	notice notice
 }
 
 // applyBreaker marks the orphans that wait for a person, among the given number of blocks of the cluster.
@@ -76,7 +74,7 @@ func (c *Collector) applyBreaker(ctx context.Context, blocks int) error {
 	released := len(c.breaker.released)
 	held := hold(c.candidates(nil), released, blocks)
 	if len(held) == 0 {
-		c.breaker.text = ""
+		c.breaker.notice = notice{}
 		return nil
 	}
 	for _, id := range held {
@@ -163,15 +161,10 @@ func (c *Collector) reportHeld(held []string, blocks int) {
 		}
 	}
 	if len(held) == 0 {
-		c.breaker.text = ""
+		c.breaker.notice = notice{}
 		return
 	}
-	text := c.heldText(held, blocks)
-	if now := c.config.Now(); text != c.breaker.text || now.Sub(c.breaker.reported) >= repeatAfter {
-		c.breaker.text = text
-		c.breaker.reported = now
-		c.record(corev1.EventTypeWarning, eventStuck, text)
-	}
+	c.notify(&c.breaker.notice, eventStuck, c.heldText(held, blocks))
 }
 
 func (c *Collector) heldText(held []string, blocks int) string {

@@ -79,6 +79,7 @@ type Collector struct {
 	// suspicions by block ID.
 	suspicions map[string]*suspicion
 	breaker    breaker
+	unreadable notice // why the account could not be read; empty since it could be
 }
 
 // suspicion is a block that seems to be unused.
@@ -104,11 +105,10 @@ func New(config Config) *Collector {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	configMaps := config.Kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 	return &Collector{
 		config: config, synced: config.Services.Informer().HasSynced, suspicions: map[string]*suspicion{},
 		seen:    purchase.NewSeen(config.Now),
-		reports: reportStore{configMaps: configMaps, failures: account.NewFailures(configMaps, config.Now)},
+		reports: reportStore{configMaps: config.Kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)},
 	}
 }
 
@@ -134,7 +134,7 @@ func (c *Collector) Look(ctx context.Context) (again time.Duration, err error) {
 	}
 	found, err := c.find(ctx, cluster)
 	if err != nil {
-		c.reports.failures.Failed(ctx, err)
+		c.reportUnreadable(ctx, err)
 		return period, err
 	}
 	all := found.All()
@@ -145,10 +145,11 @@ func (c *Collector) Look(ctx context.Context) (again time.Duration, err error) {
 	}
 	if c.needsProof(ours, f) {
 		if _, err := c.config.Account.Prove(ctx, c.config.NetworkID, found.AskedAt); err != nil {
-			c.reports.failures.Failed(ctx, err)
+			c.reportUnreadable(ctx, err)
 			return period, err
 		}
 	}
+	c.unreadable = notice{}
 	c.forgetGone(ctx, ours, found.Unseen)
 	ours = slices.DeleteFunc(ours, func(b network.Block) bool { return isHidden(found, b) })
 	problems := c.remember(ctx, ours, f, found.AskedAt)
