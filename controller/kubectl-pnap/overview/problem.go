@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -207,11 +206,7 @@ func nodeList(names []string) string {
 	if len(names) == 1 {
 		return "Node " + names[0]
 	}
-	list := strings.Join(names[:min(len(names), maxListed)], ", ")
-	if more := len(names) - maxListed; more > 0 {
-		list += fmt.Sprintf(" and %d more", more)
-	}
-	return fmt.Sprintf("%d Nodes (%s)", len(names), list)
+	return fmt.Sprintf("%d Nodes (%s)", len(names), text.Some(names, maxListed))
 }
 
 // subject begins a sentence about Nodes with the verb in singular or plural.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
 
 const (
@@ -168,21 +169,16 @@ func (c *Collector) reportHeld(held []string, blocks int) {
 }
 
 func (c *Collector) heldText(held []string, blocks int) string {
-	listed := held[:min(len(held), breakerListed)]
-	names := make([]string, len(listed))
-	for i, id := range listed {
+	names := make([]string, len(held))
+	for i, id := range held {
 		names[i] = id
 		if cidr := c.suspicions[id].block.CIDR; cidr.IsValid() {
 			names[i] = cidr.String()
 		}
 	}
-	more := ""
-	if rest := len(held) - len(listed); rest > 0 {
-		more = fmt.Sprintf(" and %d more", rest)
-	}
 	return fmt.Sprintf("%d of %d IP blocks are orphans that are not deleted until a person confirms it, because more "+
-		"than %d became orphans within %.0f hours, as after a restore of etcd: %s%s. If no Service needs them any more, "+
+		"than %d became orphans within %.0f hours, as after a restore of etcd: %s. If no Service needs them any more, "+
 		"delete these blocks with: kubectl annotate namespace %s --overwrite %s=%s", len(held), blocks, bound(blocks),
-		breakerWindow.Hours(), strings.Join(names, ", "), more, metav1.NamespaceSystem,
-		contract.NamespaceCollectOrphans, strings.Join(listed, ","))
+		breakerWindow.Hours(), text.Some(names, breakerListed), metav1.NamespaceSystem,
+		contract.NamespaceCollectOrphans, strings.Join(held[:min(len(held), breakerListed)], ","))
 }

@@ -97,7 +97,7 @@ type suspicion struct {
 	// held: too many blocks became orphans at once, so it waits until a person has confirmed its deletion.
 	held, confirmed bool
 	// backoff follows a failed step.
-	backoff backoff
+	backoff account.Backoff
 }
 
 // New returns a Collector. It starts nothing and makes no calls.
@@ -314,7 +314,7 @@ func (c *Collector) due() *suspicion {
 		default:
 			continue
 		}
-		if s.looks >= confirmed && !now.Before(at) && !now.Before(s.backoff.until) {
+		if s.looks >= confirmed && !now.Before(at) && !now.Before(s.backoff.Until) {
 			ready = append(ready, s)
 		}
 	}
@@ -322,7 +322,7 @@ func (c *Collector) due() *suspicion {
 		return nil
 	}
 	return slices.MinFunc(ready, func(a, b *suspicion) int {
-		return cmp.Or(a.backoff.until.Compare(b.backoff.until), a.since.Compare(b.since),
+		return cmp.Or(a.backoff.Until.Compare(b.backoff.Until), a.since.Compare(b.since),
 			cmp.Compare(a.block.ID, b.block.ID))
 	})
 }

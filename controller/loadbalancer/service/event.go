@@ -70,9 +70,6 @@ const (
 	longWait = 30 * time.Second // how long a Service waits before an event reports it
 	// announcerTimeout is how long kube-vip has to take up a published Service: its election takes seconds.
 	announcerTimeout = time.Minute
-	// kubeVIPHost is the annotation in which kube-vip writes the node that announces a Service over ARP
-	// (updateStatus, in pkg/manager/services.go of v0.9 and pkg/services/services.go of v1.0).
-	kubeVIPHost = "kube-vip.io/vipHost"
 )
 
 // isReported reports whether the balancer has already sent an event for its error.
@@ -184,7 +181,7 @@ func (c *Controller) checkAnnouncer(ctx context.Context, service *corev1.Service
 	if rest := announcerTimeout - time.Since(state.publishedAt); rest > 0 {
 		return rest
 	}
-	if service.Annotations[kubeVIPHost] != "" || c.answered(addressesOf(status)) {
+	if service.Annotations[contract.KubeVIPHost] != "" || c.answered(addressesOf(status)) {
 		state.announcerChecked = true
 		return 0
 	}

@@ -38,7 +38,7 @@ func kubeVIP(w *clocked, class string, names ...string) {
 			has = *service.Spec.LoadBalancerClass
 		}
 		if has == class {
-			w.edit(name, annotated(kubeVIPHost, "node-1"))
+			w.edit(name, annotated(contract.KubeVIPHost, "node-1"))
 		}
 	}
 }

@@ -212,15 +212,9 @@ func (m *Manager) identify(ctx context.Context) error {
 	if m.namespace != nil {
 		return nil
 	}
-	namespace, err := m.config.Kube.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("read the UID of namespace %s, which identifies the cluster: %w", metav1.NamespaceSystem, err)
-	}
-	if namespace.UID == "" {
-		return fmt.Errorf("namespace %s has no UID to identify the cluster", metav1.NamespaceSystem)
-	}
+	namespace, err := account.ReadCluster(ctx, m.config.Kube)
 	m.namespace = namespace
-	return nil
+	return err
 }
 
 // adopt records the block that is kept, to find it by its ID. A purchase whose block may still appear stays.
