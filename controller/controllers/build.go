@@ -2,12 +2,9 @@ package controllers
 
 import (
 	"cmp"
-	"context"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/config"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/apiserver"
@@ -166,18 +163,6 @@ func (c *Controllers) orphans() (Controller, error) {
 		Grace:   c.options.OrphanGrace,
 		NodesKept: c.options.ManageMembership && c.options.NodeIPBlock == "" &&
 			c.options.NodeAddress != config.NodeAddressNone,
-	}), nil
-}
-
-// accountFailures says why the account cannot be read where orphans does not: without an announcer.
-func (c *Controllers) accountFailures() (Controller, error) {
-	if c.options.LoadBalancer.Enabled() {
-		return nil, nil
-	}
-	failures := account.NewFailures(c.config.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem), time.Now)
-	return account.NewFailureWatch(failures, func(ctx context.Context) error {
-		_, err := c.inventory.Recent(ctx, account.Unhurried)
-		return err
 	}), nil
 }
 

@@ -108,7 +108,6 @@ var builders = map[string]builder{
 	"phoenixnap-admission":         (*Controllers).admission,
 	"phoenixnap-membership":        whereBalancing((*Controllers).membership),
 	"phoenixnap-orphans":           whereBalancing((*Controllers).orphans),
-	"phoenixnap-account-failures":  (*Controllers).accountFailures,
 	"phoenixnap-condition-metrics": whereBalancing((*Controllers).conditionMetrics),
 	ControlPlane:                   whereBalancing((*Controllers).controlPlane),
 }

@@ -54,6 +54,7 @@ func (r *reader) parts() []request {
 		{overview.PartServices, "list", "services", everywhere, "Services", r.services},
 		{overview.PartAllocations, "list", "configmaps", system, "Owners of addresses in shared IP blocks", r.ledgers},
 		{overview.PartBlocks, "get", "configmaps", system, "IP blocks", r.report},
+		{overview.PartAccount, "list", "events", metav1.NamespaceDefault, "Why the account cannot be read", r.failures},
 		{overview.PartController, "get", "leases.coordination.k8s.io", system, "The state of the controller", r.leader},
 		{overview.PartAgents, "list", "leases.coordination.k8s.io", system, "How old the reports of agents are",
 			r.agents},
@@ -134,20 +135,25 @@ func (r *reader) report() error {
 	case err != nil:
 		return fmt.Errorf("read ConfigMap %s/%s: %w", metav1.NamespaceSystem, contract.BlockReportName, err)
 	}
-	failure, err := contract.ParseAccountFailure(object.Data[contract.AccountFailureKey])
-	if err != nil {
-		return fmt.Errorf(malformed, metav1.NamespaceSystem, contract.BlockReportName, err)
-	}
-	r.facts.Failure = failure
-	raw, reported := object.Data[contract.BlockReportKey]
-	if !reported && failure != nil {
-		return nil // the controller has never read the account
-	}
-	report, err := contract.ParseBlockReport(raw)
+	report, err := contract.ParseBlockReport(object.Data[contract.BlockReportKey])
 	if err != nil {
 		return fmt.Errorf(malformed, metav1.NamespaceSystem, contract.BlockReportName, err)
 	}
 	r.facts.Report = &report
+	return nil
+}
+
+// failures reads the events that say why the controller could not read the account. Events about a Namespace are in
+// the namespace "default".
+func (r *reader) failures() error {
+	list, err := r.kube.CoreV1().Events(metav1.NamespaceDefault).List(r.ctx, metav1.ListOptions{
+		FieldSelector: "involvedObject.kind=Namespace,involvedObject.name=" + metav1.NamespaceSystem +
+			",reason=" + contract.EventAccountUnreadable,
+	})
+	if err != nil {
+		return fmt.Errorf("list events in namespace %s: %w", metav1.NamespaceDefault, err)
+	}
+	r.facts.Failures = list.Items
 	return nil
 }
 

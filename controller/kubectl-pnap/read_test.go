@@ -28,10 +28,6 @@ func reportOf(data map[string]string) *corev1.ConfigMap {
 // What the API server refuses, and what is malformed, leaves its part unknown and the others as they are; what it does
 // not answer leaves everything unknown.
 func TestOnePartDoesNotHideTheOthers(t *testing.T) {
-	failure, err := contract.AccountFailure{Since: now(), Reason: contract.FailureCredentials}.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
 	refused := &url.Error{Op: "Get", URL: "https://192.0.2.1:6443", Err: &net.OpError{Op: "dial",
 		Err: errors.New("connection refused")}}
 	for name, tc := range map[string]struct {
@@ -43,14 +39,9 @@ func TestOnePartDoesNotHideTheOthers(t *testing.T) {
 		text     string
 	}{
 		"nothing is installed": {nil, "", nil, nil, []overview.Kind{overview.KindController}, "none has ever led"},
-		"the account was never read": {map[string]string{contract.AccountFailureKey: failure}, "", nil, nil,
-			[]overview.Kind{overview.KindController, overview.KindAccount}, ""},
 		"the report is malformed": {map[string]string{contract.BlockReportKey: "{"}, "", nil,
 			[]overview.Part{overview.PartBlocks}, []overview.Kind{overview.KindController, overview.KindUnreadable},
 			"delete it, and the controller creates it again"},
-		"the failure is malformed": {map[string]string{contract.AccountFailureKey: "["}, "", nil,
-			[]overview.Part{overview.PartBlocks}, []overview.Kind{overview.KindController, overview.KindUnreadable},
-			"delete it"},
 		"etcd fails for one resource": {nil, "services", apierrors.NewInternalError(errors.New("no leader of etcd")),
 			[]overview.Part{overview.PartServices}, []overview.Kind{overview.KindController, overview.KindUnreadable},
 			"no leader of etcd"},

@@ -110,15 +110,21 @@ func (s fixture) shippedRights() []right {
 	for _, name := range []string{"phoenixnap:status", "phoenixnap:diagnose"} {
 		cluster, err := s.kube.RbacV1().ClusterRoles().Get(s.Context(), name, metav1.GetOptions{})
 		s.ok(err)
-		local, err := s.kube.RbacV1().Roles(metav1.NamespaceSystem).Get(s.Context(), name, metav1.GetOptions{})
-		s.ok(err)
 		all = append(all, rightsOf("ClusterRole "+name, cluster.Rules, func(rules []rbacv1.PolicyRule) {
 			_, err := s.kube.RbacV1().ClusterRoles().Patch(s.Context(), name, types.MergePatchType, s.rulesPatch(rules),
 				metav1.PatchOptions{})
 			s.ok(err)
 		})...)
-		all = append(all, rightsOf("Role "+name, local.Rules, func(rules []rbacv1.PolicyRule) {
-			_, err := s.kube.RbacV1().Roles(metav1.NamespaceSystem).Patch(s.Context(), name, types.MergePatchType,
+	}
+	roles, err := s.kube.RbacV1().Roles(metav1.NamespaceAll).List(s.Context(), metav1.ListOptions{})
+	s.ok(err)
+	for _, role := range roles.Items {
+		if role.Name != "phoenixnap:status" && role.Name != "phoenixnap:diagnose" {
+			continue
+		}
+		name := "Role " + role.Namespace + "/" + role.Name
+		all = append(all, rightsOf(name, role.Rules, func(rules []rbacv1.PolicyRule) {
+			_, err := s.kube.RbacV1().Roles(role.Namespace).Patch(s.Context(), role.Name, types.MergePatchType,
 				s.rulesPatch(rules), metav1.PatchOptions{})
 			s.ok(err)
 		})...)

@@ -96,13 +96,15 @@ func ParsePurchase(raw string) (*Purchase, error) {
 }
 
 // BlockReportName is the ConfigMap in kube-system in which the controller reports the IP blocks to users and programs
-// without phoenixNAP credentials; BlockReportKey is its field. AccountFailureKey is a field that it has only while the
-// controller cannot read the account.
+// without phoenixNAP credentials; BlockReportKey is its field.
 const (
-	BlockReportName   = "phoenixnap-ip-blocks"
-	BlockReportKey    = "report.json"
-	AccountFailureKey = "failure.json"
+	BlockReportName = "phoenixnap-ip-blocks"
+	BlockReportKey  = "report.json"
 )
+
+// EventAccountUnreadable is the reason of the Warning on the Namespace kube-system that says why the controller cannot
+// read the account. One that is newer than the report of IP blocks applies still.
+const EventAccountUnreadable = "AccountUnreadable"
 
 // Standings of a block in addition to those under which orphans are counted (orphan, leftover, empty, unclear,
 // retained).
@@ -176,44 +178,4 @@ func ParseBlockReport(raw string) (BlockReport, error) {
 		return BlockReport{}, fmt.Errorf("report of IP blocks: %w", err)
 	}
 	return r, nil
-}
-
-// Reasons of an AccountFailure.
-const (
-	// FailureCredentials: phoenixNAP does not accept the client ID with the client secret.
-	FailureCredentials = "CredentialsRefused"
-	// FailureAccess: the credentials have too few scopes, or belong to another account.
-	FailureAccess = "AccessDenied"
-	// FailurePaused: phoenixNAP requires a pause.
-	FailurePaused = "APIPaused"
-	// FailureOther: any other failure, such as no answer.
-	FailureOther = "APIFailing"
-)
-
-// AccountFailure is why the controller cannot read the account. It is output, as BlockReport is.
-type AccountFailure struct {
-	Since   time.Time `json:"since"`   // when the first read failed
-	Reason  string    `json:"reason"`  // one of the reasons
-	Message string    `json:"message"` // the words of the API and what to do, without secrets
-}
-
-// Encode returns the value of AccountFailureKey.
-func (f AccountFailure) Encode() (string, error) {
-	raw, err := json.MarshalIndent(f, "", "  ")
-	if err != nil {
-		return "", fmt.Errorf("encode why the account cannot be read: %w", err)
-	}
-	return string(raw), nil
-}
-
-// ParseAccountFailure parses the result of Encode; nil without an error when it is empty.
-func ParseAccountFailure(raw string) (*AccountFailure, error) {
-	if raw == "" {
-		return nil, nil
-	}
-	var f AccountFailure
-	if err := json.Unmarshal([]byte(raw), &f); err != nil {
-		return nil, fmt.Errorf("why the account cannot be read: %w", err)
-	}
-	return &f, nil
 }

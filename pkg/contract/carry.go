@@ -183,11 +183,7 @@ func explain(stopped map[Obstacle][]string) string {
 	for _, o := range order {
 		names := slices.Sorted(slices.Values(stopped[o]))
 		shown := names[:min(len(names), maxNodesNamed)]
-		sentence := "Node " + strings.Join(shown, ", ")
-		if more := len(names) - len(shown); more > 0 {
-			sentence += fmt.Sprintf(" and %d more", more)
-		}
-		said = append(said, sentence+" "+o.Explain(shown...))
+		said = append(said, "Node "+text.Some(names, maxNodesNamed)+" "+o.Explain(shown...))
 	}
 	return strings.Join(said, "; ")
 }

@@ -69,6 +69,9 @@ const (
 	// KubeVIPInterface is kube-vip's own annotation: the interface on which it announces them. Written where the user
 	// left it empty, once all agents report the same name.
 	KubeVIPInterface = "kube-vip.io/serviceInterface"
+	// KubeVIPHost is the annotation in which kube-vip writes the node that announces a Service over ARP (updateStatus,
+	// in pkg/manager/services.go of v0.9 and pkg/services/services.go of v1.0).
+	KubeVIPHost = "kube-vip.io/vipHost"
 )
 
 // Types of the Service conditions that the controller writes. They are removed when the Service becomes another type.

@@ -78,6 +78,12 @@ type NodeNetwork struct {
 	Announcer string         // AnnouncerKubeVIP, AnnouncerAgent or AnnouncerNone
 }
 
+// NetworkAnnotations are the annotations of a Node that describe its server and the public network.
+func NetworkAnnotations() []string {
+	return []string{NodeServerID, NodePublicNetworkID, NodePublicNetworkVLAN, NodePublicNetworkIPs,
+		NodePublicNetworkMember, NodePublicNetworkBlocks, NodeAnnouncer}
+}
+
 // Annotations encodes n as the annotations of a Node.
 func (n NodeNetwork) Annotations() (map[string]string, error) {
 	blocks := n.Blocks

@@ -84,3 +84,18 @@ func TestPaint(t *testing.T) {
 		t.Errorf("rich: %q", got)
 	}
 }
+
+func TestSome(t *testing.T) {
+	for _, tc := range []struct {
+		names []string
+		want  string
+	}{
+		{nil, ""},
+		{[]string{"a", "b"}, "a, b"},
+		{[]string{"a", "b", "c", "d"}, "a, b and 2 more"},
+	} {
+		if got := Some(tc.names, 2); got != tc.want {
+			t.Errorf("Some(%q, 2) = %q, want %q", tc.names, got, tc.want)
+		}
+	}
+}

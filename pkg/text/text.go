@@ -216,6 +216,15 @@ func Cut(text string, limit int, ellipsis string) string {
 	return text[:end] + ellipsis
 }
 
+// Some lists at most so many of the names, and how many there are beyond.
+func Some(names []string, most int) string {
+	said := strings.Join(names[:min(len(names), most)], ", ")
+	if more := len(names) - most; more > 0 {
+		said += " and " + strconv.Itoa(more) + " more"
+	}
+	return said
+}
+
 // MessageLimit is the maximum length in bytes of the message of a condition or an event: every watcher of the object
 // keeps the one, and the API server refuses a longer note of the other.
 const MessageLimit = 1024

@@ -20,6 +20,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/observe/netstate"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
 
 const (
@@ -279,13 +280,14 @@ func noticeFor(s Status, same bool, done []string) Notice {
 	case len(done) == 0:
 		return Notice{}
 	case len(s.Blocks) == 0:
-		return Notice{Reason: ReasonRemoved, Message: "no block needs a return path any more: " + summary(done)}
+		return Notice{Reason: ReasonRemoved,
+			Message: "no block needs a return path any more: " + text.Some(done, maxReported)}
 	case !s.Managing:
 		return Notice{}
 	case same:
 		return Notice{
 			Reason:  ReasonRepaired,
-			Message: "the return path was changed by another program and is repaired: " + summary(done),
+			Message: "the return path was changed by another program and is repaired: " + text.Some(done, maxReported),
 		}
 	default:
 		blocks := make([]string, len(s.Blocks))
@@ -295,14 +297,6 @@ func noticeFor(s Status, same bool, done []string) Notice {
 		return Notice{Reason: ReasonManaged,
 			Message: fmt.Sprintf("replies from %s leave by %s", strings.Join(blocks, ", "), s.Interface)}
 	}
-}
-
-// summary lists the first changes.
-func summary(done []string) string {
-	if len(done) <= maxReported {
-		return strings.Join(done, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(done[:maxReported], ", "), len(done)-maxReported)
 }
 
 // record passes on a notice that differs from the previous one; one without a reason only ends a failure.

@@ -90,11 +90,7 @@ func (n *NodeState) ObserveNode(node *corev1.Node) {
 }
 
 func sameNetwork(a, b map[string]string) bool {
-	return !slices.ContainsFunc([]string{
-		contract.NodeServerID, contract.NodePublicNetworkID, contract.NodePublicNetworkVLAN,
-		contract.NodePublicNetworkIPs, contract.NodePublicNetworkMember, contract.NodePublicNetworkBlocks,
-		contract.NodeAnnouncer,
-	}, func(key string) bool { return a[key] != b[key] })
+	return !slices.ContainsFunc(contract.NetworkAnnotations(), func(key string) bool { return a[key] != b[key] })
 }
 
 // Expected returns what to expect at the moment.

@@ -11,13 +11,15 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // Names that kube-vip gives (pkg/manager and pkg/kubevip of v0.9, pkg/services of v1.0).
 const (
 	// VIPHost is the annotation of a Service in which kube-vip writes the node that added its address. It is written
 	// after the takeover and never removed, so it is the weakest evidence.
-	VIPHost = "kube-vip.io/vipHost"
+	VIPHost = contract.KubeVIPHost
 	// LeaseName is the annotation of a Service that gives its election another Lease (v1.0.1 and later).
 	LeaseName = "kube-vip.io/leaseName"
 	// leasePrefix and the name of a Service make the name of its Lease, in its namespace, with svc_election.

@@ -16,9 +16,9 @@ import (
 const (
 	// DefaultWindow is how old an answer may be when it is used again.
 	DefaultWindow = 30 * time.Second
-	// Unhurried is the maximum age of an answer for periodic work. The check for drift reads the account once a minute:
-	// all other such work uses what it has read.
-	Unhurried = 75 * time.Second
+	// PeriodicMaxAge is the maximum age of an answer for periodic work. The check for drift reads the account once a
+	// minute: all other such work uses what it has read.
+	PeriodicMaxAge = 75 * time.Second
 	// failureWindow is how long a failure is reused: no request for every Service while the API is unavailable.
 	failureWindow = 3 * time.Second
 )

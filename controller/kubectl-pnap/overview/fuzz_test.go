@@ -61,8 +61,9 @@ func filledWith(raw string, number int64) Facts {
 	return Facts{
 		Now: now, Nodes: []corev1.Node{node, silent, waiting}, Services: []corev1.Service{service},
 		Ledgers: []plan.Ledger{ledger}, Leader: leaseOf(raw, time.Duration(number)),
-		Report:  &contract.BlockReport{Looked: at, NetworkID: raw, Blocks: []contract.ReportedBlock{block}},
-		Failure: &contract.AccountFailure{Since: at, Reason: raw, Message: raw}, Pods: pods, Unreadable: []string{raw},
+		Report:   &contract.BlockReport{Looked: at, NetworkID: raw, Blocks: []contract.ReportedBlock{block}},
+		Failures: []corev1.Event{{LastTimestamp: metav1.NewTime(at), Message: raw}}, Pods: pods,
+		Unreadable: []string{raw},
 	}
 }
 

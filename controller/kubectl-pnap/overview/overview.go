@@ -24,6 +24,7 @@ const (
 	PartServices    Part = "services"
 	PartAllocations Part = "allocations" // who holds addresses of shared and brought blocks
 	PartBlocks      Part = "blocks"      // the controller's report on the account
+	PartAccount     Part = "account"     // the events that say why the account cannot be read
 	PartController  Part = "controller"  // the Lease of the controller
 	PartAgents      Part = "agents"      // the Leases of the agents
 	PartPods        Part = "pods"        // the pods of the controller and of the agents
@@ -31,7 +32,7 @@ const (
 
 // Parts returns all parts, in the order in which they are read.
 func Parts() []Part {
-	return []Part{PartNodes, PartServices, PartAllocations, PartBlocks, PartController, PartAgents, PartPods}
+	return []Part{PartNodes, PartServices, PartAllocations, PartBlocks, PartAccount, PartController, PartAgents, PartPods}
 }
 
 // Facts are what was read from the cluster.
@@ -39,12 +40,12 @@ type Facts struct {
 	Now      time.Time     // when it was read
 	Nodes    []corev1.Node // Nodes and Services are all there are
 	Services []corev1.Service
-	Ledgers  []plan.Ledger            // Ledgers record who holds addresses of shared and brought blocks
-	Report   *contract.BlockReport    // the controller's report on blocks; nil when there is none
-	Failure  *contract.AccountFailure // why the controller cannot read the account; nil while it can
-	Leader   *coordinationv1.Lease    // the Lease of the controller; nil when there is none
-	Agents   []coordinationv1.Lease   // the Leases of the agents, and perhaps others
-	Pods     []corev1.Pod             // the pods of the controller and of the agents in kube-system
+	Ledgers  []plan.Ledger          // Ledgers record who holds addresses of shared and brought blocks
+	Report   *contract.BlockReport  // the controller's report on blocks; nil when there is none
+	Failures []corev1.Event         // events that say why the controller could not read the account
+	Leader   *coordinationv1.Lease  // the Lease of the controller; nil when there is none
+	Agents   []coordinationv1.Lease // the Leases of the agents, and perhaps others
+	Pods     []corev1.Pod           // the pods of the controller and of the agents in kube-system
 	// Unreadable describes what could not be read, and which permission is missing.
 	Unreadable []string
 	// Unread are the parts that were not read.
@@ -89,7 +90,13 @@ type Controller struct {
 	Silent  bool       `json:"silent"`            // Silent reports that State is silent
 	Looked  *time.Time `json:"looked,omitempty"`  // when it last reported the account; nil when never
 	// Failing is why the controller cannot read the account; nil while it can.
-	Failing *contract.AccountFailure `json:"failing,omitempty"`
+	Failing *AccountFailure `json:"failing,omitempty"`
+}
+
+// AccountFailure is why the controller cannot read the account.
+type AccountFailure struct {
+	Reported time.Time `json:"reported"` // when the controller last said so
+	Message  string    `json:"message"`  // the words of the API and what to do
 }
 
 // Network is the public network, as the controller published it on Nodes.
@@ -159,11 +166,22 @@ func controllerOf(f Facts) Controller {
 	if f.Report != nil {
 		c.Looked = &f.Report.Looked
 	}
-	if f.Failure != nil {
-		c.Failing = &contract.AccountFailure{Since: f.Failure.Since.UTC(), Reason: text.Clean(f.Failure.Reason),
-			Message: text.Clean(f.Failure.Message)}
-	}
+	c.Failing = failureOf(f)
 	return c
+}
+
+// failureOf returns the last failure to read the account; nil if the account was reported after it.
+func failureOf(f Facts) *AccountFailure {
+	if len(f.Failures) == 0 {
+		return nil
+	}
+	last := slices.MaxFunc(f.Failures, func(a, b corev1.Event) int {
+		return a.LastTimestamp.Compare(b.LastTimestamp.Time)
+	})
+	if f.Report != nil && !last.LastTimestamp.After(f.Report.Looked) {
+		return nil
+	}
+	return &AccountFailure{Reported: last.LastTimestamp.UTC(), Message: text.Clean(last.Message)}
 }
 
 func leaderOf(f Facts) Controller {

@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
 
@@ -122,8 +120,7 @@ func accountProblems(_ Facts, o Overview) []Problem {
 	c := o.Controller
 	var problems []Problem
 	if c.Failing != nil {
-		message := fmt.Sprintf("%s since %s (%s): %s", failureWords(c.Failing.Reason),
-			c.Failing.Since.Format("2006-01-02 15:04 UTC"), o.age(c.Failing.Since), c.Failing.Message)
+		message := fmt.Sprintf("%s (reported %s ago)", c.Failing.Message, o.age(c.Failing.Reported))
 		if c.State == controllerSilent {
 			message += " (the last report of a controller that no longer works)"
 		}
@@ -134,19 +131,6 @@ func accountProblems(_ Facts, o Overview) []Problem {
 			"read the account since. What follows about blocks may have changed", o.age(*c.Looked)))...)
 	}
 	return problems
-}
-
-func failureWords(reason string) string {
-	switch reason {
-	case contract.FailureCredentials:
-		return "phoenixNAP refuses the credentials of the controller"
-	case contract.FailureAccess:
-		return "phoenixNAP denies the controller access to the account or its public network"
-	case contract.FailurePaused:
-		return "phoenixNAP makes the controller wait"
-	default:
-		return "The controller cannot read the phoenixNAP account"
-	}
 }
 
 // waitingProblems reports Nodes with the taint that a controller removes.
@@ -222,11 +206,7 @@ func nodeList(names []string) string {
 	if len(names) == 1 {
 		return "Node " + names[0]
 	}
-	list := strings.Join(names[:min(len(names), maxListed)], ", ")
-	if more := len(names) - maxListed; more > 0 {
-		list += fmt.Sprintf(" and %d more", more)
-	}
-	return fmt.Sprintf("%d Nodes (%s)", len(names), list)
+	return fmt.Sprintf("%d Nodes (%s)", len(names), text.Some(names, maxListed))
 }
 
 // subject begins a sentence about Nodes with the verb in singular or plural.

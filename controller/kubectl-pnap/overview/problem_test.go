@@ -160,14 +160,17 @@ var mistakes = map[string]struct {
 	}, []Kind{KindController, KindUnreadable}, []string{"Why is unknown"}},
 	"the credentials are wrong": {func(f *Facts) {
 		f.Report = nil
-		f.Failure = &contract.AccountFailure{Since: now.Add(-5 * time.Minute), Reason: contract.FailureCredentials,
-			Message: "401; check the client ID and the client secret"}
+		f.Failures = unreadable(5*time.Minute, "401; check the client ID and the client secret")
 		taint(f)
-	}, []Kind{KindAccount, KindWaiting}, []string{"refuses the credentials of the controller since",
-		"2026-03-01 11:55 UTC (5m", "check the client ID"}},
-	"the credentials are those of another account": {func(f *Facts) {
-		f.Failure = &contract.AccountFailure{Since: now, Reason: contract.FailureAccess, Message: "404"}
-	}, []Kind{KindAccount}, []string{"denies the controller access"}},
+	}, []Kind{KindAccount, KindWaiting}, []string{"check the client ID", "(reported 5m ago)"}},
+	"the account was reported before": {func(f *Facts) {
+		f.Report.Looked = now.Add(-2 * time.Minute)
+		f.Failures = append(unreadable(time.Minute, "404"), unreadable(time.Hour, "401")...)
+	}, []Kind{KindAccount}, []string{"404 (reported 60s ago)"}},
+	"the account was reported again": {func(f *Facts) {
+		f.Report.Looked = now.Add(-time.Minute)
+		f.Failures = unreadable(2*time.Minute, "404")
+	}, nil, nil},
 	"the controller does not report": {func(f *Facts) { f.Report.Looked = now.Add(-time.Hour) }, []Kind{KindStale},
 		[]string{"60m old"}},
 	"Nodes wait for initialization": {taint, []Kind{KindWaiting},
@@ -224,7 +227,7 @@ var mistakes = map[string]struct {
 		[]Kind{KindService}, []string{"Service shop/web: the controller has not reported on it"}},
 	"everything at once": {func(f *Facts) {
 		f.Leader = leaseOf("ccm-0", time.Hour)
-		f.Failure = &contract.AccountFailure{Since: now, Reason: contract.FailureCredentials}
+		f.Failures = unreadable(0, "401")
 		taint(f)
 		f.Nodes[0].Spec = corev1.NodeSpec{}
 		withoutAgent(f)
@@ -232,6 +235,11 @@ var mistakes = map[string]struct {
 		f.Report.Blocks = []contract.ReportedBlock{{ID: "b", Standing: "orphan"}}
 	}, []Kind{KindController, KindAccount, KindWaiting, KindServer, KindAgent, KindService, KindBlocks},
 		[]string{"No controller works"}},
+}
+
+// unreadable are the events of a controller that could not read the account some time ago.
+func unreadable(ago time.Duration, message string) []corev1.Event {
+	return []corev1.Event{{LastTimestamp: metav1.NewTime(now.Add(-ago)), Message: message}}
 }
 
 // The mistakes of the first day are the first lines of the output, with the reason and what to do.
@@ -295,7 +303,7 @@ func TestUnknownIsNotGuessed(t *testing.T) {
 		"the report is old": {func(f *Facts) { f.Report.Looked = now.Add(-time.Hour) }, nil,
 			[]string{"OURS ? unknown: the report is 60m old", "RECLAIMABLE ? unknown: the report is 60m old"},
 			[]string{"none:"}},
-		"the account cannot be read": {func(f *Facts) { f.Failure = &contract.AccountFailure{Since: now} }, nil,
+		"the account cannot be read": {func(f *Facts) { f.Failures = unreadable(0, "401") }, nil,
 			[]string{"RECLAIMABLE ? unknown: the controller cannot read the account"}, []string{"none:"}},
 		"allocations may not be read": {func(f *Facts) {
 			f.Unread = []Part{PartAllocations}

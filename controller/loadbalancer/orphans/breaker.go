@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
 
 const (
@@ -55,28 +55,27 @@ func hold(orphans []candidate, released, blocks int) []string {
 // breaker stores the history for hold. After a restart all orphans are new, and so became orphans at once; those that
 // were held before are in the report.
 type breaker struct {
-	// recalled are the blocks that the last process held; nil until they were read.
-	recalled map[string]bool
+	// wasHeld are the blocks that the last process held; nil until they were read.
+	wasHeld map[string]bool
 	// released is when orphans were deleted without a person.
 	released []time.Time
-	// reported is when the event was last recorded, and text what it said.
-	reported time.Time
-	text     string
+	// notice is the last event about blocks that wait for a person.
+	notice notice
 }
 
-// restrain marks the orphans that wait for a person, among the given number of blocks of the cluster.
-func (c *Collector) restrain(ctx context.Context, blocks int) error {
+// applyBreaker marks the orphans that wait for a person, among the given number of blocks of the cluster.
+func (c *Collector) applyBreaker(ctx context.Context, blocks int) error {
 	if !c.config.Collect {
 		return nil
 	}
-	if err := c.recall(ctx); err != nil {
+	if err := c.loadHeld(ctx); err != nil {
 		return err
 	}
 	c.breaker.forget(c.config.Now())
 	released := len(c.breaker.released)
 	held := hold(c.candidates(nil), released, blocks)
 	if len(held) == 0 {
-		c.breaker.text = ""
+		c.breaker.notice = notice{}
 		return nil
 	}
 	for _, id := range held {
@@ -99,20 +98,20 @@ func (c *Collector) candidates(named []string) []candidate {
 	var orphans []candidate
 	for _, id := range slices.Sorted(maps.Keys(c.suspicions)) {
 		if s := c.suspicions[id]; s.state == orphan {
-			held := s.held || c.breaker.recalled[id]
+			held := s.held || c.breaker.wasHeld[id]
 			orphans = append(orphans, candidate{id: id, held: held, confirmed: slices.Contains(named, id)})
 		}
 	}
 	return orphans
 }
 
-// recall reads once which orphans the last process held. If three of five that were held have their Services again, the
-// other two still wait for a person.
-func (c *Collector) recall(ctx context.Context) error {
-	if c.breaker.recalled != nil {
+// loadHeld reads once which orphans the last process held. If three of five that were held have their Services again,
+// the other two still wait for a person.
+func (c *Collector) loadHeld(ctx context.Context) error {
+	if c.breaker.wasHeld != nil {
 		return nil
 	}
-	recalled := map[string]bool{}
+	wasHeld := map[string]bool{}
 	stored, err := c.reports.configMaps.Get(ctx, contract.BlockReportName, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("read ConfigMap %s/%s, which names the IP blocks that wait for a person: %w",
@@ -124,10 +123,10 @@ func (c *Collector) recall(ctx context.Context) error {
 			klog.FromContext(ctx).Error(err, "Failed to parse the last report about IP blocks")
 		}
 		for _, b := range report.Blocks {
-			recalled[b.ID] = b.Held
+			wasHeld[b.ID] = b.Held
 		}
 	}
-	c.breaker.recalled = recalled
+	c.breaker.wasHeld = wasHeld
 	return nil
 }
 
@@ -163,33 +162,23 @@ func (c *Collector) reportHeld(held []string, blocks int) {
 		}
 	}
 	if len(held) == 0 {
-		c.breaker.text = ""
+		c.breaker.notice = notice{}
 		return
 	}
-	text := c.heldText(held, blocks)
-	if now := c.config.Now(); text != c.breaker.text || now.Sub(c.breaker.reported) >= repeatAfter {
-		c.breaker.text = text
-		c.breaker.reported = now
-		c.record(corev1.EventTypeWarning, eventStuck, text)
-	}
+	c.notify(&c.breaker.notice, eventStuck, c.heldText(held, blocks))
 }
 
 func (c *Collector) heldText(held []string, blocks int) string {
-	listed := held[:min(len(held), breakerListed)]
-	names := make([]string, len(listed))
-	for i, id := range listed {
+	names := make([]string, len(held))
+	for i, id := range held {
 		names[i] = id
 		if cidr := c.suspicions[id].block.CIDR; cidr.IsValid() {
 			names[i] = cidr.String()
 		}
 	}
-	more := ""
-	if rest := len(held) - len(listed); rest > 0 {
-		more = fmt.Sprintf(" and %d more", rest)
-	}
 	return fmt.Sprintf("%d of %d IP blocks are orphans that are not deleted until a person confirms it, because more "+
-		"than %d became orphans within %.0f hours, as after a restore of etcd: %s%s. If no Service needs them any more, "+
+		"than %d became orphans within %.0f hours, as after a restore of etcd: %s. If no Service needs them any more, "+
 		"delete these blocks with: kubectl annotate namespace %s --overwrite %s=%s", len(held), blocks, bound(blocks),
-		breakerWindow.Hours(), strings.Join(names, ", "), more, metav1.NamespaceSystem,
-		contract.NamespaceCollectOrphans, strings.Join(listed, ","))
+		breakerWindow.Hours(), text.Some(names, breakerListed), metav1.NamespaceSystem,
+		contract.NamespaceCollectOrphans, strings.Join(held[:min(len(held), breakerListed)], ","))
 }

@@ -9,28 +9,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 )
 
-const (
-	stepPause = 5 * time.Second // the delay of the next pass while a block is being released
-	// firstBackoff and lastBackoff bound the pauses after failed steps.
-	firstBackoff = time.Minute
-	lastBackoff  = 16 * time.Minute
-)
-
-// backoff is how long a block is not changed after a failed step; it doubles.
-type backoff struct {
-	until  time.Time
-	length time.Duration
-}
-
-func (b backoff) after(now time.Time) backoff {
-	length := min(max(2*b.length, firstBackoff), lastBackoff)
-	return backoff{until: now.Add(length), length: length}
-}
+const stepPause = 5 * time.Second // the delay of the next pass while a block is being released
 
 // collect takes one step to release a block. It checks all reasons again first, with the account locked.
 func (c *Collector) collect(ctx context.Context, s *suspicion) (again time.Duration, err error) {
@@ -50,7 +35,7 @@ func (c *Collector) collect(ctx context.Context, s *suspicion) (again time.Durat
 				s.problem = step.Detail
 				c.record(corev1.EventTypeWarning, eventStuck, step.Detail)
 			}
-			s.backoff = s.backoff.after(c.config.Now())
+			s.backoff = s.backoff.After(c.config.Now())
 		}
 		return period, nil
 	}
@@ -123,14 +108,14 @@ func (c *Collector) act(ctx context.Context, s *suspicion, step plan.Step) (agai
 	switch {
 	case pnap.IsDryRun(err):
 		s.deletion = false
-		s.backoff = backoff{until: c.config.Now().Add(repeatAfter)}
+		s.backoff = account.Backoff{Until: c.config.Now().Add(repeatAfter)}
 		c.record(corev1.EventTypeNormal, eventDryRun, err.Error())
 		return period, nil
 	case err != nil:
-		s.backoff = s.backoff.after(c.config.Now())
+		s.backoff = s.backoff.After(c.config.Now())
 		return period, fmt.Errorf("give IP block %s back: %w", s.block.ID, err)
 	case inError:
-		s.backoff = s.backoff.after(c.config.Now())
+		s.backoff = s.backoff.After(c.config.Now())
 	}
 	return stepPause, nil
 }

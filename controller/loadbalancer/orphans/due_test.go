@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	servicehelper "k8s.io/cloud-provider/service/helpers"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -38,8 +39,8 @@ func TestDue(t *testing.T) {
 		"the grace has not ended":   {change: func(s *suspicion) { s.since = s.since.Add(1) }},
 		"only reported":             {change: func(*suspicion) {}, manual: true},
 		"seen in one list":          {change: func(s *suspicion) { s.looks = confirmed - 1 }},
-		"a step failed":             {change: func(s *suspicion) { s.backoff.until = now.Add(1) }},
-		"the pause has just ended":  {change: func(s *suspicion) { s.backoff.until = now }, want: true},
+		"a step failed":             {change: func(s *suspicion) { s.backoff.Until = now.Add(1) }},
+		"the pause has just ended":  {change: func(s *suspicion) { s.backoff.Until = now }, want: true},
 		"held":                      {change: func(s *suspicion) { s.held = true }},
 		"held and confirmed":        {change: confirm, want: true},
 		"empty":                     {change: func(s *suspicion) { s.state = empty }},
@@ -69,8 +70,8 @@ func TestDueComesInOrder(t *testing.T) {
 	c := &Collector{config: Config{Collect: true, Now: func() time.Time { return now }},
 		suspicions: map[string]*suspicion{}}
 	for _, s := range []suspicion{
-		{block: network.Block{ID: "a"}, since: hour(-9), backoff: backoff{until: hour(-1)}},
-		{block: network.Block{ID: "b"}, since: hour(-8), backoff: backoff{until: hour(-2)}},
+		{block: network.Block{ID: "a"}, since: hour(-9), backoff: account.Backoff{Until: hour(-1)}},
+		{block: network.Block{ID: "b"}, since: hour(-8), backoff: account.Backoff{Until: hour(-2)}},
 		{block: network.Block{ID: "d"}, since: hour(-7)},
 		{block: network.Block{ID: "c"}, since: hour(-7)},
 		{block: network.Block{ID: "e"}, since: hour(-8)},

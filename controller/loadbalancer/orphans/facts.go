@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
@@ -108,8 +109,8 @@ func (f facts) byPurpose(b network.Block) blockState {
 	}
 }
 
-// excuseOne chooses the block of the nodes that is kept even while unused, as package membership chooses it.
-func (c *Collector) excuseOne(f *facts, ours []network.Block) {
+// keepNodeBlock chooses the block of the nodes that is kept even while unused, as package membership chooses it.
+func (c *Collector) keepNodeBlock(f *facts, ours []network.Block) {
 	if !c.config.NodesKept {
 		return
 	}
@@ -271,12 +272,9 @@ func (c *Collector) clusterUID(ctx context.Context) (string, error) {
 	if c.namespace != nil {
 		return string(c.namespace.UID), nil
 	}
-	namespace, err := c.config.Kube.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	namespace, err := account.ReadCluster(ctx, c.config.Kube)
 	if err != nil {
-		return "", fmt.Errorf("read the UID of namespace %s, which names the cluster: %w", metav1.NamespaceSystem, err)
-	}
-	if namespace.UID == "" {
-		return "", fmt.Errorf("namespace %s has no UID to name the cluster by", metav1.NamespaceSystem)
+		return "", err
 	}
 	c.namespace = namespace
 	return string(namespace.UID), nil

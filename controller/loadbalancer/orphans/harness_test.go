@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -27,6 +25,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/simtest"
 )
 
 const (
@@ -45,16 +44,12 @@ const (
 // errCrash ends a look as the end of the process would.
 var errCrash = errors.New("crash")
 
-// specs are the OpenAPI documents that every exchange with the API is held to.
-var specs = sync.OnceValues(func() (*pnapsim.Specs, error) {
-	return pnapsim.LoadSpecs("")
-})
-
 // world is a phoenixNAP account behind HTTP, a Kubernetes API in memory and a collector.
 type world struct {
 	t         *testing.T
 	clock     *pnapsim.Clock
 	sim       *pnapsim.Sim
+	url       string // where the account answers
 	kube      *fake.Clientset
 	informers informers.SharedInformerFactory
 	events    *record.FakeRecorder
@@ -107,11 +102,7 @@ func newWorld(t *testing.T, options ...option) *world {
 		Networks: []pnapsim.NetworkSeed{{ID: networkID, Name: "public", Location: "ASH", VLAN: 20},
 			{ID: otherNetwork, Name: "other", Location: "ASH", VLAN: 21}},
 	}
-	documents, err := specs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	simulated := pnapsim.Config{Clock: w.clock, Specs: documents}
+	simulated := pnapsim.Config{Clock: w.clock}
 	w.config = orphans.Config{
 		Ledgers: allocation.NewStore(w.kube), Kube: w.kube, Services: w.informers.Core().V1().Services(),
 		Events:  w.events,
@@ -120,22 +111,16 @@ func newWorld(t *testing.T, options ...option) *world {
 	for _, change := range options {
 		change(&simulated, &seed, &w.config)
 	}
-	w.sim = pnapsim.New(simulated)
 	stranger := pnapsim.AccountSeed{ID: "another-account",
 		Clients: []pnapsim.ClientSeed{{ID: strangerID, Secret: clientSecret, Judged: true}}}
-	if err := w.sim.Seed(pnapsim.Seed{Accounts: []pnapsim.AccountSeed{seed, stranger}}); err != nil {
-		t.Fatal(err)
-	}
+	w.sim, w.url = simtest.New(t, simulated, pnapsim.Seed{Accounts: []pnapsim.AccountSeed{seed, stranger}})
 	w.connect(false)
-	t.Cleanup(w.checkViolations)
 	return w
 }
 
 func (w *world) connect(dryRun bool) {
-	server := httptest.NewServer(w.sim.Handler())
-	w.t.Cleanup(server.Close)
 	client, err := pnap.New(pnap.Config{
-		BaseURL: server.URL, TokenURL: server.URL + pnap.TokenPath, Now: w.clock.Now, HTTPTimeout: time.Minute,
+		BaseURL: w.url, TokenURL: w.url + pnap.TokenPath, Now: w.clock.Now, HTTPTimeout: time.Minute,
 		DryRun:      dryRun,
 		Credentials: func() (string, string, error) { return w.as, clientSecret, nil },
 	})
@@ -312,11 +297,5 @@ func (w *world) gone(id string) {
 	}
 	if n := w.count("OrphanCollected", id); n != 1 {
 		w.t.Errorf("%d events about the end of %s, want one; heard %q", n, id, w.heard)
-	}
-}
-
-func (w *world) checkViolations() {
-	for _, v := range w.sim.Violations() {
-		w.t.Errorf("the API convicts: %s: %s", v.Rule, v.Detail)
 	}
 }

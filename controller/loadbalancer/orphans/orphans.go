@@ -79,6 +79,7 @@ type Collector struct {
 	// suspicions by block ID.
 	suspicions map[string]*suspicion
 	breaker    breaker
+	unreadable notice // why the account could not be read; empty since it could be
 }
 
 // suspicion is a block that seems to be unused.
@@ -96,7 +97,7 @@ type suspicion struct {
 	// held: too many blocks became orphans at once, so it waits until a person has confirmed its deletion.
 	held, confirmed bool
 	// backoff follows a failed step.
-	backoff backoff
+	backoff account.Backoff
 }
 
 // New returns a Collector. It starts nothing and makes no calls.
@@ -104,11 +105,10 @@ func New(config Config) *Collector {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	configMaps := config.Kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 	return &Collector{
 		config: config, synced: config.Services.Informer().HasSynced, suspicions: map[string]*suspicion{},
 		seen:    purchase.NewSeen(config.Now),
-		reports: reportStore{configMaps: configMaps, failures: account.NewFailures(configMaps, config.Now)},
+		reports: reportStore{configMaps: config.Kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)},
 	}
 }
 
@@ -134,7 +134,7 @@ func (c *Collector) Look(ctx context.Context) (again time.Duration, err error) {
 	}
 	found, err := c.find(ctx, cluster)
 	if err != nil {
-		c.reports.failures.Failed(ctx, err)
+		c.reportUnreadable(ctx, err)
 		return period, err
 	}
 	all := found.All()
@@ -143,16 +143,17 @@ func (c *Collector) Look(ctx context.Context) (again time.Duration, err error) {
 	if err != nil {
 		return period, err
 	}
-	if c.concludes(ours, f) {
+	if c.needsProof(ours, f) {
 		if _, err := c.config.Account.Prove(ctx, c.config.NetworkID, found.AskedAt); err != nil {
-			c.reports.failures.Failed(ctx, err)
+			c.reportUnreadable(ctx, err)
 			return period, err
 		}
 	}
+	c.unreadable = notice{}
 	c.forgetGone(ctx, ours, found.Unseen)
 	ours = slices.DeleteFunc(ours, func(b network.Block) bool { return isHidden(found, b) })
 	problems := c.remember(ctx, ours, f, found.AskedAt)
-	if err := c.restrain(ctx, len(ours)); err != nil {
+	if err := c.applyBreaker(ctx, len(ours)); err != nil {
 		return period, errors.Join(problems, err)
 	}
 	c.publish(ctx, all, f, found.AskedAt)
@@ -171,14 +172,14 @@ func (c *Collector) find(ctx context.Context, cluster string) (account.Found, er
 		After: now.Add(-lookupWindow),
 	}
 	if c.pause() == period { // the list that others read once in a period will do
-		search.ListAfter = now.Add(-account.Unhurried)
+		search.ListAfter = now.Add(-account.PeriodicMaxAge)
 	}
 	return c.config.Account.Find(ctx, search)
 }
 
-// concludes reports whether there is anything to conclude from the account: a block is suspect, or the blocks of the
+// needsProof reports whether something would be concluded from the account: a block is suspect, or the blocks of the
 // cluster, or suspect ones, are gone. In another account all of them seem to be.
-func (c *Collector) concludes(ours []network.Block, f facts) bool {
+func (c *Collector) needsProof(ours []network.Block, f facts) bool {
 	suspect := func(b network.Block) bool { return classify(b, f).suspect() }
 	if len(ours) == 0 || slices.ContainsFunc(ours, suspect) {
 		return true
@@ -213,13 +214,13 @@ func (c *Collector) factsFor(ctx context.Context, cluster string, ours []network
 	if err != nil {
 		return facts{}, err
 	}
-	c.excuseOne(&known, ours)
+	c.keepNodeBlock(&known, ours)
 	if !slices.ContainsFunc(ours, func(b network.Block) bool { return classify(b, known).suspect() }) {
 		return known, nil
 	}
 	live, err := c.live(ctx, cluster)
 	if err == nil {
-		c.excuseOne(&live, ours)
+		c.keepNodeBlock(&live, ours)
 	}
 	return live, err
 }
@@ -313,7 +314,7 @@ func (c *Collector) due() *suspicion {
 		default:
 			continue
 		}
-		if s.looks >= confirmed && !now.Before(at) && !now.Before(s.backoff.until) {
+		if s.looks >= confirmed && !now.Before(at) && !now.Before(s.backoff.Until) {
 			ready = append(ready, s)
 		}
 	}
@@ -321,7 +322,7 @@ func (c *Collector) due() *suspicion {
 		return nil
 	}
 	return slices.MinFunc(ready, func(a, b *suspicion) int {
-		return cmp.Or(a.backoff.until.Compare(b.backoff.until), a.since.Compare(b.since),
+		return cmp.Or(a.backoff.Until.Compare(b.backoff.Until), a.since.Compare(b.since),
 			cmp.Compare(a.block.ID, b.block.ID))
 	})
 }

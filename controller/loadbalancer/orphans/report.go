@@ -3,6 +3,7 @@ package orphans
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -15,8 +16,8 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -29,12 +30,39 @@ const (
 	eventCollected = "OrphanCollected"
 	// eventStuck (Warning): an orphan cannot be released until a person has acted.
 	eventStuck = "OrphanNotCollected"
+	// eventUnreadable (Warning): the account cannot be read; repeats the words of the API and says what to do.
+	eventUnreadable = contract.EventAccountUnreadable
 	// eventDryRun (Normal): what would have been changed.
 	eventDryRun = "DryRun"
 )
 
 // repeatAfter is how often an orphan is reported again: the API server deletes events after an hour by default.
 const repeatAfter = time.Hour
+
+// notice is the last event of a kind: its text and when it was recorded.
+type notice struct {
+	text string
+	at   time.Time
+}
+
+// reportUnreadable records why the account cannot be read. The first report after that is written even if it is the
+// same as before, so that readers know that the failure is over.
+func (c *Collector) reportUnreadable(ctx context.Context, err error) {
+	unsent := pnap.IsRepeated(err) || pnap.IsPaused(err) && errors.Is(err, pnap.ErrUnsent)
+	if ctx.Err() != nil || unsent && c.unreadable.text != "" { // the failure before says more
+		return
+	}
+	c.reports.published = nil
+	c.notify(&c.unreadable, eventUnreadable, "The phoenixNAP account cannot be read: "+pnap.Explain(err))
+}
+
+// notify records a Warning unless the last one says the same and is not older than repeatAfter.
+func (c *Collector) notify(last *notice, reason, text string) {
+	if now := c.config.Now(); text != last.text || now.Sub(last.at) >= repeatAfter {
+		*last = notice{text: text, at: now}
+		c.record(corev1.EventTypeWarning, reason, text)
+	}
+}
 
 // report records an event about a block; the text is constant, so that repetitions are counted and not listed.
 func (c *Collector) report(s *suspicion) {
@@ -100,14 +128,11 @@ const refreshAfter = 5 * time.Minute
 type reportStore struct {
 	configMaps typedcorev1.ConfigMapInterface
 	published  *contract.BlockReport
-	// failures are published beside it.
-	failures *account.Failures
 }
 
-// publish writes the report if it differs, if the last one is older than refreshAfter, or if the account could not be
-// read in between.
+// publish writes the report if it differs or if the last one is older than refreshAfter.
 func (s *reportStore) publish(ctx context.Context, r contract.BlockReport) error {
-	if last := s.published; last != nil && !s.failures.Published() && r.Looked.Before(last.Looked.Add(refreshAfter)) {
+	if last := s.published; last != nil && r.Looked.Before(last.Looked.Add(refreshAfter)) {
 		same := r
 		same.Looked = last.Looked
 		if reflect.DeepEqual(*last, same) {
@@ -118,12 +143,10 @@ func (s *reportStore) publish(ctx context.Context, r contract.BlockReport) error
 		return fmt.Errorf("publish ConfigMap %s/%s: %w", metav1.NamespaceSystem, contract.BlockReportName, err)
 	}
 	s.published = &r
-	s.failures.Over()
 	return nil
 }
 
-// write replaces whatever is there, why the account could not be read, too: only the controller writes it, and nothing
-// depends on it.
+// write replaces whatever is there: only the controller writes it, and nothing depends on it.
 func (s *reportStore) write(ctx context.Context, r contract.BlockReport) error {
 	text, err := r.Encode()
 	if err != nil {

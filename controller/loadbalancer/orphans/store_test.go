@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -26,8 +25,7 @@ func reportAt(looked time.Time, standing string) contract.BlockReport {
 }
 
 func storeIn(kube *fake.Clientset) *reportStore {
-	configMaps := kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)
-	return &reportStore{configMaps: configMaps, failures: account.NewFailures(configMaps, time.Now)}
+	return &reportStore{configMaps: kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)}
 }
 
 // read returns what is stored, and how often something was written.

@@ -10,11 +10,9 @@ package reconcile
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/record"
@@ -111,12 +109,9 @@ func (b *Balancer) cluster(ctx context.Context) (string, error) {
 	if b.clusterID != "" {
 		return b.clusterID, nil
 	}
-	namespace, err := b.config.Kube.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	namespace, err := account.ReadCluster(ctx, b.config.Kube)
 	if err != nil {
-		return "", fmt.Errorf("read the UID of namespace %s, which names the cluster: %w", metav1.NamespaceSystem, err)
-	}
-	if namespace.UID == "" {
-		return "", fmt.Errorf("namespace %s has no UID to name the cluster by", metav1.NamespaceSystem)
+		return "", err
 	}
 	b.clusterID = string(namespace.UID)
 	return b.clusterID, nil

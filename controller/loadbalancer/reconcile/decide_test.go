@@ -87,7 +87,7 @@ func TestPaceGrowsWithTheWait(t *testing.T) {
 		t.Error("who has arrived wants a fresh picture")
 	}
 	p.ensures(service)
-	if fresh := p.freshness(service, noon); noon.Sub(fresh) != account.Unhurried {
+	if fresh := p.freshness(service, noon); noon.Sub(fresh) != account.PeriodicMaxAge {
 		t.Errorf("who has arrived and did not change wants a picture %s old", noon.Sub(fresh))
 	}
 	service.ResourceVersion = "2"

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cloud-provider/api"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
@@ -73,39 +74,21 @@ func (b *Balancer) pacing(service *corev1.Service, err error) error {
 	}
 }
 
-const (
-	// A block whose assignment or unassignment ended in an error is tried again at once, then after a pause
-	// that doubles. Each try keeps the network BUSY: without pauses one block that is stuck would keep all
-	// others from being assigned or released.
-	firstBackoff = time.Minute
-	lastBackoff  = 16 * time.Minute
-	// conflictBackoff is how long the same request is not repeated after the answer 409.
-	conflictBackoff = 1200 * time.Millisecond
-)
-
-// backoff is what is remembered of a block in error.
-type backoff struct {
-	until  time.Time
-	length time.Duration
-}
-
-// after returns the back-off that follows one more try.
-func (b backoff) after(now time.Time) backoff {
-	length := min(max(2*b.length, firstBackoff), lastBackoff)
-	return backoff{until: now.Add(length), length: length}
-}
+// conflictBackoff is how long the same request is not repeated after the answer 409.
+const conflictBackoff = 1200 * time.Millisecond
 
 // backoffs remembers which blocks are not to be changed for a while.
 type backoffs struct {
 	now func() time.Time
 
-	mu        sync.Mutex
-	errors    map[string]backoff
+	mu sync.Mutex
+	// errors are for blocks whose assignment or unassignment ended in an error: they are tried again once at once.
+	errors    map[string]account.Backoff
 	conflicts map[string]time.Time
 }
 
 func newBackoffs(now func() time.Time) *backoffs {
-	return &backoffs{now: now, errors: map[string]backoff{}, conflicts: map[string]time.Time{}}
+	return &backoffs{now: now, errors: map[string]account.Backoff{}, conflicts: map[string]time.Time{}}
 }
 
 // inError reports whether the step must be taken later, because its block is in error and was tried lately.
@@ -115,7 +98,7 @@ func (b *backoffs) inError(step plan.Step) bool {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.now().Before(b.errors[step.Block.ID].until)
+	return b.now().Before(b.errors[step.Block.ID].Until)
 }
 
 // inConflict reports whether the API said a moment ago that the block or its network cannot be changed now.
@@ -134,7 +117,7 @@ func (b *backoffs) tried(step plan.Step) {
 	case step.Action == plan.Delete:
 		delete(b.errors, step.Block.ID)
 	case step.Block.Status.InError():
-		b.errors[step.Block.ID] = b.errors[step.Block.ID].after(b.now())
+		b.errors[step.Block.ID] = b.errors[step.Block.ID].After(b.now())
 	}
 }
 

@@ -208,7 +208,7 @@ func (p *pace) freshness(service *corev1.Service, now time.Time) time.Time {
 		return now.Add(-w.pause / 2)
 	case service.ResourceVersion != "" && p.ensured[service.UID] == service.ResourceVersion &&
 		(!waits || w.reason == plan.NoNodeReady):
-		return now.Add(-account.Unhurried)
+		return now.Add(-account.PeriodicMaxAge)
 	default:
 		return time.Time{}
 	}

@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -25,6 +23,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/simtest"
 )
 
 const (
@@ -38,11 +37,6 @@ const (
 	unassignTakes = 2 * time.Second
 )
 
-// specs are the OpenAPI documents that every exchange with the API is held to.
-var specs = sync.OnceValues(func() (*pnapsim.Specs, error) {
-	return pnapsim.LoadSpecs("")
-})
-
 // withAccount is a cluster whose Services get their addresses from a phoenixNAP account behind HTTP.
 type withAccount struct {
 	*cluster
@@ -53,28 +47,14 @@ type withAccount struct {
 func newWithAccount(t *testing.T) *withAccount {
 	t.Helper()
 	w := &withAccount{cluster: newCluster(t)}
-	documents, err := specs()
-	if err != nil {
-		t.Fatal(err)
-	}
 	latency := pnapsim.DefaultLatency()
 	latency.Unassign = pnapsim.Duration(unassignTakes * clockScale)
-	w.sim = pnapsim.New(pnapsim.Config{Clock: pnapsim.NewRealClock(clockScale), Latency: &latency, Specs: documents})
-	if err := w.sim.Seed(pnapsim.Seed{Accounts: []pnapsim.AccountSeed{{
-		ID: accountID, Clients: []pnapsim.ClientSeed{{ID: clientID, Secret: clientSecret, Judged: true}},
-		Networks: []pnapsim.NetworkSeed{{ID: networkID, Name: "public", Location: "ASH", VLAN: 20}},
-	}}}); err != nil {
-		t.Fatal(err)
-	}
+	w.sim, w.url = simtest.New(t, pnapsim.Config{Clock: pnapsim.NewRealClock(clockScale), Latency: &latency},
+		pnapsim.Seed{Accounts: []pnapsim.AccountSeed{{
+			ID: accountID, Clients: []pnapsim.ClientSeed{{ID: clientID, Secret: clientSecret, Judged: true}},
+			Networks: []pnapsim.NetworkSeed{{ID: networkID, Name: "public", Location: "ASH", VLAN: 20}},
+		}}})
 	w.member()
-	server := httptest.NewServer(w.sim.Handler())
-	w.url = server.URL
-	t.Cleanup(server.Close)
-	t.Cleanup(func() {
-		for _, violation := range w.sim.Violations() {
-			t.Errorf("the account convicts: %s", violation)
-		}
-	})
 	return w
 }
 

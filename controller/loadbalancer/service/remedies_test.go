@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	ktesting "k8s.io/client-go/testing"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
@@ -39,7 +38,7 @@ func kubeVIP(w *clocked, class string, names ...string) {
 			has = *service.Spec.LoadBalancerClass
 		}
 		if has == class {
-			w.edit(name, annotated(kubevip.HostAnnotation, "node-1"))
+			w.edit(name, annotated(contract.KubeVIPHost, "node-1"))
 		}
 	}
 }

@@ -162,7 +162,7 @@ func (i *Instances) proveAccount(ctx context.Context, id string, list List, serv
 	if i.config.NetworkID != "" {
 		after := list.AskedAt
 		if !i.gate.closely(id) {
-			after = i.config.Now().Add(-account.Unhurried)
+			after = i.config.Now().Add(-account.PeriodicMaxAge)
 		}
 		_, err := i.config.Networks.Prove(ctx, i.config.NetworkID, after)
 		return err
@@ -315,7 +315,7 @@ func (i *Instances) locate(ctx context.Context, node *corev1.Node) (string, List
 		return "", List{}, fmt.Errorf("node %s: %w", node.Name, err)
 	}
 	i.gate.check(id, node.CreationTimestamp.Time, i.config.Now())
-	age := i.unhurried()
+	age := i.maxAge()
 	if i.gate.closely(id) {
 		age = i.config.Inventory.config.Window
 	}
@@ -327,9 +327,9 @@ func (i *Instances) locate(ctx context.Context, node *corev1.Node) (string, List
 	return id, list, err
 }
 
-// unhurried is the maximum age of a list that must not be fresh.
-func (i *Instances) unhurried() time.Duration {
-	return max(i.config.Inventory.config.Window, Unhurried)
+// maxAge is the maximum age of a list that must not be fresh.
+func (i *Instances) maxAge() time.Duration {
+	return max(i.config.Inventory.config.Window, PeriodicMaxAge)
 }
 
 // reportFailure warns about a Node that needs its server while the API cannot be asked for it.

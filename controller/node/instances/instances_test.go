@@ -181,7 +181,7 @@ func TestMetadataOfInitialisedNodesIsUnhurried(t *testing.T) {
 		after time.Duration
 		want  int
 	}{{fresh, 0, 2}, {known, DefaultWindow, 2}, {known, 20 * time.Second, 2}, {fresh, time.Second, 3}, {known,
-		Unhurried, 4}} {
+		PeriodicMaxAge, 4}} {
 		w.sim.Advance(each.after)
 		if _, err := w.InstanceMetadata(testlog.Context(t), each.node); err != nil {
 			t.Fatal(err)

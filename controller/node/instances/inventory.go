@@ -18,9 +18,9 @@ import (
 const (
 	// DefaultWindow is how old a list of servers may be when it is used again.
 	DefaultWindow = 15 * time.Second
-	// Unhurried is the maximum age of a list for periodic work, such as the checks of a Node that is not ready for
+	// PeriodicMaxAge is the maximum age of a list for periodic work, such as the checks of a Node that is not ready for
 	// long: all such work together costs one request in this time.
-	Unhurried = 45 * time.Second
+	PeriodicMaxAge = 45 * time.Second
 	// failureWindow is how long a failed list request is reused: no request for every Node while the API fails.
 	failureWindow = 3 * time.Second
 	// lookupTimeout bounds a read by ID: the reads are sequential, one for each Node that is not ready.
@@ -186,10 +186,10 @@ func (i *Inventory) Server(ctx context.Context, id string) (pnap.Server, error) 
 }
 
 // KnownServer is Server for a server of which nothing new is expected. All such servers together cost one request in
-// the time of Unhurried: the more there are, the older a result may be.
+// the time of PeriodicMaxAge: the more there are, the older a result may be.
 func (i *Inventory) KnownServer(ctx context.Context, id string) (pnap.Server, error) {
 	return i.read(ctx, id, func(known lookup, now time.Time) bool {
-		if now.Sub(known.askedAt) < time.Duration(len(i.single))*Unhurried || now.Sub(i.repeated) < Unhurried {
+		if now.Sub(known.askedAt) < time.Duration(len(i.single))*PeriodicMaxAge || now.Sub(i.repeated) < PeriodicMaxAge {
 			return true
 		}
 		i.repeated = now

@@ -27,7 +27,7 @@ func waits(node *corev1.Node) bool {
 func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
 	age := i.config.Inventory.config.Window
 	if node.Spec.ProviderID != "" { // the framework checks every Node every five minutes
-		age = i.unhurried()
+		age = i.maxAge()
 	}
 	list, err := i.config.Inventory.Recent(ctx, age)
 	if err != nil {

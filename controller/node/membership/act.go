@@ -32,7 +32,7 @@ func (m *Manager) change(ctx context.Context, audit bool) (again time.Duration, 
 	if err != nil {
 		return soon, err
 	}
-	seen, err := m.look(ctx, list, m.config.Now())
+	seen, err := m.observe(ctx, list, m.config.Now())
 	if err != nil {
 		return soon, err
 	}
@@ -46,7 +46,7 @@ func (m *Manager) change(ctx context.Context, audit bool) (again time.Duration, 
 			seen.network.Status)
 		return soon, nil
 	}
-	p := &pass{Manager: m, picture: seen}
+	p := &pass{Manager: m, observed: seen}
 	if audit && len(steps) == 0 {
 		return soon, p.audit(ctx, idle)
 	}
@@ -64,10 +64,10 @@ func (m *Manager) change(ctx context.Context, audit bool) (again time.Duration, 
 }
 
 // confirm drops the steps that the live Nodes do not confirm, and corrects whether no Node is wanted.
-func (m *Manager) confirm(ctx context.Context, seen picture, steps []step, idle *bool) ([]step, error) {
+func (m *Manager) confirm(ctx context.Context, seen observed, steps []step, idle *bool) ([]step, error) {
 	takes := *idle
 	for _, each := range steps {
-		takes = takes || each.takesAway()
+		takes = takes || each.isRemoval()
 	}
 	if !takes {
 		return steps, nil
@@ -80,7 +80,7 @@ func (m *Manager) confirm(ctx context.Context, seen picture, steps []step, idle 
 	var confirmed []step
 	for _, each := range steps {
 		recorded := seen.memberRecord.members[each.server]
-		if _, isWanted := live[each.server]; isWanted && each.takesAway() && recorded.Network == seen.network.ID {
+		if _, isWanted := live[each.server]; isWanted && each.isRemoval() && recorded.Network == seen.network.ID {
 			continue
 		}
 		confirmed = append(confirmed, each)
@@ -91,7 +91,7 @@ func (m *Manager) confirm(ctx context.Context, seen picture, steps []step, idle 
 // pass is one pass of changes under the lock of the account. Its memberRecord and ledger follow what is saved.
 type pass struct {
 	*Manager
-	picture
+	observed
 	// source of addresses; nil until the first server joins.
 	source *source
 }
@@ -275,7 +275,7 @@ func (p *pass) unrecord(ctx context.Context, serverID string, unused bool) error
 }
 
 // publish updates the annotation contract.NodeMembershipManaged and reports which servers have joined and left.
-func (m *Manager) publish(ctx context.Context, seen picture) error {
+func (m *Manager) publish(ctx context.Context, seen observed) error {
 	m.forgetEvents(seen.nodes)
 	var problems []error
 	for _, node := range seen.nodes {
@@ -290,13 +290,13 @@ func (m *Manager) publish(ctx context.Context, seen picture) error {
 }
 
 // managed reports whether the controller joined the server.
-func managed(p picture, serverID string) bool {
-	recorded, ours := p.memberRecord.members[serverID]
-	if !ours || recorded.Network != p.network.ID {
+func managed(o observed, serverID string) bool {
+	recorded, ours := o.memberRecord.members[serverID]
+	if !ours || recorded.Network != o.network.ID {
 		return false
 	}
-	entry, member := membershipOf(p.servers[serverID], p.network.ID)
-	return member && entry.Status == pnap.MembershipAssigned && given(recorded, entry)
+	entry, member := membershipOf(o.servers[serverID], o.network.ID)
+	return member && entry.Status == pnap.MembershipAssigned && isOurs(recorded, entry)
 }
 
 func (m *Manager) annotate(ctx context.Context, node *corev1.Node, isManaged bool) error {

@@ -49,8 +49,8 @@ type step struct {
 	text string
 }
 
-// picture is the input of a decision.
-type picture struct {
+// observed is the input of a decision.
+type observed struct {
 	nodes   []*corev1.Node
 	now     time.Time
 	network network.Network
@@ -99,65 +99,65 @@ func wanted(claimed map[string][]*corev1.Node, servers map[string]pnap.Server) (
 }
 
 // decide returns the steps to take, ordered by removals before additions, then by server ID.
-func decide(p picture) []step {
-	ids := slices.AppendSeq(slices.Collect(maps.Keys(p.wanted)), maps.Keys(p.memberRecord.members))
+func decide(o observed) []step {
+	ids := slices.AppendSeq(slices.Collect(maps.Keys(o.wanted)), maps.Keys(o.memberRecord.members))
 	slices.Sort(ids)
 	var steps []step
 	for _, id := range slices.Compact(ids) {
-		if p.isChanging(id) {
+		if o.isChanging(id) {
 			continue
 		}
-		if s, due := p.about(id); due {
+		if s, due := o.plan(id); due {
 			steps = append(steps, s)
 		}
-		for _, rival := range p.rivals[id] {
+		for _, rival := range o.rivals[id] {
 			steps = append(steps, step{kind: refuse, server: id, node: rival, text: fmt.Sprintf("phoenixNAP server %s "+
 				"is the server of node %s, which has the same provider ID: it does not join public network %s for node %s; "+
 				"delete the Node whose machine is not that server",
-				id, p.wanted[id].Name, p.network.ID, rival.Name)})
+				id, o.wanted[id].Name, o.network.ID, rival.Name)})
 		}
 	}
 	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.kind, b.kind) })
 	return steps
 }
 
-// about decides for one server.
-func (p picture) about(id string) (step, bool) {
-	recorded, ours := p.memberRecord.members[id]
-	elsewhere := ours && recorded.Network != p.network.ID
-	_, isWanted := p.wanted[id]
+// plan decides for one server.
+func (o observed) plan(id string) (step, bool) {
+	recorded, ours := o.memberRecord.members[id]
+	elsewhere := ours && recorded.Network != o.network.ID
+	_, isWanted := o.wanted[id]
 	switch {
 	case isWanted && !elsewhere:
-		return p.towards(id)
+		return o.planJoin(id)
 	case ours:
-		return p.away(id, recorded)
+		return o.planLeave(id, recorded)
 	default:
 		return step{}, false
 	}
 }
 
-// towards decides for a server that must be a member.
-func (p picture) towards(id string) (step, bool) {
-	server, listed := p.servers[id]
+// planJoin decides for a server that must be a member.
+func (o observed) planJoin(id string) (step, bool) {
+	server, listed := o.servers[id]
 	if !listed {
 		return step{}, false
 	}
-	if _, member := membershipOf(server, p.network.ID); member {
+	if _, member := membershipOf(server, o.network.ID); member {
 		return step{}, false
 	}
-	if !strings.EqualFold(server.Location, p.network.Location) {
-		return step{kind: refuse, server: id, node: p.wanted[id],
+	if !strings.EqualFold(server.Location, o.network.Location) {
+		return step{kind: refuse, server: id, node: o.wanted[id],
 			text: fmt.Sprintf("phoenixNAP server %s is in location %s, public network %s in %s: it cannot join; "+
 				"exclude the Node with --service-node-selector",
-				id, server.Location, p.network.ID, p.network.Location)}, true
+				id, server.Location, o.network.ID, o.network.Location)}, true
 	}
-	if instances.TieOf(p.wanted[id], server) == instances.Untied {
-		return step{kind: refuse, server: id, node: p.wanted[id],
+	if instances.TieOf(o.wanted[id], server) == instances.Untied {
+		return step{kind: refuse, server: id, node: o.wanted[id],
 			text: fmt.Sprintf("phoenixNAP server %s does not join public network %s: only the provider ID of node %s "+
 				"names it. Its host name is %q, and neither the agent nor --node-ip reports an address of it. If it is "+
 				"the Node's server, give it the Node's name, or start the agent on the Node; if not, delete the Node "+
 				"and correct --provider-id of the kubelet",
-				id, p.network.ID, p.wanted[id].Name, server.Hostname)}, true
+				id, o.network.ID, o.wanted[id].Name, server.Hostname)}, true
 	}
 	if server.Status != pnap.ServerPoweredOn && server.Status != pnap.ServerPoweredOff {
 		return step{}, false // the API accepts no change of its networks now
@@ -165,30 +165,30 @@ func (p picture) towards(id string) (step, bool) {
 	return step{kind: join, server: id}, true
 }
 
-// away decides for a server that was joined and must no longer be a member of that network.
-func (p picture) away(id string, recorded joined) (step, bool) {
-	server, listed := p.servers[id]
+// planLeave decides for a server that was joined and must no longer be a member of that network.
+func (o observed) planLeave(id string, recorded joined) (step, bool) {
+	server, listed := o.servers[id]
 	if !listed {
-		return step{kind: lost, server: id}, p.unwantedFor(id) >= leaveAfter
+		return step{kind: lost, server: id}, o.unwantedFor(id) >= leaveAfter
 	}
 	entry, member := membershipOf(server, recorded.Network)
 	isListed := func(m network.Member) bool { return m.ServerID == id }
 	switch {
-	case !member && recorded.Network == p.network.ID && slices.ContainsFunc(p.network.Members, isListed):
+	case !member && recorded.Network == o.network.ID && slices.ContainsFunc(o.network.Members, isListed):
 		return step{}, false // the network's view lags behind
 	case !member:
 		return step{kind: forget, server: id}, true
 	case entry.Status != pnap.MembershipAssigned:
 		return step{}, false
-	case !given(recorded, entry):
+	case !isOurs(recorded, entry):
 		return step{kind: forget, server: id}, true
 	default:
-		return step{kind: leave, server: id, network: recorded.Network}, p.unwantedFor(id) >= leaveAfter
+		return step{kind: leave, server: id, network: recorded.Network}, o.unwantedFor(id) >= leaveAfter
 	}
 }
 
-// given reports whether a membership is still the controller's: a user who sets other addresses takes it over.
-func given(recorded joined, entry pnap.Membership) bool {
+// isOurs reports whether a membership is still the controller's: a user who sets other addresses takes it over.
+func isOurs(recorded joined, entry pnap.Membership) bool {
 	if !recorded.Address.IsValid() || len(entry.IPs) == 0 {
 		return true
 	}
@@ -204,7 +204,7 @@ func membershipOf(server pnap.Server, networkID string) (pnap.Membership, bool) 
 }
 
 // user returns the lowest address of the block that a server has, or is recorded to get, and the server.
-func (p picture) user(b network.Block) (serverID string, address netip.Addr, found bool) {
+func (o observed) user(b network.Block) (serverID string, address netip.Addr, found bool) {
 	note := func(id string, ips ...netip.Addr) {
 		for _, ip := range ips {
 			if b.CIDR.IsValid() && b.CIDR.Contains(ip) && (!found || ip.Less(address)) {
@@ -214,25 +214,25 @@ func (p picture) user(b network.Block) (serverID string, address netip.Addr, fou
 			}
 		}
 	}
-	for _, member := range p.network.Members {
+	for _, member := range o.network.Members {
 		note(member.ServerID, member.IPs...)
 	}
-	for id, server := range p.servers {
+	for id, server := range o.servers {
 		for _, entry := range server.PublicNetworks {
 			note(id, entry.IPs...)
 		}
 	}
-	for id, recorded := range p.memberRecord.members {
+	for id, recorded := range o.memberRecord.members {
 		note(id, recorded.Address)
 	}
 	return serverID, address, found
 }
 
 // used reports whether a server uses an address of the block.
-func (p picture) used(b network.Block) bool {
-	_, _, found := p.user(b)
+func (o observed) used(b network.Block) bool {
+	_, _, found := o.user(b)
 	return found
 }
 
-// takesAway reports whether the step ends a membership or its record: such a step is never based on a cache only.
-func (s step) takesAway() bool { return s.kind == forget || s.kind == lost || s.kind == leave }
+// isRemoval reports whether the step ends a membership or its record: such a step is never based on a cache only.
+func (s step) isRemoval() bool { return s.kind == forget || s.kind == lost || s.kind == leave }

@@ -89,7 +89,7 @@ func TestDecide(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			p := picture{
+			p := observed{
 				network: network.Network{ID: "n", Location: "ASH"}, servers: map[string]pnap.Server{},
 				wanted:      map[string]*corev1.Node{},
 				isChanging:  func(string) bool { return test.isChanging },
@@ -123,7 +123,7 @@ func TestDecide(t *testing.T) {
 }
 
 func TestStepsThatTakeAwayComeFirst(t *testing.T) {
-	p := picture{
+	p := observed{
 		network: network.Network{ID: "n", Location: "ASH"},
 		wanted:  map[string]*corev1.Node{"a": {ObjectMeta: metav1.ObjectMeta{Name: "web"}}},
 		servers: map[string]pnap.Server{
@@ -202,7 +202,7 @@ func TestRivals(t *testing.T) {
 
 func TestUserOfABlock(t *testing.T) {
 	addr := netip.MustParseAddr
-	p := picture{
+	p := observed{
 		network: network.Network{ID: "n", Members: []network.Member{{ServerID: "a",
 			IPs: []netip.Addr{addr("203.0.113.4"), addr("198.51.100.2")}}}},
 		servers: map[string]pnap.Server{"b": {ID: "b",

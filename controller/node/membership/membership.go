@@ -163,7 +163,7 @@ func (m *Manager) Sync(ctx context.Context) (again time.Duration, err error) {
 	if err != nil {
 		return soon, err
 	}
-	seen, err := m.look(ctx, list, after)
+	seen, err := m.observe(ctx, list, after)
 	if err != nil {
 		return soon, err
 	}
@@ -185,13 +185,13 @@ func (m *Manager) Sync(ctx context.Context) (again time.Duration, err error) {
 }
 
 // pause returns the delay of the next pass: shorter while a change is awaited.
-func (m *Manager) pause(p picture) time.Duration {
-	for id := range p.wanted {
-		if entry, member := membershipOf(p.servers[id], p.network.ID); member &&
+func (m *Manager) pause(o observed) time.Duration {
+	for id := range o.wanted {
+		if entry, member := membershipOf(o.servers[id], o.network.ID); member &&
 			entry.Status != pnap.MembershipAssigned {
 			return soon
 		}
-		if p.now.Sub(m.touched[id]) < period {
+		if o.now.Sub(m.touched[id]) < period {
 			return soon
 		}
 	}
@@ -281,11 +281,11 @@ func NewMetrics() *Metrics {
 // All returns the metrics, to be registered.
 func (m *Metrics) All() []metrics.Registerable { return []metrics.Registerable{m.servers} }
 
-func (m *Metrics) set(p picture) {
+func (m *Metrics) set(o observed) {
 	counts := map[string]int{"managed": 0, "foreign": 0, "missing": 0}
-	for id := range p.wanted {
-		_, member := membershipOf(p.servers[id], p.network.ID)
-		_, ours := p.memberRecord.members[id]
+	for id := range o.wanted {
+		_, member := membershipOf(o.servers[id], o.network.ID)
+		_, ours := o.memberRecord.members[id]
 		switch {
 		case !member:
 			counts["missing"]++

@@ -31,29 +31,29 @@ func (m *Manager) patience() (age time.Duration, after time.Time) {
 			return instances.DefaultWindow, time.Time{}
 		}
 	}
-	return instances.Unhurried, now.Add(-account.Unhurried)
+	return instances.PeriodicMaxAge, now.Add(-account.PeriodicMaxAge)
 }
 
-// look reads the picture; the network is not older than after.
-func (m *Manager) look(ctx context.Context, list instances.List, after time.Time) (picture, error) {
+// observe reads what a decision needs; the network is not older than after.
+func (m *Manager) observe(ctx context.Context, list instances.List, after time.Time) (observed, error) {
 	if err := list.Check(); err != nil {
-		return picture{}, err
+		return observed{}, err
 	}
 	network, err := m.config.Account.Prove(ctx, m.config.NetworkID, after)
 	if err != nil {
-		return picture{}, err
+		return observed{}, err
 	}
 	recorded, err := m.store.load(ctx)
 	if err != nil {
-		return picture{}, err
+		return observed{}, err
 	}
 	nodes, err := m.lister.List(labels.Everything())
 	if err != nil {
-		return picture{}, fmt.Errorf("list Nodes: %w", err)
+		return observed{}, fmt.Errorf("list Nodes: %w", err)
 	}
 	now := m.config.Now()
 	best, rivals := wanted(claims(nodes, m.config.Selector), list.ByID)
-	return picture{
+	return observed{
 		nodes: nodes, now: now, network: network, servers: list.ByID, memberRecord: recorded,
 		wanted: best, rivals: rivals,
 		isChanging: func(id string) bool {
@@ -70,26 +70,26 @@ func (m *Manager) look(ctx context.Context, list instances.List, after time.Time
 }
 
 // remember records since when recorded servers are unwanted, by the controller's clock.
-func (m *Manager) remember(p picture) {
+func (m *Manager) remember(o observed) {
 	unwanted := map[string]time.Time{}
-	for id, recorded := range p.memberRecord.members {
-		if _, isWanted := p.wanted[id]; isWanted && recorded.Network == p.network.ID {
+	for id, recorded := range o.memberRecord.members {
+		if _, isWanted := o.wanted[id]; isWanted && recorded.Network == o.network.ID {
 			continue
 		}
 		since, known := m.unwanted[id]
 		if !known {
-			since = p.now
+			since = o.now
 		}
 		unwanted[id] = since
 	}
 	m.unwanted = unwanted
-	maps.DeleteFunc(m.touched, func(_ string, at time.Time) bool { return p.now.Sub(at) > time.Hour })
-	maps.DeleteFunc(m.backoffs, func(_ string, until time.Time) bool { return p.now.After(until) })
+	maps.DeleteFunc(m.touched, func(_ string, at time.Time) bool { return o.now.Sub(at) > time.Hour })
+	maps.DeleteFunc(m.backoffs, func(_ string, until time.Time) bool { return o.now.After(until) })
 	switch {
-	case len(p.wanted) > 0:
+	case len(o.wanted) > 0:
 		m.idle = time.Time{}
 	case m.idle.IsZero():
-		m.idle = p.now
+		m.idle = o.now
 	}
 }
 
@@ -212,15 +212,9 @@ func (m *Manager) identify(ctx context.Context) error {
 	if m.namespace != nil {
 		return nil
 	}
-	namespace, err := m.config.Kube.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("read the UID of namespace %s, which identifies the cluster: %w", metav1.NamespaceSystem, err)
-	}
-	if namespace.UID == "" {
-		return fmt.Errorf("namespace %s has no UID to identify the cluster", metav1.NamespaceSystem)
-	}
+	namespace, err := account.ReadCluster(ctx, m.config.Kube)
 	m.namespace = namespace
-	return nil
+	return err
 }
 
 // adopt records the block that is kept, to find it by its ID. A purchase whose block may still appear stays.

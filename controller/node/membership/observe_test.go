@@ -21,7 +21,7 @@ import (
 func TestServersOfAnotherNetworkAreUnwanted(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := &Manager{unwanted: map[string]time.Time{"before": at.Add(-time.Minute), "wanted": at.Add(-time.Minute)}}
-	m.remember(picture{
+	m.remember(observed{
 		now: at, network: network.Network{ID: "network"},
 		wanted: map[string]*corev1.Node{"wanted": {}, "elsewhere": {}},
 		memberRecord: memberRecord{members: map[string]joined{
@@ -79,7 +79,7 @@ func TestNoNodeIsWantedOnTheWordOfTheCache(t *testing.T) {
 			w.node(0, selected)
 			w.start()
 			idle := true
-			if _, err := w.manager.confirm(t.Context(), picture{}, nil, &idle); err != nil {
+			if _, err := w.manager.confirm(t.Context(), observed{}, nil, &idle); err != nil {
 				t.Fatal(err)
 			}
 			if idle == selected {
@@ -108,7 +108,7 @@ func TestAServerThatItsIDShowsIsNotForgotten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := &pass{Manager: w.manager, picture: picture{now: w.sim.Clock().Now(), network: network,
+		p := &pass{Manager: w.manager, observed: observed{now: w.sim.Clock().Now(), network: network,
 			memberRecord: recorded}}
 		if err := p.confirmLost(testlog.Context(t), serverID(0)); err != nil {
 			t.Fatal(err)

@@ -30,8 +30,8 @@ type report struct {
 }
 
 // isIdle reports whether no Node has been wanted for a while, and the controller manages no membership.
-func (m *Manager) isIdle(p picture) bool {
-	return len(p.wanted)+len(p.memberRecord.members) == 0 && !m.idle.IsZero() && p.now.Sub(m.idle) >= leaveAfter
+func (m *Manager) isIdle(o observed) bool {
+	return len(o.wanted)+len(o.memberRecord.members) == 0 && !m.idle.IsZero() && o.now.Sub(m.idle) >= leaveAfter
 }
 
 // needed returns how many bought blocks nodes need.
@@ -44,14 +44,14 @@ func (m *Manager) needed(idle bool) int {
 
 // auditDue reports whether there may be more bought blocks than nodes need. This is checked rarely, and when nodes have
 // just stopped needing any block; the only consequence is a check with live data.
-func (m *Manager) auditDue(ctx context.Context, p picture) (bool, error) {
-	idle := m.isIdle(p)
+func (m *Manager) auditDue(ctx context.Context, o observed) (bool, error) {
+	idle := m.isIdle(o)
 	began := idle && !m.wasIdle
 	m.wasIdle = idle
-	if p.now.Before(m.auditAt) && !began {
+	if o.now.Before(m.auditAt) && !began {
 		return false, nil
 	}
-	m.auditAt = p.now.Add(period)
+	m.auditAt = o.now.Add(period)
 	candidates, err := m.candidates(ctx)
 	if err != nil {
 		return false, err
@@ -59,7 +59,7 @@ func (m *Manager) auditDue(ctx context.Context, p picture) (bool, error) {
 	if len(candidates) > m.needed(idle) {
 		return true, nil
 	}
-	m.auditAt = p.now.Add(auditEvery)
+	m.auditAt = o.now.Add(auditEvery)
 	return false, nil
 }
 

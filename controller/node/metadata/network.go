@@ -19,11 +19,7 @@ import (
 
 // networkAnnotations are the annotations of which the package is the only writer.
 func networkAnnotations() []string {
-	return []string{
-		contract.NodeServerID, contract.NodePublicNetworkID, contract.NodePublicNetworkVLAN,
-		contract.NodePublicNetworkIPs, contract.NodePublicNetworkMember, contract.NodePublicNetworkBlocks,
-		contract.NodeAnnouncer, contract.NodeServerMissing,
-	}
+	return append(contract.NetworkAnnotations(), contract.NodeServerMissing)
 }
 
 // describe returns the public network as published for the agent of a server. The server's own entry counts; the

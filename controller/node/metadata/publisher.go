@@ -64,8 +64,8 @@ const (
 	// changes within a minute: that long the check for drift and serverWindows allow.
 	DefaultNetworkWindow = 15 * time.Second
 	// serverWindows and networkWindows are for how many windows the list of servers and the network are used again: by
-	// default as long as instances.Unhurried and account.Unhurried, so that what others read is enough. Whoever reads
-	// a network that has changed has it published at once, see NetworkChanges.
+	// default as long as instances.PeriodicMaxAge and account.PeriodicMaxAge, so that what others read is enough.
+	// Whoever reads a network that has changed has it published at once, see NetworkChanges.
 	serverWindows  = 3
 	networkWindows = 5
 	// awaitedFor is for how long the server of a new Node is awaited that the list lacks: lists lag behind.

@@ -74,7 +74,7 @@ func (w *ServerWatch) sync(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list Nodes: %w", err)
 	}
-	list, err := w.servers.Recent(ctx, instances.Unhurried)
+	list, err := w.servers.Recent(ctx, instances.PeriodicMaxAge)
 	if err != nil {
 		return err
 	}

@@ -263,7 +263,7 @@ func (c running) eventually(what string, holds func() bool) {
 
 // TestOnlyTheNodes follows the guide beside another load balancer, with the rights that its overlay has: Nodes are
 // initialised, the policies of the overlay are about the controller only, and no Service changes. While phoenixNAP
-// refuses the credentials, kubectl pnap status says so.
+// refuses the credentials, an event of each waiting Node says so.
 func TestOnlyTheNodes(t *testing.T) {
 	t.Parallel()
 	c := newRunning(t, "docs/guides/other-load-balancers.md", func(*pnapsim.AccountSeed, string) {}, runningCluster)
@@ -285,17 +285,12 @@ func TestOnlyTheNodes(t *testing.T) {
 	}
 	must(t, c.sim.Arm(pnapsim.Fault{Path: "/bmc/v1/servers", Action: pnapsim.FaultStatus,
 		Status: http.StatusUnauthorized, Times: -1}))
+	c.kubectl("taint", "node", "worker-1", "node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule")
 	c.asItself().controller()
-	failure := func() string {
-		return c.kubectl("-n", "kube-system", "get", "configmap", contract.BlockReportName, "--ignore-not-found", "-o",
-			`jsonpath={.data.failure\.json}`)
-	}
-	c.eventually("the refused credentials are published", func() bool {
-		return strings.Contains(failure(), contract.FailureCredentials)
+	c.eventually("the refused credentials are an event of the Node", func() bool {
+		return c.events("ServerLookupFailed") != ""
 	})
 	c.sim.Disarm()
-	c.eventually("it is published that the account can be read", func() bool { return failure() == "" })
-	c.kubectl("taint", "node", "worker-1", "node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule")
 	c.eventually("worker-1 is initialised", func() bool {
 		seen := c.kubectl("get", "node", "worker-1", "-o", "jsonpath={.spec.providerID} {.spec.taints[*].key}")
 		return strings.HasPrefix(seen, "phoenixnap://"+simtest.Server1ID) && !strings.Contains(seen, "uninitialized")
@@ -312,20 +307,26 @@ func TestOnlyTheNodes(t *testing.T) {
 // reads the account with others in the same file, without a restart.
 func TestRotatedCredentials(t *testing.T) {
 	t.Parallel()
-	const check = "kubectl -n kube-system get configmap phoenixnap-ip-blocks"
 	c := newRunning(t, "docs/guides/operate.md", func(*pnapsim.AccountSeed, string) {}, runningCluster)
 	valid, err := os.ReadFile(c.secret)
 	must(t, err)
 	c.controller("--max-ip-blocks=1")
-	c.eventually("the account is reported", func() bool {
-		return c.kubectl("-n", "kube-system", "get", "configmap", contract.BlockReportName, "--ignore-not-found") != ""
-	})
+	report := func() string {
+		return c.kubectl("-n", "kube-system", "get", "configmap", contract.BlockReportName, "--ignore-not-found", "-o",
+			"jsonpath={.data}")
+	}
+	c.eventually("the account is reported", func() bool { return report() != "" })
 	must(t, os.WriteFile(c.secret, bytes.Replace(valid, []byte(simtest.ClientSecret), []byte("revoked"), 1), 0o600))
-	c.eventually("the refusal is published", func() bool {
-		return strings.Contains(c.run(check), contract.FailureCredentials)
-	})
+	c.eventually("the refusal is an event", func() bool { return c.events(contract.EventAccountUnreadable) != "" })
+	refused := report()
 	must(t, os.WriteFile(c.secret, valid, 0o600))
-	c.eventually("the account is read again", func() bool { return c.run(check) == "" })
+	c.eventually("the account is read again", func() bool { return report() != refused })
+}
+
+// events returns the names of the events with the reason about objects without a namespace.
+func (c running) events(reason string) string {
+	c.Helper()
+	return c.kubectl("-n", "default", "get", "events", "--field-selector=reason="+reason, "-o", "name")
 }
 
 // asItself is the cluster as the ServiceAccount of the controller reaches it.

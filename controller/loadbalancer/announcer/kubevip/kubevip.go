@@ -22,9 +22,6 @@ import (
 )
 
 const (
-	// HostAnnotation is where kube-vip writes the node that announces a Service over ARP (updateStatus, in
-	// pkg/manager/services.go of v0.9 and pkg/services/services.go of v1.0).
-	HostAnnotation = "kube-vip.io/vipHost"
 	// takeUp is how long kube-vip has to take up a published Service: its election takes seconds.
 	takeUp = time.Minute
 
@@ -96,7 +93,7 @@ func (a Announcer) Ignores(ctx context.Context, service *corev1.Service, address
 	if rest := takeUp - time.Since(publishedAt); rest > 0 {
 		return "", rest
 	}
-	if service.Annotations[HostAnnotation] != "" || answered(nodes, addresses) {
+	if service.Annotations[contract.KubeVIPHost] != "" || answered(nodes, addresses) {
 		return "", 0
 	}
 	// kube-vip rightly ignores a Service without ready endpoints.
