@@ -28,7 +28,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/report/metricsserver"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/report/nodestate"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/report/nodewatch"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/kubevip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/vip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/arp"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/listen"

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/kubevip"
 )
 
 // A stage is a cluster whose nodes announce one address, with kube-vip or by the agents. Faults are made where they

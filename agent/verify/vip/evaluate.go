@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/kubevip"
 )
 
 // Evaluate turns an observation into a finding. What is closer to the cause goes first: an address that this node
