@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer/kinds"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/seeds"
 )
@@ -124,10 +125,11 @@ func TestNoteLeaving(t *testing.T) {
 		"published":            {published, contract.AnnouncerAgent, contract.AddressAnswered, false},
 		"kube-vip announces":   {gone, contract.AnnouncerKubeVIP, contract.AddressAnswered, false},
 		"nothing was reported": {gone, contract.AnnouncerAgent, "", false},
+		"no announcer":         {gone, contract.AnnouncerNone, contract.AddressAnswered, false},
 		"silent":               {gone, contract.AnnouncerAgent, contract.AddressSilent, false},
 	} {
 		var st addressState
-		st.noteLeaving(subject{phase: tc.phase}, View{Announcer: tc.announcer}, tc.said)
+		st.noteLeaving(subject{phase: tc.phase}, View{By: kinds.All(nil).Of(tc.announcer)}, tc.said)
 		if got := !st.leftAt.IsZero(); got != tc.want || st.atWire != tc.want {
 			t.Errorf("%s: leaves %t, asks the wire at once %t; want %t", name, got, st.atWire, tc.want)
 		}

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer/kinds"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/arp"
@@ -86,7 +88,7 @@ func (s *segment) machine(n int) *machine {
 func (s *segment) node(n int) *machine {
 	m := s.machine(n)
 	m.watcher = New(Config{
-		Node: m.name, Prober: m, Router: m, Elections: m.Of, Owners: owners{s}.Of, View: m.view,
+		Node: m.name, Prober: m, Router: m, Announcers: kinds.All(m.Of), Owners: owners{s}.Of, View: m.view,
 		Reported: func() (contract.ReportedAddresses, bool) { return m.before, true },
 		Services: func() ([]*corev1.Service, bool) {
 			s.mu.Lock()
@@ -221,12 +223,12 @@ func (m *machine) view() (View, bool) {
 	addresses = append(addresses, check.Address{LinkIndex: 1, Prefix: netip.PrefixFrom(m.ip, 24)})
 	network := contract.NodeNetwork{IPs: []netip.Addr{m.ip},
 		Blocks: []contract.NetworkBlock{{CIDR: netip.MustParsePrefix("203.0.113.0/24")}}}
-	announcer := contract.AnnouncerKubeVIP
+	kind := contract.AnnouncerKubeVIP
 	if m.agents {
-		announcer = contract.AnnouncerAgent
+		kind = contract.AnnouncerAgent
 	}
 	return View{
-		Ready: m.ready, Why: "VLANInterfaceDown", Announcer: announcer, Answers: slices.SortedFunc(maps.Keys(m.answers),
+		Ready: m.ready, Why: "VLANInterfaceDown", Announcer: kind, Answers: slices.SortedFunc(maps.Keys(m.answers),
 			netip.Addr.Compare), Expected: check.Expected{Network: network},
 		Report:   check.Report{Interface: vif, Source: m.ip.String()},
 		Snapshot: check.Snapshot{Links: links, Addresses: addresses},
@@ -299,10 +301,10 @@ func (s *segment) serve(n int) netip.Addr {
 func (m *machine) hold(a netip.Addr) {
 	m.carries[a] = []string{vif}
 	m.announces[a] = true
-	m.lease(a, kubevip.Held, m.name)
+	m.lease(a, announcer.Held, m.name)
 }
 
-func (s *segment) lease(a netip.Addr, state kubevip.State, holder string) {
+func (s *segment) lease(a netip.Addr, state announcer.State, holder string) {
 	name := fmt.Sprintf("default/web%03d", a.As4()[3])
 	s.leases[name] = kubevip.Lease{Name: name, State: state, Holder: holder}
 }

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/observe/debounce"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer/kubevip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/arp"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -46,12 +46,12 @@ func TestStates(t *testing.T) {
 		}, ReasonStaleAddress, ReasonDuplicate, soon},
 		"killed, and no node takes over": {func(w *world) {
 			delete(w.a.announces, w.address)
-			w.lease(w.address, kubevip.Expired, w.a.name)
+			w.lease(w.address, announcer.Expired, w.a.name)
 		}, ReasonLeaseExpired, "", soon},
 		"the address is taken by hand": {func(w *world) { delete(w.a.carries, w.address) }, ReasonHolderSilent,
 			ReasonHolderSilent, turns},
 		"the kernel does not answer": {func(w *world) { w.a.deaf = true }, ReasonAnswered, ReasonHolderSilent, turns},
-		"no machine": {func(w *world) { w.a.drop(w.address); w.lease(w.address, kubevip.Released, "") },
+		"no machine": {func(w *world) { w.a.drop(w.address); w.lease(w.address, announcer.Released, "") },
 			ReasonNoAnswer, ReasonNoAnswer, turns},
 		"a second claim": {func(w *world) { w.b.carries[w.address] = []string{vif} }, ReasonDuplicate,
 			ReasonStaleAddress, turns},
@@ -77,7 +77,7 @@ func TestStates(t *testing.T) {
 			w.a.drop(w.address)
 			w.b.hold(w.address)
 			w.lease(w.address,
-				kubevip.Held, w.a.name)
+				announcer.Held, w.a.name)
 		},
 			ReasonWrongNode, ReasonStaleAddress, turns},
 		"the VLAN is broken":   {func(w *world) { w.a.ready = false }, ReasonVLANNotReady, ReasonAnswered, soon},
@@ -133,7 +133,7 @@ func TestHandover(t *testing.T) {
 		from := w.a
 		to := w.b
 		for i := range 50 {
-			w.change(func() { from.drop(w.address); w.lease(w.address, kubevip.Released, "") })
+			w.change(func() { from.drop(w.address); w.lease(w.address, announcer.Released, "") })
 			after([]time.Duration{700 * time.Millisecond, 4400 * time.Millisecond}[i%2])
 			w.change(func() { to.hold(w.address) })
 			after(11*time.Second + 137*time.Millisecond)
@@ -183,7 +183,7 @@ func TestNoEndpoints(t *testing.T) {
 				w := newWorld(t)
 				defer w.run()()
 				after(20 * time.Second)
-				w.change(func() { w.a.drop(w.address); w.lease(w.address, kubevip.Released, "") })
+				w.change(func() { w.a.drop(w.address); w.lease(w.address, announcer.Released, "") })
 				for range 40 {
 					after(time.Second)
 					if controller && (w.a.entry(w.address).State == contract.AddressSilent ||
@@ -291,7 +291,7 @@ func TestFewReport(t *testing.T) {
 		s.change(func() {
 			s.machines[0].ready = false
 			s.machines[0].drop(a)
-			s.lease(a, kubevip.Expired, s.machines[0].name)
+			s.lease(a, announcer.Expired, s.machines[0].name)
 		})
 		for range 200 {
 			after(200 * time.Millisecond)
