@@ -61,8 +61,8 @@ func TestLeaving(t *testing.T) {
 					address := s.serve(3)
 					nodes[0].answers[address] = true
 					defer s.run()()
-					// The controller is slow: all have had their turn to report that the address answers.
-					after(100*time.Second + time.Duration(random.Int64N(int64(time.Minute))))
+					// The controller is slow: all have had their turn to probe the address and to report that it answers.
+					after(10*time.Minute + time.Duration(random.Int64N(int64(time.Minute))))
 					s.change(func() { s.say(address, metav1.ConditionTrue, string(contract.AddressAnswered)) })
 					after(time.Duration(random.Int64N(int64(time.Minute))))
 					if got := s.speaking(address); len(got) != len(nodes) {

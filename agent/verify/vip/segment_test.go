@@ -29,6 +29,7 @@ const (
 	vif         = "bond0.100"
 	garpPeriod  = 3 * time.Second
 	askDuration = 300 * time.Millisecond
+	askRounds   = 3
 )
 
 // segment is a public network with machines on it: a wire, kernels that answer for what they carry, and announcers that
@@ -151,28 +152,45 @@ func (s *segment) broadcast(c arp.Announcement) {
 
 // Ask asks as the machine: others hear the requests, and only it hears the replies.
 func (m *machine) Ask(ctx context.Context, _ string, questions []arp.Question) ([]arp.Answer, error) {
-	m.mu.Lock()
-	if m.lost {
-		m.mu.Unlock()
-		return nil, fmt.Errorf("operation not permitted")
-	}
 	answers := make([]arp.Answer, len(questions))
-	for i, q := range questions {
-		m.requests++
-		m.broadcast(arp.Announcement{Address: m.ip, MAC: m.mac, Target: q.Target})
-		for _, other := range m.machines {
-			if other != m && !other.deaf && (other.answers[q.Target] || slices.Contains(other.carries[q.Target], vif)) {
-				answers[i].MACs, answers[i].Replied = append(answers[i].MACs, other.mac), true
-			}
+	for round := range askRounds {
+		m.mu.Lock()
+		if m.lost {
+			m.mu.Unlock()
+			return nil, fmt.Errorf("operation not permitted")
 		}
-		slices.Sort(answers[i].MACs)
+		if round == 0 {
+			m.requests += len(questions)
+		}
+		for i, q := range questions {
+			m.ask(q.Target, &answers[i])
+		}
+		m.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return answers, ctx.Err()
+		case <-time.After(askDuration / askRounds):
+		}
+		if !slices.ContainsFunc(answers, func(a arp.Answer) bool { return !a.Replied }) {
+			break
+		}
 	}
-	m.mu.Unlock()
-	select {
-	case <-ctx.Done():
-	case <-time.After(askDuration):
+	return answers, nil
+}
+
+// ask sends a request, unless it was answered already.
+func (m *machine) ask(target netip.Addr, answer *arp.Answer) {
+	if answer.Replied {
+		return
 	}
-	return answers, ctx.Err()
+	m.broadcast(arp.Announcement{Address: m.ip, MAC: m.mac, Target: target})
+	for _, other := range m.machines {
+		if other != m && !other.deaf && (other.answers[target] || slices.Contains(other.carries[target], vif)) {
+			answer.MACs = append(answer.MACs, other.mac)
+			answer.Replied = true
+		}
+	}
+	slices.Sort(answer.MACs)
 }
 
 func (m *machine) Routes(_ check.Snapshot, questions []check.RouteQuestion) []check.RouteAnswer {
@@ -302,6 +320,15 @@ func (m *machine) hold(a netip.Addr) {
 	m.carries[a] = []string{vif}
 	m.announces[a] = true
 	m.lease(a, announcer.Held, m.name)
+}
+
+// answer makes the machine answer for an address as the announcers of the segment do.
+func (m *machine) answer(a netip.Addr) {
+	if m.agents {
+		m.answers[a] = true
+	} else {
+		m.hold(a)
+	}
 }
 
 func (s *segment) lease(a netip.Addr, state announcer.State, holder string) {

@@ -1,6 +1,7 @@
 package vip
 
 import (
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/arp"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/seeds"
 )
 
 // world is a cluster of two nodes and a machine that is no Node. srv-1 announces the address of a Service.
@@ -239,36 +241,83 @@ func (m *machine) changes() int {
 	return m.conditions
 }
 
-// TestRequests: how many questions are on the wire does not grow with the number of nodes while announcements are
-// received.
+// TestRequests: how many questions are on the wire does not grow with the number of nodes, whether announcements are
+// received all the time or, with agents, only when an address moves.
 func TestRequests(t *testing.T) {
 	const nodes, addresses, hours = 40, 5, 1
-	synctest.Test(t, func(t *testing.T) {
-		s := newSegment(t)
-		for n := range nodes {
-			s.node(n + 1)
-		}
-		for n := range addresses {
-			s.machines[n].hold(s.serve(n + 1))
-		}
-		stop := s.run()
-		after(time.Minute)
-		begun := s.asked()
-		after(hours * time.Hour)
-		stop()
-		// Each holder asks every 14 to 20 s whether another machine answers, so does one of the others, and all of them
-		// every half an hour.
-		least := 2 * addresses * hours * 3600 / 20
-		most := 2*addresses*hours*3600/14 + nodes*addresses*hours*2
-		if got := s.requests - begun; got < least || got > most {
-			t.Errorf("%d questions in %d h, want %d to %d", got, hours, least, most)
-		}
-		for _, m := range s.machines {
-			if m.conditions != 1 || m.outcome.Status != check.OK {
-				t.Errorf("%s: the result changed %d times and is %+v", m.name, m.conditions, m.outcome)
+	for kind, agents := range map[string]bool{"kube-vip": false, "agents": true} {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSegment(t)
+				s.agents = agents
+				for n := range nodes {
+					s.node(n + 1)
+				}
+				for n := range addresses {
+					s.machines[n].answer(s.serve(n + 1))
+				}
+				stop := s.run()
+				after(time.Minute)
+				begun := s.asked()
+				after(hours * time.Hour)
+				stop()
+				// Each holder asks every 14 to 20 s whether another machine answers, so does one of the others, and all
+				// of them every half an hour.
+				least := 2 * addresses * hours * 3600 / 20
+				most := 2*addresses*hours*3600/14 + nodes*addresses*hours*2
+				if got := s.requests - begun; got < least || got > most {
+					t.Errorf("%d questions in %d h, want %d to %d", got, hours, least, most)
+				}
+				for _, m := range s.machines {
+					if m.conditions != 1 || m.outcome.Status != check.OK {
+						t.Errorf("%s: the result changed %d times and is %+v", m.name, m.conditions, m.outcome)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestSilentWithoutAnnouncements: that an address falls silent of which there were no announcements is found by one node
+// in time, and by all nodes soon after it, which hear that this one repeats its question.
+func TestSilentWithoutAnnouncements(t *testing.T) {
+	const nodes = 40
+	for range seeds.Count(t, 3) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSegment(t)
+			s.agents = true
+			for n := range nodes {
+				s.node(n + 1)
 			}
+			s.machines[0].answer(s.serve(3))
+			defer s.run()()
+			after(5*time.Minute + rand.N(time.Minute))
+			s.mu.Lock()
+			s.machines[0].deaf = true
+			s.mu.Unlock()
+			after(30 * time.Second)
+			if s.knowing(ReasonNoAnswer) == 0 {
+				t.Error("30 s later no node knows that no machine answers")
+			}
+			after(20 * time.Second)
+			if got := s.knowing(ReasonNoAnswer); got != nodes-1 {
+				t.Errorf("50 s later %d nodes know that no machine answers, want all but its owner", got)
+			}
+		})
+	}
+}
+
+// knowing is how many nodes have a result for a reason.
+func (s *segment) knowing(reason string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	count := 0
+	for _, m := range s.machines {
+		if m.outcome.Reason == reason {
+			count++
 		}
-	})
+	}
+	return count
 }
 
 // TestFewReport: of many nodes a few report an address, once the controller has published what they report.
