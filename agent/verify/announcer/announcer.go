@@ -33,11 +33,11 @@ type Announcer interface {
 type Placement int
 
 const (
-	// Nowhere: no node announces addresses.
+	// Nowhere means that no node announces addresses.
 	Nowhere Placement = iota
-	// OnInterface: an interface of the node carries the address, so its kernel answers.
+	// OnInterface means that an interface of the node carries the address, so its kernel answers.
 	OnInterface
-	// UserSpace: a program answers, and stops when the Service leaves. No interface may carry the address.
+	// UserSpace means that a program answers, and stops when the Service leaves. No interface may carry the address.
 	UserSpace
 )
 

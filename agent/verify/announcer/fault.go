@@ -11,19 +11,19 @@ import (
 type FaultKind int
 
 const (
-	// Silent: no machine answers, and it is not known which should.
+	// Silent means that no machine answers, and it is not known which should.
 	Silent FaultKind = iota
-	// OwnerSilent: no machine answers, and a node was elected.
+	// OwnerSilent means that no machine answers, and a node was elected.
 	OwnerSilent
-	// Stale: this node carries an address, or answers for it, that it should not.
+	// Stale means that this node carries an address, or answers for it, that it should not.
 	Stale
-	// Stray: a machine answers for an address that no Service has.
+	// Stray means that a machine answers for an address that no Service has.
 	Stray
-	// Duplicate: several machines answer.
+	// Duplicate means that several machines answer.
 	Duplicate
-	// WrongInterface: this node carries the address on an interface other than the VLAN interface.
+	// WrongInterface means that this node carries the address on an interface other than the VLAN interface.
 	WrongInterface
-	// Unguarded: a machine answers, but no node is elected that would be followed by another.
+	// Unguarded means that a machine answers, but no node is elected that would be followed by another.
 	Unguarded
 )
 

@@ -61,7 +61,7 @@ func TestLeaving(t *testing.T) {
 					address := s.serve(3)
 					nodes[0].answers[address] = true
 					defer s.run()()
-					// The controller is slow: all have had their turn to probe the address and to report that it answers.
+					// The controller is slow: all have had their turn to probe and to report that the address answers.
 					after(10*time.Minute + time.Duration(random.Int64N(int64(time.Minute))))
 					s.change(func() { s.say(address, metav1.ConditionTrue, string(contract.AddressAnswered)) })
 					after(time.Duration(random.Int64N(int64(time.Minute))))

@@ -21,8 +21,8 @@ type fullNetwork struct {
 	probes int
 }
 
-// The largest network: an election has no more members, and the blocks of a network have no more addresses for Services.
-// Addresses do not depend on each other, so a part of them shows the load of all.
+// The largest network: an election has no more members, and the blocks of a network have no more addresses for
+// Services. Addresses do not depend on each other, so a part of them shows the load of all.
 const (
 	fullNodes     = 120
 	fullAddresses = 130
@@ -136,7 +136,8 @@ func TestLoadOfAFullNetwork(t *testing.T) {
 			n.place()
 			n.announce()
 			if got := n.pass(20 * time.Second); got > tc.moved {
-				t.Errorf("%.0f questions a second in the 20 s after all addresses moved, want at most %.0f", got, tc.moved)
+				t.Errorf("%.0f questions a second in the 20 s after all addresses moved, want at most %.0f", got,
+					tc.moved)
 			} else {
 				t.Logf("%.0f questions a second in the 20 s after all addresses moved", got)
 			}

@@ -18,8 +18,8 @@ const (
 	// must be known within 30 s, including a second probe and the time between.
 	askAgain = 14 * time.Second
 	askMore  = 6 * time.Second
-	// askSilent is that for an address that no machine answers for, which every node probes, unless it involves the node
-	// or is announced. Up to as much again is added.
+	// askSilent is that for an address that no machine answers for, which every node probes, unless it involves the
+	// node or is announced. Up to as much again is added.
 	askSilent = 30 * time.Second
 	// askRetry is when to probe again after a probe that could not be sent.
 	askRetry = 5 * time.Second
@@ -61,11 +61,11 @@ type schedule struct {
 	heard map[string]time.Time
 	// others are the announcements of other machines, also before that question; own are those of this one.
 	others, own rhythm
-	// asker is the other machine that asked for the address last, at askerAt. doubted reports that one got no reply since
-	// our last probe.
-	asker   string
-	askerAt time.Time
-	doubted bool
+	// prober is the other machine that probed the address last, at proberAt. doubted reports that one got no reply
+	// since our last probe.
+	prober   string
+	proberAt time.Time
+	doubted  bool
 	// changedAt is when there was news last of who announces the address.
 	changedAt time.Time
 	// next is when to ask.
@@ -141,13 +141,13 @@ func (s *Scheduler) Hear(h arp.Heard) {
 // asked notes that another machine probes the address, which is healthy as far as is known: one machine replied. So our
 // own probe can wait, unless the request is repeated: then it got no reply, and asked reports that it is time for ours.
 // What a machine asks that claims the address proves nothing: it gets no reply from itself.
-func (s *schedule) asked(asker string, now time.Time) (soon bool) {
-	if s == nil || !s.answer.Replied || len(s.answer.MACs) != 1 || s.claims(asker) {
+func (s *schedule) asked(prober string, now time.Time) (soon bool) {
+	if s == nil || !s.answer.Replied || len(s.answer.MACs) != 1 || s.claims(prober) {
 		return false
 	}
-	unanswered := s.asker == asker && now.Sub(s.askerAt) < repeated
-	s.asker = asker
-	s.askerAt = now
+	unanswered := s.prober == prober && now.Sub(s.proberAt) < repeated
+	s.prober = prober
+	s.proberAt = now
 	switch next := now.Add(s.pause(now)); {
 	case s.due(now), s.doubted:
 	case unanswered:

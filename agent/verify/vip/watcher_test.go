@@ -278,8 +278,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestSilentWithoutAnnouncements: that an address falls silent of which there were no announcements is found by one node
-// in time, and by all nodes soon after it, which hear that this one repeats its question.
+// TestSilentWithoutAnnouncements: that an address falls silent of which there were no announcements is found by one
+// node in time, and by all nodes soon after it, which hear that this one repeats its question.
 func TestSilentWithoutAnnouncements(t *testing.T) {
 	const nodes = 40
 	for range seeds.Count(t, 3) {
