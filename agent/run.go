@@ -28,7 +28,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/report/metricsserver"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/report/nodestate"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/report/nodewatch"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/kubevip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer/kinds"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/vip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/arp"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/listen"
@@ -253,7 +254,7 @@ func newVerifier(s *shared, a *announcer) ([]part, metricsserver.Sources) {
 		s.wakes.addresses.Signal)
 	owners := vip.NewMACTable(s.client.CoreV1().Nodes(), s.wakes.addresses.Signal)
 	addresses := vip.New(vip.Config{
-		Node: s.name, Prober: s.prober, Router: s.reader, Elections: elections.Of, Owners: owners.Of,
+		Node: s.name, Prober: s.prober, Router: s.reader, Announcers: kinds.All(elections.Of), Owners: owners.Of,
 		View: a.view, Services: s.services.Services, Reported: s.state.ReportedBefore,
 		Interval: s.flags.announcementInterval,
 		Record:   a.recordAddresses, Report: s.state.Reported, Event: vip.Recorder(s.recorder),

@@ -13,10 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/diagnose"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/vip"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // renewal is how long to wait for a renewal of kube-vip's lease: it renews every second or two.
@@ -40,16 +39,19 @@ func (e *Examiner) ExamineAddress(ctx context.Context, address netip.Addr) (diag
 		target.Service = d.Address.Services[0]
 	}
 	var names owners
-	var lease kubevip.Lease
+	var election announcer.Election
 	if s.cluster.listed {
 		if names, err = e.readReports(ctx, d.Address); err != nil {
 			d.APIServer = joined(d.APIServer, err.Error())
 		}
-		if lease = e.election(ctx, s, services); lease.Error != "" {
-			d.APIServer = joined(d.APIServer, "get Lease "+lease.Name+": "+lease.Error)
+		if len(services) > 0 {
+			election = s.view.By.Elected(services[0], time.Time{})
+		}
+		if election.Error != "" {
+			d.APIServer = joined(d.APIServer, "get "+capital(election.Source)+": "+election.Error)
 		}
 	}
-	d.Address.Holders = append(agreed(s.agreement, address), holders(services, lease)...)
+	d.Address.Holders = append(agreed(s.agreement, address), holders(services, s.view.By, election)...)
 	unasked, broken := vip.Unasked(s.view.Report, []vip.Target{target})
 	if broken {
 		d.Address.Unasked = "this node's path to the public network is broken"
@@ -61,9 +63,9 @@ func (e *Examiner) ExamineAddress(ctx context.Context, address netip.Addr) (diag
 		return d, fmt.Errorf("look %s up: %w", address, err)
 	}
 	o := observations[0]
-	o.Lease = lease
+	o.Election = election
 	o.Gone = s.cluster.listed && len(services) == 0
-	o.NoEndpoints = s.view.Announcer == contract.AnnouncerKubeVIP && slices.ContainsFunc(services, vip.WithoutEndpoints)
+	o.NoEndpoints = o.By.NeedsEndpoints() != "" && slices.ContainsFunc(services, vip.WithoutEndpoints)
 	nameOwners(&o, names)
 	d.Address.ReturnBy = o.ReturnBy
 	d.Address.Unasked = o.Error
@@ -91,10 +93,7 @@ func evaluate(o vip.Observation, role string) check.Finding {
 		f.Reason = vip.ReasonStaleAddress
 		f.Observed = strings.Join(o.MACs, " and ")
 		f.Cause = fmt.Sprintf("%s is answered by %s, but no Service has it", o.Address, strings.Join(o.MACs, " and "))
-		f.Fixes = []check.Fix{{Tool: check.AnyTool,
-			Commands: []string{fmt.Sprintf("ip address delete %s/32 dev %s", o.Address, o.Interface)},
-			Note: "on the node that answers, unless the address is used on purpose: kube-vip leaves addresses behind " +
-				"when it is killed"}}
+		f.Fixes = o.Fixes(announcer.Stray)
 	}
 	return f
 }
@@ -144,33 +143,28 @@ func (e *Examiner) readReports(ctx context.Context, a *diagnose.Address) (owners
 	return names, nil
 }
 
-// election is that of kube-vip for the first of the Services; none where the agents announce.
-func (e *Examiner) election(ctx context.Context, s observed, services []*corev1.Service) kubevip.Lease {
-	if len(services) == 0 || s.view.Announcer == contract.AnnouncerAgent {
-		return kubevip.Lease{}
-	}
-	return e.elections.LookTwice(ctx, services[0], renewal)
-}
-
 // holders are the nodes that should announce an address, and the sources of that, the strongest first.
-func holders(services []*corev1.Service, lease kubevip.Lease) []diagnose.Holder {
+func holders(services []*corev1.Service, by announcer.Announcer, election announcer.Election) []diagnose.Holder {
 	var found []diagnose.Holder
-	if lease.Holder != "" {
-		found = append(found, diagnose.Holder{Node: lease.Holder,
-			Source: "Lease " + lease.Name + " (" + standingText(lease.State) + ")"})
+	if election.Owner != "" {
+		found = append(found, diagnose.Holder{Node: election.Owner,
+			Source: capital(election.Source) + " (" + standingText(election.State) + ")"})
 	}
 	for _, s := range services {
-		if node := s.Annotations[kubevip.VIPHost]; node != "" {
+		if node, annotation := by.Named(s); node != "" {
 			found = append(found, diagnose.Holder{Node: node,
-				Source: "annotation " + kubevip.VIPHost + " of Service " + nameOf(s)})
+				Source: "annotation " + annotation + " of Service " + nameOf(s)})
 		}
 	}
 	return found
 }
 
-func standingText(s kubevip.State) string {
+// capital writes the source of an election as the name of an object.
+func capital(source string) string { return strings.ToUpper(source[:1]) + source[1:] }
+
+func standingText(s announcer.State) string {
 	switch s {
-	case kubevip.Held:
+	case announcer.Held:
 		return "renewed during the check"
 	case "":
 		return fmt.Sprintf("not renewed within %s", renewal)

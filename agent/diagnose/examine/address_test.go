@@ -12,8 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/diagnose"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/vip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -22,7 +23,8 @@ var address = netip.MustParseAddr("203.0.113.3")
 
 // seen is an observation of an address whose Service is there.
 func seen(edit func(*vip.Observation)) vip.Observation {
-	o := vip.Observation{Target: vip.Target{Address: address}, Interface: "bond0.100", Node: "srv-a"}
+	o := vip.Observation{Target: vip.Target{Address: address}, Interface: "bond0.100", Node: "srv-a",
+		By: kubevip.Announcer{}}
 	edit(&o)
 	return o
 }
@@ -98,12 +100,12 @@ func TestNameOwners(t *testing.T) {
 func TestHolders(t *testing.T) {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web",
 		Annotations: map[string]string{kubevip.VIPHost: "srv-a"}}}
-	for standing, says := range map[kubevip.State]string{
-		kubevip.Held: "renewed during the check", kubevip.Released: "released", kubevip.Expired: "expired",
+	for standing, says := range map[announcer.State]string{
+		announcer.Held: "renewed during the check", announcer.Released: "released", announcer.Expired: "expired",
 		"": "not renewed within 5s",
 	} {
-		got := holders([]*corev1.Service{service},
-			kubevip.Lease{Name: "shop/kubevip-web", Holder: "srv-b", State: standing})
+		got := holders([]*corev1.Service{service}, kubevip.Announcer{},
+			kubevip.Lease{Name: "shop/kubevip-web", Holder: "srv-b", State: standing}.Election())
 		want := []diagnose.Holder{
 			{Node: "srv-b", Source: "Lease shop/kubevip-web (" + says + ")"},
 			{Node: "srv-a", Source: "annotation kube-vip.io/vipHost of Service shop/web"},

@@ -20,6 +20,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/store"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/configure/ownership"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/diagnose"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/vip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -119,7 +120,7 @@ func sightingOf(node *corev1.Node, address netip.Addr) (s diagnose.Sighting, rep
 // agreement is what the agents have agreed on: who announces which address; nil where they announce none, or nothing is
 // known.
 func (e *Examiner) agreement(ctx context.Context, s observed) (*election.View, error) {
-	if e.Client == nil || s.expected.Network.Announcer != contract.AnnouncerAgent {
+	if e.Client == nil || e.announcer(ctx, s).Placement() != announcer.UserSpace {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout)

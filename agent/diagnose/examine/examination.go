@@ -10,13 +10,16 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/election"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/diagnose"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/observe/sampler"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer/kinds"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/vip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -97,7 +100,7 @@ func (e *Examiner) observe(ctx context.Context, address netip.Addr) (observed, d
 	s.expected.Mask = managed.mask
 	report := check.Evaluate(s.expected, snapshot)
 	s.view = vip.View{Node: e.Node, Report: report, Snapshot: snapshot, Expected: s.expected,
-		Announcer: s.expected.Network.Announcer}
+		Announcer: s.expected.Network.Announcer, By: e.announcer(ctx, s)}
 	agreement, err := e.agreement(ctx, s)
 	if err != nil {
 		s.cluster.err = errors.Join(s.cluster.err, err)
@@ -114,6 +117,12 @@ func (e *Examiner) observe(ctx context.Context, address netip.Addr) (observed, d
 		d.APIServer = s.cluster.err.Error()
 	}
 	return s, d, nil
+}
+
+// announcer is how addresses are announced on the network that was observed.
+func (e *Examiner) announcer(ctx context.Context, o observed) announcer.Announcer {
+	leases := func(s *corev1.Service, _ time.Time) kubevip.Lease { return e.elections.LookTwice(ctx, s, renewal) }
+	return kinds.All(leases).Of(o.expected.Network.Announcer)
 }
 
 // expected is what a person gave, else what the controller published.
@@ -139,7 +148,7 @@ func (e *Examiner) expected(c cluster) check.Expected {
 // Examine diagnoses the node, all addresses of Services, and those that the node carries for no Service.
 func (e *Examiner) Examine(ctx context.Context) (diagnose.Document, error) {
 	s, d, err := e.observe(ctx, netip.Addr{})
-	if err != nil || s.view.Report.Interface == "" || s.view.Announcer == contract.AnnouncerNone {
+	if err != nil || s.view.Report.Interface == "" || s.view.By.Placement() == announcer.Nowhere {
 		return d.Sum(), err
 	}
 	targets := s.cluster.targets()

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/observe/debounce"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -19,13 +19,13 @@ const (
 	// startupTime is how long an announcer has to add the address of a new Service, or an agent that starts to receive
 	// its announcements, before silence counts.
 	startupTime = 15 * time.Second
-	// leaseWait is how long to wait for kube-vip's lease, which may show more than the wire.
-	leaseWait = 5 * time.Second
+	// electionWait is how long to wait for the result of the election, which may show more than the wire.
+	electionWait = 5 * time.Second
 	// reasonWait is how long the controller has to report that an address is silent because its Service has no
 	// endpoints.
 	reasonWait = 5 * time.Second
-	// takeoverTime is how long the next holder may take when the last one released the lease: candidates check every 2
-	// to 4.4 s with kube-vip's own settings (client-go's leaderelection: RetryPeriod and JitterFactor).
+	// takeoverTime is how long the next owner may take when the last one stepped down: candidates check every 2 to
+	// 4.4 s with kube-vip's own settings (client-go's leaderelection: RetryPeriod and JitterFactor).
 	takeoverTime = 6 * time.Second
 )
 
@@ -61,7 +61,7 @@ type addressState struct {
 	metAt        time.Time
 	answeredOnce bool
 	// goneAt is when no Service had the address any more; leftAt is when this node, which reports an answer, saw that
-	// no Service intends to keep it while agents announce: they stop answering at once.
+	// no Service intends to keep it, where announcers stop answering at once.
 	goneAt, leftAt time.Time
 	// silentAt is when it was confirmed that no machine answers; zero while one does.
 	silentAt time.Time
@@ -69,8 +69,8 @@ type addressState struct {
 	unasked string
 	// recorded is the finding of the last event; its ID is empty before the first.
 	recorded check.Finding
-	// holdsLease reports that this node held the lease when it was last read.
-	holdsLease bool
+	// elected reports that this node should answer, by the last known election.
+	elected bool
 
 	machines   int
 	mismatch   time.Duration
@@ -94,7 +94,7 @@ func (st *addressState) update(s subject, view View) {
 	if st.metAt.IsZero() {
 		st.metAt = time.Now()
 	}
-	st.involved = len(held) > 0 || len(st.held) > 0 || st.holdsLease || s.named(view.Node)
+	st.involved = len(held) > 0 || len(st.held) > 0 || st.elected || s.named(view.By, view.Node)
 	switch {
 	case s.phase != gone:
 		st.goneAt = time.Time{}
@@ -129,9 +129,9 @@ func (st *addressState) notice(o Observation, now time.Time) {
 
 // observe takes an observation and returns the current assessment; st.nextLook is when it must be confirmed.
 func (st *addressState) observe(s subject, o Observation, mac, node string, now time.Time) assessment {
-	if o.Lease.State != "" {
-		st.holdsLease = o.holdsLease()
-		st.involved = st.involved || st.holdsLease
+	if o.Election.State != "" {
+		st.elected = o.elected()
+		st.involved = st.involved || st.elected
 	}
 	sample := result{entry: entryOf(o, mac)}
 	if s.phase == published || s.phase == gone && len(st.held) > 0 && now.Sub(st.goneAt) >= withdrawalTime {
@@ -145,7 +145,7 @@ func (st *addressState) observe(s subject, o Observation, mac, node string, now 
 		st.counted = time.Time{}
 	}
 	turnAt := st.turnAt(node, s, o)
-	held, settled := st.take(sample, o.Asked, latest(turnAt, st.leaseAt(o, sample)), now)
+	held, settled := st.take(sample, o.Asked, latest(turnAt, st.electionAt(o, sample)), now)
 	st.lookForEnd(held, now)
 	if !settled {
 		held = unconfirmed(sample)
@@ -166,7 +166,7 @@ func (st *addressState) observe(s subject, o Observation, mac, node string, now 
 }
 
 // awaitReason leaves open why no machine answers until the controller, which this node's report of it wakes, has looked
-// whether the Service has endpoints. A lease that expired shows that it had some.
+// whether the Service has endpoints. An election that expired shows that it had some.
 func (st *addressState) awaitReason(held result, s subject, o Observation, now time.Time) result {
 	if held.finding.Reason != ReasonNoAnswer {
 		st.silentAt = time.Time{}
@@ -176,7 +176,8 @@ func (st *addressState) awaitReason(held result, s subject, o Observation, now t
 		st.silentAt = now
 	}
 	until := st.silentAt.Add(reasonWait)
-	if o.Agents || o.Lease.State == kubevip.Expired || s.reported(held.entry.State) || !now.Before(until) {
+	explained := o.by().NeedsEndpoints() == "" || o.Election.State == announcer.Expired || s.reported(held.entry.State)
+	if explained || !now.Before(until) {
 		return held
 	}
 	if st.nextLook.IsZero() || until.Before(st.nextLook) {
@@ -257,16 +258,16 @@ func (st *addressState) turnAt(node string, s subject, o Observation) time.Time 
 	return st.classSince.Add(turn(node, s.Address))
 }
 
-// leaseAt is when to confirm that no machine or more than one answers although the lease is not known yet, or another
-// holder is about to be elected: the zero Time where the lease can show nothing more.
-func (st *addressState) leaseAt(o Observation, sample result) time.Time {
+// electionAt is when to confirm that no machine or more than one answers although it is not known yet which should, or
+// another node is about to be elected: the zero Time where the election can show nothing more.
+func (st *addressState) electionAt(o Observation, sample result) time.Time {
 	switch id := sample.finding.ID; {
 	case sample.finding.Reason == ReasonNotAsked:
 		return time.Time{}
-	case id == AddressAnswers && o.Lease.State == kubevip.Released:
+	case id == AddressAnswers && o.Election.State == announcer.Released:
 		return st.classSince.Add(takeoverTime)
-	case o.LeaseAwaited && (id == AddressAnswers || id == SingleAnswer):
-		return st.classSince.Add(leaseWait)
+	case o.ElectionAwaited && (id == AddressAnswers || id == SingleAnswer):
+		return st.classSince.Add(electionWait)
 	default:
 		return time.Time{}
 	}
@@ -300,7 +301,7 @@ func unconfirmed(b result) result {
 	return b
 }
 
-// account adds the time since the last sample to that in which wire and lease contradicted each other.
+// account adds the time since the last sample to that in which wire and election contradicted each other.
 func (st *addressState) account(f check.Finding, now time.Time) {
 	if slices.Contains([]check.ID{HolderAnswers, NothingStale, RightNode}, f.ID) && f.Status == check.Fail &&
 		!st.observedAt.IsZero() {
@@ -325,17 +326,17 @@ func (st *addressState) toRecord(o assessment, reporting bool) (check.Finding, b
 }
 
 const (
-	// leavingInterval is the time between samples of an address whose Service leaves, while agents announce: they stop
-	// answering at once, and the controller waits, for 10 s at most, until no node reports an answer any more.
+	// leavingInterval is the time between samples of an address whose Service leaves, where announcers stop at once,
+	// and the controller waits, for 10 s at most, until no node reports an answer any more.
 	leavingInterval = 500 * time.Millisecond
 	// leavingPeriod is how long to sample that often.
 	leavingPeriod = 20 * time.Second
 )
 
-// noteLeaving notes whether the address leaves while agents announce and this node reports an answer.
+// noteLeaving notes whether the address leaves, its announcer stops at once, and this node reports an answer.
 func (st *addressState) noteLeaving(s subject, view View, said contract.AddressState) {
 	switch {
-	case s.phase == published || view.Announcer != contract.AnnouncerAgent || said == "" ||
+	case s.phase == published || view.By.Placement() != announcer.UserSpace || said == "" ||
 		said == contract.AddressSilent:
 		st.leftAt = time.Time{}
 	case st.leftAt.IsZero():

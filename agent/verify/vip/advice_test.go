@@ -8,8 +8,10 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer/agents"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/kubevip"
 )
 
 // A stage is a cluster whose nodes announce one address, with kube-vip or by the agents. Faults are made where they
@@ -104,7 +106,7 @@ func (s *stage) claims(m *member) bool {
 func (s *stage) observe(name string) check.Finding {
 	own := s.node(name)
 	o := Observation{Target: Target{Address: netip.MustParseAddr("203.0.113.3"), Service: "default/web"}, Node: name,
-		Interface: vlanInterface, Agents: s.agents, Gone: s.gone, Held: slices.Sorted(maps.Keys(own.held)),
+		Interface: vlanInterface, By: kubevip.Announcer{}, Gone: s.gone, Held: slices.Sorted(maps.Keys(own.held)),
 		NoEndpoints: !s.endpoints, Names: map[string]string{}}
 	if own.held[vlanInterface] {
 		o.ReturnBy = own.leaves
@@ -122,18 +124,20 @@ func (s *stage) observe(name string) check.Finding {
 			o.Names[m.mac] = m.name
 		}
 	}
-	if !s.agents {
-		o.Lease = s.leaseOf()
+	if s.agents {
+		o.By = agents.Announcer{}
+	} else {
+		o.Election = s.leaseOf().Election()
 	}
 	return Evaluate(o)
 }
 
 // leaseOf is what the agent reads.
 func (s *stage) leaseOf() kubevip.Lease {
-	l := kubevip.Lease{Name: s.watched, Global: "kube-system/plndr-svcs-lock", State: kubevip.Missing}
+	l := kubevip.Lease{Name: s.watched, Global: "kube-system/plndr-svcs-lock", State: announcer.Missing}
 	if e := s.leases[s.watched]; e != nil {
 		l.Holder = e.holder
-		l.State = map[bool]kubevip.State{true: kubevip.Held, false: kubevip.Expired}[e.renewed]
+		l.State = map[bool]announcer.State{true: announcer.Held, false: announcer.Expired}[e.renewed]
 	}
 	if s.rival != nil {
 		l.Rival = l.Global

@@ -5,14 +5,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/kubevip"
 )
 
 // Evaluate turns an observation into a finding. What is closer to the cause goes first: an address that this node
-// carries against the lease explains why two machines answer. The wire and the kernel outweigh the lease, which only
-// shows who should answer; an address that this node holds counts as answered by this node, because the kernel answers
-// for its own addresses and a machine never receives its own reply.
+// carries against the election explains why two machines answer. The wire and the kernel outweigh the election, which
+// only shows who should answer; an address that this node holds counts as answered by this node, because the kernel
+// answers for its own addresses and a machine never receives its own reply.
 func Evaluate(o Observation) check.Finding {
 	held := o.held()
 	switch {
@@ -20,9 +20,9 @@ func Evaluate(o Observation) check.Finding {
 		f := o.finding(AddressAnswers, check.Unknown, ReasonNotAsked, o.Error)
 		f.Cause = o.String() + " could not be checked: " + o.Error
 		return f
-	case len(held) > 0 && (o.Gone || o.otherHoldsLease()):
+	case len(held) > 0 && (o.Gone || o.otherElected()):
 		return o.stale(held)
-	case o.Agents && len(o.carried()) > 0:
+	case o.inUserSpace() && len(o.carried()) > 0:
 		return o.stale(o.carried())
 	case len(o.foreign()) > 0:
 		return o.foreignOwner()
@@ -34,9 +34,9 @@ func Evaluate(o Observation) check.Finding {
 		return o.returnElsewhere()
 	case o.here(), o.Replied:
 		return o.answered()
-	case o.NoEndpoints && !o.elected():
+	case o.NoEndpoints && !o.inUse():
 		return o.withoutEndpoints()
-	case o.Lease.State == kubevip.Held:
+	case o.Election.State == announcer.Held:
 		return o.holderSilent()
 	default:
 		return o.silent()
@@ -50,11 +50,12 @@ func (o Observation) answered() check.Finding {
 		observed = "answered by " + strings.Join(o.claimants(), " and ")
 	}
 	switch {
-	case !o.here() && o.holdsLease(), !o.here() && o.otherHoldsLease() && len(o.MACs) == 1 &&
-		o.Names[o.MACs[0]] != "" && o.Names[o.MACs[0]] != o.Lease.Holder:
+	case !o.here() && o.elected(), !o.here() && o.otherElected() && len(o.MACs) == 1 &&
+		o.Names[o.MACs[0]] != "" && o.Names[o.MACs[0]] != o.Election.Owner:
 		return o.wrongNode(observed)
-	case o.Lease.State == kubevip.Expired, o.Lease.State == kubevip.Released, o.Lease.State == kubevip.Missing:
-		return o.leaseDead(observed)
+	case o.Election.State == announcer.Expired, o.Election.State == announcer.Released,
+		o.Election.State == announcer.Missing:
+		return o.unguarded(observed)
 	default:
 		return o.finding(AddressAnswers, check.OK, ReasonAnswered, observed)
 	}
@@ -93,38 +94,36 @@ func (o Observation) finding(id check.ID, status check.Status, reason, observed 
 		Observed: observed, Wire: declaration.Wire, Doc: check.DocOf(id)}
 }
 
-// advice is a fix that is the same whatever configures the network.
-func advice(note string, commands ...string) []check.Fix {
-	return []check.Fix{{Tool: check.AnyTool, Commands: commands, Note: note}}
+// Fixes returns what repairs a fault where the announcer runs.
+func (o Observation) Fixes(kind announcer.FaultKind) []check.Fix {
+	return o.by().Fixes(o.fault(kind))
+}
+
+func (o Observation) fault(kind announcer.FaultKind) announcer.Fault {
+	return announcer.Fault{Kind: kind, Address: o.Address, Interface: o.Interface, Carried: o.carried(),
+		Here: o.elected(), Election: o.Election}
+}
+
+// byOwner names the node that should answer.
+func (o Observation) byOwner() string {
+	return "Node " + o.Election.Owner + ", which holds the " + o.Election.Source
 }
 
 func (o Observation) stale(held []string) check.Finding {
 	f := o.finding(NothingStale, check.Fail, ReasonStaleAddress, "on "+join(held)+" of this node")
+	f.Cause = fmt.Sprintf("this node carries %s on %s, ", o, join(held))
 	switch {
 	case o.Gone:
 		f.Expected = "not on this node: no Service uses it"
-		f.Cause = fmt.Sprintf("this node carries %s on %s, which no Service uses", o, join(held))
-	case o.Agents:
+		f.Cause += "which no Service uses"
+	case o.inUserSpace():
 		f.Expected = "on no interface: the agents announce addresses"
-		f.Cause = fmt.Sprintf("this node carries %s on %s, so its kernel answers in addition to the agent that "+
-			"announces it", o, join(held))
+		f.Cause += "so its kernel answers in addition to the agent that announces it"
 	default:
-		f.Expected = "on Node " + o.Lease.Holder + ", which holds the lease " + o.Lease.Name
-		f.Cause = fmt.Sprintf("this node carries %s on %s, but the lease %s is held by Node %s", o, join(held),
-			o.Lease.Name, o.Lease.Holder)
+		f.Expected = "on " + o.byOwner()
+		f.Cause += fmt.Sprintf("but the %s is held by Node %s", o.Election.Source, o.Election.Owner)
 	}
-	note := "on this node: kube-vip leaves the address behind when it is killed"
-	if o.Agents {
-		note = "on this node: no interface needs the address of a Service while the agents announce"
-		held = o.carried()
-	}
-	for _, name := range held {
-		f.Fixes = append(f.Fixes, advice(note, o.remove(name))...)
-	}
-	if len(held) == 0 {
-		f.Fixes = advice("the agent of this node stops as soon as it sees that no Service uses the address; if this " +
-			"lasts, restart the agent")
-	}
+	f.Fixes = o.Fixes(announcer.Stale)
 	return f
 }
 
@@ -133,8 +132,8 @@ func (o Observation) foreignOwner() check.Finding {
 	f.Expected = "a Node of the cluster"
 	f.Cause = fmt.Sprintf("%s is answered by %s, which is not a Node of the cluster", o,
 		strings.Join(o.foreign(), " and "))
-	f.Fixes = advice("find the server with this hardware address in phoenixNAP's portal and remove the address from " +
-		"it; if it is a Node, check that the agent runs there")
+	f.Fixes = announcer.Advice("find the server with this hardware address in phoenixNAP's portal and remove the " +
+		"address from it; if it is a Node, check that the agent runs there")
 	return f
 }
 
@@ -143,21 +142,10 @@ func (o Observation) duplicate() check.Finding {
 	f := o.finding(SingleAnswer, check.Fail, ReasonDuplicate, claimants)
 	f.Expected = "one machine"
 	f.Cause = fmt.Sprintf("%s is answered by %s", o, claimants)
-	note := "on the node that does not announce it: kube-vip leaves the address behind when it is killed; the " +
-		"Service's annotation kube-vip.io/vipHost names the holder"
-	switch {
-	case o.Agents:
-		note = "on the node of which an interface carries it: the agents announce addresses without adding them"
-	case o.Lease.Rival != "":
-		f.Cause += fmt.Sprintf(", and kube-vip has elected twice: the lease %s is held by Node %s, and %s by Node %s",
-			o.Lease.Name, o.Lease.Holder, o.Lease.Rival, o.Lease.RivalHolder)
-		note = "first set svc_election of kube-vip to the same value on all nodes; then on the node that still " +
-			"announces it without the lease"
-	case o.Lease.State == kubevip.Held:
-		note = fmt.Sprintf("on the node that does not hold the lease %s, which is held by Node %s", o.Lease.Name,
-			o.Lease.Holder)
+	if len(o.Election.Rivals) > 0 {
+		f.Cause += ", and " + o.Election.Trouble
 	}
-	f.Fixes = advice(note, o.remove(o.Interface))
+	f.Fixes = o.Fixes(announcer.Duplicate)
 	return f
 }
 
@@ -165,10 +153,7 @@ func (o Observation) wrongInterface(held []string) check.Finding {
 	f := o.finding(RightInterface, check.Fail, ReasonWrongInterface, "on "+join(held))
 	f.Expected = "on " + o.Interface
 	f.Cause = fmt.Sprintf("%s is on %s of this node instead of %s", o, join(held), o.Interface)
-	f.Fixes = advice(fmt.Sprintf("set kube-vip's vip_interface, and the annotation kube-vip.io/serviceInterface where "+
-		"the Service has it, to %s (the default is the interface of the default route) and restart kube-vip on this "+
-		"node",
-		o.Interface))
+	f.Fixes = o.Fixes(announcer.WrongInterface)
 	return f
 }
 
@@ -177,53 +162,40 @@ func (o Observation) returnElsewhere() check.Finding {
 	f.Expected = "by " + o.Interface
 	f.Cause = fmt.Sprintf("this node holds %s, but would send its replies by %s instead of %s", o, o.ReturnBy,
 		o.Interface)
-	f.Fixes = advice("make the gateway of the public network the node's default gateway, or route by source and by " +
-		"connection mark (--manage=return-path does); phoenixnap-agent diagnose explain " + string(check.ReturnPath) +
-		" says how")
+	f.Fixes = announcer.Advice("make the gateway of the public network the node's default gateway, or route by " +
+		"source and by connection mark (--manage=return-path does); phoenixnap-agent diagnose explain " +
+		string(check.ReturnPath) + " says how")
 	return f
 }
 
 func (o Observation) wrongNode(observed string) check.Finding {
 	f := o.finding(RightNode, check.Fail, ReasonWrongNode, observed)
-	f.Expected = "Node " + o.Lease.Holder + ", which holds the lease " + o.Lease.Name
-	f.Cause = fmt.Sprintf("%s is %s, but the lease %s is held by Node %s", o, observed, o.Lease.Name, o.Lease.Holder)
-	f.Fixes = advice("on the node that answers", o.remove(o.Interface))
+	f.Expected = o.byOwner()
+	f.Cause = fmt.Sprintf("%s is %s, but the %s is held by Node %s", o, observed, o.Election.Source, o.Election.Owner)
+	f.Fixes = announcer.Advice("on the node that answers", o.fault(announcer.Stale).Remove(o.Interface))
 	return f
 }
 
-// leaseDead: an address answers although no node holds the lease. A missing lease may have another name.
-func (o Observation) leaseDead(observed string) check.Finding {
-	if o.Lease.State == kubevip.Missing {
-		f := o.finding(LeaseAlive, check.Warn, ReasonLeaseMissing, observed+", and there is no lease "+o.Lease.Name)
-		f.Cause = fmt.Sprintf("%s is %s, but neither kube-vip's lease %s nor the one for all Services, %s, exists", o,
-			observed, o.Lease.Name, o.Lease.Global)
-		f.Fixes = advice("where kube-vip is not in the namespace kube-system, or has svc_leasename "+
-			"(servicesLeaseName) in its environment, arguments or configuration, set --kube-vip-lease of the agent to "+
-			"<namespace>/<name> of the lease in use", "kubectl get leases --all-namespaces")
-		return f
+// unguarded: an address answers although no node is elected.
+func (o Observation) unguarded(observed string) check.Finding {
+	var f check.Finding
+	if o.Election.State == announcer.Missing {
+		f = o.finding(LeaseAlive, check.Warn, ReasonLeaseMissing, observed+", and there is no "+o.Election.Source)
+	} else {
+		f = o.finding(LeaseAlive, check.Fail, ReasonLeaseExpired,
+			observed+", and the "+o.Election.Source+" is "+string(o.Election.State))
+		f.Expected = "a lease that is renewed"
 	}
-	f := o.finding(LeaseAlive, check.Fail, ReasonLeaseExpired,
-		observed+", and the lease "+o.Lease.Name+" is "+string(o.Lease.State))
-	f.Expected = "a lease that is renewed"
-	f.Cause = fmt.Sprintf("%s is %s, but kube-vip's lease %s is not renewed", o, observed, o.Lease.Name)
-	if o.Lease.Holder != "" {
-		f.Cause += ", which Node " + o.Lease.Holder + " held last"
-	}
-	f.Fixes = o.restart("run kube-vip on the node that answers; if it is to run on other nodes only, run it there " +
-		"and delete the address on this one: " + o.remove(o.Interface))
+	f.Cause = fmt.Sprintf("%s is %s, but %s", o, observed, o.Election.Trouble)
+	f.Fixes = o.Fixes(announcer.Unguarded)
 	return f
 }
 
 func (o Observation) holderSilent() check.Finding {
 	f := o.finding(HolderAnswers, check.Fail, ReasonHolderSilent, o.silence())
-	f.Expected = "a reply by Node " + o.Lease.Holder + ", which holds the lease " + o.Lease.Name
-	f.Cause = fmt.Sprintf("Node %s holds the lease %s, but does not answer for %s", o.Lease.Holder, o.Lease.Name, o)
-	note := "run phoenixnap-agent diagnose on Node " + o.Lease.Holder + " and fix what it finds; if that is only " +
-		"this, restart kube-vip there, which adds the address again"
-	if o.holdsLease() {
-		note = "restart kube-vip on this node, which adds the address again"
-	}
-	f.Fixes = o.restart(note)
+	f.Expected = "a reply by " + o.byOwner()
+	f.Cause = fmt.Sprintf("Node %s holds the %s, but does not answer for %s", o.Election.Owner, o.Election.Source, o)
+	f.Fixes = o.Fixes(announcer.OwnerSilent)
 	return f
 }
 
@@ -231,19 +203,19 @@ func (o Observation) silent() check.Finding {
 	f := o.finding(AddressAnswers, check.Fail, ReasonNoAnswer, o.silence())
 	f.Expected = "a reply by the node that announces it"
 	f.Cause = fmt.Sprintf("no machine answers for %s on %s", o, o.Interface)
-	f.Fixes = o.restart("kube-vip must run on a node that is ready for the public network")
+	f.Fixes = o.Fixes(announcer.Silent)
 	return f
 }
 
-// withoutEndpoints: kube-vip announces nothing for a Service that could not serve. That is a state of the Service, not
-// a fault of the network.
+// withoutEndpoints: no node announces the address of a Service that could not serve. That is a state of the Service,
+// not a fault of the network.
 func (o Observation) withoutEndpoints() check.Finding {
 	f := o.finding(AddressAnswers, check.Warn, ReasonNoEndpoints, o.silence())
 	f.Expected = "endpoints of the Service"
-	f.Cause = fmt.Sprintf("no machine answers for %s, because the Service has no endpoints: kube-vip 1.2 and newer "+
-		"announces an address only while there are some", o)
+	f.Cause = fmt.Sprintf("no machine answers for %s, because the Service has no endpoints: %s", o,
+		o.by().NeedsEndpoints())
 	namespace, name, _ := strings.Cut(o.Service, "/")
-	f.Fixes = advice("start pods that the selector of the Service matches",
+	f.Fixes = announcer.Advice("start pods that the selector of the Service matches",
 		fmt.Sprintf("kubectl --namespace %s get endpointslices --selector kubernetes.io/service-name=%s", namespace,
 			name))
 	return f
@@ -255,20 +227,6 @@ func (o Observation) silence() string {
 		text += ", but it is announced by " + strings.Join(o.claimants(), " and ")
 	}
 	return text
-}
-
-func (o Observation) remove(interfaceName string) string {
-	return fmt.Sprintf("ip address delete %s/32 dev %s", o.Address, interfaceName)
-}
-
-func (o Observation) restart(note string) []check.Fix {
-	const pods = "kubectl --namespace kube-system get pods --output wide --selector app.kubernetes.io/name="
-	if o.Agents {
-		return advice("an agent must run on a node that is ready for the public network; the ConfigMap shows which "+
-			"node must announce the address", pods+"phoenixnap-agent",
-			"kubectl --namespace kube-system get configmap phoenixnap-announcer --output yaml")
-	}
-	return advice(note, pods+"kube-vip", "kubectl get nodes --label-columns phoenixnap.com/vlan-ready")
 }
 
 func join(names []string) string {

@@ -11,8 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -26,16 +27,14 @@ var web = Target{Address: netip.MustParseAddr("203.0.113.3"), Service: "default/
 // globalLease is kube-vip's Lease for all Services, with a name of its own.
 const globalLease = "kube-vip/all-services"
 
-func leaseOf(state kubevip.State, holder string) kubevip.Lease {
-	return kubevip.Lease{Name: "default/kubevip-web", Global: globalLease, State: state, Holder: holder}
+func leaseOf(state announcer.State, holder string) announcer.Election {
+	return kubevip.Lease{Name: "default/kubevip-web", Global: globalLease, State: state, Holder: holder}.Election()
 }
 
 // twoLeases are those of two elections for one Service.
-func twoLeases(own, global string) kubevip.Lease {
-	l := leaseOf(kubevip.Held, own)
-	l.Rival = "kube-system/plndr-svcs-lock"
-	l.RivalHolder = global
-	return l
+func twoLeases(own, global string) announcer.Election {
+	return kubevip.Lease{Name: "default/kubevip-web", Global: globalLease, State: announcer.Held, Holder: own,
+		Rival: "kube-system/plndr-svcs-lock", RivalHolder: global}.Election()
 }
 
 func TestJudge(t *testing.T) {
@@ -68,67 +67,70 @@ func TestJudge(t *testing.T) {
 		"IPVS holds it, none announces": {
 			Observation{Held: []string{"kube-ipvs0"}}, AddressAnswers, check.Fail, ReasonNoAnswer},
 		"stale: another node has the lease": {Observation{Held: []string{"bond0.100"},
-			Lease: leaseOf(kubevip.Held, "srv-b")},
+			Election: leaseOf(announcer.Held, "srv-b")},
 			NothingStale, check.Fail, ReasonStaleAddress},
 		"stale, and the holder answers too": {Observation{Held: []string{"bond0.100"}, MACs: []string{macA},
-			Replied: true, Lease: leaseOf(kubevip.Held, "srv-b")},
+			Replied: true, Election: leaseOf(announcer.Held, "srv-b")},
 			NothingStale, check.Fail, ReasonStaleAddress},
-		"stale on another interface": {Observation{Held: []string{"bond0"}, Lease: leaseOf(kubevip.Held, "srv-b")},
+		"stale on another interface": {Observation{Held: []string{"bond0"}, Election: leaseOf(announcer.Held, "srv-b")},
 			NothingStale, check.Fail, ReasonStaleAddress},
 		"stale: no Service has it": {Observation{Held: []string{"bond0.100"}, Gone: true}, NothingStale, check.Fail,
 			ReasonStaleAddress},
 		"IPVS holds it against the lease": {Observation{Held: []string{"kube-ipvs0"}, MACs: []string{macA},
-			Replied: true, Lease: leaseOf(kubevip.Held, "srv-b")},
+			Replied: true, Election: leaseOf(announcer.Held, "srv-b")},
 			AddressAnswers, check.OK, ReasonAnswered},
 		"this node has the lease": {Observation{Held: []string{"bond0.100"},
-			Lease: leaseOf(kubevip.Held, "srv-a")}, AddressAnswers, check.OK, ReasonAnswered},
+			Election: leaseOf(announcer.Held, "srv-a")}, AddressAnswers, check.OK, ReasonAnswered},
 		"this node leads, another holds": {Observation{MACs: []string{macA}, Replied: true,
-			Lease: leaseOf(kubevip.Held, "srv-a")}, RightNode, check.Fail, ReasonWrongNode},
+			Election: leaseOf(announcer.Held, "srv-a")}, RightNode, check.Fail, ReasonWrongNode},
 		"another node than the holder": {Observation{MACs: []string{macA}, Replied: true,
-			Names: map[string]string{macA: "srv-c"}, Lease: leaseOf(kubevip.Held, "srv-b")},
+			Names: map[string]string{macA: "srv-c"}, Election: leaseOf(announcer.Held, "srv-b")},
 			RightNode, check.Fail, ReasonWrongNode},
 		"the holder": {Observation{MACs: []string{macA}, Replied: true, Names: map[string]string{macA: "srv-b"},
-			Lease: leaseOf(kubevip.Held, "srv-b")},
+			Election: leaseOf(announcer.Held, "srv-b")},
 			AddressAnswers, check.OK, ReasonAnswered},
 		"some node, not known which": {Observation{MACs: []string{macA}, Replied: true,
-			Lease: leaseOf(kubevip.Held, "srv-b")}, AddressAnswers, check.OK, ReasonAnswered},
-		"the holder is silent": {Observation{Lease: leaseOf(kubevip.Held, "srv-b")}, HolderAnswers, check.Fail,
+			Election: leaseOf(announcer.Held, "srv-b")}, AddressAnswers, check.OK, ReasonAnswered},
+		"the holder is silent": {Observation{Election: leaseOf(announcer.Held, "srv-b")}, HolderAnswers, check.Fail,
 			ReasonHolderSilent},
-		"the holder announces, but no reply": {Observation{MACs: []string{macA}, Lease: leaseOf(kubevip.Held, "srv-b")},
+		"the holder announces, but no reply": {Observation{MACs: []string{macA},
+			Election: leaseOf(announcer.Held, "srv-b")},
 			HolderAnswers, check.Fail, ReasonHolderSilent},
-		"silent, the lease expired": {Observation{Lease: leaseOf(kubevip.Expired, "srv-b")}, AddressAnswers, check.Fail,
+		"silent, the lease expired": {Observation{Election: leaseOf(announcer.Expired, "srv-b")}, AddressAnswers,
+			check.Fail,
 			ReasonNoAnswer},
 		"without endpoints": {Observation{NoEndpoints: true}, AddressAnswers, check.Warn, ReasonNoEndpoints},
 		"without endpoints, the lease released": {Observation{NoEndpoints: true,
-			Lease: leaseOf(kubevip.Released, "")}, AddressAnswers, check.Warn, ReasonNoEndpoints},
+			Election: leaseOf(announcer.Released, "")}, AddressAnswers, check.Warn, ReasonNoEndpoints},
 		"without endpoints, and a node holds its lease": {Observation{NoEndpoints: true,
-			Lease: leaseOf(kubevip.Held, "srv-b")}, HolderAnswers, check.Fail, ReasonHolderSilent},
-		"without endpoints, one lease for all Services": {Observation{NoEndpoints: true, Lease: kubevip.Lease{
-			Name: globalLease, Global: globalLease, State: kubevip.Held, Holder: "srv-b"}},
+			Election: leaseOf(announcer.Held, "srv-b")}, HolderAnswers, check.Fail, ReasonHolderSilent},
+		"without endpoints, one lease for all Services": {Observation{NoEndpoints: true, Election: kubevip.Lease{
+			Name: globalLease, Global: globalLease, State: announcer.Held, Holder: "srv-b"}.Election()},
 			AddressAnswers, check.Warn, ReasonNoEndpoints},
 		"without endpoints and answered": {Observation{NoEndpoints: true, MACs: []string{macA}, Replied: true},
 			AddressAnswers, check.OK, ReasonAnswered},
 		"a foreign machine": {Observation{MACs: []string{macA}, Replied: true, Foreign: []string{macA}}, OwnMachine,
 			check.Fail, ReasonForeignOwner},
 		"a foreign machine besides": {Observation{Held: []string{"bond0.100"}, MACs: []string{macA},
-			Foreign: []string{macA}, Lease: leaseOf(kubevip.Held, "srv-a")},
+			Foreign: []string{macA}, Election: leaseOf(announcer.Held, "srv-a")},
 			OwnMachine, check.Fail, ReasonForeignOwner},
 		"a foreign machine that is silent now": {Observation{Held: []string{"bond0.100"}, Foreign: []string{macA}},
 			AddressAnswers, check.OK, ReasonAnswered},
 		"held, the lease expired": {Observation{Held: []string{"bond0.100"},
-			Lease: leaseOf(kubevip.Expired, "srv-a")}, LeaseAlive, check.Fail, ReasonLeaseExpired},
+			Election: leaseOf(announcer.Expired, "srv-a")}, LeaseAlive, check.Fail, ReasonLeaseExpired},
 		"answered, the lease released": {Observation{MACs: []string{macA}, Replied: true,
-			Lease: leaseOf(kubevip.Released, "")}, LeaseAlive, check.Fail, ReasonLeaseExpired},
-		"held, no lease": {Observation{Held: []string{"bond0.100"}, Lease: leaseOf(kubevip.Missing, "")}, LeaseAlive,
+			Election: leaseOf(announcer.Released, "")}, LeaseAlive, check.Fail, ReasonLeaseExpired},
+		"held, no lease": {Observation{Held: []string{"bond0.100"}, Election: leaseOf(announcer.Missing, "")},
+			LeaseAlive,
 			check.Warn, ReasonLeaseMissing},
 		"duplicate, the lease expired": {Observation{Held: []string{"bond0.100"}, MACs: []string{macA},
-			Lease: leaseOf(kubevip.Expired, "srv-a")},
+			Election: leaseOf(announcer.Expired, "srv-a")},
 			SingleAnswer, check.Fail, ReasonDuplicate},
 		"elected twice, and this node is one of them": {Observation{Held: []string{"bond0.100"}, MACs: []string{macA},
-			Replied: true, Lease: twoLeases("srv-b", "srv-a")},
+			Replied: true, Election: twoLeases("srv-b", "srv-a")},
 			SingleAnswer, check.Fail, ReasonDuplicate},
 		"elected twice, this node is neither": {Observation{Held: []string{"bond0.100"}, MACs: []string{macA},
-			Replied: true, Lease: twoLeases("srv-b", "srv-c")},
+			Replied: true, Election: twoLeases("srv-b", "srv-c")},
 			NothingStale, check.Fail, ReasonStaleAddress},
 		"not asked": {Observation{Error: "operation not permitted", MACs: []string{macA}}, AddressAnswers,
 			check.Unknown, ReasonNotAsked},
@@ -137,6 +139,7 @@ func TestJudge(t *testing.T) {
 			tc.seen.Target = web
 			tc.seen.Interface = "bond0.100"
 			tc.seen.Node = "srv-a"
+			tc.seen.By = kubevip.Announcer{}
 			got := Evaluate(tc.seen)
 			if got.ID != tc.id || got.Status != tc.status || got.Reason != tc.reason {
 				t.Errorf("%s %s %s, want %s %s %s", got.ID, got.Status, got.Reason, tc.id, tc.status, tc.reason)
@@ -217,7 +220,7 @@ func TestUnaskedNamesTheCause(t *testing.T) {
 func TestTwoElectionsAreNamed(t *testing.T) {
 	f := Evaluate(Observation{Target: web, Interface: "bond0.100", Node: "srv-a",
 		Held: []string{"bond0.100"}, MACs: []string{macA}, Replied: true,
-		Lease: twoLeases("srv-b", "srv-a")})
+		Election: twoLeases("srv-b", "srv-a")})
 	for _, want := range []string{"elected twice", "default/kubevip-web is held by Node srv-b",
 		"kube-system/plndr-svcs-lock by Node srv-a"} {
 		if !strings.Contains(f.Cause, want) {
@@ -263,7 +266,7 @@ func TestSumOrders(t *testing.T) {
 	findings := []check.Finding{
 		Evaluate(Observation{Target: other}),
 		Evaluate(Observation{Target: web, Interface: "bond0.100", Node: "srv-a",
-			Held: []string{"bond0.100"}, MACs: []string{macA}, Lease: leaseOf(kubevip.Held, "srv-b")}),
+			Held: []string{"bond0.100"}, MACs: []string{macA}, Election: leaseOf(announcer.Held, "srv-b")}),
 		{ID: LeaseAlive, Status: check.Warn, Reason: ReasonLeaseMissing},
 	}
 	if v := Sum(findings); v.Status != check.Fail || v.Reason != ReasonStaleAddress ||
@@ -292,7 +295,7 @@ func TestCatalogueIsComplete(t *testing.T) {
 func TestLeaseInvolvesAtOnce(t *testing.T) {
 	for holder, want := range map[string]bool{"srv-a": true, "srv-b": false} {
 		var st addressState
-		o := Observation{Node: "srv-a", Lease: leaseOf(kubevip.Held, holder)}
+		o := Observation{Node: "srv-a", Election: leaseOf(announcer.Held, holder)}
 		got := st.observe(subject{}, o, macA, "srv-a", time.Now())
 		if got.involved != want || got.atOnce != want {
 			t.Errorf("%s holds the lease: involved %t, at once %t; want %t", holder, got.involved, got.atOnce, want)

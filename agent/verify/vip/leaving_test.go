@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer/kinds"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/seeds"
 )
@@ -60,8 +61,8 @@ func TestLeaving(t *testing.T) {
 					address := s.serve(3)
 					nodes[0].answers[address] = true
 					defer s.run()()
-					// The controller is slow: all have had their turn to report that the address answers.
-					after(100*time.Second + time.Duration(random.Int64N(int64(time.Minute))))
+					// The controller is slow: all have had their turn to probe and to report that the address answers.
+					after(10*time.Minute + time.Duration(random.Int64N(int64(time.Minute))))
 					s.change(func() { s.say(address, metav1.ConditionTrue, string(contract.AddressAnswered)) })
 					after(time.Duration(random.Int64N(int64(time.Minute))))
 					if got := s.speaking(address); len(got) != len(nodes) {
@@ -124,10 +125,11 @@ func TestNoteLeaving(t *testing.T) {
 		"published":            {published, contract.AnnouncerAgent, contract.AddressAnswered, false},
 		"kube-vip announces":   {gone, contract.AnnouncerKubeVIP, contract.AddressAnswered, false},
 		"nothing was reported": {gone, contract.AnnouncerAgent, "", false},
+		"no announcer":         {gone, contract.AnnouncerNone, contract.AddressAnswered, false},
 		"silent":               {gone, contract.AnnouncerAgent, contract.AddressSilent, false},
 	} {
 		var st addressState
-		st.noteLeaving(subject{phase: tc.phase}, View{Announcer: tc.announcer}, tc.said)
+		st.noteLeaving(subject{phase: tc.phase}, View{By: kinds.All(nil).Of(tc.announcer)}, tc.said)
 		if got := !st.leftAt.IsZero(); got != tc.want || st.atWire != tc.want {
 			t.Errorf("%s: leaves %t, asks the wire at once %t; want %t", name, got, st.atWire, tc.want)
 		}

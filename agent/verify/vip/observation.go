@@ -7,10 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/arp"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // ipvsInterface holds every service address on every node with kube-proxy in IPVS mode; it announces nothing.
@@ -25,9 +24,9 @@ type Observation struct {
 	Node string
 	// Held names the interfaces of this node that carry the address.
 	Held []string
-	// Agents reports that the agents announce addresses themselves, so no interface may carry one; Answers that the
-	// agent of this node answers for this address.
-	Agents, Answers bool
+	// By is how the address is announced; nil if it is not. Answers reports that this node answers from user space.
+	By      announcer.Announcer
+	Answers bool
 	// MACs of other machines that claimed the address, sorted.
 	MACs []string
 	// Replied reports whether another machine replied to the last probe.
@@ -40,12 +39,11 @@ type Observation struct {
 	// neither was not looked up.
 	Names   map[string]string
 	Foreign []string
-	// Lease is the election of kube-vip, as far as it is known and newer than the rest of the observation.
-	Lease kubevip.Lease
-	// LeaseAwaited reports that the Lease is not known yet, but will be soon.
-	LeaseAwaited bool
-	// NoEndpoints reports that the Service has no endpoints for which kube-vip 1.2 and newer would announce the
-	// address.
+	// Election is which node should answer, as far as it is known and newer than the rest of the observation.
+	Election announcer.Election
+	// ElectionAwaited reports that it is not known yet, but will be soon.
+	ElectionAwaited bool
+	// NoEndpoints reports that the Service has none of the endpoints that its announcer needs.
 	NoEndpoints bool
 	// Gone reports that no Service has the address any more.
 	Gone bool
@@ -80,20 +78,25 @@ func (o Observation) held() []string {
 // here reports whether this node answers on the VLAN interface.
 func (o Observation) here() bool { return o.Answers || slices.Contains(o.Held, o.Interface) }
 
-// holdsLease reports whether this node holds the lease.
-func (o Observation) holdsLease() bool {
-	return o.Lease.State == kubevip.Held && o.Node != "" && o.Lease.Holder == o.Node
+// by is how the address is announced.
+func (o Observation) by() announcer.Announcer {
+	if o.By == nil {
+		return announcer.None{}
+	}
+	return o.By
 }
 
-// otherHoldsLease reports whether another node holds the lease, and this one no lease of another election.
-func (o Observation) otherHoldsLease() bool {
-	return o.Lease.State == kubevip.Held && o.Node != "" && o.Lease.Holder != o.Node && o.Lease.RivalHolder != o.Node
-}
+// inUserSpace reports whether programs answer for addresses, so no interface may carry one.
+func (o Observation) inUserSpace() bool { return o.by().Placement() == announcer.UserSpace }
 
-// elected reports whether a node holds the Service's own lease, so kube-vip announces it, whichever endpoints it has.
-func (o Observation) elected() bool {
-	return o.Lease.State == kubevip.Held && !o.Lease.Shared()
-}
+// elected reports whether this node should answer.
+func (o Observation) elected() bool { return o.Election.OwnedBy(o.Node) }
+
+// otherElected reports whether another node should answer, and this one should not.
+func (o Observation) otherElected() bool { return o.Election.OwnedByOther(o.Node) }
+
+// inUse reports whether a node was elected for only this Service, so it must answer, whichever endpoints there are.
+func (o Observation) inUse() bool { return o.Election.State == announcer.Held && !o.Election.Shared }
 
 // foreign are the claimants that belong to no Node.
 func (o Observation) foreign() []string {
@@ -127,8 +130,9 @@ type View struct {
 	Report   check.Report
 	Snapshot check.Snapshot
 	Expected check.Expected
-	// Announcer is the annotation contract.NodeAnnouncer.
+	// Announcer is the annotation contract.NodeAnnouncer; By is the announcer of that kind, which a Watcher sets.
 	Announcer string
+	By        announcer.Announcer
 	// Node is the name of the Node; empty when it is not known.
 	Node string
 	// Answers are the addresses that the agent of this node answers for, sorted.
@@ -159,7 +163,7 @@ func (v View) mac() string {
 func (v View) observe(router Router, t Target) Observation {
 	o := Observation{
 		Target: t, Interface: v.Report.Interface, Node: v.Node, Held: v.Snapshot.Holds(t.Address),
-		Agents: v.Announcer == contract.AnnouncerAgent, Answers: v.answers(t.Address),
+		By: v.By, Answers: v.answers(t.Address),
 	}
 	o.ReturnBy = returnBy(router, v, o)
 	if !v.source().IsValid() {
@@ -232,7 +236,7 @@ func (w *Watcher) observation(view View, s subject, st *addressState, now time.T
 	o := view.observe(w.Router, s.Target)
 	changedAt := w.scheduler.Record(&o, now)
 	o.Gone = s.phase == gone
-	o.NoEndpoints = view.Announcer == contract.AnnouncerKubeVIP && WithoutEndpoints(s.service)
+	o.NoEndpoints = view.By.NeedsEndpoints() != "" && WithoutEndpoints(s.service)
 	if o.Error == "" {
 		o.Error = st.unasked
 	}
@@ -240,13 +244,13 @@ func (w *Watcher) observation(view View, s subject, st *addressState, now time.T
 	if !w.needsLookup(view, s, st, o) {
 		return o
 	}
-	if s.service != nil && view.Announcer == contract.AnnouncerKubeVIP {
-		lease := w.Elections(s.service, latest(st.movedAt, changedAt))
+	if s.service != nil {
+		election := view.By.Elected(s.service, latest(st.movedAt, changedAt))
 		// What was read before the address moved does not show where it is now. When no machine answers, it is nowhere.
-		if lease.Read.After(st.movedAt) || len(st.held)+len(st.macs) == 0 {
-			o.Lease = lease
+		if election.Read.After(st.movedAt) || len(st.held)+len(st.macs) == 0 {
+			o.Election = election
 		}
-		o.LeaseAwaited = o.Lease.State == "" && lease.Error == ""
+		o.ElectionAwaited = o.Election.State == "" && election.Error == "" && election.Source != ""
 	}
 	w.name(&o, s)
 	return o
@@ -262,11 +266,12 @@ func (w *Watcher) needsLookup(view View, s subject, st *addressState, o Observat
 // name looks up the owners of the machines that claim the address.
 func (w *Watcher) name(o *Observation, s subject) {
 	o.Names = map[string]string{}
-	likely := []string{o.Lease.Holder}
+	likely := []string{o.Election.Owner}
 	if s.service != nil {
-		likely = append(likely, s.service.Annotations[kubevip.VIPHost])
+		named, _ := o.By.Named(s.service)
+		likely = append(likely, named)
 	}
-	conflict := len(o.MACs) > 1 || len(o.MACs) > 0 && (len(o.held()) > 0 || o.holdsLease())
+	conflict := len(o.MACs) > 1 || len(o.MACs) > 0 && (len(o.held()) > 0 || o.elected())
 	for _, mac := range o.MACs {
 		switch node, known := w.Owners(mac, conflict, likely...); {
 		case !known:

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/kubevip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer"
 )
 
 // deletes carries out `ip address delete` on the machine.
@@ -46,7 +46,7 @@ func TestEventsEndByTheirRemedy(t *testing.T) {
 	}{
 		"no machine answers": {func(w *world) {
 			w.a.drop(w.address)
-			w.lease(w.address, kubevip.Released, "")
+			w.lease(w.address, announcer.Released, "")
 		}, EventNotAnswered, `kube-vip must run on a node that is ready for the public network` + restart, kubeVIPRuns},
 		"the holder is silent": {func(w *world) { w.a.drop(w.address) }, EventNotAnswered,
 			`restart kube-vip on this node, which adds the address again` + restart, kubeVIPRuns},
@@ -82,7 +82,7 @@ func TestEventsEndByTheirRemedy(t *testing.T) {
 			w.a.drop(w.address)
 			w.b.carries[w.address] = []string{vif}
 			w.b.announces[w.address] = true
-			w.lease(w.address, kubevip.Held, w.a.name)
+			w.lease(w.address, announcer.Held, w.a.name)
 		}, EventMisplaced, `on the node that answers; ` + command, func(w *world, advised []string) {
 			w.b.deletes(w, advised)
 			w.b.drop(w.address)
@@ -130,7 +130,7 @@ func TestEventsEndByTheirRemedy(t *testing.T) {
 // expired is kube-vip killed on srv-1, which no other node follows.
 func expired(w *world) {
 	delete(w.a.announces, w.address)
-	w.lease(w.address, kubevip.Expired, w.a.name)
+	w.lease(w.address, announcer.Expired, w.a.name)
 }
 
 // recorded are the events since the last call, a line for each.

@@ -18,15 +18,17 @@ const (
 	// must be known within 30 s, including a second probe and the time between.
 	askAgain = 14 * time.Second
 	askMore  = 6 * time.Second
-	// askUnannounced is that for an address that no machine announces periodically and that does not involve this node:
-	// every node probes it. Up to as much again is added.
-	askUnannounced = 30 * time.Second
+	// askSilent is that for an address that no machine answers for, which every node probes, unless it involves the
+	// node or is announced. Up to as much again is added.
+	askSilent = 30 * time.Second
 	// askRetry is when to probe again after a probe that could not be sent.
 	askRetry = 5 * time.Second
 	// askAnyway is when a node probes although others keep probing in its place.
 	askAnyway = 30 * time.Minute
 	// scatter spreads the probes of those nodes that are not involved with an address that has changed.
 	scatter = 3 * time.Second
+	// repeated is how soon the same machine asks again if it got no reply: arp.Prober 300 ms later, kernels 1 s.
+	repeated = 2 * time.Second
 	// maxClaimants bounds the memory for an address that many machines claim.
 	maxClaimants = 8
 )
@@ -34,12 +36,12 @@ const (
 // Scheduler remembers what was received about the watched addresses and decides when to probe them. It is safe for
 // concurrent use.
 //
-// An address that is announced periodically (kube-vip does so every 3 s) is probed by its holder, and by one other node
-// of the network, every 14 to 20 s: a node that receives another node's probe postpones its own. So the number of
-// probes on the wire grows with the number of addresses and not with that of nodes: about addresses/8 in a second, and
-// addresses × nodes/1800 for the probe that each node sends every half an hour in any case. Involved nodes probe a
-// change at once, and the others within 3 s. An address that is not announced periodically, for which only the kernel
-// answers, is probed by every node: addresses × nodes/45.
+// An address is probed by its holder, and by one other node of the network, every 14 to 20 s: a node that receives
+// another node's probe postpones its own (as RFC 2236 suppresses reports). So the number of probes on the wire grows
+// with the number of addresses and not with that of nodes: about addresses/8 in a second, and addresses × nodes/1800
+// for the probe that each node sends every half an hour in any case. Whoever gets no reply repeats the request: that
+// shows the others that they have to probe, too. Involved nodes probe a change at once, and the others within 3 s. An
+// address that no machine answers for is probed by every node: addresses × nodes/45.
 type Scheduler struct {
 	// news is called when something is heard that calls for a question.
 	news func()
@@ -59,6 +61,11 @@ type schedule struct {
 	heard map[string]time.Time
 	// others are the announcements of other machines, also before that question; own are those of this one.
 	others, own rhythm
+	// prober is the other machine that probed the address last, at proberAt. doubted reports that one got no reply
+	// since our last probe.
+	prober   string
+	proberAt time.Time
+	doubted  bool
 	// changedAt is when there was news last of who announces the address.
 	changedAt time.Time
 	// next is when to ask.
@@ -121,26 +128,44 @@ func (s *Scheduler) Watch(involved map[netip.Addr]bool) {
 // Hear takes a packet.
 func (s *Scheduler) Hear(h arp.Heard) {
 	s.mu.Lock()
-	if h.Asks() && !h.Own {
-		s.addresses[h.Target].postpone(h.MAC, h.At)
-	}
 	news := s.addresses[h.Address].claim(h)
+	if h.Asks() && !h.Own && s.addresses[h.Target].asked(h.MAC, h.At) {
+		news = true
+	}
 	s.mu.Unlock()
 	if news {
 		s.news()
 	}
 }
 
-// postpone delays our probe, because another node sends one. It does so only while the address is healthy as far as is
-// known: one machine replied and still announces it. A probe by that machine itself proves nothing about its answers.
-func (s *schedule) postpone(prober string, now time.Time) {
-	if s == nil || s.due(now) || !s.answer.Replied || len(s.answer.MACs) != 1 || s.answer.MACs[0] == prober ||
-		!s.others.fresh(now) {
-		return
+// asked notes that another machine probes the address, which is healthy as far as is known: one machine replied. So our
+// own probe can wait, unless the request is repeated: then it got no reply, and asked reports that it is time for ours.
+// What a machine asks that claims the address proves nothing: it gets no reply from itself.
+func (s *schedule) asked(prober string, now time.Time) (soon bool) {
+	if s == nil || !s.answer.Replied || len(s.answer.MACs) != 1 || s.claims(prober) {
+		return false
 	}
-	if next := now.Add(s.pause(now)); next.Before(s.askedAt.Add(askAnyway)) {
+	unanswered := s.prober == prober && now.Sub(s.proberAt) < repeated
+	s.prober = prober
+	s.proberAt = now
+	switch next := now.Add(s.pause(now)); {
+	case s.due(now), s.doubted:
+	case unanswered:
+		s.doubted = true
+		if now.Sub(s.askedAt) >= freshness {
+			s.soon(now)
+			return true
+		}
+	case next.Before(s.askedAt.Add(askAnyway)):
 		s.next = next
 	}
+	return false
+}
+
+// claims reports whether a machine claimed the address.
+func (s *schedule) claims(mac string) bool {
+	_, heard := s.heard[mac]
+	return heard || slices.Contains(s.answer.MACs, mac)
 }
 
 // claim remembers which machine announced the address. It reports whether that is new.
@@ -253,6 +278,7 @@ func (s *Scheduler) Answered(a netip.Addr, answer arp.Answer, at time.Time) {
 		h.answer = answer
 		h.askedAt = at
 		h.next = at.Add(h.pause(at))
+		h.doubted = false
 		maps.DeleteFunc(h.heard, func(_ string, heard time.Time) bool { return heard.Before(at) })
 	})
 }
@@ -289,8 +315,8 @@ func (s *Scheduler) Record(o *Observation, now time.Time) (changedAt time.Time) 
 
 // pause is the time until the next probe if nothing changes.
 func (s *schedule) pause(now time.Time) time.Duration {
-	if s.involved || s.others.fresh(now) {
+	if s.involved || s.answer.Replied || s.others.fresh(now) {
 		return askAgain + rand.N(askMore)
 	}
-	return askUnannounced + rand.N(askUnannounced)
+	return askSilent + rand.N(askSilent)
 }

@@ -17,8 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer/kinds"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/arp"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -27,6 +29,7 @@ const (
 	vif         = "bond0.100"
 	garpPeriod  = 3 * time.Second
 	askDuration = 300 * time.Millisecond
+	askRounds   = 3
 )
 
 // segment is a public network with machines on it: a wire, kernels that answer for what they carry, and announcers that
@@ -86,7 +89,7 @@ func (s *segment) machine(n int) *machine {
 func (s *segment) node(n int) *machine {
 	m := s.machine(n)
 	m.watcher = New(Config{
-		Node: m.name, Prober: m, Router: m, Elections: m.Of, Owners: owners{s}.Of, View: m.view,
+		Node: m.name, Prober: m, Router: m, Announcers: kinds.All(m.Of), Owners: owners{s}.Of, View: m.view,
 		Reported: func() (contract.ReportedAddresses, bool) { return m.before, true },
 		Services: func() ([]*corev1.Service, bool) {
 			s.mu.Lock()
@@ -149,28 +152,45 @@ func (s *segment) broadcast(c arp.Announcement) {
 
 // Ask asks as the machine: others hear the requests, and only it hears the replies.
 func (m *machine) Ask(ctx context.Context, _ string, questions []arp.Question) ([]arp.Answer, error) {
-	m.mu.Lock()
-	if m.lost {
-		m.mu.Unlock()
-		return nil, fmt.Errorf("operation not permitted")
-	}
 	answers := make([]arp.Answer, len(questions))
-	for i, q := range questions {
-		m.requests++
-		m.broadcast(arp.Announcement{Address: m.ip, MAC: m.mac, Target: q.Target})
-		for _, other := range m.machines {
-			if other != m && !other.deaf && (other.answers[q.Target] || slices.Contains(other.carries[q.Target], vif)) {
-				answers[i].MACs, answers[i].Replied = append(answers[i].MACs, other.mac), true
-			}
+	for round := range askRounds {
+		m.mu.Lock()
+		if m.lost {
+			m.mu.Unlock()
+			return nil, fmt.Errorf("operation not permitted")
 		}
-		slices.Sort(answers[i].MACs)
+		if round == 0 {
+			m.requests += len(questions)
+		}
+		for i, q := range questions {
+			m.ask(q.Target, &answers[i])
+		}
+		m.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return answers, ctx.Err()
+		case <-time.After(askDuration / askRounds):
+		}
+		if !slices.ContainsFunc(answers, func(a arp.Answer) bool { return !a.Replied }) {
+			break
+		}
 	}
-	m.mu.Unlock()
-	select {
-	case <-ctx.Done():
-	case <-time.After(askDuration):
+	return answers, nil
+}
+
+// ask sends a request, unless it was answered already.
+func (m *machine) ask(target netip.Addr, answer *arp.Answer) {
+	if answer.Replied {
+		return
 	}
-	return answers, ctx.Err()
+	m.broadcast(arp.Announcement{Address: m.ip, MAC: m.mac, Target: target})
+	for _, other := range m.machines {
+		if other != m && !other.deaf && (other.answers[target] || slices.Contains(other.carries[target], vif)) {
+			answer.MACs = append(answer.MACs, other.mac)
+			answer.Replied = true
+		}
+	}
+	slices.Sort(answer.MACs)
 }
 
 func (m *machine) Routes(_ check.Snapshot, questions []check.RouteQuestion) []check.RouteAnswer {
@@ -221,12 +241,12 @@ func (m *machine) view() (View, bool) {
 	addresses = append(addresses, check.Address{LinkIndex: 1, Prefix: netip.PrefixFrom(m.ip, 24)})
 	network := contract.NodeNetwork{IPs: []netip.Addr{m.ip},
 		Blocks: []contract.NetworkBlock{{CIDR: netip.MustParsePrefix("203.0.113.0/24")}}}
-	announcer := contract.AnnouncerKubeVIP
+	kind := contract.AnnouncerKubeVIP
 	if m.agents {
-		announcer = contract.AnnouncerAgent
+		kind = contract.AnnouncerAgent
 	}
 	return View{
-		Ready: m.ready, Why: "VLANInterfaceDown", Announcer: announcer, Answers: slices.SortedFunc(maps.Keys(m.answers),
+		Ready: m.ready, Why: "VLANInterfaceDown", Announcer: kind, Answers: slices.SortedFunc(maps.Keys(m.answers),
 			netip.Addr.Compare), Expected: check.Expected{Network: network},
 		Report:   check.Report{Interface: vif, Source: m.ip.String()},
 		Snapshot: check.Snapshot{Links: links, Addresses: addresses},
@@ -299,10 +319,19 @@ func (s *segment) serve(n int) netip.Addr {
 func (m *machine) hold(a netip.Addr) {
 	m.carries[a] = []string{vif}
 	m.announces[a] = true
-	m.lease(a, kubevip.Held, m.name)
+	m.lease(a, announcer.Held, m.name)
 }
 
-func (s *segment) lease(a netip.Addr, state kubevip.State, holder string) {
+// answer makes the machine answer for an address as the announcers of the segment do.
+func (m *machine) answer(a netip.Addr) {
+	if m.agents {
+		m.answers[a] = true
+	} else {
+		m.hold(a)
+	}
+}
+
+func (s *segment) lease(a netip.Addr, state announcer.State, holder string) {
 	name := fmt.Sprintf("default/web%03d", a.As4()[3])
 	s.leases[name] = kubevip.Lease{Name: name, State: state, Holder: holder}
 }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/kubevip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -129,9 +129,13 @@ func staleAddresses(view View) []netip.Addr {
 	return all
 }
 
-// named reports whether kube-vip names a node on the Service as its announcer.
-func (s subject) named(node string) bool {
-	return s.service != nil && node != "" && strings.EqualFold(s.service.Annotations[kubevip.VIPHost], node)
+// named reports whether the announcer names a node on the Service.
+func (s subject) named(by announcer.Announcer, node string) bool {
+	if s.service == nil || node == "" {
+		return false
+	}
+	named, _ := by.Named(s.service)
+	return strings.EqualFold(named, node)
 }
 
 // reported reports whether the Service's condition already shows what this node would report.
@@ -155,8 +159,7 @@ func (s subject) reported(state contract.AddressState) bool {
 	}
 }
 
-// WithoutEndpoints reports whether the controller found no endpoints of a Service for which kube-vip would announce its
-// address. The agents may not read them.
+// WithoutEndpoints reports whether the controller found no endpoints of a Service. The agents may not read them.
 func WithoutEndpoints(service *corev1.Service) bool {
 	if service == nil {
 		return false

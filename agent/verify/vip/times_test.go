@@ -12,7 +12,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/ptr"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/kubevip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer/kinds"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/seeds"
 )
 
@@ -40,7 +41,7 @@ func elect(t *testing.T, w *world, duration time.Duration) *elected {
 		}
 		reader := kubevip.NewReader(e.client.CoordinationV1(), "kube-system/"+kubevip.GlobalLease, m.name,
 			m.watcher.Wake)
-		m.watcher.Elections = reader.Of
+		m.watcher.Announcers = kinds.All(reader.Of)
 		w.others = append(w.others, reader.Run)
 	}
 	w.others = append(w.others, e.run)

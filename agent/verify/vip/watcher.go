@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/arp"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
@@ -43,8 +43,8 @@ type Config struct {
 	Node   string // its name
 	Prober Prober
 	Router Router
-	// Elections returns the state of kube-vip's election for a Service, see kubevip.Reader.
-	Elections func(service *corev1.Service, evidence time.Time) kubevip.Lease
+	// Announcers are the kinds of announcers, one of which the View names.
+	Announcers announcer.Set
 	// Owners finds the Node to which a hardware address belongs, see MACTable.
 	Owners func(mac string, thorough bool, likely ...string) (node string, known bool)
 	// View returns the node's state; known is false before the first sample.
@@ -64,7 +64,7 @@ type Config struct {
 	Signals loop.Wake
 }
 
-// Watcher watches the addresses of Services on the wire, in the kernel and in kube-vip's leases.
+// Watcher watches the addresses of Services on the wire, in the kernel and in the elections of their announcer.
 type Watcher struct {
 	Config
 	scheduler *Scheduler
@@ -117,7 +117,7 @@ func (w *Watcher) sample(ctx context.Context) time.Duration {
 		return min(retry, w.Interval)
 	}
 	all := subjects(services, view, w.reported)
-	if view.Announcer == contract.AnnouncerNone {
+	if view.By.Placement() == announcer.Nowhere {
 		all = nil
 	}
 	if len(all) > 0 && !view.Ready {
@@ -160,6 +160,7 @@ func (w *Watcher) inputs() (view View, services []*corev1.Service, ready bool) {
 		return View{}, nil, false
 	}
 	view.Node = w.Node
+	view.By = w.Announcers.Of(view.Announcer)
 	if w.Reported != nil && !w.resumed {
 		reported, known := w.Reported()
 		if !known {
@@ -279,8 +280,8 @@ type AddressFigures struct {
 	Service string
 	// Machines is how many machines claim the address, this one included.
 	Machines int
-	// Mismatch is for how long in all the wire or the kernel have contradicted the lease since the address is watched:
-	// its holder is silent (PN602), this node carries it against the lease (PN603), or another node answers (PN607).
+	// Mismatch is for how long in all the wire or the kernel contradicted the election since the address is watched:
+	// its holder is silent (PN602), this node carries it against that (PN603), or another node answers (PN607).
 	Mismatch time.Duration
 }
 

@@ -1,6 +1,7 @@
 package vip
 
 import (
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"testing"
@@ -10,10 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/observe/debounce"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/arp"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/seeds"
 )
 
 // world is a cluster of two nodes and a machine that is no Node. srv-1 announces the address of a Service.
@@ -46,12 +48,12 @@ func TestStates(t *testing.T) {
 		}, ReasonStaleAddress, ReasonDuplicate, soon},
 		"killed, and no node takes over": {func(w *world) {
 			delete(w.a.announces, w.address)
-			w.lease(w.address, kubevip.Expired, w.a.name)
+			w.lease(w.address, announcer.Expired, w.a.name)
 		}, ReasonLeaseExpired, "", soon},
 		"the address is taken by hand": {func(w *world) { delete(w.a.carries, w.address) }, ReasonHolderSilent,
 			ReasonHolderSilent, turns},
 		"the kernel does not answer": {func(w *world) { w.a.deaf = true }, ReasonAnswered, ReasonHolderSilent, turns},
-		"no machine": {func(w *world) { w.a.drop(w.address); w.lease(w.address, kubevip.Released, "") },
+		"no machine": {func(w *world) { w.a.drop(w.address); w.lease(w.address, announcer.Released, "") },
 			ReasonNoAnswer, ReasonNoAnswer, turns},
 		"a second claim": {func(w *world) { w.b.carries[w.address] = []string{vif} }, ReasonDuplicate,
 			ReasonStaleAddress, turns},
@@ -77,7 +79,7 @@ func TestStates(t *testing.T) {
 			w.a.drop(w.address)
 			w.b.hold(w.address)
 			w.lease(w.address,
-				kubevip.Held, w.a.name)
+				announcer.Held, w.a.name)
 		},
 			ReasonWrongNode, ReasonStaleAddress, turns},
 		"the VLAN is broken":   {func(w *world) { w.a.ready = false }, ReasonVLANNotReady, ReasonAnswered, soon},
@@ -133,7 +135,7 @@ func TestHandover(t *testing.T) {
 		from := w.a
 		to := w.b
 		for i := range 50 {
-			w.change(func() { from.drop(w.address); w.lease(w.address, kubevip.Released, "") })
+			w.change(func() { from.drop(w.address); w.lease(w.address, announcer.Released, "") })
 			after([]time.Duration{700 * time.Millisecond, 4400 * time.Millisecond}[i%2])
 			w.change(func() { to.hold(w.address) })
 			after(11*time.Second + 137*time.Millisecond)
@@ -183,7 +185,7 @@ func TestNoEndpoints(t *testing.T) {
 				w := newWorld(t)
 				defer w.run()()
 				after(20 * time.Second)
-				w.change(func() { w.a.drop(w.address); w.lease(w.address, kubevip.Released, "") })
+				w.change(func() { w.a.drop(w.address); w.lease(w.address, announcer.Released, "") })
 				for range 40 {
 					after(time.Second)
 					if controller && (w.a.entry(w.address).State == contract.AddressSilent ||
@@ -239,36 +241,83 @@ func (m *machine) changes() int {
 	return m.conditions
 }
 
-// TestRequests: how many questions are on the wire does not grow with the number of nodes while announcements are
-// received.
+// TestRequests: how many questions are on the wire does not grow with the number of nodes, whether announcements are
+// received all the time or, with agents, only when an address moves.
 func TestRequests(t *testing.T) {
 	const nodes, addresses, hours = 40, 5, 1
-	synctest.Test(t, func(t *testing.T) {
-		s := newSegment(t)
-		for n := range nodes {
-			s.node(n + 1)
-		}
-		for n := range addresses {
-			s.machines[n].hold(s.serve(n + 1))
-		}
-		stop := s.run()
-		after(time.Minute)
-		begun := s.asked()
-		after(hours * time.Hour)
-		stop()
-		// Each holder asks every 14 to 20 s whether another machine answers, so does one of the others, and all of them
-		// every half an hour.
-		least := 2 * addresses * hours * 3600 / 20
-		most := 2*addresses*hours*3600/14 + nodes*addresses*hours*2
-		if got := s.requests - begun; got < least || got > most {
-			t.Errorf("%d questions in %d h, want %d to %d", got, hours, least, most)
-		}
-		for _, m := range s.machines {
-			if m.conditions != 1 || m.outcome.Status != check.OK {
-				t.Errorf("%s: the result changed %d times and is %+v", m.name, m.conditions, m.outcome)
+	for kind, agents := range map[string]bool{"kube-vip": false, "agents": true} {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSegment(t)
+				s.agents = agents
+				for n := range nodes {
+					s.node(n + 1)
+				}
+				for n := range addresses {
+					s.machines[n].answer(s.serve(n + 1))
+				}
+				stop := s.run()
+				after(time.Minute)
+				begun := s.asked()
+				after(hours * time.Hour)
+				stop()
+				// Each holder asks every 14 to 20 s whether another machine answers, so does one of the others, and all
+				// of them every half an hour.
+				least := 2 * addresses * hours * 3600 / 20
+				most := 2*addresses*hours*3600/14 + nodes*addresses*hours*2
+				if got := s.requests - begun; got < least || got > most {
+					t.Errorf("%d questions in %d h, want %d to %d", got, hours, least, most)
+				}
+				for _, m := range s.machines {
+					if m.conditions != 1 || m.outcome.Status != check.OK {
+						t.Errorf("%s: the result changed %d times and is %+v", m.name, m.conditions, m.outcome)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestSilentWithoutAnnouncements: that an address falls silent of which there were no announcements is found by one
+// node in time, and by all nodes soon after it, which hear that this one repeats its question.
+func TestSilentWithoutAnnouncements(t *testing.T) {
+	const nodes = 40
+	for range seeds.Count(t, 3) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSegment(t)
+			s.agents = true
+			for n := range nodes {
+				s.node(n + 1)
 			}
+			s.machines[0].answer(s.serve(3))
+			defer s.run()()
+			after(5*time.Minute + rand.N(time.Minute))
+			s.mu.Lock()
+			s.machines[0].deaf = true
+			s.mu.Unlock()
+			after(30 * time.Second)
+			if s.knowing(ReasonNoAnswer) == 0 {
+				t.Error("30 s later no node knows that no machine answers")
+			}
+			after(20 * time.Second)
+			if got := s.knowing(ReasonNoAnswer); got != nodes-1 {
+				t.Errorf("50 s later %d nodes know that no machine answers, want all but its owner", got)
+			}
+		})
+	}
+}
+
+// knowing is how many nodes have a result for a reason.
+func (s *segment) knowing(reason string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	count := 0
+	for _, m := range s.machines {
+		if m.outcome.Reason == reason {
+			count++
 		}
-	})
+	}
+	return count
 }
 
 // TestFewReport: of many nodes a few report an address, once the controller has published what they report.
@@ -291,7 +340,7 @@ func TestFewReport(t *testing.T) {
 		s.change(func() {
 			s.machines[0].ready = false
 			s.machines[0].drop(a)
-			s.lease(a, kubevip.Expired, s.machines[0].name)
+			s.lease(a, announcer.Expired, s.machines[0].name)
 		})
 		for range 200 {
 			after(200 * time.Millisecond)

@@ -93,6 +93,13 @@ var rules = []rule{
 		why: "decisions are functions of values; what does I/O cannot be tested by tables and random starts",
 	},
 	{
+		name: "one list of announcers", in: []string{"/agent/verify/...", "/agent/report/..."},
+		but: []string{"/agent/verify/announcer/kinds"},
+		forbid: []string{"/agent/verify/announcer/kubevip", "/agent/verify/announcer/agents",
+			"/agent/verify/announcer/kinds"},
+		why: "what differs between announcers is behind one interface, so another kind is one more package",
+	},
+	{
 		name: "pkg imports no room", in: []string{"/pkg/..."}, forbid: []string{"/controller/...", "/agent/..."},
 		transitive: true,
 		why:        "pkg is what both binaries agree on",
@@ -144,7 +151,9 @@ func TestRulesBite(t *testing.T) {
 			Deps:    []string{module + "/controller/loadbalancer/plan"}},
 		"controller without kernel": {ImportPath: module + "/controller/cloud/provider",
 			Deps: []string{"github.com/vishvananda/netlink"}},
-		"pure packages":         {ImportPath: module + "/agent/verify/check", Imports: []string{"net/http"}},
+		"pure packages": {ImportPath: module + "/agent/verify/check", Imports: []string{"net/http"}},
+		"one list of announcers": {ImportPath: module + "/agent/verify/vip",
+			Imports: []string{module + "/agent/verify/announcer/kubevip"}},
 		"pkg imports no room":   {ImportPath: module + "/pkg/contract", Deps: []string{module + "/controller/config"}},
 		"product without tests": {ImportPath: module + "/agent", Deps: []string{module + "/test/env/lab"}},
 	}

@@ -10,6 +10,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/vip"
 )
@@ -53,19 +54,30 @@ func read(path string, into map[check.ID][]check.Finding) error {
 //go:embed observations.yaml
 var observed []byte
 
+// observation is one in which kube-vip announces.
+type observation struct {
+	vip.Observation `json:",inline"`
+	Lease           kubevip.Lease
+}
+
 // observations are one for each way in which the announcement of an address goes wrong, as srv-a sees it.
 func observations() ([]vip.Observation, error) {
+	var examples []observation
+	err := yaml.UnmarshalStrict(observed, &examples)
 	var all []vip.Observation
-	err := yaml.UnmarshalStrict(observed, &all)
-	for i := range all {
-		all[i].Target = vip.Target{Address: netip.AddrFrom4([4]byte{203, 0, 113, 3}), Service: "default/web"}
-		all[i].Interface = "bond0.100"
-		all[i].Node = "srv-a"
-		all[i].Names = map[string]string{"02:00:00:00:00:0b": "srv-b"}
-		if all[i].Lease.State != "" {
-			all[i].Lease.Name = "default/kubevip-web"
-			all[i].Lease.Global = "kube-system/plndr-svcs-lock"
+	for _, example := range examples {
+		o := example.Observation
+		o.Target = vip.Target{Address: netip.AddrFrom4([4]byte{203, 0, 113, 3}), Service: "default/web"}
+		o.Interface = "bond0.100"
+		o.Node = "srv-a"
+		o.Names = map[string]string{"02:00:00:00:00:0b": "srv-b"}
+		o.By = kubevip.Announcer{}
+		if example.Lease.State != "" {
+			example.Lease.Name = "default/kubevip-web"
+			example.Lease.Global = "kube-system/plndr-svcs-lock"
+			o.Election = example.Lease.Election()
 		}
+		all = append(all, o)
 	}
 	return all, err
 }

@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer"
 )
 
 // election is an API server with Leases and a kube-vip that renews them.
@@ -105,16 +107,17 @@ func web(annotations map[string]string) *corev1.Service {
 func TestStates(t *testing.T) {
 	type look struct {
 		holder string // renewed by; "-" renews nothing
-		state  State
+		state  announcer.State
 	}
 	for name, looks := range map[string][]look{
-		"held":                           {{"srv-a", ""}, {"srv-a", Held}, {"srv-a", Held}},
-		"left from long ago":             {{"srv-a", ""}, {"-", Expired}, {"-", Expired}},
-		"the holder dies":                {{"srv-a", ""}, {"srv-a", Held}, {"-", Expired}},
-		"expired, then taken":            {{"srv-a", ""}, {"-", Expired}, {"srv-b", Held}},
-		"released":                       {{"srv-a", ""}, {"srv-a", Held}, {"", Released}, {"srv-b", Held}},
-		"another holder between reads":   {{"srv-a", ""}, {"srv-b", Held}},
-		"names are compared in one case": {{"SRV-A", ""}, {"srv-a", Held}},
+		"held":                {{"srv-a", ""}, {"srv-a", announcer.Held}, {"srv-a", announcer.Held}},
+		"left from long ago":  {{"srv-a", ""}, {"-", announcer.Expired}, {"-", announcer.Expired}},
+		"the holder dies":     {{"srv-a", ""}, {"srv-a", announcer.Held}, {"-", announcer.Expired}},
+		"expired, then taken": {{"srv-a", ""}, {"-", announcer.Expired}, {"srv-b", announcer.Held}},
+		"released": {{"srv-a", ""}, {"srv-a", announcer.Held}, {"", announcer.Released},
+			{"srv-b", announcer.Held}},
+		"another holder between reads":   {{"srv-a", ""}, {"srv-b", announcer.Held}},
+		"names are compared in one case": {{"SRV-A", ""}, {"srv-a", announcer.Held}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -140,15 +143,15 @@ func TestEitherElection(t *testing.T) {
 	for name, tc := range map[string]struct {
 		own, global string // "" none, "old" left from long ago, else alive
 		want        string
-		state       State
+		state       announcer.State
 	}{
-		"each Service":                 {"srv-a", "", "shop/kubevip-web", Held},
-		"all Services":                 {"", "srv-a", "kube-system/plndr-svcs-lock", Held},
-		"changed to all Services":      {"old", "srv-a", "kube-system/plndr-svcs-lock", Held},
-		"changed to each Service":      {"srv-a", "old", "shop/kubevip-web", Held},
-		"none":                         {"", "", "shop/kubevip-web", Missing},
-		"both are left from long ago":  {"old", "old", "shop/kubevip-web", Expired},
-		"that for all is left, no own": {"", "old", "kube-system/plndr-svcs-lock", Expired},
+		"each Service":                 {"srv-a", "", "shop/kubevip-web", announcer.Held},
+		"all Services":                 {"", "srv-a", "kube-system/plndr-svcs-lock", announcer.Held},
+		"changed to all Services":      {"old", "srv-a", "kube-system/plndr-svcs-lock", announcer.Held},
+		"changed to each Service":      {"srv-a", "old", "shop/kubevip-web", announcer.Held},
+		"none":                         {"", "", "shop/kubevip-web", announcer.Missing},
+		"both are left from long ago":  {"old", "old", "shop/kubevip-web", announcer.Expired},
+		"that for all is left, no own": {"", "old", "kube-system/plndr-svcs-lock", announcer.Expired},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -194,10 +197,11 @@ func TestNamedLease(t *testing.T) {
 					return got
 				}
 				before := look(Key("kube-system", GlobalLease))
-				if (before.State == Missing) != (lease != GlobalLease) {
+				if (before.State == announcer.Missing) != (lease != GlobalLease) {
 					t.Errorf("without the option: %+v", before)
 				}
-				if got := look(Key("kube-system", lease)); got.State != Held || got.Name != key || !got.Shared() {
+				if got := look(Key("kube-system", lease)); got.State != announcer.Held || got.Name != key ||
+					!got.Election().Shared {
 					t.Errorf("with --kube-vip-lease=%s: %+v, want %s held", lease, got, key)
 				}
 			})
@@ -235,21 +239,22 @@ func TestEvidence(t *testing.T) {
 	for name, tc := range map[string]struct {
 		node   string // the node that reads
 		happen func(e *election)
-		want   State
+		want   announcer.State
 		holder string
 		within time.Duration
 		reads  int
 	}{
-		"nothing has happened": {"srv-x", func(*election) {}, Held, "srv-a", 0, 2},
-		"another has taken it": {"srv-x", func(e *election) { e.renewer = "srv-b" }, Held, "srv-b", scatter, 2},
+		"nothing has happened": {"srv-x", func(*election) {}, announcer.Held, "srv-a", 0, 2},
+		"another has taken it": {"srv-x", func(e *election) { e.renewer = "srv-b" }, announcer.Held, "srv-b",
+			scatter, 2},
 		"it was released": {"srv-x", func(e *election) { e.renew("shop", "kubevip-web", ""); e.renewer = "" },
-			Released, "", scatter, 1},
-		"the holder died": {"srv-x", func(e *election) { e.renewer = "" }, Expired, "srv-a",
+			announcer.Released, "", scatter, 1},
+		"the holder died": {"srv-x", func(e *election) { e.renewer = "" }, announcer.Expired, "srv-a",
 			scatter + duration + margin, 3},
 		"kube-vip died here long ago": {"srv-a",
 			func(e *election) { e.renewer = ""; time.Sleep(duration + time.Second) },
-			Expired, "srv-a", scatter + minLookPause, 2},
-		"kube-vip died here a moment ago": {"srv-a", func(e *election) { e.renewer = "" }, Expired, "srv-a",
+			announcer.Expired, "srv-a", scatter + minLookPause, 2},
+		"kube-vip died here a moment ago": {"srv-a", func(e *election) { e.renewer = "" }, announcer.Expired, "srv-a",
 			scatter + duration + margin, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -331,7 +336,7 @@ func TestAFailureIsNotAbsence(t *testing.T) {
 		e.fails = nil
 		time.Sleep(Pause)
 		e.renew("shop", "kubevip-web", "srv-a")
-		if got := r.Look(t.Context(), web(nil)); got.State != Held || got.Error != "" {
+		if got := r.Look(t.Context(), web(nil)); got.State != announcer.Held || got.Error != "" {
 			t.Errorf("after the failure: %+v, want it held", got)
 		}
 	})
@@ -368,7 +373,7 @@ func TestRun(t *testing.T) {
 		e.renew("shop", "kubevip-web", "srv-a")
 		time.Sleep(minLookPause - 2*time.Second)
 		synctest.Wait()
-		if got := r.Of(web(nil), time.Time{}); got.State != Held || news != 2 {
+		if got := r.Of(web(nil), time.Time{}); got.State != announcer.Held || news != 2 {
 			t.Errorf("after the second: %+v, notified %d times", got, news)
 		}
 		cancel()

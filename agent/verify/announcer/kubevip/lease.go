@@ -1,5 +1,5 @@
-// Package kubevip reads what kube-vip writes about the addresses that it announces: the Lease of an election and the
-// annotation that names its winner.
+// Package kubevip describes kube-vip as a kind of announcer, and reads what it writes about the addresses that it
+// announces: the Lease of an election and the annotation that names its winner.
 package kubevip
 
 import (
@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -29,28 +30,13 @@ const (
 	GlobalLease = "plndr-svcs-lock"
 )
 
-// State is the state of an election.
-type State string
-
-// The states. The zero value means that it is not known: the Lease could not be read, or was never seen to change
-// and may be left over from a time long ago.
-const (
-	// Held: the Lease was seen to be renewed, and has not ended since.
-	Held State = "held"
-	// Released: the last holder released it and no other has acquired it.
-	Released State = "released"
-	// Expired: it has not been renewed for longer than it lasts.
-	Expired State = "expired"
-	// Missing: there is no such Lease.
-	Missing State = "missing"
-)
-
 // Lease is what is known of the election for one Service.
 type Lease struct {
 	// Name is namespace and name of the Lease, joined by "/"; Global is that of the Lease for all Services.
 	Name, Global string
-	// State of the election; empty when it is not known.
-	State State
+	// State of the election; empty when it is not known: the Lease could not be read, or was never seen to change and
+	// may be left over from a time long ago.
+	State announcer.State
 	// Holder is the name of the node that holds, or held, the Lease, in lower case.
 	Holder string
 	// Read is when the Lease was last read, by our clock.
@@ -123,7 +109,7 @@ func (r *record) settled() bool {
 	case r.missing, r.holder == "":
 		return true
 	default:
-		return r.changedAt.After(r.firstAt) || r.state() == Expired
+		return r.changedAt.After(r.firstAt) || r.state() == announcer.Expired
 	}
 }
 
@@ -187,21 +173,21 @@ func (r *record) observe(lease *coordinationv1.Lease, node string, now time.Time
 func (r *record) overdue() bool { return r.own && r.readAt.Sub(r.renewed) > r.duration }
 
 // state is the state of the election as of the last read. A Lease that is not renewed is held until it ends.
-func (r *record) state() State {
+func (r *record) state() announcer.State {
 	switch {
 	case !r.known || r.err != "":
 		return ""
 	case r.missing:
-		return Missing
+		return announcer.Missing
 	case r.holder == "":
-		return Released
+		return announcer.Released
 	case r.readAt.Sub(r.changedAt) > r.duration:
-		return Expired
+		return announcer.Expired
 	case r.overdue() && r.readAt.After(r.changedAt):
 		// Two reads agree, so the clock was not just set.
-		return Expired
+		return announcer.Expired
 	case r.moved:
-		return Held
+		return announcer.Held
 	default:
 		return ""
 	}
@@ -218,8 +204,5 @@ func Key(namespace, name string) string {
 	}
 	return namespace + "/" + name
 }
-
-// Shared reports whether it is the Lease for all Services.
-func (l Lease) Shared() bool { return l.Name == l.Global }
 
 func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
 )
 
@@ -104,18 +105,18 @@ func (r *Reader) election(service *corev1.Service, of func(key string, every tim
 func (r *Reader) alive(service *corev1.Service, of func(key string, every time.Duration) Lease) Lease {
 	own := of(leaseOf(service), Pause)
 	every := Pause
-	if own.State == Held {
+	if own.State == announcer.Held {
 		every = slowPause
 	}
 	global := of(r.global, every)
 	switch {
-	case own.State == Held && global.State == Held && own.Holder != global.Holder:
+	case own.State == announcer.Held && global.State == announcer.Held && own.Holder != global.Holder:
 		own.Rival = global.Name
 		own.RivalHolder = global.Holder
 		return own
-	case own.State == Held, own.State == "", global.State == Missing:
+	case own.State == announcer.Held, own.State == "", global.State == announcer.Missing:
 		return own
-	case global.State == Held, global.State == "", own.State == Missing:
+	case global.State == announcer.Held, global.State == "", own.State == announcer.Missing:
 		return global
 	default:
 		return own

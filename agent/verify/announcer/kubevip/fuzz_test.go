@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer"
 )
 
 // leaseWith is a Lease with those values; it was never renewed if renewed is 0.
@@ -52,13 +54,14 @@ func checkState(t *testing.T, r record, lease *coordinationv1.Lease) {
 	t.Helper()
 	state := r.state()
 	switch {
-	case !slices.Contains([]State{"", Held, Released, Expired, Missing}, state), r.duration <= 0:
+	case !slices.Contains([]announcer.State{"", announcer.Held, announcer.Released, announcer.Expired,
+		announcer.Missing}, state), r.duration <= 0:
 		t.Errorf("state %q of a Lease of %s", state, r.duration)
-	case (lease == nil) != (state == Missing):
+	case (lease == nil) != (state == announcer.Missing):
 		t.Errorf("state %q of %v", state, lease)
-	case lease != nil && (*lease.Spec.HolderIdentity == "") != (state == Released):
+	case lease != nil && (*lease.Spec.HolderIdentity == "") != (state == announcer.Released):
 		t.Errorf("state %q, held by %q", state, *lease.Spec.HolderIdentity)
-	case state == Held && !r.moved:
+	case state == announcer.Held && !r.moved:
 		t.Error("held, but never seen to change")
 	}
 }

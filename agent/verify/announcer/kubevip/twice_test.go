@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer"
 )
 
 // TestLookTwice: a person gets a state at once, although one read of a Lease does not show it.
@@ -11,12 +13,12 @@ func TestLookTwice(t *testing.T) {
 	for name, tc := range map[string]struct {
 		renewals bool
 		lease    bool
-		want     State
+		want     announcer.State
 		takes    time.Duration
 	}{
-		"renewed":           {true, true, Held, 5 * time.Second},
+		"renewed":           {true, true, announcer.Held, 5 * time.Second},
 		"not renewed":       {false, true, "", 5 * time.Second},
-		"there is no Lease": {false, false, Missing, 0},
+		"there is no Lease": {false, false, announcer.Missing, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
