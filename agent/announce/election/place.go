@@ -44,7 +44,8 @@ func (e *Election) placer(next *View) *placer {
 		flags, other := e.memberFlags(m)
 		inHoldDown := flags.Has(HoldDown) && (other == nil || e.peerInHoldDown(other))
 		if flags.Has(Candidate) {
-			p.candidates = append(p.candidates, &candidate{name: m, peer: other, inHoldDown: inHoldDown, load: loads[m]})
+			p.candidates = append(p.candidates, &candidate{name: m, peer: other, inHoldDown: inHoldDown,
+				load: loads[m]})
 		}
 	}
 	return p

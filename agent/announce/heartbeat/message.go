@@ -31,8 +31,8 @@ const (
 	maxUnfit = election.MaxAddresses / 8
 	// maxParts bounds the frames of one heartbeat.
 	maxParts = 16
-	// maxFormatShift is where the newest version that the sender understands is in the flags, less one, so that it is zero
-	// in heartbeats of agents that know only the first.
+	// maxFormatShift is where the newest version that the sender understands is in the flags, less one, so that it is
+	// zero in heartbeats of agents that know only the first.
 	maxFormatShift = 12
 
 	// maxBoot and maxSequence bound the numbers of a run and of a heartbeat: microseconds since 1970, until the year

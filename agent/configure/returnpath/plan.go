@@ -41,7 +41,8 @@ func plan(o observed, w wanted) []action {
 		add("set rp_filter=2 on "+o.link.name, func(k kernel) error { return k.loosen(*o.link) })
 	}
 	for _, r := range w.routes {
-		if !slices.ContainsFunc(o.routes, func(s kernelRoute) bool { return s.ours() && !s.hasExtras && s.route == r }) {
+		isIt := func(s kernelRoute) bool { return s.ours() && !s.hasExtras && s.route == r }
+		if !slices.ContainsFunc(o.routes, isIt) {
 			add("ip route replace "+r.String(), func(k kernel) error { return k.setRoute(r) })
 		}
 	}

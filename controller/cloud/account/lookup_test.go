@@ -187,7 +187,8 @@ func TestListShowsWhatWasReadSince(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		assigned := of("uid", "a")
 		assigned.Status = network.Assigned
-		api := &late{listed: []network.Block{of("uid", "a"), of("uid", "b")}, blocks: map[string]network.Block{"a": assigned}}
+		api := &late{listed: []network.Block{of("uid", "a"), of("uid", "b")},
+			blocks: map[string]network.Block{"a": assigned}}
 		a := account.New(account.Config{Cloud: api})
 		statuses := func() (all []network.BlockStatus) {
 			t.Helper()

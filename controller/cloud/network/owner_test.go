@@ -140,7 +140,8 @@ func TestBrought(t *testing.T) {
 		{"another usage", with(shop.Tags(), contract.TagUsage, "mail"), nil, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := network.Brought(network.Block{ID: "b", Tags: test.tags}, "c1", test.configured); got != test.want {
+			if got := network.Brought(network.Block{ID: "b", Tags: test.tags}, "c1",
+				test.configured); got != test.want {
 				t.Errorf("brought is %t, want %t", got, test.want)
 			}
 		})

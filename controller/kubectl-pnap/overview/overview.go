@@ -32,7 +32,8 @@ const (
 
 // Parts returns all parts, in the order in which they are read.
 func Parts() []Part {
-	return []Part{PartNodes, PartServices, PartAllocations, PartBlocks, PartAccount, PartController, PartAgents, PartPods}
+	return []Part{PartNodes, PartServices, PartAllocations, PartBlocks, PartAccount, PartController, PartAgents,
+		PartPods}
 }
 
 // Facts are what was read from the cluster.

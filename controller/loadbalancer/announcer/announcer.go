@@ -35,8 +35,8 @@ type Announcer interface {
 	// Silence returns why no machine answers for the address of a Service: a reason of the condition Announced, and the
 	// end of its message. The reason is empty if the announcer knows none.
 	Silence(ctx context.Context, service *corev1.Service) (reason, why string)
-	// Ignores returns a warning for the user if the announcer has not taken up a Service of our class, which has had its
-	// address since publishedAt. again is when to ask again; 0 for never.
+	// Ignores returns a warning for the user if the announcer has not taken up a Service of our class, which has had
+	// its address since publishedAt. again is when to ask again; 0 for never.
 	Ignores(ctx context.Context, service *corev1.Service, addresses []string, nodes []*corev1.Node,
 		publishedAt time.Time) (warning string, again time.Duration)
 	// Objects returns what maintains the objects of the cluster that the announcer needs; nil if it needs none.

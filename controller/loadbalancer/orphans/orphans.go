@@ -168,8 +168,9 @@ func (c *Collector) Look(ctx context.Context) (again time.Duration, err error) {
 func (c *Collector) find(ctx context.Context, cluster string) (account.Found, error) {
 	now := c.config.Now()
 	search := account.Search{
-		Cluster: cluster, IDs: slices.Collect(maps.Keys(c.suspicions)), Wanted: func(network.Block) bool { return false },
-		After: now.Add(-lookupWindow),
+		Cluster: cluster, IDs: slices.Collect(maps.Keys(c.suspicions)),
+		Wanted: func(network.Block) bool { return false },
+		After:  now.Add(-lookupWindow),
 	}
 	if c.pause() == period { // the list that others read once in a period will do
 		search.ListAfter = now.Add(-account.PeriodicMaxAge)

@@ -95,7 +95,8 @@ func (account Account) Public() network.Network { return account.Networks[accoun
 
 // Owned returns the sightings of blocks that are provably the owner's, each once, ordered by ID.
 func (account Account) Owned(owner network.Owner) []network.Sighting {
-	owned := slices.DeleteFunc(slices.Clone(account.Sightings), func(s network.Sighting) bool { return !owner.Owns(s.Block) })
+	owned := slices.DeleteFunc(slices.Clone(account.Sightings),
+		func(s network.Sighting) bool { return !owner.Owns(s.Block) })
 	slices.SortFunc(owned, func(a, b network.Sighting) int { return cmp.Compare(a.Block.ID, b.Block.ID) })
 	return slices.CompactFunc(owned, func(a, b network.Sighting) bool { return a.Block.ID == b.Block.ID })
 }

@@ -57,7 +57,8 @@ func Decide(obs Observed) ServicePlan {
 
 // NodeReady reports whether a Node may carry traffic, and why none may.
 func (obs Observed) NodeReady() (ready bool, why string) {
-	rule := contract.Carriers{NetworkID: obs.NetworkID, Announcer: obs.Options.Announcer, Selector: obs.Options.Selector}
+	rule := contract.Carriers{NetworkID: obs.NetworkID, Announcer: obs.Options.Announcer,
+		Selector: obs.Options.Selector}
 	ready, why = rule.Any(obs.Nodes)
 	return ready, "waiting for a Node that may carry load-balancer traffic: " + why
 }
@@ -134,7 +135,8 @@ func (d Desired) namesAllocation() bool { return d.BlockID != "" || d.Allocation
 
 func (obs Observed) ledgerKind(l Ledger) Kind {
 	sighting, seen := obs.Sighting(l.BlockID)
-	if seen && !obs.Pool().Owns(sighting.Block) && network.Brought(sighting.Block, obs.Owner.Cluster, obs.Options.OwnBlocks) {
+	if seen && !obs.Pool().Owns(sighting.Block) &&
+		network.Brought(sighting.Block, obs.Owner.Cluster, obs.Options.OwnBlocks) {
 		return Brought
 	}
 	if !seen && l.BlockID == obs.Desired.BlockID {
@@ -259,7 +261,8 @@ func (obs Observed) needsPlace(block network.Block) bool {
 		return true
 	}
 	return slices.ContainsFunc(obs.Services, func(other *corev1.Service) bool {
-		return other.UID != obs.Service.UID && contract.WantsAddress(other) && OwnerOf(other, obs.Owner.Cluster).Owns(block)
+		return other.UID != obs.Service.UID && contract.WantsAddress(other) &&
+			OwnerOf(other, obs.Owner.Cluster).Owns(block)
 	})
 }
 
@@ -299,7 +302,7 @@ func (p ServicePlan) ChangesAccount() bool {
 }
 
 // Fresh reports whether the account was read live since the given time.
-func (o Observed) Fresh(since time.Time) bool { return o.Live && !o.AskedAt.Before(since) }
+func (obs Observed) Fresh(since time.Time) bool { return obs.Live && !obs.AskedAt.Before(since) }
 
 // oneLine joins the problems of an error with several.
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

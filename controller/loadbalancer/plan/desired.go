@@ -92,7 +92,8 @@ func (opts Options) AskedBy(service *corev1.Service) Asked {
 	ours := contract.OwnedServiceAnnotations()
 	fields := []string{string(service.UID), UsersLoadBalancerIP(service)}
 	for _, name := range slices.Sorted(maps.Keys(service.Annotations)) {
-		if (strings.HasPrefix(name, contract.Prefix) || name == opts.LocationAnnotation) && !slices.Contains(ours, name) {
+		if (strings.HasPrefix(name, contract.Prefix) || name == opts.LocationAnnotation) && !slices.Contains(ours,
+			name) {
 			fields = append(fields, name, service.Annotations[name])
 		}
 	}

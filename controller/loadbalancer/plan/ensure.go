@@ -263,7 +263,8 @@ func withoutBlock(owner network.Owner, desired Desired, account Account, public 
 	case public.Status != network.StatusReady && public.Status != network.StatusBusy:
 		return networkUnusable(network.Block{}, public)
 	case desired.Location == "":
-		return refuse(network.Block{}, LocationMissing, "no location to buy an IP block in; set %s", desired.LocationSource)
+		return refuse(network.Block{}, LocationMissing, "no location to buy an IP block in; set %s",
+			desired.LocationSource)
 	case !network.SameLocation(desired.Location, public.Location):
 		return refuse(network.Block{}, LocationMismatch, "location %s is not where public network %s is; set %s to %s",
 			desired.Location, public.ID, desired.LocationSource, public.Location)
@@ -365,7 +366,8 @@ func ChooseNodeBlock(
 func nodeRank(b network.Block, recorded string, used func(network.Block) bool, account Account) int {
 	public, readable := account.Networks[account.NetworkID]
 	switch {
-	case b.ResourceID != "" && b.ResourceID != account.NetworkID, readable && !network.SameLocation(b.Location, public.Location):
+	case b.ResourceID != "" && b.ResourceID != account.NetworkID,
+		readable && !network.SameLocation(b.Location, public.Location):
 		return 9
 	case used(b):
 		return 0

@@ -31,6 +31,22 @@ func (w wanted) in(account plan.Account) plan.Account {
 	return account
 }
 
+func (w wanted) ensure(owner network.Owner, account plan.Account) plan.Step {
+	return plan.Ensure(owner, w.Desired, w.in(account))
+}
+
+func (w wanted) extend(owner network.Owner, account plan.Account) plan.Step {
+	return plan.Extend(owner, w.Desired, w.in(account))
+}
+
+func (w wanted) duplicates(owner network.Owner, account plan.Account) []plan.Step {
+	return plan.Duplicates(owner, w.Desired, w.in(account))
+}
+
+func (w wanted) retag(owner network.Owner, account plan.Account, retain bool) (network.Block, map[string]string, bool) {
+	return plan.Retag(owner, w.Desired, w.in(account), retain)
+}
+
 // request is the request for an address of a pool at noon in the network of the tests.
 func (w wanted) request() plan.AddressRequest {
 	return plan.AddressRequest{Desired: w.Desired, Published: w.Published, Ask: plan.Ask{Now: noon}, NetworkID: net1}
@@ -341,7 +357,8 @@ func TestEnsure(t *testing.T) {
 		{"two: the first one is kept", wish(), view(blocks(block("b", network.Unassigned), block("a", network.Unassigned))),
 			"assign AssignmentDue a"},
 		{"two: the other one takes the last place", wish(published("203.0.113.18")),
-			view(blocks(block("a", network.Assigned), block("b", network.Unassigned, cidr("203.0.113.16/29"))), foreign(9)),
+			view(blocks(block("a", network.Assigned), block("b", network.Unassigned, cidr("203.0.113.16/29"))),
+				foreign(9)),
 			"unassign UnassignmentDue a"},
 		{"the same block twice", wish(), view(blocks(block("a", network.Unassigned), block("a", network.Unassigned))),
 			"assign AssignmentDue a"},
@@ -349,7 +366,7 @@ func TestEnsure(t *testing.T) {
 			func(b *network.Block) { b.Tags = with(shop.Tags(), contract.TagCluster, "c2") }))), "buy PurchaseDue "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			step := plan.Ensure(shop, test.wish.Desired, test.wish.in(test.view))
+			step := test.wish.ensure(shop, test.view)
 			if diff := cmp.Diff(test.want, describeStep(step)); diff != "" {
 				t.Errorf("step (-want +got):\n%s%s", diff, step.Detail)
 			}
@@ -375,49 +392,45 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 		want string
 	}{
 		{
-			plan.Ensure(shop, wish(func(w *wanted) { w.Location = "SEA" }).Desired, wish(func(w *wanted) { w.Location = "SEA" }).in(view(nil))),
+			wish(func(w *wanted) { w.Location = "SEA" }).ensure(shop, view(nil)),
 			"location SEA is not where public network net1 is; set the option location to ASH",
 		},
 		{
-			plan.Ensure(shop, wish(func(w *wanted) {
+			wish(func(w *wanted) {
 				w.Location = ""
 				w.LocationSource = "the annotation phoenixnap.com/ip-location of the Service or the option location " +
 					"(PNAP_LOCATION)"
-			}).Desired, wish(func(w *wanted) {
-				w.Location = ""
-				w.LocationSource = "the annotation phoenixnap.com/ip-location of the Service or the option location " +
-					"(PNAP_LOCATION)"
-			}).in(view(nil))),
+			}).ensure(shop, view(nil)),
 			"no location to buy an IP block in; set the annotation phoenixnap.com/ip-location of the Service or the " +
 				"option location (PNAP_LOCATION)",
 		},
 		{
-			plan.Ensure(shop, wish(demanded(28)).Desired, wish(demanded(28)).in(view(blocks(block("a", network.Assigned))))),
+			wish(demanded(28)).ensure(shop, view(blocks(block("a",
+				network.Assigned)))),
 			"IP block a (203.0.113.8/29) of this Service is a /29, not a /28; that cannot be changed in place: set " +
 				"the annotation phoenixnap.com/ip-block-size to /29, or delete the Service and create it again",
 		},
 		{
-			plan.Ensure(shop, wish(published("203.0.113.10")).Desired, wish(published("203.0.113.10")).in(view(nil))),
+			wish(published("203.0.113.10")).ensure(shop, view(nil)),
 			`the IP block of address 203.0.113.10 is gone from the account; for a new address set the annotation phoenixnap.com/ip-replace to "true", or create the Service again without an address`,
 		},
 		{
-			plan.Ensure(shop, wish(requested("192.0.2.1"),
-				func(w *wanted) { w.RequestedSource = "the annotation phoenixnap.com/requested-ip" }).Desired, wish(requested("192.0.2.1"),
-				func(w *wanted) { w.RequestedSource = "the annotation phoenixnap.com/requested-ip" }).in(view(nil))),
+			wish(requested("192.0.2.1"),
+				func(w *wanted) { w.RequestedSource = "the annotation phoenixnap.com/requested-ip" }).ensure(shop, view(nil)),
 			"the annotation phoenixnap.com/requested-ip 192.0.2.1 lies in no IP block of this Service; clear it to " +
 				"get an address of a new block",
 		},
 		{
-			plan.Ensure(shop, wish().Desired, wish().in(view(nil, foreign(10)))),
+			wish().ensure(shop, view(nil, foreign(10))),
 			"public network net1 has room for 10 IPv4 blocks and all are taken or about to be; release one, or use " +
 				"another network",
 		},
 		{
-			plan.Ensure(shop, wish().Desired, wish().in(view(blocks(block("a", "resting"))))),
+			wish().ensure(shop, view(blocks(block("a", "resting")))),
 			`IP block a (203.0.113.8/29) is in state "resting", which is not known; look it up in the phoenixNAP portal`,
 		},
 		{
-			plan.Ensure(shop, wish().Desired, wish().in(view(blocks(block("a", network.Subnetted))))),
+			wish().ensure(shop, view(blocks(block("a", network.Subnetted)))),
 			"IP block a (203.0.113.8/29) is divided into smaller ones (status subnetted) and cannot be assigned itself; " +
 				"name one of these instead, delete them in the phoenixNAP portal, or remove the tags of this one if it " +
 				"serves something else now",

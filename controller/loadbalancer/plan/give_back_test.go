@@ -57,7 +57,8 @@ func TestTheLastOneReleasesTheBlock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := ledger29(c.held)
 			l.AssignedHere = c.here
-			got := plan.PlanRelease(leavingService(block("a", network.Assigned, c.block), l, c.others...).Complete(), nil)
+			got := plan.PlanRelease(leavingService(block("a", network.Assigned, c.block), l, c.others...).Complete(),
+				nil)
 			if len(got.Save) != 1 || got.Save[0].Closed != c.closed || len(got.Save[0].Held) != len(c.held)-1 {
 				t.Errorf("saves %+v, want a closed ledger: %t", got.Save, c.closed)
 			}

@@ -24,7 +24,8 @@ type Observed struct {
 	Desired Desired
 	// Problem is what is wrong with what is desired.
 	Problem error
-	// Account is what decisions about blocks look at: the blocks that matter to the Service, and the intent to buy for it.
+	// Account is what decisions about blocks look at: the blocks that matter to the Service, and the intent to buy for
+	// it.
 	Account
 	// Facts are what this shows of the Service, see Complete.
 	Facts
@@ -69,8 +70,9 @@ func (obs Observed) Known() []network.Block { return slices.Concat(obs.Blocks, o
 
 // ShowsOurs reports whether a block carries the tag of this cluster.
 func (obs Observed) ShowsOurs() bool {
-	return slices.ContainsFunc(obs.Blocks, func(b network.Block) bool { return network.OfCluster(b, obs.Owner.Cluster) }) ||
-		slices.ContainsFunc(obs.Sightings, func(i network.Sighting) bool { return network.OfCluster(i.Block, obs.Owner.Cluster) })
+	ours := func(b network.Block) bool { return network.OfCluster(b, obs.Owner.Cluster) }
+	return slices.ContainsFunc(obs.Blocks, ours) ||
+		slices.ContainsFunc(obs.Sightings, func(i network.Sighting) bool { return ours(i.Block) })
 }
 
 // Pool is the owner of the blocks whose addresses Services share.
@@ -291,8 +293,8 @@ func (obs Observed) EmptyPool() []Ledger {
 	return empty
 }
 
-// anotherPublishes reports whether another Service that is served has an address of the block: its ledger may be lost, and
-// with it everything else that said so. What a Service only claims counts as in credible.
+// anotherPublishes reports whether another Service that is served has an address of the block: its ledger may be lost,
+// and with it everything else that said so. What a Service only claims counts as in credible.
 func (obs Observed) anotherPublishes(cidr netip.Prefix) bool {
 	return cidr.IsValid() && slices.ContainsFunc(obs.Services, func(other *corev1.Service) bool {
 		if other.UID == obs.Service.UID || !contract.WantsAddress(other) {

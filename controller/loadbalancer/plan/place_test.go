@@ -129,7 +129,8 @@ func TestPlace(t *testing.T) {
 
 		{name: "two: the published one wins", wish: wish(published("203.0.113.18")),
 			blocks: one(poolBlock(network.Assigned, ledger29(map[string]string{"203.0.113.11": "web"})),
-				poolBlock(network.Assigned, webInB)), want: "done BlockAssigned b 203.0.113.18; save a 0 held 1 resting"},
+				poolBlock(network.Assigned, webInB)),
+			want: "done BlockAssigned b 203.0.113.18; save a 0 held 1 resting"},
 		{name: "two: the first one wins", blocks: one(poolBlock(network.Assigned, webInB),
 			poolBlock(network.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}))),
 			want: "done BlockAssigned a 203.0.113.11; save b 0 held 1 resting"},

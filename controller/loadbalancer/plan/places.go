@@ -104,8 +104,9 @@ func (obs Observed) explainFull(step Step) Step {
 	}
 	b := step.Block
 	if !b.CIDR.IsValid() || obs.Desired.Requested.IsValid() ||
-		!network.OfCluster(b, obs.Owner.Cluster) || slices.ContainsFunc(append([]*corev1.Service{obs.Service}, obs.Services...),
-		func(s *corev1.Service) bool { return b.CIDR.Contains(lastAddress(s)) }) {
+		!network.OfCluster(b, obs.Owner.Cluster) ||
+		slices.ContainsFunc(append([]*corev1.Service{obs.Service}, obs.Services...),
+			func(s *corev1.Service) bool { return b.CIDR.Contains(lastAddress(s)) }) {
 		return step
 	}
 	return obs.Places.GiveBack(step, obs.Now)

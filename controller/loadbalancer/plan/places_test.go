@@ -118,7 +118,8 @@ func TestStuckBlockStopsOthersForMinutesOnly(t *testing.T) {
 func TestTakenNamesTheHolders(t *testing.T) {
 	v := view(blocks(block("a", network.Assigned), block("b", network.Assigned)), foreign(2))
 	other := block("f0", network.Assigned, func(b *network.Block) { b.Tags = with(b.Tags, contract.TagCluster, "c2") })
-	got := v.Networks[net1].Taken("c1", []network.Block{block("a", network.Assigned), block("b", network.Assigned), other})
+	got := v.Networks[net1].Taken("c1", []network.Block{block("a", network.Assigned), block("b", network.Assigned),
+		other})
 	if want := "1 by cluster c2, 1 by others, 2 by this cluster"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

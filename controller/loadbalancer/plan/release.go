@@ -3,14 +3,12 @@ package plan
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer/reports"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
@@ -336,7 +334,7 @@ func (p *ReleasePlan) addClosed(obs Observed, l Ledger) {
 	switch {
 	case step.Action != Done:
 		p.Steps = append(p.Steps, step)
-	case !obs.onNetwork(sighting.Block) || l.Spent(func(a netip.Addr) bool { return reports.Silent(obs.Nodes, a) }, obs.Now):
+	case !obs.onNetwork(sighting.Block) || l.Spent(obs.silent, obs.Now):
 		p.Drop = append(p.Drop, l)
 	default: // a machine may still answer for its addresses; Sweep drops the ledger when they have rested
 	}

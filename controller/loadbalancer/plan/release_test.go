@@ -52,7 +52,8 @@ func TestRelease(t *testing.T) {
 		{"assigned to something new", view(blocks(block("a", network.Assigned, in("x", "router")))),
 			"refuse BlockElsewhere a"},
 		{"a member holds an address", view(blocks(block("a", network.Assigned)), publicNetwork(func(n *network.Network) {
-			n.Members = []network.Member{{ServerID: "s1", IPs: []netip.Addr{addr("198.51.100.2"), addr("203.0.113.11")}}}
+			n.Members = []network.Member{{ServerID: "s1", IPs: []netip.Addr{addr("198.51.100.2"),
+				addr("203.0.113.11")}}}
 		})), "refuse MemberHoldsAddress a"},
 		{"unassigning", view(blocks(block("a", network.Unassigning))), "wait BlockUnassigning a"},
 		{"error assigning", view(blocks(block("a", network.ErrorAssigning, in(net1, "public network")))),
@@ -82,7 +83,8 @@ func TestRelease(t *testing.T) {
 		{"purchase without an answer, a block only in the index", view(nil, purchase(time.Minute, ""), unseen("b")),
 			"wait PurchaseUnanswered "},
 		{"brought by the account's owner",
-			view(blocks(block("a", network.Unassigned, func(b *network.Block) { b.BringYourOwn = true }))), "done noBlock "},
+			view(blocks(block("a", network.Unassigned, func(b *network.Block) { b.BringYourOwn = true }))),
+			"done noBlock "},
 		{"another cluster's", view(blocks(block("a", network.Unassigned,
 			func(b *network.Block) { b.Tags = with(shop.Tags(), contract.TagCluster, "c2") }))), "done noBlock "},
 		{"v1's", view(blocks(block("a", network.Unassigned, func(b *network.Block) { b.Tags = v1Tags() }))),
@@ -133,13 +135,14 @@ func TestDuplicatesLeaveTheKeptBlock(t *testing.T) {
 	v := view(blocks(block("a", network.Unassigned), block("b", network.Assigned, cidr("203.0.113.16/29")),
 		block("c", network.Assigned, cidr("203.0.113.24/29"))))
 	var got []string
-	for _, step := range plan.Duplicates(shop, wish(published("203.0.113.26")).Desired, wish(published("203.0.113.26")).in(v)) {
+	for _, step := range wish(published("203.0.113.26")).duplicates(shop, v) {
 		got = append(got, describeStep(step))
 	}
 	if diff := cmp.Diff([]string{"delete DeletionDue a", "unassign UnassignmentDue b"}, got); diff != "" {
 		t.Errorf("steps (-want +got):\n%s", diff)
 	}
-	if got := plan.Duplicates(shop, wish().Desired, wish().in(view(blocks(block("a", network.Assigned))))); len(got) != 0 {
+	if got := wish().duplicates(shop, view(blocks(block("a",
+		network.Assigned)))); len(got) != 0 {
 		t.Errorf("a single block has duplicates: %v", got)
 	}
 }
@@ -152,7 +155,7 @@ func TestDuplicatesThatAreRetainedStay(t *testing.T) {
 	} {
 		v := view(blocks(kept, block("b", status, cidr("203.0.113.16/29"), retained)))
 		var got []string
-		for _, step := range plan.Duplicates(shop, w.Desired, w.in(v)) {
+		for _, step := range w.duplicates(shop, v) {
 			got = append(got, describeStep(step))
 		}
 		if strings.Join(got, "; ") != want {
@@ -184,7 +187,7 @@ func TestRetag(t *testing.T) {
 		{"another owner's", view(blocks(block("a", network.Assigned, func(b *network.Block) { b.Tags = nil }))), true, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, tags, due := plan.Retag(shop, wish(published("203.0.113.10")).Desired, wish(published("203.0.113.10")).in(test.view), test.retain)
+			got, tags, due := wish(published("203.0.113.10")).retag(shop, test.view, test.retain)
 			if got.ID != test.want || due != (test.want != "") {
 				t.Fatalf("block %q, due %t; want %q", got.ID, due, test.want)
 			}

@@ -55,7 +55,8 @@ func TestWhatOutlivesServicesIsBounded(t *testing.T) {
 			services: []*corev1.Service{retaining("bank", "a", 99)}, want: buys},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := describeStep(plan.Decide(asking(test.services, test.blocks...).Complete()).Step); got != test.want {
+			if got := describeStep(plan.Decide(asking(test.services,
+				test.blocks...).Complete()).Step); got != test.want {
 				t.Errorf("%s, want %s", got, test.want)
 			}
 		})

@@ -136,10 +136,12 @@ func (obs Observed) DesiredOfPool() Desired {
 
 // addressRequest is what the Service is to get of the pool or of a brought block.
 func (obs Observed) addressRequest() AddressRequest {
-	silent := func(a netip.Addr) bool { return reports.Silent(obs.Nodes, a) }
-	ask := Ask{Silent: silent, InUse: obs.unavailable, Now: obs.Now}
+	ask := Ask{Silent: obs.silent, InUse: obs.unavailable, Now: obs.Now}
 	return AddressRequest{Desired: obs.Desired, Published: obs.Published, Ask: ask, NetworkID: obs.NetworkID}
 }
+
+// silent reports whether the agents report that no machine answers for an address.
+func (obs Observed) silent(address netip.Addr) bool { return reports.Silent(obs.Nodes, address) }
 
 // unavailable reports whether an address is in use in ways that no ledger knows: by a member of the network, or
 // by another Service that was given it before its ledger was lost.

@@ -54,7 +54,7 @@ func (c *cluster) ensureShared(s *modelService) bool {
 		return c.bringToNetwork(s, p, v, plan.EnsureBlock(network.Sighting{Block: p.Block}, v))
 	case plan.Buy:
 		w := c.wish(s)
-		return c.act(s, plan.Extend(pool, w.Desired, w.in(v)), pool, &c.poolPurchase)
+		return c.act(s, w.extend(pool, v), pool, &c.poolPurchase)
 	case plan.Refuse:
 		s.refused = p.Reason
 		return true

@@ -159,11 +159,11 @@ func (c *cluster) viewFor(p contract.Purchase) plan.Account {
 func (c *cluster) ensureDedicated(s *modelService) bool {
 	v := c.viewFor(s.purchase)
 	w := c.wish(s)
-	step := plan.Ensure(s.owner(), w.Desired, w.in(v))
+	step := w.ensure(s.owner(), v)
 	if step.Action != plan.Done {
 		return c.act(s, step, s.owner(), &s.purchase)
 	}
-	if b, tags, due := plan.Retag(s.owner(), w.Desired, w.in(v), s.retain); due {
+	if b, tags, due := w.retag(s.owner(), v, s.retain); due {
 		c.do(func() { c.find(b.ID).Tags = tags })
 		return false
 	}
@@ -171,7 +171,7 @@ func (c *cluster) ensureDedicated(s *modelService) bool {
 		c.publish(s, step.Address, step.Block)
 		return false
 	}
-	if duplicates := plan.Duplicates(s.owner(), w.Desired, w.in(v)); len(duplicates) > 0 {
+	if duplicates := w.duplicates(s.owner(), v); len(duplicates) > 0 {
 		c.act(s, duplicates[0], s.owner(), nil)
 		return false
 	}
@@ -300,7 +300,7 @@ func (c *cluster) withdraw(s *modelService) {
 
 func (c *cluster) releaseDedicated(s *modelService) bool {
 	v := c.viewFor(s.purchase)
-	if b, tags, due := plan.Retag(s.owner(), c.wish(s).Desired, c.wish(s).in(v), s.retain); due {
+	if b, tags, due := c.wish(s).retag(s.owner(), v, s.retain); due {
 		c.do(func() { c.find(b.ID).Tags = tags })
 		return false
 	}

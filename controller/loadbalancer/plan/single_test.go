@@ -55,7 +55,7 @@ func TestExtend(t *testing.T) {
 			"buy PurchaseDue "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			step := plan.Extend(pool, test.wish.Desired, test.wish.in(test.view))
+			step := test.wish.extend(pool, test.view)
 			if diff := cmp.Diff(test.want, describeStep(step)); diff != "" {
 				t.Errorf("step (-want +got):\n%s%s", diff, step.Detail)
 			}

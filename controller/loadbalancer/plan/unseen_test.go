@@ -109,7 +109,8 @@ func TestABlockOfAnotherOwnerIsNotTheLostOne(t *testing.T) {
 		"of no one":          {nil, "refuse BlockRetagged "},
 	} {
 		b := block("a", network.Assigned, func(b *network.Block) { b.Tags = c.tags })
-		got := describeStep(plan.Decide(publishedIn(b, sources{list: true, network: true}, plan.Desired{}).Complete()).Step)
+		got := describeStep(plan.Decide(publishedIn(b, sources{list: true, network: true},
+			plan.Desired{}).Complete()).Step)
 		if got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}

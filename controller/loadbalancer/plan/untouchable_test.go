@@ -35,7 +35,7 @@ func TestUntouchableKeepsItsTags(t *testing.T) {
 	for status, want := range map[network.BlockStatus]bool{
 		network.Assigned: true, network.Subnetted: false, "resting": false,
 	} {
-		if _, tags, due := plan.Retag(shop, wish().Desired, wish().in(view(blocks(block("a", status)))), true); due != want {
+		if _, tags, due := wish().retag(shop, view(blocks(block("a", status))), true); due != want {
 			t.Errorf("%s: new tags %v", status, tags)
 		}
 	}

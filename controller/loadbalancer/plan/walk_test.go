@@ -85,12 +85,12 @@ func TestEnsureEndsWithOneBlock(t *testing.T) {
 func ensureToEnd(a *account, w wanted) (last plan.Step) {
 	for range maxSteps {
 		v := a.view()
-		last = plan.Ensure(shop, w.Desired, w.in(v))
+		last = w.ensure(shop, v)
 		if last.Action == plan.Refuse {
 			return last
 		}
 		if last.Action == plan.Done {
-			duplicates := plan.Duplicates(shop, w.Desired, w.in(v))
+			duplicates := w.duplicates(shop, v)
 			if len(duplicates) == 0 {
 				return last
 			}
@@ -122,7 +122,7 @@ func TestReleaseEndsWithNone(t *testing.T) {
 	for seed := range uint64(seeds.Count(t, 3000)) {
 		a, _ := leftOver(seed)
 		for range a.rng.IntN(12) {
-			step := plan.Ensure(shop, wish().Desired, wish().in(a.view()))
+			step := wish().ensure(shop, a.view())
 			a.takeAny(step)
 			a.advance(pause)
 		}

@@ -235,7 +235,8 @@ func (b *Balancer) sweepLedgers(ctx context.Context, o plan.Observed) error {
 			}
 			continue
 		}
-		if acted, err := b.sweepBrought(ctx, o, l, network.Sighting{Block: block, Hidden: !found}); err != nil || acted {
+		if acted, err := b.sweepBrought(ctx, o, l, network.Sighting{Block: block, Hidden: !found}); err != nil ||
+			acted {
 			return err
 		}
 	}

@@ -34,7 +34,8 @@ func TestNothingIsDecidedFromAFailedObservation(t *testing.T) {
 		Nodes: corelisters.NewNodeLister(none), Services: corelisters.NewServiceLister(none)})
 	before := plan.ServicePlan{Step: plan.Step{Action: plan.Delete}}
 	o := plan.Observed{Service: &corev1.Service{}}
-	if _, _, err := b.refresh(testlog.Context(t), scope{}.fresh(b.config.Now()), o, before); !errors.Is(err, errSilent) {
+	_, _, err := b.refresh(testlog.Context(t), scope{}.fresh(b.config.Now()), o, before)
+	if !errors.Is(err, errSilent) {
 		t.Errorf("error %v, want %v", err, errSilent)
 	}
 }

@@ -189,7 +189,8 @@ func (i *Inventory) Server(ctx context.Context, id string) (pnap.Server, error) 
 // the time of PeriodicMaxAge: the more there are, the older a result may be.
 func (i *Inventory) KnownServer(ctx context.Context, id string) (pnap.Server, error) {
 	return i.read(ctx, id, func(known lookup, now time.Time) bool {
-		if now.Sub(known.askedAt) < time.Duration(len(i.single))*PeriodicMaxAge || now.Sub(i.repeated) < PeriodicMaxAge {
+		if now.Sub(known.askedAt) < time.Duration(len(i.single))*PeriodicMaxAge ||
+			now.Sub(i.repeated) < PeriodicMaxAge {
 			return true
 		}
 		i.repeated = now

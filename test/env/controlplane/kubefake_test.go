@@ -21,13 +21,13 @@ import (
 
 // TestKubefakeAnswersAsTheAPIServer makes the same calls on both: tests that run on the fake rely on its answers.
 func TestKubefakeAnswersAsTheAPIServer(t *testing.T) {
-	real := kubernetes.NewForConfigOrDie(cp.Config())
+	server := kubernetes.NewForConfigOrDie(cp.Config())
 	store := kubefake.NewStore()
 	served, err := kubefake.Connect(store.Line())
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := compareAndSwap(t, real)
+	want := compareAndSwap(t, server)
 	for name, fake := range map[string]kubernetes.Interface{
 		"without requests": kubefake.NewStore().Client(), "by requests": served,
 	} {
@@ -35,7 +35,7 @@ func TestKubefakeAnswersAsTheAPIServer(t *testing.T) {
 			t.Errorf("%s: reasons of errors (-API server +kubefake):\n%s", name, diff)
 		}
 	}
-	if diff := cmp.Diff(lifeOfService(t, real), lifeOfService(t, served)); diff != "" {
+	if diff := cmp.Diff(lifeOfService(t, server), lifeOfService(t, served)); diff != "" {
 		t.Errorf("life of a Service (-API server +kubefake):\n%s", diff)
 	}
 }
@@ -121,7 +121,8 @@ func (l *life) begin() *corev1.Service {
 // end deletes the Service, which its finalizer holds.
 func (l *life) end() {
 	other := types.UID("other")
-	err := l.services().Delete(l.Context(), "life", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &other}})
+	err := l.services().Delete(l.Context(), "life",
+		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &other}})
 	l.see("delete another UID", nil, err)
 	if err := l.services().Delete(l.Context(), "life", metav1.DeleteOptions{}); err != nil {
 		l.Fatal(err)

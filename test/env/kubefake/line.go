@@ -13,8 +13,8 @@ type Lag struct {
 }
 
 // Line is the way of one client to a Store, and an http.RoundTripper. What it carries can be late: reads, lists and
-// changes are those of the moment, while the changes that a watch reports lag behind. This is what controllers see of an
-// API server that is busy, or of a watch cache that falls behind.
+// changes are those of the moment, while the changes that a watch reports lag behind. This is what controllers see of
+// an API server that is busy, or of a watch cache that falls behind.
 type Line struct {
 	store *Store
 

@@ -71,8 +71,8 @@ func parse(raw *http.Request) (request, error) {
 	if len(parts) > 2 {
 		r.subresource = parts[2]
 	}
-	known := false
-	r.kind, known = kinds()[r.gvr]
+	kind, known := kinds()[r.gvr]
+	r.kind = kind
 	if !known || len(parts) > 3 || r.subresource != "" && (r.subresource != "status" || !r.hasStatus()) {
 		return r, notFound(raw)
 	}
@@ -139,9 +139,7 @@ func (s *Store) serve(r request) (runtime.Object, error) {
 			return r.part(sent, stored)
 		})
 	case r.raw.Method == http.MethodPatch:
-		return s.change(r.key, func(stored runtime.Object) (runtime.Object, error) {
-			return r.patched(stored)
-		})
+		return s.change(r.key, r.patched)
 	case r.raw.Method == http.MethodDelete:
 		options := metav1.DeleteOptions{}
 		if err := r.decode(&options); err != nil {

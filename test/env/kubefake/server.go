@@ -35,7 +35,7 @@ func (l *Line) RoundTrip(raw *http.Request) (*http.Response, error) {
 	}
 	asked, err := parse(raw)
 	if err == nil && raw.Method == http.MethodGet && raw.URL.Query().Get("watch") == "true" {
-		return l.watch(asked)
+		return l.watch(raw.Context(), asked)
 	}
 	var answer runtime.Object
 	if err == nil {
@@ -133,13 +133,13 @@ func (b body) Close() error {
 }
 
 // watch begins a watch. It ends with the request, after the time that the client sets, and when the Line breaks.
-func (l *Line) watch(r request) (*http.Response, error) {
+func (l *Line) watch(parent context.Context, r request) (*http.Response, error) {
 	chosen, err := selection(r)
 	if err != nil {
 		return respond(r.raw, failure(err))
 	}
 	in, out := io.Pipe()
-	ctx, end := context.WithCancel(r.raw.Context())
+	ctx, end := context.WithCancel(parent)
 	w := &stream{line: l, request: r, chosen: chosen, out: out}
 	initial, err := w.begin()
 	if err != nil {
@@ -147,7 +147,7 @@ func (l *Line) watch(r request) (*http.Response, error) {
 		return respond(r.raw, failure(err))
 	}
 	broken := l.breaks()
-	lost := context.AfterFunc(r.raw.Context(), func() { _ = in.CloseWithError(context.Canceled) })
+	lost := context.AfterFunc(parent, func() { _ = in.CloseWithError(context.Canceled) })
 	go func() {
 		defer end()
 		defer lost()

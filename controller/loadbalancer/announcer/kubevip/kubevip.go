@@ -83,8 +83,9 @@ func (a Announcer) Silence(ctx context.Context, service *corev1.Service) (reason
 	if lacks == "" {
 		return "", ""
 	}
-	return contract.AnnouncedNoEndpoints, "the Service has " + lacks + "; kube-vip 1.2 and newer announces an address " +
-		"only while there are some: start pods that the selector of the Service matches"
+	return contract.AnnouncedNoEndpoints,
+		"the Service has " + lacks + "; kube-vip 1.2 and newer announces an address " +
+			"only while there are some: start pods that the selector of the Service matches"
 }
 
 // Ignores warns of a Service of our class, unless kube-vip is configured for that class.

@@ -16,7 +16,7 @@ import (
 // mostNames bounds how many Nodes a condition names.
 const mostNames = 5
 
-// NotReported: no agent has reported the address yet.
+// NotReported says that no agent has reported the address yet.
 const NotReported = "NotReported"
 
 // Condition is the condition of a Service that says which Node answers for the address. before is what the Service says
