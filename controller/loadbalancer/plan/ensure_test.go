@@ -416,7 +416,8 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 		},
 		{
 			wish(requested("192.0.2.1"),
-				func(w *wanted) { w.RequestedSource = "the annotation phoenixnap.com/requested-ip" }).ensure(shop, view(nil)),
+				func(w *wanted) { w.RequestedSource = "the annotation phoenixnap.com/requested-ip" },
+			).ensure(shop, view(nil)),
 			"the annotation phoenixnap.com/requested-ip 192.0.2.1 lies in no IP block of this Service; clear it to " +
 				"get an address of a new block",
 		},
