@@ -175,6 +175,7 @@ func (b *Balancer) retag(
 			return fmt.Errorf("create tag %s: %w", contract.TagRetain, err)
 		}
 	}
+	b.looks.change(service, b.config.Now())
 	err := b.config.Cloud.SetBlockTags(ctx, block.ID, tags)
 	b.config.Account.Invalidate()
 	if err != nil {
@@ -211,6 +212,7 @@ func (b *Balancer) buy(ctx context.Context, o plan.Observed, p plan.ServicePlan)
 	if err != nil {
 		return b.notBought(ctx, service, err)
 	}
+	b.looks.change(service, b.config.Now())
 	b.config.Events.Eventf(service, corev1.EventTypeNormal, eventBought, "Bought IP block %s (%s) in %s", block.ID,
 		block.CIDR, block.Location)
 	if o.Published().IsValid() {

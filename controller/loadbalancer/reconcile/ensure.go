@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +22,7 @@ import (
 func (b *Balancer) Ensure(ctx context.Context, service *corev1.Service) (*corev1.LoadBalancerStatus, error) {
 	status, err := b.ensure(ctx, service)
 	klog.FromContext(ctx).V(5).Info("Ensured the address of a Service", "service", klog.KObj(service), "result", err)
-	err = b.pacing(service, err)
+	err = b.ended(service, err)
 	b.pace.ensures(service)
 	return status, err
 }
@@ -33,21 +34,31 @@ func (b *Balancer) ensure(ctx context.Context, service *corev1.Service) (*corev1
 		return nil, b.retry(service, because(waitOutdated))
 	}
 	start := b.config.Now()
-	progress, err := b.check(ctx, service)
+	var cached plan.Observed
+	var p plan.ServicePlan
+	var progress progress
+	var err error
+	wait := b.looks.wait(service, start)
+	if wait == 0 {
+		progress, err = b.check(ctx, service)
+	}
 	switch {
 	case err != nil:
 		return nil, b.lookupFailed(ctx, service, service, err)
 	case progress == pending:
 		return nil, b.again(service)
 	case progress == unknown:
-		o, err := b.fromCache(ctx, service)
-		if err != nil {
+		if cached, err = b.fromCache(ctx, service); err != nil {
 			return nil, b.lookupFailed(ctx, service, service, err)
 		}
-		if p := plan.Decide(o); p.UpToDate(o) {
-			return b.applyPlan(ctx, o, p)
+		if p = plan.Decide(cached); p.UpToDate(cached) && (wait == 0 || p.Step.Action != plan.Wait) {
+			return b.applyPlan(ctx, cached, p)
 		}
 	}
+	if wait > 0 {
+		return b.meanwhile(ctx, cached, p, wait)
+	}
+	b.looks.spend(service, start)
 	done, err := b.config.Account.Lock(ctx)
 	if err != nil {
 		return nil, err
@@ -57,13 +68,29 @@ func (b *Balancer) ensure(ctx context.Context, service *corev1.Service) (*corev1
 	if err != nil {
 		return nil, b.lookupFailed(ctx, service, service, err)
 	}
-	p := plan.Decide(o)
+	p = plan.Decide(o)
 	if (p.ChangesAccount() || p.Step.Action == plan.Done && o.Purchase != nil) && !o.Fresh(start) {
 		if o, p, err = b.refresh(ctx, o, p, start); err != nil {
 			return nil, b.lookupFailed(ctx, service, service, err)
 		}
 	}
 	return b.applyPlan(ctx, o, p)
+}
+
+// meanwhile keeps an address published while the account is not to be read live for the Service.
+func (b *Balancer) meanwhile(ctx context.Context, o plan.Observed, p plan.ServicePlan,
+	wait time.Duration) (*corev1.LoadBalancerStatus, error) {
+	if p.Step.Action != plan.Done || len(p.Save) > 0 || o.HasForeignFields() {
+		return nil, held(wait)
+	}
+	p.Tags = nil
+	p.Surplus = nil
+	status, err := b.applyPlan(ctx, o, p)
+	var refusal *plan.Refusal
+	if err == nil || errors.As(err, &refusal) {
+		err = held(wait)
+	}
+	return status, err
 }
 
 // refresh reads what a decision may not take from an older reading, and decides again. To assign a block that was just

@@ -119,7 +119,7 @@ func (b *Balancer) observe(ctx context.Context, o plan.Observed, d depth) (plan.
 	o.Blocks = listing.Blocks
 	o.Sightings = nil
 	o.Unlisted = nil
-	if err := b.readLedgers(ctx, &o, d.live); err != nil {
+	if err := b.readLedgers(ctx, &o, d); err != nil {
 		return plan.Observed{}, err
 	}
 	if d.live && o.WantsPool() {
@@ -159,8 +159,8 @@ func (p *places) next(o plan.Observed) plan.Places {
 }
 
 // readLedgers reads the ledgers, and restores the labels of those that lost theirs.
-func (b *Balancer) readLedgers(ctx context.Context, o *plan.Observed, live bool) error {
-	listing, restored, err := b.ledgers.list(ctx, live, o.Allocated())
+func (b *Balancer) readLedgers(ctx context.Context, o *plan.Observed, d depth) error {
+	listing, restored, err := b.ledgers.list(ctx, d, o.Allocated())
 	for _, name := range restored {
 		b.recordInSystem(ctx, corev1.EventTypeNormal, eventRelabelled, "Restored label "+allocation.Label+
 			"=true of ConfigMap "+metav1.NamespaceSystem+"/"+name+
@@ -287,15 +287,20 @@ func newLedgerCopy(store *allocation.Store, now func() time.Time) *ledgerCopy {
 	return &ledgerCopy{store: store, now: now}
 }
 
-// list returns the ledgers, which the caller does not change: as they are now, or as the copy shows them. Of the
+// list returns the ledgers, which the caller does not change: live, as they are or were since then, or as the copy shows
+// them. Of the
 // expected blocks a ledger is to be found; restored names those whose label had to be restored for that.
 func (c *ledgerCopy) list(
-	ctx context.Context, live bool, expected []string,
+	ctx context.Context, d depth, expected []string,
 ) (known allocation.Listing, restored []string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
-	if !live && !c.at.IsZero() && now.Sub(c.at) < ledgerWindow {
+	since := now.Add(-ledgerWindow)
+	if d.live {
+		since = d.after
+	}
+	if c.at.After(since) {
 		return c.known, nil, nil
 	}
 	if known, err = c.store.List(ctx); err != nil {
