@@ -244,8 +244,10 @@ const (
 	// massDeleted is how many Services are deleted at once; most of them have never had a block, because the network
 	// holds ten.
 	massDeleted = 1000
-	// massDeletionWithin is within what time those are gone.
+	// massDeletionWithin is within what time those are gone after the first deletion.
 	massDeletionWithin = time.Minute
+	// betweenDeletions is how long the API server takes for one.
+	betweenDeletions = 10 * time.Millisecond
 )
 
 // TestServicesWithoutABlockGoTogether: when a thousand Services are deleted, those that never had a block do not wait
@@ -256,6 +258,7 @@ func TestServicesWithoutABlockGoTogether(t *testing.T) {
 		w := churnWorld(t, specs)
 		for i := range massDeleted {
 			w.place(namespace, fmt.Sprintf("many-%d", i), nil)
+			synctest.Wait() // the fake's watches hold a hundred events
 		}
 		time.Sleep(20 * time.Minute)
 		served := map[string]bool{}
@@ -265,8 +268,9 @@ func TestServicesWithoutABlockGoTogether(t *testing.T) {
 		began := time.Now()
 		for name := range served {
 			w.remove(name)
+			time.Sleep(betweenDeletions)
 		}
-		time.Sleep(massDeletionWithin)
+		time.Sleep(massDeletionWithin - time.Since(began))
 		calls := w.callsSince(began)
 		left := 0
 		withBlock := 0
