@@ -48,14 +48,14 @@ func (b *Balancer) ensure(ctx context.Context, service *corev1.Service) (*corev1
 	case progress == pending:
 		return nil, b.again(service)
 	case progress == unknown:
-		if cached, err = b.fromCache(ctx, service); err != nil {
+		if cached, err = b.fromCache(ctx, service, wait > 0); err != nil {
 			return nil, b.lookupFailed(ctx, service, service, err)
 		}
 		if p = plan.Decide(cached); p.UpToDate(cached) && (wait == 0 || p.Step.Action != plan.Wait) {
 			return b.applyPlan(ctx, cached, p)
 		}
 	}
-	if wait > 0 {
+	if wait > 0 && p.Step.Action != plan.Assign { // others wait while a block is about to take its place
 		return b.meanwhile(ctx, cached, p, wait)
 	}
 	b.looks.spend(service, start)

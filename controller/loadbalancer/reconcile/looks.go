@@ -24,8 +24,9 @@ const (
 	// the limit of requests.
 	looksAtOnce  = 5
 	betweenLooks = time.Minute
-	// costOfChange is what a purchase or a change of tags counts: it is a request, and all is to be read again after it.
-	costOfChange = 2
+	// costOfChange is what a purchase or a change of tags counts, and costOfUnassigning what it counts to take a block off
+	// the network: these are requests, and all is to be read again after them.
+	costOfChange, costOfUnassigning = 2, 1
 	// mostOwed is how many looks a Service has to make up for at the most, beyond looksAtOnce.
 	mostOwed = 2
 	// commonLook is how old a look at the account may be that Services without a trace of a block have in common.
@@ -96,11 +97,11 @@ func (l *looks) spend(service *corev1.Service, now time.Time) {
 	}
 }
 
-// change counts a purchase or a change of tags, whoever asked for the look before it.
-func (l *looks) change(service *corev1.Service, now time.Time) {
+// change counts a change of the account, whoever asked for the look before it.
+func (l *looks) change(service *corev1.Service, cost int, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.owe(service, costOfChange, now)
+	l.owe(service, cost, now)
 }
 
 // owe is called with the lock held. It forgets the Services that have made up for all their looks.

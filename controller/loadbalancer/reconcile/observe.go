@@ -35,11 +35,14 @@ type depth struct {
 	deleted string
 }
 
-// fromCache observes with the copies at hand.
-func (b *Balancer) fromCache(ctx context.Context, service *corev1.Service) (plan.Observed, error) {
+// fromCache observes with the copies at hand; for a Service that is held back, whatever it waits for.
+func (b *Balancer) fromCache(ctx context.Context, service *corev1.Service, held bool) (plan.Observed, error) {
 	o, err := b.beginToEnsure(ctx, service)
 	if err != nil {
 		return plan.Observed{}, err
+	}
+	if held {
+		return b.observe(ctx, o, depth{})
 	}
 	return b.observe(ctx, o, depth{after: b.pace.freshness(service, b.config.Now())})
 }
