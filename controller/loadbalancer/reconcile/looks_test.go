@@ -12,7 +12,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
-// TestChangesOfAServiceWait: who changes a Service again and again has the account read five times, and then once a
+// TestChangesOfAServiceWait: who changes a Service again and again has the account read seven times, and then once a
 // minute; the last change is served.
 func TestChangesOfAServiceWait(t *testing.T) {
 	w := newWorld(t)
@@ -28,7 +28,7 @@ func TestChangesOfAServiceWait(t *testing.T) {
 		}
 		w.clock.Advance(time.Second)
 	}
-	if calls := len(w.sim.Log(0)) - mark; calls > 3*6+4 || held < 50 {
+	if calls := len(w.sim.Log(0)) - mark; calls > 3*8+4 || held < 49 {
 		t.Errorf("60 changes made %d calls, %d changes waited", calls, held)
 	}
 	w.edit("web", func(s *corev1.Service) { s.Spec.LoadBalancerIP = "" })

@@ -28,7 +28,7 @@ func (p *process) assemble() ([]loop, error) {
 	client, err := pnap.New(pnap.Config{
 		BaseURL: url, TokenURL: url + pnap.TokenPath,
 		Credentials: p.world.credentials, RequestsPerSecond: p.world.rate,
-		Wrap:        func(base http.RoundTripper) http.RoundTripper { return fence{p, base} },
+		Wrap: func(base http.RoundTripper) http.RoundTripper { return fence{p, base} },
 	})
 	if err != nil {
 		return nil, err

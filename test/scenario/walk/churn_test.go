@@ -78,11 +78,11 @@ func authors() map[string]author {
 		"labels": {services: 1, settle: 5 * time.Minute, edit: func(s *corev1.Service, n int) {
 			s.Labels = map[string]string{"edit": strconv.Itoa(n)}
 		}},
-		"annotations":      {services: 1, settle: 5 * time.Minute, edit: anyEdit},
-		"while it waits":   {services: 1, edit: anyEdit},
-		"shared":           {services: 1, asks: shared, settle: 5 * time.Minute, edit: anyEdit},
-		"refused":          {services: 1, asks: impossible, settle: time.Minute, edit: anyEdit},
-		"ten refused":      {services: 10, asks: impossible, settle: time.Minute, edit: anyEdit, calls: 60},
+		"annotations":    {services: 1, settle: 5 * time.Minute, edit: anyEdit},
+		"while it waits": {services: 1, edit: anyEdit},
+		"shared":         {services: 1, asks: shared, settle: 5 * time.Minute, edit: anyEdit},
+		"refused":        {services: 1, asks: impossible, settle: time.Minute, edit: anyEdit},
+		"ten refused":    {services: 10, asks: impossible, settle: time.Minute, edit: anyEdit, calls: 60},
 		"ports": {services: 1, settle: 5 * time.Minute, edit: func(s *corev1.Service, n int) {
 			s.Spec.Ports[0].Port = int32(80 + n%2)
 		}},
