@@ -77,6 +77,9 @@ type Balancer struct {
 	stale     *staleness
 	damage    *damageReports
 	seen      *purchase.Seen
+	looks     *looks
+
+	departures departures
 
 	clusterMu sync.Mutex
 	clusterID string
@@ -98,7 +101,7 @@ func New(config Config) *Balancer {
 	return &Balancer{
 		config: config, announcer: announces, pace: newPace(), backoffs: newBackoffs(config.Now),
 		ledgers: newLedgerCopy(config.Ledgers, config.Now), places: &places{}, stale: newStaleness(),
-		damage: newDamageReports(), seen: purchase.NewSeen(config.Now),
+		damage: newDamageReports(), seen: purchase.NewSeen(config.Now), looks: newLooks(),
 	}
 }
 

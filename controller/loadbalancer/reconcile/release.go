@@ -22,7 +22,7 @@ import (
 func (b *Balancer) Release(ctx context.Context, service *corev1.Service) error {
 	err := b.release(ctx, service)
 	klog.FromContext(ctx).V(5).Info("Released the address of a Service", "service", klog.KObj(service), "result", err)
-	return b.pacing(service, err)
+	return b.ended(service, err)
 }
 
 func (b *Balancer) release(ctx context.Context, service *corev1.Service) error {
@@ -45,6 +45,9 @@ func (b *Balancer) release(ctx context.Context, service *corev1.Service) error {
 		return nil
 	default:
 		live = nil
+	}
+	if wait := b.looks.wait(service, b.config.Now()); wait > 0 {
+		return held(wait)
 	}
 	done, err := b.config.Account.Lock(ctx)
 	if err != nil {
@@ -70,15 +73,20 @@ func (b *Balancer) withdraw(ctx context.Context, live *corev1.Service) (*corev1.
 // giveBack observes, decides and applies. live is the Service to write on; nil when it is gone.
 func (b *Balancer) giveBack(ctx context.Context, known, live *corev1.Service) error {
 	start := b.config.Now()
+	enough, err := b.enough(known, start)
+	if err != nil {
+		return err
+	}
 	s := scopeOf(known)
 	s.releasing = true
 	progress, err := b.checkRelease(ctx, s)
 	if err == nil && progress == pending {
 		return b.again(known)
 	}
+	b.looks.spend(known, start)
 	var o plan.Observed
 	if err == nil {
-		s = s.fresh(start)
+		s = s.fresh(enough)
 		s.known = progress == ended
 		o, err = b.observe(ctx, s)
 	}
@@ -86,7 +94,8 @@ func (b *Balancer) giveBack(ctx context.Context, known, live *corev1.Service) er
 		return b.lookupFailed(ctx, known, live, err)
 	}
 	p := b.planRelease(o, live)
-	if !p.Waits() && !p.OneStep() && !o.Fresh(start) {
+	shared := !enough.Equal(start)
+	if shared && !nothing(p) || !shared && !p.Waits() && !p.OneStep() && !o.Fresh(start) {
 		if o, err = b.observe(ctx, s.fresh(start)); err != nil {
 			return b.lookupFailed(ctx, known, live, err)
 		}

@@ -24,6 +24,8 @@ const (
 	// firstPause is the first pause where a block is read, and growth the factor of each further one.
 	firstPause = time.Second
 	growth     = 2.2
+	// maxGrowth is how often it is applied: the pause is longer than lastPause by then, and would overflow some day.
+	maxGrowth = 10
 	// lastPause is the longest pause where the whole account is read.
 	lastPause = 30 * time.Second
 	// driftPeriod is how often Drifted reads the account anyway. What is waited for longer than that is left to it, and
@@ -71,6 +73,9 @@ func (p *pace) next(uid types.UID, now time.Time, waitsFor waiting) time.Duratio
 	defer p.mu.Unlock()
 	w, known := p.waits[uid]
 	if known && w.reason == waitsFor.reason && w.block == waitsFor.block {
+		if w.early(now) {
+			return w.due.Sub(now)
+		}
 		w.checks++
 		w.asked = waitsFor.asked
 	} else {
@@ -82,6 +87,11 @@ func (p *pace) next(uid types.UID, now time.Time, waitsFor waiting) time.Duratio
 	w.due = now.Add(w.pause)
 	p.waits[uid] = w
 	return w.pause
+}
+
+// early reports whether the Service was changed, which says nothing about what it waits for, soon after the last check.
+func (w waiting) early(now time.Time) bool {
+	return now.Before(w.due) && now.Sub(w.checked) < w.pause/2
 }
 
 func (p *pace) pauseOf(w waiting, uid types.UID, now time.Time) time.Duration {
@@ -117,7 +127,7 @@ func (w waiting) blockPause(usual time.Duration) time.Duration {
 		return min(max(usual, firstPause), driftPeriod)
 	}
 	pause := max(usual/8, firstPause)
-	for range w.checks - 1 {
+	for range min(w.checks-1, maxGrowth) {
 		pause = time.Duration(float64(pause) * growth)
 	}
 	if usual == 0 {
@@ -260,6 +270,9 @@ func (b *Balancer) check(ctx context.Context, s scope) (progress, error) {
 	case w.changesBlock():
 		return b.checkBlock(ctx, w, now)
 	case w.reason == plan.NetworkChanging && w.network != "":
+		if w.early(now) {
+			return pending, nil
+		}
 		public, err := b.config.Account.Network(ctx, w.network, now.Add(-min(w.pause/2, recent)))
 		switch {
 		case err == nil && public.Status == network.StatusBusy:
@@ -283,6 +296,9 @@ func (b *Balancer) checkBlock(ctx context.Context, w waiting, now time.Time) (pr
 	public, at, found := b.config.Account.KnownNetwork(w.network)
 	if found && w.pause == lastPause && now.Sub(at) <= driftPeriod && public.Status == network.StatusBusy {
 		return pending, nil // Drifted will read it again
+	}
+	if w.early(now) {
+		return pending, nil
 	}
 	block, found, err := b.config.Account.Block(ctx, w.block, now)
 	if err != nil || !found {
