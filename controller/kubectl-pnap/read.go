@@ -148,7 +148,7 @@ func (r *reader) report() error {
 func (r *reader) failures() error {
 	list, err := r.kube.CoreV1().Events(metav1.NamespaceDefault).List(r.ctx, metav1.ListOptions{
 		FieldSelector: "involvedObject.kind=Namespace,involvedObject.name=" + metav1.NamespaceSystem +
-			",reason=" + contract.EventAccountUnreadable,
+			",reason=" + contract.AccountUnreadable,
 	})
 	if err != nil {
 		return fmt.Errorf("list events in namespace %s: %w", metav1.NamespaceDefault, err)

@@ -102,9 +102,9 @@ const (
 	BlockReportKey  = "report.json"
 )
 
-// EventAccountUnreadable is the reason of the Warning on the Namespace kube-system that says why the controller cannot
+// AccountUnreadable is the reason of the Warning on the Namespace kube-system that says why the controller cannot
 // read the account. One that is newer than the report of IP blocks applies still.
-const EventAccountUnreadable = "AccountUnreadable"
+const AccountUnreadable = "AccountUnreadable"
 
 // Standings of a block in addition to those under which orphans are counted (orphan, leftover, empty, unclear,
 // retained).

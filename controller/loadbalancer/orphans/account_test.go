@@ -65,7 +65,7 @@ func TestNothingIsConcludedFromAnotherAccount(t *testing.T) {
 			if now := w.published(); now != before && failed == 90 {
 				t.Errorf("the report was\n%s\nand is\n%s", before, now)
 			}
-			aboutBlocks := func(event string) bool { return !strings.Contains(event, contract.EventAccountUnreadable) }
+			aboutBlocks := func(event string) bool { return !strings.Contains(event, contract.AccountUnreadable) }
 			if slices.ContainsFunc(w.heard[heard:], aboutBlocks) || w.writes() != writes {
 				t.Errorf("heard %q, %d changes instead of %d", w.heard, w.writes(), writes)
 			}

@@ -43,18 +43,18 @@ func TestWhyTheAccountCannotBeReadIsAnEvent(t *testing.T) {
 				}
 				tc.fail(w)
 				w.pass(10 * time.Minute)
-				if n := w.count("Warning", contract.EventAccountUnreadable, tc.message); n != 1 {
+				if n := w.count("Warning", "AccountUnreadable", tc.message); n != 1 {
 					t.Fatalf("%d events with %q, want one; heard %q", n, tc.message, w.heard)
 				}
 				w.pass(time.Hour)
-				if n := w.count(contract.EventAccountUnreadable); n != 2 {
+				if n := w.count(contract.AccountUnreadable); n != 2 {
 					t.Errorf("%d events within an hour, want two; heard %q", n, w.heard)
 				}
 				w.as = clientID
 				w.sim.Disarm()
 				over := w.clock.Now()
 				w.pass(20 * time.Minute)
-				if n := w.count(contract.EventAccountUnreadable); n != 2 {
+				if n := w.count(contract.AccountUnreadable); n != 2 {
 					t.Errorf("after it is over, heard %q", w.heard)
 				}
 				if looked := w.reported().Looked; looked.Before(over.Truncate(time.Second)) {

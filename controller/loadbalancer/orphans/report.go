@@ -31,7 +31,7 @@ const (
 	// eventStuck (Warning): an orphan cannot be released until a person has acted.
 	eventStuck = "OrphanNotCollected"
 	// eventUnreadable (Warning): the account cannot be read; repeats the words of the API and says what to do.
-	eventUnreadable = contract.EventAccountUnreadable
+	eventUnreadable = contract.AccountUnreadable
 	// eventDryRun (Normal): what would have been changed.
 	eventDryRun = "DryRun"
 )

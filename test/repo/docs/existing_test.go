@@ -317,7 +317,7 @@ func TestRotatedCredentials(t *testing.T) {
 	}
 	c.eventually("the account is reported", func() bool { return report() != "" })
 	must(t, os.WriteFile(c.secret, bytes.Replace(valid, []byte(simtest.ClientSecret), []byte("revoked"), 1), 0o600))
-	c.eventually("the refusal is an event", func() bool { return c.events(contract.EventAccountUnreadable) != "" })
+	c.eventually("the refusal is an event", func() bool { return c.events(contract.AccountUnreadable) != "" })
 	refused := report()
 	must(t, os.WriteFile(c.secret, valid, 0o600))
 	c.eventually("the account is read again", func() bool { return report() != refused })

@@ -16,8 +16,10 @@ import (
 // mostNames bounds how many Nodes a condition names.
 const mostNames = 5
 
-// NotReported says that no agent has reported the address yet.
-const NotReported = "NotReported"
+const (
+	// NotReported: no agent has reported the address yet.
+	NotReported = "NotReported"
+)
 
 // Condition is the condition of a Service that says which Node answers for the address. before is what the Service says
 // now: it stays as it is while the same Node announces the address, whoever else comes to report that.
