@@ -26,6 +26,14 @@ func (b *Balancer) Release(ctx context.Context, service *corev1.Service) error {
 }
 
 func (b *Balancer) release(ctx context.Context, service *corev1.Service) error {
+	if wait := b.looks.wait(service, b.config.Now()); wait > 0 {
+		return held(wait)
+	}
+	done, err := b.config.Account.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
 	live, err := b.byName(ctx, service)
 	if err != nil {
 		return err
@@ -46,14 +54,6 @@ func (b *Balancer) release(ctx context.Context, service *corev1.Service) error {
 	default:
 		live = nil
 	}
-	if wait := b.looks.wait(service, b.config.Now()); wait > 0 {
-		return held(wait)
-	}
-	done, err := b.config.Account.Lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
 	return b.giveBack(ctx, known, live)
 }
 

@@ -54,7 +54,7 @@ type author struct {
 	// services are how many there are, with what they ask for.
 	services int
 	asks     func(*corev1.Service)
-	// settle is how long the Services are left alone at first.
+	// settle is how long the author waits before the first edit.
 	settle time.Duration
 	// edit changes a Service for the n-th time; nil deletes it and creates it again.
 	edit func(s *corev1.Service, n int)
