@@ -28,7 +28,8 @@ func (b *Balancer) Ensure(ctx context.Context, service *corev1.Service) (*corev1
 }
 
 // ensure first checks what the Service waits for, and then decides from the cache, which costs nothing. Only when that
-// is not enough the account is read live. A Service that is held back is served from what is known, whatever it waits for.
+// is not enough the account is read live. A Service that is held back is served from what is known, whatever it waits
+// for.
 func (b *Balancer) ensure(ctx context.Context, service *corev1.Service) (*corev1.LoadBalancerStatus, error) {
 	if !contract.WantsAddress(service) {
 		return nil, b.retry(service, because(waitOutdated))
@@ -68,8 +69,8 @@ func (b *Balancer) ensure(ctx context.Context, service *corev1.Service) (*corev1
 	return b.ensureLive(ctx, s)
 }
 
-// ensureLive reads the Service and the account live, with the lock for changes: the informer's copy may be old, and money
-// is at stake.
+// ensureLive reads the Service and the account live, with the lock for changes: the informer's copy may be old, and
+// money is at stake.
 func (b *Balancer) ensureLive(ctx context.Context, s scope) (*corev1.LoadBalancerStatus, error) {
 	service := s.service
 	done, err := b.config.Account.Lock(ctx)

@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	// looksAtOnce is how often the account is read live for a Service as soon as someone changes it. After that there is
-	// one look in betweenLooks for all its changes together: a look costs three to five requests, and all tenants share
-	// the limit of requests.
+	// looksAtOnce is how often the account is read live for a Service as soon as someone changes it. After that there
+	// is one look in betweenLooks for all its changes together: a look costs three to five requests, and all tenants
+	// share the limit of requests.
 	looksAtOnce  = 7
 	betweenLooks = time.Minute
-	// costOfChange is what a purchase or a change of tags counts, and costOfUnassigning what it counts to take a block off
-	// the network: these are requests, and all is to be read again after them.
+	// costOfChange is what a purchase or a change of tags counts, and costOfUnassigning what it counts to take a block
+	// off the network: these are requests, and all is to be read again after them.
 	costOfChange, costOfUnassigning = 2, 1
 	// mostOwed is how many looks a Service has to make up for at the most, beyond looksAtOnce.
 	mostOwed = 2

@@ -302,8 +302,9 @@ func newLedgerCopy(store *allocation.Store, now func() time.Time) *ledgerCopy {
 	return &ledgerCopy{store: store, now: now}
 }
 
-// list returns the ledgers, which the caller does not change: live, as they are or were since then, or as the copy shows
-// them. Of the expected blocks a ledger is to be found; restored names those whose label had to be restored for that.
+// list returns the ledgers, which the caller does not change: live, as they are or were since then, or as the copy
+// shows them. Of the expected blocks a ledger is to be found; restored names those whose label had to be restored for
+// that.
 func (c *ledgerCopy) list(
 	ctx context.Context, s scope, expected []string,
 ) (known allocation.Listing, restored []string, err error) {

@@ -1,10 +1,10 @@
 package walk
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,14 +125,14 @@ func TestAnAuthorSpendsNoMoreThanAShare(t *testing.T) {
 				w := churnWorld(t, specs)
 				w.editors(a)
 				began := time.Now()
-				ctx, cancel := context.WithCancel(t.Context())
+				over := &atomic.Bool{}
 				done := make(chan struct{})
-				go func() { defer close(done); w.act(ctx, a) }()
+				go func() { defer close(done); w.act(over, a) }()
 				time.Sleep(churnFor)
 				calls := w.callsSince(began)
 				perMinute := float64(len(calls)) / churnFor.Minutes()
 				took := w.publishOther()
-				cancel()
+				over.Store(true)
 				<-done
 				ratio := took.Seconds() / idle.Seconds()
 				t.Logf("%.1f calls/min; address of another tenant after %v, %v beside idle ones", perMinute, took, idle)
@@ -204,13 +204,13 @@ func (w *world) place(namespace, name string, asks func(*corev1.Service)) {
 	}
 }
 
-// act does what an author does until the context ends.
-func (w *world) act(ctx context.Context, a author) {
-	for n := 0; ctx.Err() == nil; n++ {
+// act does what an author does until that is over.
+func (w *world) act(over *atomic.Bool, a author) {
+	for n := 0; !over.Load(); n++ {
 		name := editorName(n % a.services)
 		if a.edit != nil {
 			w.edit(name, "again", func(s *corev1.Service) { a.edit(s, n/a.services) })
-		} else if _, err := w.kube.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{}); err != nil {
+		} else if _, err := w.kube.CoreV1().Services(namespace).Get(w.t.Context(), name, metav1.GetOptions{}); err != nil {
 			w.place(namespace, name, a.asks)
 		} else {
 			w.remove(name)
@@ -284,7 +284,8 @@ func TestServicesWithoutABlockGoTogether(t *testing.T) {
 		_, _ = fmt.Fprintf(t.Output(), "figure mass_deletion_left %d Services\n", left)
 		t.Logf("%d calls; %d of those with a block are left: %v", len(calls), withBlock, tally(calls))
 		if left > 0 || len(served) != massDeleted {
-			t.Errorf("%d of %d Services that never had a block are left after %v", left, len(served), massDeletionWithin)
+			t.Errorf("%d of %d Services that never had a block are left after %v", left, len(served),
+				massDeletionWithin)
 		}
 		time.Sleep(20 * time.Minute)
 		if services, blocks := w.services(), w.ours(); len(services) > 0 || len(blocks) > 0 {

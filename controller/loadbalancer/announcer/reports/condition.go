@@ -16,6 +16,7 @@ import (
 // mostNames bounds how many Nodes a condition names.
 const mostNames = 5
 
+// What the condition Announced says beside the states of addresses.
 const (
 	// NotReported: no agent has reported the address yet.
 	NotReported = "NotReported"
