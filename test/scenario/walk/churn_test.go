@@ -210,13 +210,19 @@ func (w *world) act(over *atomic.Bool, a author) {
 		name := editorName(n % a.services)
 		if a.edit != nil {
 			w.edit(name, "again", func(s *corev1.Service) { a.edit(s, n/a.services) })
-		} else if _, err := w.kube.CoreV1().Services(namespace).Get(w.t.Context(), name, metav1.GetOptions{}); err != nil {
+		} else if w.lacks(name) {
 			w.place(namespace, name, a.asks)
 		} else {
 			w.remove(name)
 		}
 		time.Sleep(churnEvery)
 	}
+}
+
+// lacks reports whether no Service has a name.
+func (w *world) lacks(name string) bool {
+	_, err := w.kube.CoreV1().Services(namespace).Get(w.t.Context(), name, metav1.GetOptions{})
+	return err != nil
 }
 
 // publishOther returns how long the Service of another tenant waits for its address.
