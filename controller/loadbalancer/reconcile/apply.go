@@ -108,7 +108,7 @@ func (b *Balancer) act(ctx context.Context, service *corev1.Service, step plan.S
 	case err == nil:
 		b.backoffs.tried(step)
 		if step.Action == plan.Unassign && service != nil {
-			b.looks.change(service, costOfUnassigning, b.config.Now())
+			b.looks.change(service, costOfChange, b.config.Now())
 		}
 		b.record(ctx, service, step)
 		return reason, nil

@@ -22,11 +22,11 @@ const (
 	// looksAtOnce is how often the account is read live for a Service as soon as someone changes it. After that there
 	// is one look in betweenLooks for all its changes together: a look costs three to five requests, and all tenants
 	// share the limit of requests.
-	looksAtOnce  = 7
+	looksAtOnce  = 6
 	betweenLooks = time.Minute
-	// costOfChange is what a purchase or a change of tags counts, and costOfUnassigning what it counts to take a block
-	// off the network: these are requests, and all is to be read again after them.
-	costOfChange, costOfUnassigning = 2, 1
+	// costOfChange is what a purchase, a change of tags, or taking a block off the network counts: these are requests, and
+	// all is to be read again after them.
+	costOfChange = 2
 	// mostOwed is how many looks a Service has to make up for at the most, beyond looksAtOnce.
 	mostOwed = 2
 	// commonLook is how old a look at the account may be that Services without a trace of a block have in common.
@@ -49,8 +49,8 @@ type allowance struct {
 	repaid time.Time
 	// due is when the balancer asked to be called again for it; the zero Time when it did not.
 	due time.Time
-	// version is the resource version of the Service that was last served.
-	version string
+	// versions are the resource versions of the Service that was last served, and of what the balancer itself wrote.
+	versions []string
 }
 
 func (a allowance) owed(now time.Time) time.Duration { return max(a.repaid.Sub(now), 0) }
@@ -58,7 +58,26 @@ func (a allowance) owed(now time.Time) time.Duration { return max(a.repaid.Sub(n
 // asked reports whether no change of the Service causes this call: the balancer asked for it, to see what became of a
 // step, or something else has changed.
 func (a allowance) asked(service *corev1.Service, now time.Time) bool {
-	return !a.due.IsZero() && !now.Before(a.due) || a.version != "" && a.version == service.ResourceVersion
+	return !a.due.IsZero() && !now.Before(a.due) || slices.Contains(a.versions, service.ResourceVersion)
+}
+
+// mostVersions is how many versions of a Service are known at the most: one sync writes a few.
+const mostVersions = 8
+
+// know notes that no change of its author made this version of a Service.
+func (a *allowance) know(service *corev1.Service) {
+	versions := append(slices.Clone(a.versions), service.ResourceVersion)
+	a.versions = versions[max(0, len(versions)-mostVersions):]
+}
+
+// wrote records what the balancer itself wrote.
+func (l *looks) wrote(service *corev1.Service) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a, known := l.byName[nameOf(service)]; known {
+		a.know(service)
+		l.byName[nameOf(service)] = a
+	}
 }
 
 func newLooks() *looks { return &looks{byName: map[types.NamespacedName]allowance{}} }
@@ -122,7 +141,7 @@ func (l *looks) served(service *corev1.Service, due time.Time) {
 	defer l.mu.Unlock()
 	if a, known := l.byName[nameOf(service)]; known {
 		a.due = due
-		a.version = service.ResourceVersion
+		a.know(service)
 		l.byName[nameOf(service)] = a
 	}
 }
