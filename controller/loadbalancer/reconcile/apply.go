@@ -107,9 +107,6 @@ func (b *Balancer) act(ctx context.Context, service *corev1.Service, step plan.S
 	switch {
 	case err == nil:
 		b.backoffs.tried(step)
-		if step.Action == plan.Unassign && service != nil {
-			b.looks.change(service, costOfChange, b.config.Now())
-		}
 		b.record(ctx, service, step)
 		return reason, nil
 	case pnap.IsConflict(err) && step.Action != plan.Delete:
@@ -178,7 +175,6 @@ func (b *Balancer) retag(
 			return fmt.Errorf("create tag %s: %w", contract.TagRetain, err)
 		}
 	}
-	b.looks.change(service, costOfChange, b.config.Now())
 	err := b.config.Cloud.SetBlockTags(ctx, block.ID, tags)
 	b.config.Account.Invalidate()
 	if err != nil {
@@ -214,7 +210,6 @@ func (b *Balancer) buy(ctx context.Context, o plan.Observed, p plan.ServicePlan)
 	if err != nil {
 		return b.notBought(ctx, service, err)
 	}
-	b.looks.change(service, costOfChange, b.config.Now())
 	b.config.Events.Eventf(service, corev1.EventTypeNormal, eventBought, "Bought IP block %s (%s) in %s", block.ID,
 		block.CIDR, block.Location)
 	if o.Published.IsValid() {

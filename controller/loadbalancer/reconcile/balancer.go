@@ -77,9 +77,6 @@ type Balancer struct {
 	stale     *staleness
 	damage    *damageReports
 	seen      *purchase.Seen
-	looks     *looks
-
-	departures departures
 
 	clusterMu sync.Mutex
 	clusterID string
@@ -101,7 +98,7 @@ func New(config Config) *Balancer {
 	return &Balancer{
 		config: config, announcer: announces, pace: newPace(), backoffs: newBackoffs(config.Now),
 		ledgers: newLedgerCopy(config.Ledgers, config.Now), places: &places{}, stale: newStaleness(),
-		damage: newDamageReports(), seen: purchase.NewSeen(config.Now), looks: newLooks(),
+		damage: newDamageReports(), seen: purchase.NewSeen(config.Now),
 	}
 }
 

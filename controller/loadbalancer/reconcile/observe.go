@@ -41,6 +41,12 @@ type scope struct {
 	deleted string
 }
 
+// of is the scope with another version of the Service.
+func (s scope) of(service *corev1.Service) scope {
+	s.service = service
+	return s
+}
+
 // cached is the scope for a look at the copies at hand.
 func (s scope) cached(after time.Time) scope {
 	return scope{service: s.service, releasing: s.releasing, memory: s.memory, after: after}
@@ -88,7 +94,7 @@ func (b *Balancer) observe(ctx context.Context, s scope) (plan.Observed, error) 
 	o.Live = s.live
 	o.AskedAt = listing.AskedAt
 	o.Blocks = listing.Blocks
-	if err := b.readLedgers(ctx, &o, s); err != nil {
+	if err := b.readLedgers(ctx, &o, s.live); err != nil {
 		return plan.Observed{}, err
 	}
 	o = o.Complete()
@@ -174,8 +180,8 @@ func (p *places) next(o plan.Observed) plan.Places {
 }
 
 // readLedgers reads the ledgers, and restores the labels of those that lost theirs.
-func (b *Balancer) readLedgers(ctx context.Context, o *plan.Observed, s scope) error {
-	listing, restored, err := b.ledgers.list(ctx, s, o.Allocated())
+func (b *Balancer) readLedgers(ctx context.Context, o *plan.Observed, live bool) error {
+	listing, restored, err := b.ledgers.list(ctx, live, o.Allocated())
 	for _, name := range restored {
 		b.recordInSystem(ctx, corev1.EventTypeNormal, eventRelabelled, "Restored label "+allocation.Label+
 			"=true of ConfigMap "+metav1.NamespaceSystem+"/"+name+
@@ -302,20 +308,15 @@ func newLedgerCopy(store *allocation.Store, now func() time.Time) *ledgerCopy {
 	return &ledgerCopy{store: store, now: now}
 }
 
-// list returns the ledgers, which the caller does not change: live, as they are or were since then, or as the copy
-// shows them. Of the expected blocks a ledger is to be found; restored names those whose label had to be restored for
-// that.
+// list returns the ledgers, which the caller does not change: as they are now, or as the copy shows them. Of the
+// expected blocks a ledger is to be found; restored names those whose label had to be restored for that.
 func (c *ledgerCopy) list(
-	ctx context.Context, s scope, expected []string,
+	ctx context.Context, live bool, expected []string,
 ) (known allocation.Listing, restored []string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
-	since := now.Add(-ledgerWindow)
-	if s.live {
-		since = s.after
-	}
-	if c.at.After(since) {
+	if !live && !c.at.IsZero() && now.Sub(c.at) < ledgerWindow {
 		return c.known, nil, nil
 	}
 	if known, err = c.store.List(ctx); err != nil {

@@ -82,7 +82,6 @@ func (b *Balancer) send(ctx context.Context, service *corev1.Service, kind types
 	case err != nil:
 		return nil, fmt.Errorf("patch Service %s/%s: %w", service.Namespace, service.Name, err)
 	default:
-		b.looks.wrote(updated)
 		return updated, nil
 	}
 }

@@ -22,18 +22,10 @@ import (
 func (b *Balancer) Release(ctx context.Context, service *corev1.Service) error {
 	err := b.release(ctx, service)
 	klog.FromContext(ctx).V(5).Info("Released the address of a Service", "service", klog.KObj(service), "result", err)
-	return b.ended(service, err)
+	return b.pacing(service, err)
 }
 
 func (b *Balancer) release(ctx context.Context, service *corev1.Service) error {
-	if wait := b.looks.wait(service, b.config.Now()); wait > 0 {
-		return held(wait)
-	}
-	done, err := b.config.Account.Lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
 	live, err := b.byName(ctx, service)
 	if err != nil {
 		return err
@@ -54,6 +46,11 @@ func (b *Balancer) release(ctx context.Context, service *corev1.Service) error {
 	default:
 		live = nil
 	}
+	done, err := b.config.Account.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
 	return b.giveBack(ctx, known, live)
 }
 
@@ -73,20 +70,15 @@ func (b *Balancer) withdraw(ctx context.Context, live *corev1.Service) (*corev1.
 // giveBack observes, decides and applies. live is the Service to write on; nil when it is gone.
 func (b *Balancer) giveBack(ctx context.Context, known, live *corev1.Service) error {
 	start := b.config.Now()
-	enough, err := b.enough(known, start)
-	if err != nil {
-		return err
-	}
 	s := scopeOf(known)
 	s.releasing = true
 	progress, err := b.checkRelease(ctx, s)
 	if err == nil && progress == pending {
 		return b.again(known)
 	}
-	b.looks.spend(known, start)
 	var o plan.Observed
 	if err == nil {
-		s = s.fresh(enough)
+		s = s.fresh(start)
 		s.known = progress == ended
 		o, err = b.observe(ctx, s)
 	}
@@ -94,8 +86,7 @@ func (b *Balancer) giveBack(ctx context.Context, known, live *corev1.Service) er
 		return b.lookupFailed(ctx, known, live, err)
 	}
 	p := b.planRelease(o, live)
-	shared := !enough.Equal(start)
-	if shared && !nothing(p) || !shared && !p.Waits() && !p.OneStep() && !o.Fresh(start) {
+	if !p.Waits() && !p.OneStep() && !o.Fresh(start) {
 		if o, err = b.observe(ctx, s.fresh(start)); err != nil {
 			return b.lookupFailed(ctx, known, live, err)
 		}
