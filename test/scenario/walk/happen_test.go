@@ -29,7 +29,8 @@ func (w *world) happen() {
 		{2, w.wrongAccount}, {4, w.stopLeader}, {2, w.whileDown}, {2, w.editConfigMap}, {2, w.changeDefaults},
 		{2, w.buyLate}, {1, w.absurd}, {2, w.portalAdds}, {2, w.mismatch}, {1, w.loseLedgers}, {2, w.recordPurchase},
 		{2, w.backUp}, {4, w.neighbourActs}, {2, w.churn}, {2, w.absurdHeader}, {3, w.hideTags}, {1, w.interfere},
-		{4, w.nodeIsBarred}, {1, w.serverIsReplaced}, {6, w.troubleWatch},
+		{4, w.nodeIsBarred}, {1, w.serverIsReplaced}, {2, w.watchIsLate}, {2, w.watchStandsStill}, {1, w.watchBreaks},
+		{1, w.watchExpires},
 	}
 	total := 0
 	for _, thing := range things {
@@ -49,10 +50,10 @@ func (w *world) force(turn int) {
 	things := []func(){
 		w.wrongAccount, w.stopLeader, w.whileDown, w.editConfigMap, w.loseLedgers, w.recordPurchase, w.backUp,
 		w.changeDefaults, w.interfere, w.absurd, w.portalAdds, w.mismatch, w.neighbourActs, w.die,
-		w.churn, w.absurdHeader, w.hideTags, w.buyLate, w.troubleWatch,
-		w.nodeIsBarred, w.serverIsReplaced,
+		w.churn, w.absurdHeader, w.hideTags, w.buyLate, w.nodeIsBarred, w.serverIsReplaced,
+		w.watchIsLate, w.watchStandsStill, w.watchBreaks, w.watchExpires,
 	}
-	things[(int(w.seed)*4+turn)%len(things)]()
+	things[(int(w.seed)*forced+turn)%len(things)]()
 }
 
 // names are those of the Services; one is as long as a name may be.

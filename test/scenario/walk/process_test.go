@@ -315,24 +315,34 @@ func (p *process) deliverLate(request *http.Request, late time.Duration) (*http.
 		again := request.Clone(ctx)
 		again.Body = io.NopCloser(bytes.NewReader(body))
 		before := p.world.blocks()
-		if response, err := p.exchange(again); err == nil {
-			_ = response.Body.Close()
-		}
+		_ = p.serve(unheard{httptest.NewRecorder()}, received(again).WithContext(ctx)) // no one is told
 		p.world.judgePurchase(before, true)
 	})
 	return nil, io.ErrUnexpectedEOF
 }
 
-// exchange hands a request to the simulator, which answers, never answers, or breaks the connection. A request that
-// was stopped was on its way before: its time-out does not concern the simulator.
-func (p *process) exchange(request *http.Request) (*http.Response, error) { //nolint:contextcheck // see above
-	received := request.Clone(context.WithoutCancel(request.Context()))
-	received.RequestURI = request.URL.RequestURI()
-	received.RemoteAddr = "192.0.2.1:1234"
-	if received.Body == nil {
-		received.Body = http.NoBody
+// unheard is the connection for an answer that reaches no one.
+type unheard struct{ http.ResponseWriter }
+
+// Write implements http.ResponseWriter.
+func (unheard) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+// received is a request as the simulator receives it. One that was stopped was on its way before: its time-out does not
+// concern the simulator.
+func received(request *http.Request) *http.Request {
+	arrived := request.Clone(context.WithoutCancel(request.Context()))
+	arrived.RequestURI = request.URL.RequestURI()
+	arrived.RemoteAddr = "192.0.2.1:1234"
+	if arrived.Body == nil {
+		arrived.Body = http.NoBody
 	}
-	served, cancel := context.WithCancel(received.Context())
+	return arrived
+}
+
+// exchange hands a request to the simulator, which answers, never answers, or breaks the connection.
+func (p *process) exchange(request *http.Request) (*http.Response, error) { //nolint:contextcheck // see received
+	arrived := received(request)
+	served, cancel := context.WithCancel(arrived.Context())
 	stop := context.AfterFunc(request.Context(), cancel)
 	type outcome struct {
 		response *http.Response
@@ -342,8 +352,12 @@ func (p *process) exchange(request *http.Request) (*http.Response, error) { //no
 	go func() {
 		defer cancel()
 		defer stop()
-		response, err := p.serve(received.WithContext(served)) //nolint:bodyclose // the client closes it
-		answered <- outcome{response, err}
+		recorder := httptest.NewRecorder()
+		if err := p.serve(recorder, arrived.WithContext(served)); err != nil {
+			answered <- outcome{err: err}
+			return
+		}
+		answered <- outcome{response: recorder.Result()} //nolint:bodyclose // the client closes it
 	}()
 	if request.Context().Err() != nil { // only after a stop
 		o := <-answered
@@ -357,18 +371,17 @@ func (p *process) exchange(request *http.Request) (*http.Response, error) { //no
 	}
 }
 
-func (p *process) serve(request *http.Request) (response *http.Response, err error) {
-	recorder := httptest.NewRecorder()
+// serve has the simulator answer; the error says that it breaks the connection.
+func (p *process) serve(w http.ResponseWriter, request *http.Request) (err error) {
 	defer func() {
 		switch broken := recover(); broken {
 		case nil:
-		case http.ErrAbortHandler: // the server breaks the connection
-			response = nil
+		case http.ErrAbortHandler:
 			err = io.ErrUnexpectedEOF
 		default:
 			panic(broken)
 		}
 	}()
-	p.world.handler.ServeHTTP(recorder, request)
-	return recorder.Result(), nil
+	p.world.handler.ServeHTTP(w, request)
+	return nil
 }

@@ -90,8 +90,9 @@ func (c *counts) judgeVariety(t *testing.T) {
 	}
 }
 
-// steps is how many things happen in a walk.
-const steps = 40
+// steps is how many things happen in a walk, and forced how many of them beside those that are drawn: so many that all
+// of these occur in five walks.
+const steps, forced = 40, 5
 
 // walk makes trouble, then waits through a calm in which everything must end.
 func (w *world) walk() {
@@ -106,8 +107,8 @@ func (w *world) walk() {
 	}
 	go w.observe()
 	for step := range steps {
-		if step%10 == 9 {
-			w.force(step / 10)
+		if every := steps / forced; step%every == every-1 {
+			w.force(step / every)
 		}
 		w.happen()
 		w.pause()

@@ -21,27 +21,29 @@ const (
 // watchClasses are all of them.
 var watchClasses = []string{classWatchLate, classWatchStill, classWatchBroken, classWatchExpired}
 
-// troubleWatch disturbs the watches of the process. One that stands still does so for the next process, too: it is the
-// cache of the API server that falls behind.
-func (w *world) troubleWatch() {
-	switch class := watchClasses[w.random.IntN(len(watchClasses))]; class {
-	case classWatchLate:
-		w.inject(class)
-		w.fallBehind(kubefake.Lag{By: w.upTo(time.Minute)}, w.upTo(10*time.Minute))
-	case classWatchStill:
-		w.inject(class)
-		length := w.upTo(10 * time.Minute)
-		w.fallBehind(kubefake.Lag{Until: time.Now().Add(length)}, length)
-	case classWatchExpired:
-		w.inject(class)
-		w.store.Compact()
-		w.process.line.Break()
-		w.did("watches end, and have to list again")
-	default:
-		w.inject(class)
-		w.process.line.Break()
-		w.did("watches end")
-	}
+// watchIsLate and watchStandsStill are for the next process, too: it is the cache of the API server that falls behind.
+func (w *world) watchIsLate() {
+	w.inject(classWatchLate)
+	w.fallBehind(kubefake.Lag{By: w.upTo(time.Minute)}, w.upTo(10*time.Minute))
+}
+
+func (w *world) watchStandsStill() {
+	w.inject(classWatchStill)
+	length := w.upTo(10 * time.Minute)
+	w.fallBehind(kubefake.Lag{Until: time.Now().Add(length)}, length)
+}
+
+func (w *world) watchBreaks() {
+	w.inject(classWatchBroken)
+	w.process.line.Break()
+	w.did("watches end")
+}
+
+func (w *world) watchExpires() {
+	w.inject(classWatchExpired)
+	w.store.Compact()
+	w.process.line.Break()
+	w.did("watches end, and have to list again")
 }
 
 // fallBehind lets watches be late for a while.
