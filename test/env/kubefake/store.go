@@ -1,6 +1,7 @@
 // Package kubefake is a Kubernetes API in memory that does what the tracker of client-go leaves out and controllers
-// rely on: UIDs, resource versions with compare-and-swap, preconditions, and finalizers that hold an object. Clients reach
-// it by requests (Connect), so that watches can be late; or by calls in which tests let errors happen (Store.Client).
+// rely on: UIDs, resource versions with compare-and-swap, preconditions, and finalizers that hold an object. Clients
+// reach it by requests (Connect), so that watches can be late; or by calls in which tests let errors happen
+// (Store.Client).
 package kubefake
 
 import (

@@ -342,33 +342,32 @@ func received(request *http.Request) *http.Request {
 // exchange hands a request to the simulator, which answers, never answers, or breaks the connection.
 func (p *process) exchange(request *http.Request) (*http.Response, error) { //nolint:contextcheck // see received
 	arrived := received(request)
-	served, cancel := context.WithCancel(arrived.Context())
+	ctx, cancel := context.WithCancel(arrived.Context())
 	stop := context.AfterFunc(request.Context(), cancel)
-	type outcome struct {
-		response *http.Response
-		err      error
-	}
-	answered := make(chan outcome, 1)
+	recorder := httptest.NewRecorder()
+	served := make(chan error, 1)
 	go func() {
 		defer cancel()
 		defer stop()
-		recorder := httptest.NewRecorder()
-		if err := p.serve(recorder, arrived.WithContext(served)); err != nil {
-			answered <- outcome{err: err}
-			return
-		}
-		answered <- outcome{response: recorder.Result()} //nolint:bodyclose // the client closes it
+		served <- p.serve(recorder, arrived.WithContext(ctx))
 	}()
 	if request.Context().Err() != nil { // only after a stop
-		o := <-answered
-		return o.response, o.err
+		return answer(recorder, <-served)
 	}
 	select {
-	case o := <-answered:
-		return o.response, o.err
+	case err := <-served:
+		return answer(recorder, err)
 	case <-request.Context().Done():
 		return nil, request.Context().Err()
 	}
+}
+
+// answer is what the simulator wrote, unless it broke the connection.
+func answer(recorder *httptest.ResponseRecorder, err error) (*http.Response, error) {
+	if err != nil {
+		return nil, err
+	}
+	return recorder.Result(), nil
 }
 
 // serve has the simulator answer; the error says that it breaks the connection.
