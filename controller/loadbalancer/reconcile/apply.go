@@ -10,15 +10,19 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
-// applyPlan does what the plan says.
-func (b *Balancer) applyPlan(
-	ctx context.Context, o plan.Observed, p plan.ServicePlan,
-) (*corev1.LoadBalancerStatus, error) {
+// apply does what the plan says.
+func (b *Balancer) apply(ctx context.Context, r *reconciliation) (bool, error) {
+	logDecision(ctx, r.observed, r.plan)
+	return true, b.run(ctx, r, b.prepare, b.applyStep)
+}
+
+func logDecision(ctx context.Context, o plan.Observed, p plan.ServicePlan) {
 	klog.FromContext(ctx).V(2).Info("Decided about a Service", "service", klog.KObj(o.Service), "live", o.Live,
 		"action", p.Step.Action, "reason", p.Step.Reason, "block", p.Step.Block.ID)
 	if logger := klog.FromContext(ctx).V(3); logger.Enabled() {
@@ -26,63 +30,61 @@ func (b *Balancer) applyPlan(
 			"desired", fmt.Sprintf("%+v", o.Desired), "blocks", fmt.Sprintf("%+v", o.Sightings),
 			"ledgers", fmt.Sprintf("%+v", o.Ledgers), "plan", fmt.Sprintf("%+v", p))
 	}
-	var err error
-	if o.Service, err = b.prepare(ctx, o, p); err != nil {
-		return nil, err
-	}
-	switch p.Step.Action {
-	case plan.Done:
-		return b.publish(ctx, o, p)
-	case plan.Buy:
-		return nil, b.buy(ctx, o, p)
-	case plan.Refuse:
-		return b.reject(ctx, o, p.Step)
-	case plan.Wait:
-		return nil, b.waitUntil(ctx, o.Service, p.Step)
-	case plan.Assign, plan.Unassign, plan.Delete:
-		return nil, b.advance(ctx, o, p)
-	default:
-		return nil, fmt.Errorf("no way to apply %q for Service %s/%s", p.Step.Action, o.Service.Namespace,
-			o.Service.Name)
-	}
 }
 
-// prepare writes what must stand before anything else is done.
-func (b *Balancer) prepare(ctx context.Context, o plan.Observed, p plan.ServicePlan) (*corev1.Service, error) {
-	service := o.Service
-	var err error
-	if o.Live && o.HasForeignFields() {
-		if service, err = b.removeForeign(ctx, o); err != nil {
-			return nil, err
-		}
+// prepare does what must stand before anything else is done.
+func (b *Balancer) prepare(ctx context.Context, r *reconciliation) (bool, error) {
+	if r.observed.Live && r.observed.HasForeignFields() {
+		b.removeForeign(ctx, r.Draft, r.observed.Nodes)
 	}
-	if len(p.Save) > 0 {
-		if err := b.ledgers.save(ctx, p.Save...); err != nil {
-			return nil, err
+	if len(r.plan.Save) > 0 {
+		if err := b.ledgers.save(ctx, r.plan.Save...); err != nil {
+			return true, err
 		}
-		if p.Reused {
-			b.config.Events.Eventf(service, corev1.EventTypeNormal, eventReused,
+		if r.plan.Reused {
+			b.config.Events.Eventf(r.Service, corev1.EventTypeNormal, eventReused,
 				"Address %s was released more than %s ago; not every agent has confirmed that it is unused",
-				p.Step.Address, plan.Quarantine)
+				r.plan.Step.Address, plan.Quarantine)
 		}
 	}
-	return b.markUnassigned(ctx, service, p.Step)
+	markUnassigned(r.Draft, r.plan.Step)
+	return false, nil
+}
+
+// applyStep takes the step of the plan.
+func (b *Balancer) applyStep(ctx context.Context, r *reconciliation) (bool, error) {
+	switch step := r.plan.Step; step.Action {
+	case plan.Done:
+		return true, b.publish(ctx, r)
+	case plan.Buy:
+		return true, b.buy(ctx, r)
+	case plan.Refuse:
+		return true, b.reject(ctx, r)
+	case plan.Wait:
+		return true, b.waitUntil(r.Draft, step)
+	case plan.Assign, plan.Unassign, plan.Delete:
+		return true, b.advance(ctx, r)
+	default:
+		return true, fmt.Errorf("no way to apply %q for Service %s/%s", step.Action, r.Service.Namespace,
+			r.Service.Name)
+	}
 }
 
 // advance changes the account.
-func (b *Balancer) advance(ctx context.Context, o plan.Observed, p plan.ServicePlan) error {
-	if reason := b.backoffs.reasonFor(p.Step); reason != p.Step.Reason {
-		return b.wait(ctx, o.Service, under(p.Step, reason))
+func (b *Balancer) advance(ctx context.Context, r *reconciliation) error {
+	step := r.plan.Step
+	if reason := b.backoffs.reasonFor(step); reason != step.Reason {
+		return b.waitOn(r.Draft, step, reason)
 	}
-	reason, err := b.act(ctx, o.Service, p.Step)
+	reason, err := b.act(ctx, r.Service, step)
 	if err != nil {
-		b.noteFailure(ctx, o.Service, p.Step.Reason, err)
+		b.setFailure(ctx, r.Draft, step.Reason, err)
 		return err
 	}
-	if p.Step.Action == plan.Assign && reason == plan.BlockAssigning && o.Published.IsValid() {
+	if step.Action == plan.Assign && reason == plan.BlockAssigning && r.observed.Published.IsValid() {
 		b.config.Metrics.repaired(repairReassigned)
 	}
-	return b.wait(ctx, o.Service, under(p.Step, reason))
+	return b.waitOn(r.Draft, step, reason)
 }
 
 // act carries out a step that changes the account and returns where that leaves the block. service is
@@ -190,12 +192,12 @@ func (b *Balancer) retag(
 }
 
 // buy buys a block for the Service or its pool.
-func (b *Balancer) buy(ctx context.Context, o plan.Observed, p plan.ServicePlan) error {
-	own := &serviceRecord{balancer: b, service: o.Service}
-	record := purchase.Record(own)
-	order := purchase.Order{Owner: p.Owner, Location: o.Desired.Location, LocationSource: o.Desired.LocationSource,
-		Size: o.Desired.Size, Subject: string(o.Service.UID)}
-	if p.Owner.Pool != "" {
+func (b *Balancer) buy(ctx context.Context, r *reconciliation) error {
+	o := r.observed
+	record := purchase.Record(serviceRecord{r.Draft})
+	order := purchase.Order{Owner: r.plan.Owner, Location: o.Desired.Location,
+		LocationSource: o.Desired.LocationSource, Size: o.Desired.Size, Subject: string(r.Service.UID)}
+	if r.plan.Owner.Pool != "" {
 		pool := b.poolRecord()
 		if _, err := pool.Load(ctx); err != nil {
 			return err
@@ -206,65 +208,59 @@ func (b *Balancer) buy(ctx context.Context, o plan.Observed, p plan.ServicePlan)
 	}
 	block, err := b.config.Buyer.Buy(ctx, order, record)
 	b.config.Account.InvalidateBlocks()
-	service := own.service // as it is since the purchase was recorded there
 	if err != nil {
-		return b.notBought(ctx, service, err)
+		return b.notBought(ctx, r.Draft, err)
 	}
-	b.config.Events.Eventf(service, corev1.EventTypeNormal, eventBought, "Bought IP block %s (%s) in %s", block.ID,
+	b.config.Events.Eventf(r.Service, corev1.EventTypeNormal, eventBought, "Bought IP block %s (%s) in %s", block.ID,
 		block.CIDR, block.Location)
 	if o.Published.IsValid() {
 		b.config.Metrics.repaired(repairReplaced)
 	}
-	return b.wait(ctx, service, plan.Step{Action: plan.Wait, Reason: plan.BlockCreating, Block: block})
+	return b.waitOn(r.Draft, plan.Step{Block: block}, plan.BlockCreating)
 }
 
 // notBought says on the Service why nothing was bought, or that this is not known.
-func (b *Balancer) notBought(ctx context.Context, service *corev1.Service, failure error) error {
+func (b *Balancer) notBought(ctx context.Context, d *draft.Draft, failure error) error {
 	var pause *purchase.Pause
 	var refusal *purchase.Refused
 	switch {
 	case errors.As(failure, &pause):
-		b.notePurchasePause(ctx, service, pause)
+		b.setPurchasePause(d, pause)
 	case errors.As(failure, &refusal):
-		return b.refuse(ctx, service, plan.Step{Action: plan.Refuse, Reason: refusal.Reason, Detail: refusal.Detail})
+		return b.refuse(d, plan.Step{Action: plan.Refuse, Reason: refusal.Reason, Detail: refusal.Detail})
 	default:
-		b.noteFailure(ctx, service, plan.PurchaseDue, failure)
+		b.setFailure(ctx, d, plan.PurchaseDue, failure)
 	}
 	return failure
 }
 
-func (b *Balancer) notePurchasePause(ctx context.Context, service *corev1.Service, pause *purchase.Pause) {
+func (b *Balancer) setPurchasePause(d *draft.Draft, pause *purchase.Pause) {
 	if pnap.IsPaused(pause.Cause) {
-		b.notePause(ctx, service, pause.Cause)
+		b.setPause(d, pause.Cause)
 		return
 	}
-	b.note(ctx, service, pause.Reason, words(pause.Reason))
+	b.setBlockCondition(d, pause.Reason, words(pause.Reason))
 }
 
 // serviceRecord is the record of a purchase on the Service itself.
-type serviceRecord struct {
-	balancer *Balancer
-	service  *corev1.Service
-}
+type serviceRecord struct{ *draft.Draft }
 
-var _ purchase.Record = (*serviceRecord)(nil)
+var _ purchase.Record = serviceRecord{}
 
 // Load implements purchase.Record.
-func (r *serviceRecord) Load(ctx context.Context) (*contract.Purchase, error) {
-	live, err := r.balancer.current(ctx, r.service)
-	if err != nil {
+func (r serviceRecord) Load(ctx context.Context) (*contract.Purchase, error) {
+	if err := r.Read(ctx); err != nil {
 		return nil, err
 	}
-	if live == nil {
-		return nil, fmt.Errorf("read Service %s/%s, which is gone: %w", r.service.Namespace, r.service.Name,
+	if r.Gone() {
+		return nil, fmt.Errorf("read Service %s/%s, which is gone: %w", r.Service.Namespace, r.Service.Name,
 			purchase.ErrOutdated)
 	}
-	r.service = live
-	return plan.RecordedPurchase(live)
+	return plan.RecordedPurchase(r.Service)
 }
 
 // Save implements purchase.Record.
-func (r *serviceRecord) Save(ctx context.Context, intent *contract.Purchase) error {
+func (r serviceRecord) Save(ctx context.Context, intent *contract.Purchase) error {
 	wanted := map[string]any{contract.ServiceIPPurchase: nil}
 	encoded := ""
 	if intent != nil {
@@ -272,23 +268,23 @@ func (r *serviceRecord) Save(ctx context.Context, intent *contract.Purchase) err
 		if encoded, err = intent.Encode(); err != nil {
 			return err
 		}
-		wanted = map[string]any{contract.ServiceIPPurchase: encoded, contract.ServiceIPOwner: string(r.service.UID)}
+		wanted = map[string]any{contract.ServiceIPPurchase: encoded, contract.ServiceIPOwner: string(r.Service.UID)}
 	}
-	updated, err := r.balancer.patchService(ctx, r.service, patch{exactly: true, annotations: wanted})
-	if errors.Is(err, errOutdated) {
+	r.Set(wanted)
+	err := r.Draft.Save(ctx)
+	if errors.Is(err, draft.ErrOutdated) {
 		return fmt.Errorf("%w (%w)", purchase.ErrOutdated, err)
 	}
 	if err != nil {
 		return err
 	}
-	r.service = updated
-	if err := purchase.Kept("Service "+updated.Namespace+"/"+updated.Name, encoded, updated.Annotations); err != nil {
+	name := r.Service.Namespace + "/" + r.Service.Name
+	if err := purchase.Kept("Service "+name, encoded, r.Service.Annotations); err != nil {
 		return err
 	}
-	if intent != nil && !contract.WrittenForThis(updated) {
-		return fmt.Errorf("the API server did not keep annotation %s of Service %s/%s, so that nothing is bought; "+
-			"exclude Services from the admission webhook that removes it", contract.ServiceIPOwner, updated.Namespace,
-			updated.Name)
+	if intent != nil && !contract.WrittenForThis(r.Service) {
+		return fmt.Errorf("the API server did not keep annotation %s of Service %s, so that nothing is bought; "+
+			"exclude Services from the admission webhook that removes it", contract.ServiceIPOwner, name)
 	}
 	return nil
 }

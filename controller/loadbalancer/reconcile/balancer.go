@@ -26,8 +26,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
-// Cloud is what the package asks of the phoenixNAP API beside the shared picture of the account;
-// *pnap.Client is one.
+// Cloud is the part of the phoenixNAP API that is used without the cache; *pnap.Client is one.
 type Cloud interface {
 	DeleteBlock(ctx context.Context, id string) error
 	SetBlockTags(ctx context.Context, id string, tags map[string]string) error

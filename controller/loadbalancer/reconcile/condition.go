@@ -2,17 +2,15 @@ package reconcile
 
 import (
 	"cmp"
-	"context"
-	"errors"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -75,55 +73,41 @@ func publishedCondition(published bool, reason plan.Reason, message string) meta
 		string(reason), message)
 }
 
-// say writes those of the conditions that the Service does not say already. It reports whether there was
-// any. A Service that is gone needs no condition, and one that has changed gets it on the next look.
-func (b *Balancer) say(ctx context.Context, service *corev1.Service, conditions ...metav1.Condition) (changed bool) {
-	if service == nil {
-		return false
+// setConditions sets conditions of the Service. It reports whether any was different.
+func (b *Balancer) setConditions(d *draft.Draft, conditions ...metav1.Condition) (changed bool) {
+	for _, condition := range conditions {
+		condition.LastTransitionTime = metav1.NewTime(b.config.Now().Truncate(time.Second))
+		if meta.SetStatusCondition(&d.Service.Status.Conditions, condition) {
+			changed = true
+		}
 	}
-	changes := differingConditions(service, conditions, b.config.Now())
-	if len(changes) == 0 {
-		return false
-	}
-	err := b.patchStatus(ctx, service, map[string]any{"conditions": changes})
-	if err != nil && !errors.Is(err, errOutdated) {
-		// A condition that is not written must not hide what else there is to say.
-		klog.FromContext(ctx).Error(err, "Failed to update conditions", "service", klog.KObj(service))
-	}
-	return err == nil
+	return changed
 }
 
-// note says where the block of a Service stands that has no published address, or is about to lose it.
-func (b *Balancer) note(ctx context.Context, service *corev1.Service, reason plan.Reason,
-	message string) (changed bool) {
-	if service == nil {
-		return false
-	}
-	claimed := plan.ClaimedAddress(service)
-	published := claimed.IsValid() && hasAddress(service, claimed)
-	return b.say(ctx, service, blockCondition(reason, message),
+// setBlockCondition says where the block of a Service stands that has no published address, or is about to lose it.
+func (b *Balancer) setBlockCondition(d *draft.Draft, reason plan.Reason, message string) (changed bool) {
+	claimed := plan.ClaimedAddress(d.Service)
+	published := claimed.IsValid() && hasAddress(d.Service, claimed)
+	return b.setConditions(d, blockCondition(reason, message),
 		publishedCondition(published, reasonBlockNotReady, messageBlockNotReady))
 }
 
-// noteWait is note for a wait. What it says stays the same while the wait lasts, also in the next process: each write
-// costs the API server, and says nothing new.
-func (b *Balancer) noteWait(ctx context.Context, service *corev1.Service, step plan.Step) {
-	if service == nil {
-		return
-	}
+// setWaiting is setBlockCondition for a wait. What it says stays the same while the wait lasts, also in the next
+// process: each write costs the API server, and says nothing new.
+func (b *Balancer) setWaiting(d *draft.Draft, step plan.Step) {
 	step.Network = cmp.Or(step.Network, step.Block.ResourceID, b.config.NetworkID)
 	message := waitMessage(step)
-	began := b.pace.began(service.UID)
+	began := b.pace.began(d.Service.UID)
 	if message != words(step.Reason) && step.Reason != plan.BlockInvisible && !began.IsZero() {
 		message += requestedAt
-		have := meta.FindStatusCondition(service.Status.Conditions, contract.ServiceConditionBlockAssigned)
+		have := meta.FindStatusCondition(d.Service.Status.Conditions, contract.ServiceConditionBlockAssigned)
 		if have != nil && have.Reason == string(step.Reason) && strings.HasPrefix(have.Message, message) {
 			message = have.Message
 		} else {
 			message += began.UTC().Format(time.RFC3339)
 		}
 	}
-	b.note(ctx, service, step.Reason, message)
+	b.setBlockCondition(d, step.Reason, message)
 }
 
 // requestedAt precedes the time of a request in the message of a condition.
@@ -147,44 +131,12 @@ func waitMessage(step plan.Step) string {
 	}
 }
 
-// differingConditions are those that the Service does not say, each with the time of its last transition.
-func differingConditions(service *corev1.Service, conditions []metav1.Condition, now time.Time) []metav1.Condition {
-	var changes []metav1.Condition
-	for _, condition := range conditions {
-		condition.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
-		old := meta.FindStatusCondition(service.Status.Conditions, condition.Type)
-		if old != nil && old.Status == condition.Status {
-			if old.Reason == condition.Reason && old.Message == condition.Message {
-				continue
-			}
-			condition.LastTransitionTime = old.LastTransitionTime
-		}
-		changes = append(changes, condition)
-	}
-	return changes
-}
-
-// patchStatus writes the status of exactly the version of the Service that was read: one that another
-// sync is clearing up at this moment must not get it back.
-func (b *Balancer) patchStatus(ctx context.Context, service *corev1.Service, status map[string]any) error {
-	metadata := map[string]any{"uid": service.UID, "resourceVersion": service.ResourceVersion}
-	_, err := b.send(ctx, service, types.StrategicMergePatchType,
-		map[string]any{"metadata": metadata, "status": status}, "status")
-	return err
-}
-
-// silence takes the controller's conditions off a Service.
-func (b *Balancer) silence(ctx context.Context, service *corev1.Service) error {
-	var ours []map[string]string
-	for _, kind := range contract.OwnedServiceConditions() {
-		if meta.FindStatusCondition(service.Status.Conditions, kind) != nil {
-			ours = append(ours, map[string]string{"$patch": "delete", "type": kind})
-		}
-	}
-	if len(ours) == 0 {
-		return nil
-	}
-	return b.patchStatus(ctx, service, map[string]any{"conditions": ours})
+// hasConditions reports whether the Service has all these conditions, whenever they changed.
+func hasConditions(service *corev1.Service, conditions []metav1.Condition) bool {
+	return !slices.ContainsFunc(conditions, func(c metav1.Condition) bool {
+		have := meta.FindStatusCondition(service.Status.Conditions, c.Type)
+		return have == nil || have.Status != c.Status || have.Reason != c.Reason || have.Message != c.Message
+	})
 }
 
 // Reasons of the events on Services. Each is sent when something changes, not while it lasts.
@@ -273,19 +225,34 @@ var texts = map[plan.Reason]string{
 }
 
 // refuse says what a person has to change.
-func (b *Balancer) refuse(ctx context.Context, service *corev1.Service, step plan.Step) error {
-	refusal := b.recordRefusal(ctx, service, service, step)
-	b.pace.arrived(service.UID)
+func (b *Balancer) refuse(d *draft.Draft, step plan.Step) error {
+	refusal := b.recordRefusal(d, step)
+	b.pace.done(d.Service.UID)
 	return refusal
 }
 
-// recordRefusal writes a refusal on the Service and, when it did not say that before, sends an event. live is nil when
-// the Service is gone and can say nothing.
-func (b *Balancer) recordRefusal(ctx context.Context, known, live *corev1.Service, step plan.Step) *plan.Refusal {
-	reported := live != nil && says(live, blockCondition(step.Reason, step.Detail))
-	if b.note(ctx, live, step.Reason, step.Detail) && !reported {
-		b.config.Events.Event(known, corev1.EventTypeWarning, eventOf(step.Reason), step.Detail)
-		reported = true
+// recordRefusal writes a refusal on the Service and, when it did not say that before, sends an event. A Service that is
+// gone can say nothing.
+func (b *Balancer) recordRefusal(d *draft.Draft, step plan.Step) *plan.Refusal {
+	refusal := &plan.Refusal{Reason: step.Reason, Detail: step.Detail}
+	refusal.Reported = !d.Gone() && hasRefusal(d.Service, step)
+	if changed := b.setBlockCondition(d, step.Reason, step.Detail); changed && !refusal.Reported {
+		b.report(d, refusal)
 	}
-	return &plan.Refusal{Reason: step.Reason, Detail: step.Detail, Reported: reported}
+	return refusal
+}
+
+// hasRefusal reports whether the Service has the refusal in its condition, whatever the status of that is: the address
+// may work all the same.
+func hasRefusal(service *corev1.Service, step plan.Step) bool {
+	have := meta.FindStatusCondition(service.Status.Conditions, contract.ServiceConditionBlockAssigned)
+	return have != nil && have.Reason == string(step.Reason) && have.Message == step.Detail
+}
+
+// report sends the event about a refusal once the condition is written.
+func (b *Balancer) report(d *draft.Draft, refusal *plan.Refusal) {
+	d.AfterSave(func() {
+		b.config.Events.Event(d.Service, corev1.EventTypeWarning, eventOf(refusal.Reason), refusal.Detail)
+		refusal.Reported = true
+	})
 }

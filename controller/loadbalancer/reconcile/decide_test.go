@@ -12,6 +12,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -82,11 +83,11 @@ func TestPaceGrowsWithTheWait(t *testing.T) {
 	if fresh := p.freshness(service, noon); noon.Sub(fresh) != pause/2 {
 		t.Errorf("waiting %s wants a picture %s old", pause, noon.Sub(fresh))
 	}
-	p.arrived("a")
+	p.done("a")
 	if !p.freshness(service, noon).IsZero() {
 		t.Error("who has arrived wants a fresh picture")
 	}
-	p.ensures(service)
+	p.recordVersion("a", service.ResourceVersion)
 	if fresh := p.freshness(service, noon); noon.Sub(fresh) != account.PeriodicMaxAge {
 		t.Errorf("who has arrived and did not change wants a picture %s old", noon.Sub(fresh))
 	}
@@ -112,7 +113,7 @@ func TestChecksOfABlock(t *testing.T) {
 	} {
 		p := newPace()
 		w := waiting{reason: plan.BlockAssigning, block: "block", network: "network"}
-		p.learn(waiting{reason: plan.BlockUnassigning, since: noon.Add(-usual), checks: 1}, noon)
+		p.recordDuration(waiting{reason: plan.BlockUnassigning, since: noon.Add(-usual), checks: 1}, noon)
 		if usual == 0 {
 			p = newPace()
 		}
@@ -139,24 +140,23 @@ func TestTheNetworkIsNotReadWhileAnotherServiceChangesIt(t *testing.T) {
 }
 
 func TestConditionChangesOnlyWhenSomethingElseIsSaid(t *testing.T) {
-	service := &corev1.Service{}
-	waiting := func(now time.Time, reason plan.Reason) bool {
-		changes := differingConditions(service, []metav1.Condition{blockCondition(reason, words(reason))}, now)
-		if len(changes) > 0 {
-			service.Status.Conditions = changes
-		}
-		return len(changes) > 0
+	now := noon
+	b := &Balancer{config: Config{Now: func() time.Time { return now }}}
+	d := draft.Of(nil, &corev1.Service{})
+	waiting := func(at time.Time, reason plan.Reason) bool {
+		now = at
+		return b.setConditions(d, blockCondition(reason, words(reason)))
 	}
 	if !waiting(noon, plan.BlockCreating) || waiting(noon.Add(time.Minute), plan.BlockCreating) {
 		t.Error("the first condition is no change, or the same one is")
 	}
 	if !waiting(noon.Add(2*time.Minute), plan.BlockAssigning) ||
-		!service.Status.Conditions[0].LastTransitionTime.Time.Equal(noon) {
-		t.Errorf("another reason: %+v; the time of transition is that of the status", service.Status.Conditions[0])
+		!d.Service.Status.Conditions[0].LastTransitionTime.Time.Equal(noon) {
+		t.Errorf("another reason: %+v; the time of transition is that of the status", d.Service.Status.Conditions[0])
 	}
 	if !waiting(noon.Add(3*time.Minute), plan.BlockAssigned) ||
-		!service.Status.Conditions[0].LastTransitionTime.Time.Equal(noon.Add(3*time.Minute)) {
-		t.Errorf("assigned: %+v", service.Status.Conditions[0])
+		!d.Service.Status.Conditions[0].LastTransitionTime.Time.Equal(noon.Add(3*time.Minute)) {
+		t.Errorf("assigned: %+v", d.Service.Status.Conditions[0])
 	}
 }
 
@@ -188,19 +188,19 @@ func TestWithdrawalLeavesWhatUsersChose(t *testing.T) {
 		contract.NodePublicNetworkID: "net1", contract.NodePublicNetworkMember: "true",
 		contract.NodeReportedIdentity: `{"vlanInterface":"bond0.20"}`,
 	}}}}
-	want := patch{annotations: map[string]any{contract.ServiceIPAddress: nil}}
-	if diff := cmp.Diff(want, b.withdrawal(service, nodes), cmp.AllowUnexported(patch{})); diff != "" {
-		t.Errorf("patch (-want +got):\n%s", diff)
+	want := fields{annotations: map[string]any{contract.ServiceIPAddress: nil}}
+	if diff := cmp.Diff(want, b.withdrawal(service, nodes), cmp.AllowUnexported(fields{})); diff != "" {
+		t.Errorf("fields (-want +got):\n%s", diff)
 	}
 	service.Annotations[contract.KubeVIPAddresses] = "203.0.113.10"
 	service.Annotations[contract.KubeVIPInterface] = "bond0.20"
 	service.Spec.LoadBalancerIP = "203.0.113.10"
-	want = patch{
+	want = fields{
 		annotations: map[string]any{contract.ServiceIPAddress: nil, contract.KubeVIPAddresses: nil,
 			contract.KubeVIPInterface: nil},
-		spec: map[string]any{"loadBalancerIP": nil},
+		respec: true,
 	}
-	if diff := cmp.Diff(want, b.withdrawal(service, nodes), cmp.AllowUnexported(patch{})); diff != "" {
-		t.Errorf("patch (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, b.withdrawal(service, nodes), cmp.AllowUnexported(fields{})); diff != "" {
+		t.Errorf("fields (-want +got):\n%s", diff)
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -55,7 +54,7 @@ func (b *Balancer) Drifted(ctx context.Context) ([]types.NamespacedName, error) 
 		}
 		drifted, err := differs(ctx, service)
 		if err != nil {
-			problems = append(problems, b.lookupFailed(ctx, service, nil, err))
+			problems = append(problems, lookupError(service, err))
 			continue
 		}
 		if drifted {
@@ -91,11 +90,11 @@ func (b *Balancer) drifted(ctx context.Context, service *corev1.Service) (bool, 
 		ready, why := o.NodeReady()
 		ready = ready || hasAddress(service, p.Step.Address)
 		return !p.UpToDate(o) || !b.publication(o, p.Step).empty() || ready && !hasAddress(service, p.Step.Address) ||
-			len(differingConditions(service, publishedConditions(o, p, ready, why), o.Now)) > 0, nil
+			!hasConditions(service, publishedConditions(o, p, ready, why)), nil
 	case plan.Wait:
 		return o.Published.IsValid(), nil
 	case plan.Refuse:
-		return !says(service, blockCondition(p.Step.Reason, p.Step.Detail)), nil
+		return !hasRefusal(service, p.Step), nil
 	default: // the account must change
 		return true, nil
 	}
@@ -114,16 +113,10 @@ func (b *Balancer) resumes(ctx context.Context, service *corev1.Service) (bool, 
 	case plan.Wait:
 		return false, nil
 	case plan.Refuse:
-		return !says(service, blockCondition(step.Reason, step.Detail)), nil
+		return !hasRefusal(service, step), nil
 	default:
 		return true, nil
 	}
-}
-
-// says reports whether the Service has the condition already.
-func says(service *corev1.Service, condition metav1.Condition) bool {
-	have := meta.FindStatusCondition(service.Status.Conditions, contract.ServiceConditionBlockAssigned)
-	return have != nil && have.Reason == condition.Reason && have.Message == condition.Message
 }
 
 // Sweep gives back what no Service will ask for: addresses of Services that are gone without their

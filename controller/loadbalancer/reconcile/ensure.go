@@ -7,74 +7,146 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
-// Ensure takes the Service one step nearer to a published address: at most one change of the account. It
-// returns the status only once the block is assigned and a node can carry its traffic. A status beside an
-// error must be written as well: the address works, but other work remains or is not possible.
+// reconciliation is one sync of a Service: what it changes, and what its phases have found.
+type reconciliation struct {
+	*draft.Draft
+	scope scope
+	// start is when the sync began. What changes the account is decided on what was read since.
+	start time.Time
+	// progress is what became of what the Service waits for.
+	progress progress
+	observed plan.Observed
+	// plan is what Ensure decided, and release what Release did. decided is true once there is one.
+	plan    plan.ServicePlan
+	release plan.ReleasePlan
+	decided bool
+	// acted is where a step of a release leaves the block; empty while none was taken.
+	acted plan.Reason
+	// status is what the status of the load balancer must be; nil for no change.
+	status *corev1.LoadBalancerStatus
+	unlock func()
+}
+
+// phase is a part of a sync. After one that is done, the sync is at its end.
+type phase func(ctx context.Context, r *reconciliation) (done bool, err error)
+
+// run runs phases one after the other, with the lock of the account from the one that takes it on.
+func (b *Balancer) run(ctx context.Context, r *reconciliation, phases ...phase) error {
+	defer func() {
+		if r.unlock != nil {
+			r.unlock()
+		}
+	}()
+	for _, next := range phases {
+		if done, err := next(ctx, r); done || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Ensure takes the Service one step nearer to a published address: at most one change of the account. It changes the
+// draft, which the caller saves, with the status, also beside an error: the address works, but other work remains or
+// is not possible. The status is there only once the block is assigned and a node can carry its traffic.
 //
 // Errors: *api.RetryError while something takes its time, to be called again after its RetryAfter; one
 // for which pnap.IsDryRun holds, unchanged; *plan.Refusal when a person has to act; anything else is a failure of
 // the API or the cluster, to be tried again after a pause.
-func (b *Balancer) Ensure(ctx context.Context, service *corev1.Service) (*corev1.LoadBalancerStatus, error) {
-	status, err := b.ensure(ctx, service)
-	klog.FromContext(ctx).V(5).Info("Ensured the address of a Service", "service", klog.KObj(service), "result", err)
-	err = b.pacing(service, err)
-	b.pace.ensures(service)
-	return status, err
+func (b *Balancer) Ensure(ctx context.Context, d *draft.Draft) (*corev1.LoadBalancerStatus, error) {
+	version := d.Service.ResourceVersion
+	r := &reconciliation{Draft: d, start: b.config.Now()}
+	err := b.run(ctx, r, b.wanted, b.checkWait, b.decideFromCache, b.lock, b.readLive, b.decideLive, b.apply)
+	klog.FromContext(ctx).V(5).Info("Ensured the address of a Service", "service", klog.KObj(d.Service), "result", err)
+	err = b.pacing(d.Service, err)
+	b.pace.recordVersion(d.Service.UID, version)
+	return r.status, err
 }
 
-// ensure first checks what the Service waits for, and then decides from the cache, which costs nothing. Only when that
-// is not enough it reads the account live, with the lock for changes.
-func (b *Balancer) ensure(ctx context.Context, service *corev1.Service) (*corev1.LoadBalancerStatus, error) {
-	if !contract.WantsAddress(service) {
-		return nil, b.retry(service, because(waitOutdated))
+// wanted checks that the Service is to have an address at all.
+func (b *Balancer) wanted(_ context.Context, r *reconciliation) (bool, error) {
+	if r.Gone() || !contract.WantsAddress(r.Service) {
+		return true, b.waitFor(r.Service, waitOutdated)
 	}
-	start := b.config.Now()
-	s := scopeOf(service)
-	progress, err := b.check(ctx, s)
-	switch {
-	case err != nil:
-		return nil, b.lookupFailed(ctx, service, service, err)
-	case progress == pending:
-		return nil, b.again(service)
-	case progress == unknown:
-		o, err := b.observe(ctx, s.cached(b.pace.freshness(service, start)))
-		if err != nil {
-			return nil, b.lookupFailed(ctx, service, service, err)
-		}
-		if p := plan.Decide(o); p.UpToDate(o) {
-			return b.applyPlan(ctx, o, p)
-		}
+	r.scope = scopeOf(r.Service)
+	return false, nil
+}
+
+// checkWait reads only what the Service waits for.
+func (b *Balancer) checkWait(ctx context.Context, r *reconciliation) (bool, error) {
+	var err error
+	if r.progress, err = b.check(ctx, r.scope); err != nil {
+		return true, b.lookupFailed(ctx, r.Draft, err)
 	}
-	done, err := b.config.Account.Lock(ctx)
+	if r.progress == pending {
+		return true, b.keepWaiting(r.Service)
+	}
+	return false, nil
+}
+
+// decideFromCache decides on what is known, which costs nothing. A decision that changes the account does not count.
+func (b *Balancer) decideFromCache(ctx context.Context, r *reconciliation) (bool, error) {
+	if r.progress == ended {
+		return false, nil
+	}
+	o, err := b.observe(ctx, r.scope.cached(b.pace.freshness(r.Service, r.start)))
 	if err != nil {
-		return nil, err
+		return true, b.lookupFailed(ctx, r.Draft, err)
 	}
-	defer done()
-	// The informer's copy may be old, and money is at stake.
-	live, err := b.current(ctx, service)
+	r.observed = o
+	r.plan = plan.Decide(o)
+	r.decided = r.plan.UpToDate(o)
+	return false, nil
+}
+
+// lock takes the lock for changes of the account, unless nothing is left to decide.
+func (b *Balancer) lock(ctx context.Context, r *reconciliation) (bool, error) {
+	if r.decided {
+		return false, nil
+	}
+	var err error
+	r.unlock, err = b.config.Account.Lock(ctx)
+	return err != nil, err
+}
+
+// readLive reads the Service anew: the informer's copy may be old, and money is at stake.
+func (b *Balancer) readLive(ctx context.Context, r *reconciliation) (bool, error) {
+	if r.decided {
+		return false, nil
+	}
+	if err := r.Read(ctx); err != nil {
+		return true, b.lookupFailed(ctx, r.Draft, err)
+	}
+	if r.Gone() || !contract.WantsAddress(r.Service) {
+		return true, b.waitFor(r.Service, waitOutdated)
+	}
+	return false, nil
+}
+
+// decideLive decides on what the account shows now.
+func (b *Balancer) decideLive(ctx context.Context, r *reconciliation) (bool, error) {
+	if r.decided {
+		return false, nil
+	}
+	r.scope = r.scope.fresh(r.start)
+	r.scope.known = r.progress == ended
+	o, err := b.observe(ctx, r.scope)
 	if err != nil {
-		return nil, b.lookupFailed(ctx, service, service, err)
-	}
-	if live == nil || !contract.WantsAddress(live) {
-		return nil, b.retry(service, because(waitOutdated))
-	}
-	s = s.of(live).fresh(start)
-	s.known = progress == ended
-	o, err := b.observe(ctx, s)
-	if err != nil {
-		return nil, b.lookupFailed(ctx, service, service, err)
+		return true, b.lookupFailed(ctx, r.Draft, err)
 	}
 	p := plan.Decide(o)
-	if (p.ChangesAccount() || p.Step.Action == plan.Done && o.Purchase != nil) && !o.Fresh(start) {
-		if o, p, err = b.refresh(ctx, s, o, p); err != nil {
-			return nil, b.lookupFailed(ctx, service, service, err)
+	if (p.ChangesAccount() || p.Step.Action == plan.Done && o.Purchase != nil) && !o.Fresh(r.start) {
+		if o, p, err = b.refresh(ctx, r.scope, o, p); err != nil {
+			return true, b.lookupFailed(ctx, r.Draft, err)
 		}
 	}
-	return b.applyPlan(ctx, o, p)
+	r.observed = o
+	r.plan = p
+	return false, nil
 }
 
 // refresh reads what a decision may not take from an older reading, and decides again. To assign a block that was just

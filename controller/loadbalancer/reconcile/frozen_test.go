@@ -46,7 +46,7 @@ func TestFrozenLeaderBuysABlockTooMany(t *testing.T) {
 			w.restartWith(old)
 			stale := w.lb
 			for wokeUp.IsZero() {
-				_, err := stale.Ensure(w.ctx, w.get("web"))
+				_, err := w.ensure(stale, w.get("web"))
 				w.clock.Advance(w.pauseAfter(err))
 			}
 			w.wantPurchases(2)

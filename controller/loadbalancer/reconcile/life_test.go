@@ -130,7 +130,7 @@ func TestSteadyStateChangesNothing(t *testing.T) {
 	w.settle("web")
 	version := w.get("web").ResourceVersion
 	before := w.sim.Counters()
-	if done, err := w.lb.Ensure(w.ctx, w.get("web")); err != nil || len(done.Ingress) != 1 {
+	if done, err := w.ensure(w.lb, w.get("web")); err != nil || len(done.Ingress) != 1 {
 		t.Fatalf("%v, %v", done, err)
 	}
 	if now := w.get("web").ResourceVersion; now != version {

@@ -41,12 +41,6 @@ type scope struct {
 	deleted string
 }
 
-// of is the scope with another version of the Service.
-func (s scope) of(service *corev1.Service) scope {
-	s.service = service
-	return s
-}
-
 // cached is the scope for a look at the copies at hand.
 func (s scope) cached(after time.Time) scope {
 	return scope{service: s.service, releasing: s.releasing, memory: s.memory, after: after}

@@ -14,43 +14,42 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer/reports"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
-// publish makes the address of an assigned block known: first to the announcer, by one patch of the Service,
-// then to users, by the status, once a node can carry the traffic.
-func (b *Balancer) publish(
-	ctx context.Context, o plan.Observed, p plan.ServicePlan,
-) (*corev1.LoadBalancerStatus, error) {
+// publish makes the address of an assigned block known to the announcer, and, once a node can carry the traffic, to
+// users, by the status.
+func (b *Balancer) publish(ctx context.Context, r *reconciliation) error {
+	o, p := r.observed, r.plan
 	changes := b.publication(o, p.Step)
-	service, err := b.patchService(ctx, o.Service, changes)
-	if err != nil {
-		return nil, err
-	}
-	b.recordPublished(ctx, o, p.Step, changes)
-	status := statusFor(service, p.Step.Address)
+	b.recordPublished(ctx, r, changes)
+	changes.apply(r.Draft)
 	ready, why := o.NodeReady()
-	ready = ready || hasAddress(service, p.Step.Address)
-	said := says(service, blockCondition(p.Rejected.Reason, p.Rejected.Detail))
+	ready = ready || hasAddress(r.Service, p.Step.Address)
+	rejected := p.Rejects() && !hasRefusal(r.Service, p.Rejected)
 	conditions := publishedConditions(o, p, ready, why)
 	for i := range conditions {
-		conditions[i] = b.explained(ctx, o.Service, conditions[i])
+		conditions[i] = b.explained(ctx, r.Service, conditions[i])
 	}
-	changed := b.say(ctx, service, conditions...)
-	if p.Rejects() && changed && !said {
-		b.config.Events.Event(service, corev1.EventTypeWarning, eventOf(p.Rejected.Reason), p.Rejected.Detail)
+	b.setConditions(r.Draft, conditions...)
+	refusal := &plan.Refusal{Reason: p.Rejected.Reason, Detail: p.Rejected.Detail, Reported: !rejected}
+	if rejected {
+		b.report(r.Draft, refusal)
 	}
-	if !ready {
-		status = nil
+	if ready {
+		r.status = statusFor(r.Service, p.Step.Address)
 	}
 	switch {
-	case p.Rejects() || p.Tags != nil || len(p.Surplus) > 0:
-		return status, b.besides(ctx, service, p, said || changed)
+	case p.Tags != nil || len(p.Surplus) > 0:
+		return b.applyRemainingChange(ctx, r)
+	case p.Rejects():
+		return refusal
 	case !ready:
-		return nil, b.retry(service, because(plan.NoNodeReady))
+		return b.waitFor(r.Service, plan.NoNodeReady)
 	default:
-		return status, nil
+		return nil
 	}
 }
 
@@ -66,30 +65,31 @@ func publishedConditions(o plan.Observed, p plan.ServicePlan, ready bool, why st
 	return []metav1.Condition{block, published, reports.Condition(o.Nodes, p.Step.Address, before)}
 }
 
-func (b *Balancer) recordPublished(ctx context.Context, o plan.Observed, step plan.Step, changes patch) {
-	if changes.empty() {
-		return
-	}
-	before := o.Published
+// recordPublished reports, once it is written, that the Service has another address, or has its own again.
+func (b *Balancer) recordPublished(ctx context.Context, r *reconciliation, changes fields) {
+	before := r.observed.Published
+	step := r.plan.Step
 	if before == step.Address {
-		if changes.spec != nil || changesAnnouncement(o.Service, changes, step.Address) {
-			b.config.Metrics.repaired(repairRepublished)
+		if changes.respec || changesAnnouncement(r.Service, changes, step.Address) {
+			r.AfterSave(func() { b.config.Metrics.repaired(repairRepublished) })
 		}
 		return
 	}
-	klog.FromContext(ctx).Info("Published an address", "service", klog.KObj(o.Service), "address", step.Address,
-		"block", step.Block.ID)
-	b.config.Events.Eventf(o.Service, corev1.EventTypeNormal, eventAssigned,
-		"IP block %s (%s) is assigned to public network %s; the address is %s",
-		step.Block.ID, step.Block.CIDR, step.Network, step.Address)
-	if before.IsValid() {
-		b.config.Events.Eventf(o.Service, corev1.EventTypeNormal, eventReplaced, "The address is %s now and was %s",
-			step.Address, before)
-	}
+	r.AfterSave(func() {
+		klog.FromContext(ctx).Info("Published an address", "service", klog.KObj(r.Service), "address", step.Address,
+			"block", step.Block.ID)
+		b.config.Events.Eventf(r.Service, corev1.EventTypeNormal, eventAssigned,
+			"IP block %s (%s) is assigned to public network %s; the address is %s",
+			step.Block.ID, step.Block.CIDR, step.Network, step.Address)
+		if before.IsValid() {
+			b.config.Events.Eventf(r.Service, corev1.EventTypeNormal, eventReplaced,
+				"The address is %s now and was %s", step.Address, before)
+		}
+	})
 }
 
-// changesAnnouncement reports whether a patch changes which annotations name the address.
-func changesAnnouncement(service *corev1.Service, changes patch, address netip.Addr) bool {
+// changesAnnouncement reports whether annotations change which annotations name the address.
+func changesAnnouncement(service *corev1.Service, changes fields, address netip.Addr) bool {
 	for name, value := range changes.annotations {
 		if value == address.String() || value == nil && service.Annotations[name] == address.String() {
 			return true
@@ -98,9 +98,8 @@ func changesAnnouncement(service *corev1.Service, changes patch, address netip.A
 	return false
 }
 
-// publication is what the Service's metadata and spec lack. It is a compare-and-swap, because "where the
-// user left it empty" is judged on the version that was read.
-func (b *Balancer) publication(o plan.Observed, step plan.Step) patch {
+// publication is what the Service's metadata and spec lack.
+func (b *Balancer) publication(o plan.Observed, step plan.Step) fields {
 	service := o.Service
 	address := step.Address.String()
 	wanted := map[string]any{
@@ -116,11 +115,8 @@ func (b *Balancer) publication(o plan.Observed, step plan.Step) patch {
 		// From now on tags find the block; until then the recorded ID must.
 		wanted[contract.ServiceIPPurchase] = nil
 	}
-	changes := patch{exactly: true, annotations: differing(service.Annotations, wanted)}
-	if have := service.Spec.LoadBalancerIP; have != address && plan.UsersLoadBalancerIP(service) == "" {
-		changes.spec = map[string]any{"loadBalancerIP": address}
-	}
-	return changes
+	return fields{annotations: draft.Differing(service, wanted), loadBalancerIP: address,
+		respec: service.Spec.LoadBalancerIP != address && plan.UsersLoadBalancerIP(service) == ""}
 }
 
 // statusFor is the status of a published Service, with its ports in the order of the spec: kube-vip withdraws the
@@ -140,32 +136,26 @@ func hasAddress(service *corev1.Service, address netip.Addr) bool {
 	})
 }
 
-// besides does what remains to be done for a Service whose address is published already: one change of the
-// account for each call. reported is true when an event was sent for the rejected request.
-func (b *Balancer) besides(ctx context.Context, service *corev1.Service, p plan.ServicePlan, reported bool) error {
-	switch {
-	case p.Tags != nil:
-		if err := b.retag(ctx, service, p.Retag, p.Tags); err != nil && !pnap.IsTagFresh(err) {
+// applyRemainingChange changes what else is due of the account for a Service whose address is published already: one
+// change for each call.
+func (b *Balancer) applyRemainingChange(ctx context.Context, r *reconciliation) error {
+	if r.plan.Tags != nil {
+		err := b.retag(ctx, r.Service, r.plan.Retag, r.plan.Tags)
+		if err != nil && !pnap.IsTagFresh(err) {
 			return err
 		}
-		return b.retry(service, because(reasonRetagging))
-	case len(p.Surplus) > 0:
-		if _, err := b.takeFirst(ctx, service, p.Surplus); err != nil {
-			return err
-		}
-		return b.retry(service, because(waitSurplus))
-	default:
-		return &plan.Refusal{Reason: p.Rejected.Reason, Detail: p.Rejected.Detail, Reported: reported}
+		return b.waitFor(r.Service, reasonRetagging)
 	}
+	if _, err := b.takeFirst(ctx, r.Service, r.plan.Surplus); err != nil {
+		return err
+	}
+	return b.waitFor(r.Service, waitSurplus)
 }
 
 // markUnassigned corrects the annotation of a published Service whose block is not assigned any more.
-func (b *Balancer) markUnassigned(
-	ctx context.Context, service *corev1.Service, step plan.Step,
-) (*corev1.Service, error) {
-	if service.Annotations[contract.ServiceIPBlockAssigned] != "true" || step.Block.ID == "" ||
-		step.Block.Status == network.Assigned || step.Reason == plan.BlockInvisible {
-		return service, nil
+func markUnassigned(d *draft.Draft, step plan.Step) {
+	if d.Service.Annotations[contract.ServiceIPBlockAssigned] == "true" && step.Block.ID != "" &&
+		step.Block.Status != network.Assigned && step.Reason != plan.BlockInvisible {
+		d.Set(map[string]any{contract.ServiceIPBlockAssigned: "false"})
 	}
-	return b.patchService(ctx, service, patch{annotations: map[string]any{contract.ServiceIPBlockAssigned: "false"}})
 }

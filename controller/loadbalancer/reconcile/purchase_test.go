@@ -277,7 +277,7 @@ func TestServiceCreatedAgainTakesOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.service("web")
-	if err := w.lb.Release(w.ctx, old); err != nil {
+	if err := w.release(old); err != nil {
 		t.Fatal(err)
 	}
 	w.settle("web")
@@ -298,7 +298,7 @@ func TestServiceGoneWithoutFinalizer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 30 {
-		if err := w.lb.Release(w.ctx, old); err == nil {
+		if err := w.release(old); err == nil {
 			w.wantBlocks()
 			return
 		}

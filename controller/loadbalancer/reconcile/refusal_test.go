@@ -89,7 +89,7 @@ func TestRefusalThatIsWrittenNowhereIsNotReported(t *testing.T) {
 	w.refresh()
 	w.clock.Advance(time.Minute)
 	var refusal *plan.Refusal
-	if err := w.lb.Release(w.ctx, last); !errors.As(err, &refusal) || refusal.Reported {
+	if err := w.release(last); !errors.As(err, &refusal) || refusal.Reported {
 		t.Errorf("said %#v", err)
 	}
 }

@@ -9,125 +9,123 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // Release takes the Service one step nearer to having nothing: at most one change of the account. It
-// returns nil once nothing of it is left, in the account, in the ledgers and on the Service, so that the
-// finalizer may go. Its errors are those of Ensure.
+// returns nil once nothing of it is left, in the account, in the ledgers and, once the caller has saved the draft, on
+// the Service, so that the finalizer may go. Its errors are those of Ensure.
 //
 // It reads tags, ledgers and the recorded purchase, and of what the user wrote only whether the block is
 // retained: nothing that can be written into a Service keeps it from being deleted.
-func (b *Balancer) Release(ctx context.Context, service *corev1.Service) error {
-	err := b.release(ctx, service)
-	klog.FromContext(ctx).V(5).Info("Released the address of a Service", "service", klog.KObj(service), "result", err)
-	return b.pacing(service, err)
+func (b *Balancer) Release(ctx context.Context, d *draft.Draft) error {
+	r := &reconciliation{Draft: d}
+	err := b.run(ctx, r, b.released, b.withdraw, b.lock, b.checkRelease, b.decideRelease, b.applyRelease,
+		b.verifyDeletion, b.conclude)
+	klog.FromContext(ctx).V(5).Info("Released the address of a Service", "service", klog.KObj(d.Service), "result", err)
+	return b.pacing(d.Service, err)
 }
 
-func (b *Balancer) release(ctx context.Context, service *corev1.Service) error {
-	live, err := b.byName(ctx, service)
-	if err != nil {
-		return err
+// released reads the Service anew, and checks that it is to be released.
+func (b *Balancer) released(ctx context.Context, r *reconciliation) (bool, error) {
+	if err := r.Read(ctx); err != nil {
+		return true, err
 	}
-	known := service
-	switch {
-	case live == nil:
-	case live.UID == service.UID && contract.WantsAddress(live):
-		return b.retry(service, because(waitOutdated))
-	case live.UID == service.UID:
-		if live, err = b.withdraw(ctx, live); err != nil {
-			return err
-		}
-		known = live
-	case contract.WantsAddress(live):
-		// The Service was deleted and created again; the new one takes over what it had, address and all.
-		return nil
-	default:
-		live = nil
+	if !r.Gone() && contract.WantsAddress(r.Service) {
+		return true, b.waitFor(r.Service, waitOutdated)
 	}
-	done, err := b.config.Account.Lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	return b.giveBack(ctx, known, live)
+	// The Service was deleted and created again: the new one takes over what it had, address and all.
+	return r.Successor != nil && contract.WantsAddress(r.Successor), nil
 }
 
 // withdraw takes our address off a Service that lives on as another type. A Service that is going keeps
 // it: kube-vip stops announcing only when the object is gone, so there is nothing to wait for.
-func (b *Balancer) withdraw(ctx context.Context, live *corev1.Service) (*corev1.Service, error) {
-	if live.DeletionTimestamp != nil {
-		return live, nil
+func (b *Balancer) withdraw(ctx context.Context, r *reconciliation) (bool, error) {
+	if r.Gone() || r.Service.DeletionTimestamp != nil {
+		return false, nil
 	}
 	nodes, err := b.config.Nodes.List(labels.Everything())
 	if err != nil {
-		return nil, fmt.Errorf("list Nodes: %w", err)
+		return true, fmt.Errorf("list Nodes: %w", err)
 	}
-	return b.patchService(ctx, live, b.withdrawal(live, nodes))
+	b.withdrawal(r.Service, nodes).apply(r.Draft)
+	return false, r.Save(ctx) // before anything is given to another
 }
 
-// giveBack observes, decides and applies. live is the Service to write on; nil when it is gone.
-func (b *Balancer) giveBack(ctx context.Context, known, live *corev1.Service) error {
-	start := b.config.Now()
-	s := scopeOf(known)
-	s.releasing = true
-	progress, err := b.checkRelease(ctx, s)
-	if err == nil && progress == pending {
-		return b.again(known)
+// checkRelease is checkWait for a Service that is leaving. Another one may want the addresses of a shared block.
+func (b *Balancer) checkRelease(ctx context.Context, r *reconciliation) (bool, error) {
+	r.start = b.config.Now()
+	r.scope = scopeOf(r.Service)
+	r.scope.releasing = true
+	if w, _ := b.pace.waitsFor(r.Service.UID); !w.dedicated {
+		return false, nil
 	}
-	var o plan.Observed
-	if err == nil {
-		s = s.fresh(start)
-		s.known = progress == ended
-		o, err = b.observe(ctx, s)
+	return b.checkWait(ctx, r)
+}
+
+// decideRelease decides what is left to do.
+func (b *Balancer) decideRelease(ctx context.Context, r *reconciliation) (bool, error) {
+	s := r.scope.fresh(r.start)
+	s.known = r.progress == ended
+	if err := b.planRelease(ctx, r, s); err != nil {
+		return true, err
 	}
+	if p := r.release; p.Waits() || p.OneStep() || r.observed.Fresh(r.start) {
+		return false, nil
+	}
+	return false, b.planRelease(ctx, r, s.fresh(r.start))
+}
+
+// planRelease observes and decides, and records what the decision notes of the history.
+func (b *Balancer) planRelease(ctx context.Context, r *reconciliation, s scope) error {
+	o, err := b.observe(ctx, s)
 	if err != nil {
-		return b.lookupFailed(ctx, known, live, err)
+		return b.lookupFailed(ctx, r.Draft, err)
 	}
-	p := b.planRelease(o, live)
-	if !p.Waits() && !p.OneStep() && !o.Fresh(start) {
-		if o, err = b.observe(ctx, s.fresh(start)); err != nil {
-			return b.lookupFailed(ctx, known, live, err)
-		}
-		p = b.planRelease(o, live)
+	live := r.Service
+	if r.Gone() {
+		live = nil
 	}
-	acted, err := b.applyRelease(ctx, o, p)
+	r.observed = o
+	r.release = plan.PlanRelease(o, live)
+	if !r.release.LeavingSince.IsZero() {
+		b.pace.markReleasing(r.Service.UID, r.release.LeavingSince)
+	}
+	return nil
+}
+
+// applyRelease does one of the things that are left to do.
+func (b *Balancer) applyRelease(ctx context.Context, r *reconciliation) (bool, error) {
+	acted, err := b.releaseStep(ctx, r)
 	if err != nil {
-		b.noteFailure(ctx, live, reasonReleaseFailed, err)
-		return err
+		b.setFailure(ctx, r.Draft, reasonReleaseFailed, err)
 	}
-	if acted == plan.DeletionUnverified {
-		// Deleting is done at once: look whether that was the last of it.
-		s = s.fresh(start)
-		if p.OneStep() { // and the list has shown all others: only the index of the tag is needed
-			s.known = true
-			s.deleted = p.Steps[0].Block.ID
-		}
-		if o, err = b.observe(ctx, s); err != nil {
-			return b.lookupFailed(ctx, known, live, err)
-		}
-		p = b.planRelease(o, live)
-		acted = ""
-		if err := b.drop(ctx, p.Drop...); err != nil {
-			return err
-		}
-	}
-	return b.conclude(ctx, known, live, p, acted)
+	r.acted = acted
+	return false, err
 }
 
-// planRelease decides what is left to do and records what the decision notes of the history.
-func (b *Balancer) planRelease(o plan.Observed, live *corev1.Service) plan.ReleasePlan {
-	p := plan.PlanRelease(o, live)
-	if !p.LeavingSince.IsZero() {
-		b.pace.leaves(o.Service.UID, p.LeavingSince)
+// verifyDeletion looks, when a block was deleted, whether that was the last of it: deleting is done at once.
+func (b *Balancer) verifyDeletion(ctx context.Context, r *reconciliation) (bool, error) {
+	if r.acted != plan.DeletionUnverified {
+		return false, nil
 	}
-	return p
+	s := r.scope.fresh(r.start)
+	if r.release.OneStep() { // and the list has shown all others: only the index of the tag is needed
+		s.known = true
+		s.deleted = r.release.Steps[0].Block.ID
+	}
+	if err := b.planRelease(ctx, r, s); err != nil {
+		return true, err
+	}
+	r.acted = ""
+	return false, b.drop(ctx, r.release.Drop...)
 }
 
-// applyRelease does one of the things that are left to do. It returns where that leaves the Service; empty
-// when there was nothing that could be done.
-func (b *Balancer) applyRelease(ctx context.Context, o plan.Observed, p plan.ReleasePlan) (plan.Reason, error) {
+// releaseStep returns where the Service is left; empty when there was nothing that could be done.
+func (b *Balancer) releaseStep(ctx context.Context, r *reconciliation) (plan.Reason, error) {
+	o, p := r.observed, r.release
 	switch {
 	case p.Answering:
 		return reasonAnnounced, nil
@@ -150,21 +148,19 @@ func (b *Balancer) applyRelease(ctx context.Context, o plan.Observed, p plan.Rel
 }
 
 // conclude says what the release waits for, or clears up after it.
-func (b *Balancer) conclude(ctx context.Context, known, live *corev1.Service, p plan.ReleasePlan,
-	acted plan.Reason) error {
-	step := p.Next()
-	if acted == "" {
-		switch step.Action {
-		case plan.Done:
-			return b.clear(ctx, live)
-		case plan.Refuse:
-			klog.FromContext(ctx).V(2).Info("Release refused", "service", klog.KObj(known), "reason", step.Reason)
-			return b.recordRefusal(ctx, known, live, step)
-		default:
-			acted = b.backoffs.reasonFor(step)
-		}
+func (b *Balancer) conclude(ctx context.Context, r *reconciliation) (bool, error) {
+	step := r.release.Next()
+	if r.acted != "" {
+		return true, b.waitOn(r.Draft, step, r.acted)
 	}
-	err := b.retry(known, under(step, acted))
-	b.noteWait(ctx, live, under(step, acted))
-	return err
+	switch step.Action {
+	case plan.Done:
+		b.clear(ctx, r.Draft)
+		return true, nil
+	case plan.Refuse:
+		klog.FromContext(ctx).V(2).Info("Release refused", "service", klog.KObj(r.Service), "reason", step.Reason)
+		return true, b.recordRefusal(r.Draft, step)
+	default:
+		return true, b.waitOn(r.Draft, step, b.backoffs.reasonFor(step))
+	}
 }

@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"context"
 	"errors"
 	"sync"
 	"time"
@@ -12,38 +11,38 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 )
 
-// wait says why nothing more can be done now and asks to be called again. The step is what is waited for.
-func (b *Balancer) wait(ctx context.Context, service *corev1.Service, step plan.Step) error {
-	err := b.retry(service, step)
-	b.noteWait(ctx, service, step)
+// waitFor asks to be called again, because of something that has nothing to do with a block.
+func (b *Balancer) waitFor(service *corev1.Service, reason plan.Reason) error {
+	return b.retry(service, plan.Step{Action: plan.Wait, Reason: reason})
+}
+
+// waitOn says that the Service waits for what a step began, or for what keeps it from being taken, and asks to be
+// called again.
+func (b *Balancer) waitOn(d *draft.Draft, step plan.Step, reason plan.Reason) error {
+	step = plan.Step{Action: plan.Wait, Reason: reason, Block: step.Block, Network: step.Network}
+	err := b.retry(d.Service, step)
+	b.setWaiting(d, step)
 	return err
 }
 
-// because is the wait for something that has nothing to do with a block.
-func because(reason plan.Reason) plan.Step { return plan.Step{Action: plan.Wait, Reason: reason} }
-
-// under is the wait for what a step began, or what keeps it from being taken.
-func under(step plan.Step, reason plan.Reason) plan.Step {
-	return plan.Step{Action: plan.Wait, Reason: reason, Block: step.Block, Network: step.Network}
-}
-
-// waitUntil is wait for a step whose end may be known: then the condition names the time, and nothing is asked before.
-func (b *Balancer) waitUntil(ctx context.Context, service *corev1.Service, step plan.Step) error {
+// waitUntil is waitOn for a step whose end may be known: then the condition names the time, and nothing is asked before.
+func (b *Balancer) waitUntil(d *draft.Draft, step plan.Step) error {
 	if step.Detail != "" {
-		err := b.retry(service, step)
-		b.note(ctx, service, step.Reason, step.Detail)
+		err := b.retry(d.Service, step)
+		b.setBlockCondition(d, step.Reason, step.Detail)
 		return err
 	}
 	left := step.Until.Sub(b.config.Now())
 	if left <= 0 { // not known, or it ended a moment ago
-		return b.wait(ctx, service, step)
+		return b.waitOn(d, step, step.Reason)
 	}
-	_ = b.retry(service, because(step.Reason)) // since when it waits counts
-	b.note(ctx, service, step.Reason, words(step.Reason)+", until "+step.Until.UTC().Format(time.RFC3339)+
+	_ = b.waitFor(d.Service, step.Reason) // since when it waits counts
+	b.setBlockCondition(d, step.Reason, words(step.Reason)+", until "+step.Until.UTC().Format(time.RFC3339)+
 		" at the latest")
 	return api.NewRetryError(words(step.Reason), left)
 }
@@ -55,7 +54,7 @@ func (b *Balancer) pacing(service *corev1.Service, err error) error {
 	var failure *pnap.Error
 	switch {
 	case err == nil:
-		b.pace.arrived(service.UID)
+		b.pace.done(service.UID)
 		return nil
 	case errors.As(err, &again):
 		return again
@@ -65,7 +64,7 @@ func (b *Balancer) pacing(service *corev1.Service, err error) error {
 		return err
 	case errors.As(err, &failure) && failure.RetryAfter > 0:
 		return api.NewRetryError(words(purchase.APIPaused), failure.RetryAfter)
-	case errors.Is(err, errOutdated), errors.Is(err, purchase.ErrOutdated):
+	case errors.Is(err, draft.ErrOutdated), errors.Is(err, purchase.ErrOutdated):
 		return api.NewRetryError(words(waitOutdated), time.Second)
 	case errors.Is(err, allocation.ErrConflict):
 		return api.NewRetryError(words(reasonLedger), leastPause)

@@ -119,7 +119,7 @@ func TestReleaseWaitsForTags(t *testing.T) {
 			}
 			w.delete("web")
 			for range 8 {
-				if err := w.lb.Release(w.ctx, w.get("web")); err == nil {
+				if err := w.release(w.get("web")); err == nil {
 					t.Fatalf("the Service is released while the account holds %s", w.blocks())
 				}
 				w.clock.Advance(5 * time.Second)

@@ -13,6 +13,8 @@ import (
 	"k8s.io/cloud-provider/api"
 	servicehelper "k8s.io/cloud-provider/service/helpers"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
@@ -24,18 +26,14 @@ func (w *world) sync(name string) (done bool, err error) {
 }
 
 func (w *world) syncCopy(service *corev1.Service) (done bool, err error) {
-	ctx := w.ctx
 	if service == nil {
 		return true, nil
 	}
 	if service.DeletionTimestamp == nil && service.Spec.Type == corev1.ServiceTypeLoadBalancer {
-		status, err := w.lb.Ensure(ctx, service)
-		if status != nil {
-			w.writeStatus(service.Name, *status)
-		}
+		_, err := w.ensure(w.lb, service)
 		return err == nil, err
 	}
-	if err := w.lb.Release(ctx, service); err != nil {
+	if err := w.release(service); err != nil {
 		return false, err
 	}
 	w.finish(service.Name)
@@ -59,13 +57,33 @@ func (w *world) finish(name string) {
 	}
 }
 
-func (w *world) writeStatus(name string, status corev1.LoadBalancerStatus) {
-	service := w.get(name)
-	if servicehelper.LoadBalancerStatusEqual(&service.Status.LoadBalancer, &status) {
-		return
+// ensure has a balancer ensure the address of a Service, and writes what it changed.
+func (w *world) ensure(lb *reconcile.Balancer, service *corev1.Service) (*corev1.LoadBalancerStatus, error) {
+	d := draft.Of(w.kube, service)
+	status, err := lb.Ensure(w.ctx, d)
+	if status != nil && !servicehelper.LoadBalancerStatusEqual(&d.Service.Status.LoadBalancer, status) {
+		status.DeepCopyInto(&d.Service.Status.LoadBalancer)
 	}
-	service.Status.LoadBalancer = status
-	w.store(service)
+	return status, w.save(d, err)
+}
+
+// release has the balancer release a Service, and writes what it changed.
+func (w *world) release(service *corev1.Service) error {
+	d := draft.Of(w.kube, service)
+	return w.save(d, w.lb.Release(w.ctx, d))
+}
+
+func (w *world) save(d *draft.Draft, failure error) error {
+	err := d.Save(w.ctx)
+	var wait *api.RetryError
+	switch {
+	case errors.Is(err, draft.ErrOutdated) && (failure == nil || errors.As(failure, &wait)):
+		return api.NewRetryError("outdated", time.Second)
+	case failure == nil:
+		return err
+	default:
+		return failure
+	}
 }
 
 // settle syncs until there is nothing left to do and returns how long that took. It gives up after an

@@ -46,7 +46,7 @@ type pace struct {
 	usual map[plan.Reason]time.Duration
 	// leaving is since when Services are known to be on their way out.
 	leaving map[types.UID]time.Time
-	// ensured are the resource versions of the Services as they were when Ensure ended.
+	// ensured are the resource versions of the Services with which Ensure began the last time.
 	ensured map[types.UID]string
 }
 
@@ -175,9 +175,9 @@ func (p *pace) blocked(network string, uid types.UID, now time.Time) bool {
 	return found
 }
 
-// learn remembers how long the account took. Where the first check has shown the end, the next one comes a little
+// recordDuration remembers how long the account took. Where the first check has shown the end, the next one comes a little
 // earlier: it may have taken less.
-func (p *pace) learn(w waiting, now time.Time) {
+func (p *pace) recordDuration(w waiting, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	took := now.Sub(w.since)
@@ -216,15 +216,15 @@ func (p *pace) freshness(service *corev1.Service, now time.Time) time.Time {
 	}
 }
 
-// ensures records what a Service is like at the end of Ensure.
-func (p *pace) ensures(service *corev1.Service) {
+// recordVersion records the version of a Service that Ensure began with.
+func (p *pace) recordVersion(uid types.UID, version string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ensured[service.UID] = service.ResourceVersion
+	p.ensured[uid] = version
 }
 
-// arrived says that the Service waits no more.
-func (p *pace) arrived(uid types.UID) {
+// done says that the Service waits no more.
+func (p *pace) done(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.waits, uid)
@@ -232,8 +232,8 @@ func (p *pace) arrived(uid types.UID) {
 	delete(p.ensured, uid)
 }
 
-// leaves records since when the Service leaves.
-func (p *pace) leaves(uid types.UID, since time.Time) {
+// markReleasing records since when the Service is being released.
+func (p *pace) markReleasing(uid types.UID, since time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.leaving[uid] = since
@@ -278,7 +278,7 @@ func (b *Balancer) checkBlock(ctx context.Context, w waiting, now time.Time) (pr
 	if listing, found := b.config.Account.Known(); found && listing.AskedAt.After(w.checked) {
 		i := slices.IndexFunc(listing.Blocks, func(block network.Block) bool { return block.ID == w.block })
 		if i >= 0 && plan.Changing(listing.Blocks[i]) == "" && listing.Blocks[i].Status == network.Assigned {
-			b.pace.learn(w, now)
+			b.pace.recordDuration(w, now)
 			return unknown, nil
 		}
 	}
@@ -293,20 +293,12 @@ func (b *Balancer) checkBlock(ctx context.Context, w waiting, now time.Time) (pr
 	if plan.Changing(block) == w.reason {
 		return pending, nil
 	}
-	b.pace.learn(w, now)
+	b.pace.recordDuration(w, now)
 	return ended, nil
 }
 
-// checkRelease is check for a Service that is leaving. Another one may want the addresses of a shared block.
-func (b *Balancer) checkRelease(ctx context.Context, s scope) (progress, error) {
-	if w, _ := b.pace.waitsFor(s.service.UID); !w.dedicated {
-		return unknown, nil
-	}
-	return b.check(ctx, s)
-}
-
-// again is the wait for the same thing as before.
-func (b *Balancer) again(service *corev1.Service) error {
+// keepWaiting is the wait for the same thing as before.
+func (b *Balancer) keepWaiting(service *corev1.Service) error {
 	w, _ := b.pace.waitsFor(service.UID)
 	return b.retry(service, plan.Step{Action: plan.Wait, Reason: w.reason, Block: network.Block{ID: w.block},
 		Network: w.network})

@@ -23,6 +23,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -40,13 +41,13 @@ const (
 	defaultDriftEvery = time.Minute // how often to check for changes outside of the cluster
 )
 
-// Balancer applies one step at a time for a Service.
+// Balancer applies one step at a time for a Service. What it changes of the Service it changes in the draft.
 type Balancer interface {
 	// Ensure takes the next step to a published address. A status is written if it differs, even with an error.
 	// *api.RetryError means to wait and call again; *plan.Refusal that a user must act; any other error is retried.
-	Ensure(ctx context.Context, service *corev1.Service) (*corev1.LoadBalancerStatus, error)
+	Ensure(ctx context.Context, d *draft.Draft) (*corev1.LoadBalancerStatus, error)
 	// Release takes the next step to a Service without anything of ours. nil means that nothing is left.
-	Release(ctx context.Context, service *corev1.Service) error
+	Release(ctx context.Context, d *draft.Draft) error
 	// Drifted returns the Services whose block is not where it should be.
 	Drifted(ctx context.Context) ([]types.NamespacedName, error)
 }

@@ -63,6 +63,12 @@ const (
 // longWait is how long a Service waits before an event reports it.
 const longWait = 30 * time.Second
 
+// isRefused reports whether the error is that a person has to act.
+func isRefused(err error) bool {
+	var refusal *plan.Refusal
+	return errors.As(err, &refusal)
+}
+
 // isReported reports whether the balancer has already sent an event for its error.
 func isReported(err error) bool {
 	var refusal *plan.Refusal
@@ -111,7 +117,7 @@ func (c *Controller) recordShortcomings(ctx context.Context, service *corev1.Ser
 
 // recordPublished reports a new address. Who wrote it to the status does not matter: kube-vip may have been faster.
 func (c *Controller) recordPublished(ctx context.Context, service *corev1.Service, state *serviceState,
-	status *corev1.LoadBalancerStatus) {
+	before, status *corev1.LoadBalancerStatus) {
 	state.waitingSince = time.Time{}
 	state.recordedDryRun = ""
 	addresses := addressesOf(status)
@@ -121,8 +127,7 @@ func (c *Controller) recordPublished(ctx context.Context, service *corev1.Servic
 	if state.publishedAt.IsZero() {
 		state.publishedAt = time.Now()
 	}
-	moved := len(service.Status.LoadBalancer.Ingress) > 0 &&
-		!slices.Equal(addresses, addressesOf(&service.Status.LoadBalancer))
+	moved := len(before.Ingress) > 0 && !slices.Equal(addresses, addressesOf(before))
 	if state.announced && !moved {
 		return
 	}

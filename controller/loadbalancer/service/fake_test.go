@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/cloud-provider/api"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
 )
 
 // shop is a balancer in memory: it gives each Service an address after some waits and takes it back after others.
@@ -45,10 +47,10 @@ func newShop() *shop {
 	}
 }
 
-func (s *shop) Ensure(_ context.Context, service *corev1.Service) (*corev1.LoadBalancerStatus, error) {
+func (s *shop) Ensure(_ context.Context, d *draft.Draft) (*corev1.LoadBalancerStatus, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	name := nameOf(service)
+	name := nameOf(d.Service)
 	if err := s.began("ensure", name); err != nil {
 		return nil, err
 	}
@@ -64,16 +66,16 @@ func (s *shop) Ensure(_ context.Context, service *corev1.Service) (*corev1.LoadB
 	}
 	mode := corev1.LoadBalancerIPModeVIP
 	ingress := corev1.LoadBalancerIngress{IP: address.String(), IPMode: &mode}
-	for _, port := range service.Spec.Ports {
+	for _, port := range d.Service.Spec.Ports {
 		ingress.Ports = append(ingress.Ports, corev1.PortStatus{Port: port.Port, Protocol: port.Protocol})
 	}
 	return &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{ingress}}, nil
 }
 
-func (s *shop) Release(_ context.Context, service *corev1.Service) error {
+func (s *shop) Release(_ context.Context, d *draft.Draft) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	name := nameOf(service)
+	name := nameOf(d.Service)
 	if err := s.began("release", name); err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	servicehelper "k8s.io/cloud-provider/service/helpers"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
@@ -73,7 +74,7 @@ func ownFinalizers(service *corev1.Service) []string {
 func addedByUs(service *corev1.Service) bool {
 	path := []byte(`"v:\"` + servicehelper.LoadBalancerCleanupFinalizer + `\""`)
 	return slices.ContainsFunc(service.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
-		return entry.Manager == fieldManager && entry.FieldsV1 != nil &&
+		return entry.Manager == draft.FieldManager && entry.FieldsV1 != nil &&
 			bytes.Contains(entry.FieldsV1.GetRawBytes(), path)
 	})
 }

@@ -1,0 +1,112 @@
+package reconcile
+
+import (
+	"context"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+)
+
+// fields are what is to be changed of a Service beside its status.
+type fields struct {
+	// annotations to set; nil removes one.
+	annotations map[string]any
+	// loadBalancerIP to set in the spec, if respec is true.
+	loadBalancerIP string
+	respec         bool
+}
+
+func (f fields) empty() bool { return len(f.annotations) == 0 && !f.respec }
+
+// apply changes the Service of a draft.
+func (f fields) apply(d *draft.Draft) {
+	d.Set(f.annotations)
+	if f.respec {
+		d.Service.Spec.LoadBalancerIP = f.loadBalancerIP
+	}
+}
+
+// withdrawal removes what publication wrote. A value that a user chose stays. The record of a purchase and
+// its owner stay until nothing is left that they would find.
+func (b *Balancer) withdrawal(service *corev1.Service, nodes []*corev1.Node) fields {
+	address := service.Annotations[contract.ServiceIPAddress]
+	wanted := b.announcer.Withdraw(service, address, nodes)
+	for _, name := range contract.OwnedServiceAnnotations() {
+		if name != contract.ServiceIPPurchase && name != contract.ServiceIPOwner {
+			wanted[name] = nil
+		}
+	}
+	return fields{annotations: draft.Differing(service, wanted),
+		respec: address != "" && service.Spec.LoadBalancerIP == address}
+}
+
+// removeForeign takes off a Service what the controller wrote on another one, of which this is a copy:
+// whoever announces it would answer for an address of someone else.
+func (b *Balancer) removeForeign(ctx context.Context, d *draft.Draft, nodes []*corev1.Node) {
+	foreign := d.Service.Annotations[contract.ServiceIPAddress]
+	changes := b.withdrawal(d.Service, nodes)
+	changes.annotations[contract.ServiceIPPurchase] = nil
+	changes.annotations[contract.ServiceIPOwner] = nil
+	changes.apply(d)
+	d.Service.Status.LoadBalancer.Ingress = nil
+	d.AfterSave(func() {
+		klog.FromContext(ctx).Info("Removed annotations of another Service", "service", klog.KObj(d.Service), "address",
+			foreign)
+		b.config.Events.Eventf(d.Service, corev1.EventTypeNormal, eventForeign,
+			"Removed address %q, which was written for another Service: this one was restored from a backup or "+
+				"copied, and gets an address of its own",
+			foreign)
+	})
+}
+
+// clear removes what the controller wrote on the Service, now that nothing of it is left.
+func (b *Balancer) clear(ctx context.Context, d *draft.Draft) {
+	klog.FromContext(ctx).Info("No IP block is left", "service", klog.KObj(d.Service))
+	wanted := map[string]any{}
+	for _, name := range contract.OwnedServiceAnnotations() {
+		wanted[name] = nil
+	}
+	if d.Service.DeletionTimestamp != nil {
+		// kube-vip goes by these until the object is gone.
+		wanted = map[string]any{contract.ServiceIPPurchase: nil, contract.ServiceIPAddress: nil,
+			contract.ServiceIPOwner: nil}
+	}
+	d.Set(wanted)
+	for _, kind := range contract.OwnedServiceConditions() {
+		meta.RemoveStatusCondition(&d.Service.Status.Conditions, kind)
+	}
+}
+
+// reject refuses the Service. When its block is lost, the published address is withdrawn as well: phoenixNAP
+// may sell it to another customer, and whoever announces it would answer in their place. What shows that there was
+// one stays, so that another one is bought only where the user allows it.
+func (b *Balancer) reject(ctx context.Context, r *reconciliation) error {
+	address := r.observed.Published
+	step := r.plan.Step
+	if step.Reason != plan.BlockLost || !r.observed.Abandoned(address) {
+		return b.refuse(r.Draft, step)
+	}
+	if changes := b.withdrawAnnouncement(r.Service, address); !changes.empty() {
+		changes.apply(r.Draft)
+		r.AfterSave(func() {
+			klog.FromContext(ctx).Info("Withdrew the address of a lost block", "service", klog.KObj(r.Service),
+				"address", address)
+		})
+	}
+	r.status = &corev1.LoadBalancerStatus{}
+	return b.refuse(r.Draft, step)
+}
+
+// withdrawAnnouncement takes off a Service what announcers read.
+func (b *Balancer) withdrawAnnouncement(service *corev1.Service, address netip.Addr) fields {
+	wanted := b.announcer.Withdraw(service, address.String(), nil)
+	wanted[contract.ServiceIPBlockAssigned] = "false"
+	return fields{annotations: draft.Differing(service, wanted),
+		respec: service.Spec.LoadBalancerIP == address.String() && plan.UsersLoadBalancerIP(service) == ""}
+}
