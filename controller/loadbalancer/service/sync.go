@@ -143,12 +143,12 @@ func (c *Controller) setStatus(ctx context.Context, d *draft.Draft, status *core
 // release takes the next step to a Service without anything of ours.
 func (c *Controller) release(ctx context.Context, d *draft.Draft) error {
 	state := c.states.of(d.Service)
-	if !state.leaving && len(ownFinalizers(d.Service)) > 0 {
+	finalizers := ownFinalizers(d.Service) // what shows that they are ours may be removed below
+	if !state.leaving && len(finalizers) > 0 {
 		state.leaving = true
 		c.inform(d.Service, eventDeleting, textDeleting)
 	}
 	err := c.config.Balancer.Release(ctx, d)
-	finalizers := ownFinalizers(d.Service)
 	if err == nil {
 		removeOwned(d.Service, finalizers)
 	}

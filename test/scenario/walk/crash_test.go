@@ -28,8 +28,8 @@ type doom struct {
 	after bool
 	// reads says that requests count that change nothing, too.
 	reads bool
-	// sent is how many requests were counted.
-	sent int
+	// sent is how many requests were counted, and patches how many of them change a Service.
+	sent, patches int
 	// fulfilled is what the process died of; empty while it lives.
 	fulfilled string
 }
@@ -43,6 +43,9 @@ func (p *process) begins(request *http.Request) (diesAfter bool) {
 		return false
 	}
 	p.doom.sent++
+	if request.Method == http.MethodPatch && strings.Contains(request.URL.Path, "/services/") {
+		p.doom.patches++
+	}
 	if p.doom.sent != p.doom.at {
 		return false
 	}
@@ -68,6 +71,9 @@ var modes = map[string]mode{
 	"brought":   {wish: map[string]string{contract.ServiceIPBlockID: broughtID}},
 }
 
+// mostPatches is how often a Service may be written from its creation to its release.
+const mostPatches = 10
+
 // TestCrashAtAnyRequest ends the process before and after each request that changes something in either API, once each,
 // in the whole life of a Service; in a long run at those that only read, too. For every third request lists lag, for
 // every third the next process has the credentials of another account for a while, for every fourth its watches stand
@@ -92,6 +98,10 @@ func TestCrashAtAnyRequest(t *testing.T) {
 				t.Fatalf("%s: only %d requests; the test does not see them all", name, undisturbed.sent)
 			}
 			t.Logf("%s: %d requests", name, undisturbed.sent)
+			_, _ = fmt.Fprintf(t.Output(), "figure service_patches_%s %d requests\n", name, undisturbed.patches)
+			if undisturbed.patches > mostPatches {
+				t.Errorf("%s: %d patches of the Service, want at most %d", name, undisturbed.patches, mostPatches)
+			}
 			for place := len(name) % stride; place < 2*undisturbed.sent; place += stride {
 				t.Run(fmt.Sprint(name, " ", place), func(t *testing.T) {
 					t.Parallel()
