@@ -196,7 +196,7 @@ func (s *scene) checkShared() {
 	s.gone(s.space, "shared-b")
 	kept, err := allocation.NewStore(s.client).Get(s.Context(), pool.id)
 	s.ok(err)
-	if rest := kept.Resting[b]; rest.Holder.Name != "shared-b" || len(kept.Held) != 2 {
+	if rest := kept.Quarantined[b]; rest.Holder.Name != "shared-b" || len(kept.Held) != 2 {
 		s.Errorf("%s does not rest: %+v", b, kept)
 	}
 	s.service("shared-d", "", contract.ServiceIPAllocation, contract.AllocationShared)

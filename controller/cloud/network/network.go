@@ -118,15 +118,15 @@ func (n Network) Lacks(b Block) bool {
 	return b.ResourceID == "" && b.Status != Subnetted && !n.Listed(b.ID)
 }
 
-// Taken says who holds the places in a network, as far as the account shows it.
+// Taken says who holds the slots of a network, as far as the account shows it.
 func (n Network) Taken(cluster string, blocks []Block) string {
 	counts := map[string]int{}
-	for _, place := range n.Blocks {
-		if place.CIDR.IsValid() && !place.CIDR.Addr().Is4() {
+	for _, slot := range n.Blocks {
+		if slot.CIDR.IsValid() && !slot.CIDR.Addr().Is4() {
 			continue
 		}
 		var block Block
-		i := slices.IndexFunc(blocks, func(b Block) bool { return b.ID == place.ID })
+		i := slices.IndexFunc(blocks, func(b Block) bool { return b.ID == slot.ID })
 		listed := i >= 0
 		if listed {
 			block = blocks[i]

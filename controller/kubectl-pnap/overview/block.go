@@ -34,10 +34,10 @@ type Block struct {
 	Unusable bool `json:"unusable,omitempty"`
 	// Held reports that the controller does not delete the orphan until a person confirms it.
 	Held bool `json:"held,omitempty"`
-	// Used, Resting (in quarantine) and Free count its addresses. All those of a dedicated block belong to its Service.
-	Used    int `json:"used"`
-	Resting int `json:"resting"`
-	Free    int `json:"free"`
+	// Used, Quarantined (in quarantine) and Free count its addresses. All those of a dedicated block belong to its Service.
+	Used        int `json:"used"`
+	Quarantined int `json:"quarantined"`
+	Free        int `json:"free"`
 	// Uncounted reports that nothing read from the cluster shows which of its addresses are in use.
 	Uncounted bool `json:"uncounted,omitempty"`
 	// Holders maps the addresses of a shared or brought block to their owners.
@@ -116,7 +116,7 @@ func compareCIDR(a, b string) int {
 }
 
 func (b *Block) count(l plan.Ledger) {
-	b.Used, b.Resting, b.Free = l.Count()
+	b.Used, b.Quarantined, b.Free = l.Count()
 	b.Holders = map[netip.Addr]string{}
 	for address, holder := range l.Held {
 		b.Holders[address] = text.Clean(holder.String())

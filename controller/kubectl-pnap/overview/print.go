@@ -322,9 +322,9 @@ func use(b Block) string {
 	if b.Holders == nil {
 		return strconv.Itoa(b.Used)
 	}
-	text := fmt.Sprintf("%d of %d", b.Used, b.Used+b.Resting+b.Free)
-	if b.Resting > 0 {
-		text += fmt.Sprintf(" (%d quarantined)", b.Resting)
+	text := fmt.Sprintf("%d of %d", b.Used, b.Used+b.Quarantined+b.Free)
+	if b.Quarantined > 0 {
+		text += fmt.Sprintf(" (%d quarantined)", b.Quarantined)
 	}
 	return text
 }

@@ -95,8 +95,8 @@ func (s sheet) free() string {
 		if b.Unusable {
 			continue
 		}
-		if b.Holders != nil && b.Free+b.Resting > 0 {
-			rows = append(rows, []string{b.CIDR, fmt.Sprint(b.Free), fmt.Sprint(b.Resting), b.For})
+		if b.Holders != nil && b.Free+b.Quarantined > 0 {
+			rows = append(rows, []string{b.CIDR, fmt.Sprint(b.Free), fmt.Sprint(b.Quarantined), b.For})
 		}
 		if b.Standing == contract.StandingBrought && b.Holders == nil {
 			rows = append(rows, []string{b.CIDR, "all", "0", "phoenixnap.com/ip-block-id: " + b.ID})

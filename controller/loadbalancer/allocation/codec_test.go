@@ -26,7 +26,7 @@ func sample() plan.Ledger {
 			address("203.0.113.10"): {Namespace: "shop", Name: "web", UID: "u1"},
 			address("203.0.113.11"): {Name: "60473c2509268bc77fd06d31"},
 		},
-		Resting: map[netip.Addr]plan.Rest{
+		Quarantined: map[netip.Addr]plan.Released{
 			address("203.0.113.12"): {Holder: plan.Holder{Namespace: "shop", Name: "api", UID: "u2"},
 				Since: time.Date(2026, 3, 1, 12, 0, 0, 5, time.UTC)},
 		},
@@ -53,7 +53,7 @@ func TestStoredFormStays(t *testing.T) {
       "name": "60473c2509268bc77fd06d31"
     }
   },
-  "resting": {
+  "quarantined": {
     "203.0.113.12": {
       "holder": {
         "namespace": "shop",
@@ -123,7 +123,7 @@ func TestDamageIsNamed(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		`{"blockID":"b","cidr":"203.0.113.8/29","held":{"203.0.113.10":{"name":"x"}}}`,
-		`{"blockID":"b","cidr":"203.0.113.8/29","held":{},"resting":{"203.0.113.10":{"holder":{"name":"x"},"since":"2026-03-01T12:00:00+01:00"}}}`,
+		`{"blockID":"b","cidr":"203.0.113.8/29","held":{},"quarantined":{"203.0.113.10":{"holder":{"name":"x"},"since":"2026-03-01T12:00:00+01:00"}}}`,
 		`{"blockID":"b","cidr":"::/0","held":null}`, "null", "", `{"BLOCKID":"b","cidr":"203.0.113.9/29"}`,
 	} {
 		f.Add(seed)

@@ -192,11 +192,11 @@ func encode(l plan.Ledger) (*corev1.ConfigMap, error) {
 		return nil, fmt.Errorf("ledger of IP block %s is not stored: %w", l.BlockID, err)
 	}
 	l.Held = maps.Collect(maps.All(l.Held)) // never nil, which would be stored as null
-	resting := map[netip.Addr]plan.Rest{}
-	for address, r := range l.Resting {
-		resting[address] = plan.Rest{Holder: r.Holder, Since: r.Since.UTC()}
+	quarantined := map[netip.Addr]plan.Released{}
+	for address, r := range l.Quarantined {
+		quarantined[address] = plan.Released{Holder: r.Holder, Since: r.Since.UTC()}
 	}
-	l.Resting = resting
+	l.Quarantined = quarantined
 	raw, err := json.MarshalIndent(l, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("encode the ledger of IP block %s: %w", l.BlockID, err)
@@ -238,6 +238,6 @@ func parse(raw string) (plan.Ledger, error) {
 		return plan.Ledger{}, errors.New("more follows behind the ledger")
 	}
 	l.Held = maps.Collect(maps.All(l.Held))
-	l.Resting = maps.Collect(maps.All(l.Resting))
+	l.Quarantined = maps.Collect(maps.All(l.Quarantined))
 	return l, l.Check()
 }

@@ -46,7 +46,7 @@ func Of(kube kubernetes.Interface, service *corev1.Service) *Draft {
 // Gone reports whether the API server has no Service of this UID any more, as far as it is known.
 func (d *Draft) Gone() bool { return d.gone }
 
-// Read reads the Service anew. Changes that were not saved are lost.
+// Read reads the Service again. Changes that were not saved are lost.
 func (d *Draft) Read(ctx context.Context) error {
 	d.saved = nil
 	live, err := d.kube.CoreV1().Services(d.Service.Namespace).Get(ctx, d.Service.Name, metav1.GetOptions{})

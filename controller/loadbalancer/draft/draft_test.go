@@ -55,7 +55,7 @@ func TestASyncIsOneWrite(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n := len(kube.Actions()); n != test.writes || saved != min(n, 1) {
-				t.Errorf("%d writes, want %d; %d times told of it", n, test.writes, saved)
+				t.Errorf("%d writes, want %d; %d times called", n, test.writes, saved)
 			}
 			check(t, kube, want)
 			if err := d.Save(t.Context()); err != nil || len(kube.Actions()) != test.writes+1 { // and that of check
@@ -88,8 +88,8 @@ func apiequal(a, b *corev1.Service) bool {
 			(meta.FindStatusCondition(b.Status.Conditions, "Ready") == nil)
 }
 
-// TestALostWrite: a Service that has changed, or is gone, is outdated; other failures are what they are. Nobody is told
-// of what was not written.
+// TestALostWrite: a Service that has changed, or is gone, is outdated; other failures are what they are. What was not
+// written is not reported.
 func TestALostWrite(t *testing.T) {
 	services := schema.GroupResource{Resource: "services"}
 	for name, test := range map[string]struct {

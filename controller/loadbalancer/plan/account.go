@@ -76,7 +76,7 @@ type Account struct {
 	Slots
 }
 
-// Slots is what is known of the places that IP blocks take in the public network.
+// Slots is what is known of the slots of the public network, each of which takes one IP block.
 type Slots struct {
 	// MaxBlocks is the most blocks that may be bought for the cluster; 0 for no limit but the network's.
 	MaxBlocks int

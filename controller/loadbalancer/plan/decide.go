@@ -242,21 +242,21 @@ func (obs Observed) bought() int {
 	return count
 }
 
-// reserved counts the blocks of others that are bought and not yet in the network: each will need a place in it.
+// reserved counts the blocks of others that are bought and not yet in the network: each will need a slot of it.
 func (obs Observed) reserved() int {
 	public := obs.Public()
 	reserved := 0
 	for _, block := range obs.Known() {
-		if network.OfCluster(block, obs.Owner.Cluster) && public.Lacks(block) && obs.needsPlace(block) {
+		if network.OfCluster(block, obs.Owner.Cluster) && public.Lacks(block) && obs.needsSlot(block) {
 			reserved++
 		}
 	}
 	return reserved
 }
 
-// needsPlace reports whether a block waits for its place in the network: it is the pool's or the nodes', or
+// needsSlot reports whether a block waits for its slot of the network: it is the pool's or the nodes', or
 // that of another Service which is served.
-func (obs Observed) needsPlace(block network.Block) bool {
+func (obs Observed) needsSlot(block network.Block) bool {
 	if obs.Pool().Owns(block) || (network.Owner{Cluster: obs.Owner.Cluster, Nodes: true}).Owns(block) {
 		return true
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // Ensure decides the next step towards exactly one block that is assigned to the configured network. Blocks too many
-// are given back only after the kept one is assigned, see Duplicates, unless they take its place in a full network.
+// are given back only after the kept one is assigned, see Duplicates, unless they take its slot in a full network.
 func Ensure(owner network.Owner, desired Desired, account Account) Step {
 	if refusal, unproven := Unproven(account); unproven {
 		return refusal
@@ -331,7 +331,7 @@ func ReleaseBrought(s network.Sighting, assignedHere bool, account Account) Step
 	if !assignedHere || elsewhere {
 		return Step{Action: Done, Reason: BlockKept, Block: s.Block}
 	}
-	return parkOne(s, account)
+	return unassignRetained(s, account)
 }
 
 // ChooseNodeBlock divides the blocks that were bought for the nodes of one cluster into the one to keep and those too

@@ -11,7 +11,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 )
 
-// Quarantine is how long an address that was given back rests before it is given again without a report
+// Quarantine is how long a released address is quarantined before it is given again without a report
 // that it is silent.
 const Quarantine = 10 * time.Minute
 
@@ -40,8 +40,8 @@ func (h Holder) sameName(other Holder) bool {
 	return h.Namespace == other.Namespace && h.Name == other.Name
 }
 
-// Rest is an address that was given back and is not given again yet.
-type Rest struct {
+// Released is an address that was released and is not given again yet.
+type Released struct {
 	// Holder is who held it last.
 	Holder Holder `json:"holder"`
 	// Since is when it was given back.
@@ -63,8 +63,8 @@ type Ledger struct {
 	AssignedHere bool `json:"assignedHere,omitempty"`
 	// Held are the addresses that are given.
 	Held map[netip.Addr]Holder `json:"held"`
-	// Resting are the addresses in quarantine.
-	Resting map[netip.Addr]Rest `json:"resting,omitempty"`
+	// Quarantined are the addresses in quarantine.
+	Quarantined map[netip.Addr]Released `json:"quarantined,omitempty"`
 	// Version is the store's word for the state that was read; empty when nothing is stored yet.
 	Version string `json:"-"`
 }
@@ -104,7 +104,7 @@ func (a Ask) inUse(address netip.Addr) bool { return a.InUse != nil && a.InUse(a
 type Grant struct {
 	// Address that was given.
 	Address netip.Addr
-	// Reused is true when it had rested for all of its Quarantine without a report that it is silent: that
+	// Reused is true when it was quarantined for all of the time without a report that it is silent: that
 	// is worth an event.
 	Reused bool
 }
@@ -115,8 +115,8 @@ var (
 	ErrClosed = errors.New("the IP block is being released")
 	// ErrFull: every address has a holder.
 	ErrFull = errors.New("all addresses of the IP block are given")
-	// ErrResting: only addresses in quarantine are left, or the wanted one is. RestEnds returns until when.
-	ErrResting = errors.New("the address was released a moment ago and is in quarantine")
+	// ErrQuarantined: only addresses in quarantine are left, or the wanted one is. QuarantineEnds returns until when.
+	ErrQuarantined = errors.New("the address was released a moment ago and is in quarantine")
 	// ErrTaken: another holder has the wanted address.
 	ErrTaken = errors.New("the address is given to another")
 	// ErrNoHost: no host may have the wanted address.
@@ -133,11 +133,11 @@ func (l Ledger) AddressOf(h Holder) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// Empty reports whether no address is given. Addresses may still rest.
+// Empty reports whether no address is given. Addresses may still be quarantined.
 func (l Ledger) Empty() bool { return len(l.Held) == 0 }
 
 // Take gives the holder an address: the one that bears its name already, else the wanted one, else the
-// lowest one that is free, addresses that rested before last. The holder keeps what it has even when it wants another;
+// lowest one that is free, addresses that were quarantined before last. The holder keeps what it has even when it wants another;
 // Free that first. On an error the ledger is returned unchanged.
 func (l Ledger) Take(h Holder, ask Ask) (Ledger, Grant, error) {
 	if held, found := l.AddressOf(h); found {
@@ -154,10 +154,10 @@ func (l Ledger) Take(h Holder, ask Ask) (Ledger, Grant, error) {
 		if err := l.refusal(address, h, ask); err != nil {
 			continue
 		}
-		if _, rested := l.Resting[address]; !rested {
+		if _, quarantined := l.Quarantined[address]; !quarantined {
 			return l.give(address, h), Grant{Address: address}, nil
 		}
-		if !reused.IsValid() || l.Resting[address].Since.Before(l.Resting[reused].Since) {
+		if !reused.IsValid() || l.Quarantined[address].Since.Before(l.Quarantined[reused].Since) {
 			reused = address
 		}
 	}
@@ -165,7 +165,7 @@ func (l Ledger) Take(h Holder, ask Ask) (Ledger, Grant, error) {
 		return l.give(reused, h), l.grant(reused, h, ask), nil
 	}
 	if l.restingOnly(ask) {
-		return l, Grant{}, fmt.Errorf("IP block %s: %w", l.BlockID, ErrResting)
+		return l, Grant{}, fmt.Errorf("IP block %s: %w", l.BlockID, ErrQuarantined)
 	}
 	return l, Grant{}, fmt.Errorf("IP block %s: %w", l.BlockID, ErrFull)
 }
@@ -185,28 +185,28 @@ func (l Ledger) refusal(address netip.Addr, h Holder, ask Ask) error {
 		return ErrNoHost
 	case held, ask.inUse(address):
 		return ErrTaken
-	case l.rests(address, h, ask):
-		return ErrResting
+	case l.inQuarantine(address, h, ask):
+		return ErrQuarantined
 	default:
 		return nil
 	}
 }
 
-// rests reports whether the address is in quarantine. Who held it last may have it back at once: what may
+// inQuarantine reports whether the address is in quarantine. Who held it last may have it back at once: what may
 // still answer for it answers for the same name.
-func (l Ledger) rests(address netip.Addr, h Holder, ask Ask) bool {
-	rest, resting := l.Resting[address]
-	return resting && !rest.Holder.sameName(h) && !ask.silent(address) && ask.Now.Before(rest.Since.Add(Quarantine))
+func (l Ledger) inQuarantine(address netip.Addr, h Holder, ask Ask) bool {
+	released, found := l.Quarantined[address]
+	return found && !released.Holder.sameName(h) && !ask.silent(address) && ask.Now.Before(released.Since.Add(Quarantine))
 }
 
 func (l Ledger) grant(address netip.Addr, h Holder, ask Ask) Grant {
-	rest, rested := l.Resting[address]
-	return Grant{Address: address, Reused: rested && !rest.Holder.sameName(h) && !ask.silent(address)}
+	released, found := l.Quarantined[address]
+	return Grant{Address: address, Reused: found && !released.Holder.sameName(h) && !ask.silent(address)}
 }
 
 // restingOnly reports whether waiting for the quarantine is enough to make an address free.
 func (l Ledger) restingOnly(ask Ask) bool {
-	for address := range l.Resting {
+	for address := range l.Quarantined {
 		if !ask.inUse(address) {
 			return true
 		}
@@ -214,19 +214,19 @@ func (l Ledger) restingOnly(ask Ask) bool {
 	return false
 }
 
-// RestEnds is when the first of the resting addresses may be given again without a report; the zero Time
-// when none rests.
-func (l Ledger) RestEnds() time.Time {
+// QuarantineEnds is when the first of the quarantined addresses may be given again without a report; the zero Time
+// when none is quarantined.
+func (l Ledger) QuarantineEnds() time.Time {
 	var first time.Time
-	for _, rest := range l.Resting {
-		if end := rest.Since.Add(Quarantine); first.IsZero() || end.Before(first) {
+	for _, released := range l.Quarantined {
+		if end := released.Since.Add(Quarantine); first.IsZero() || end.Before(first) {
 			first = end
 		}
 	}
 	return first
 }
 
-// Free takes every address of the holder back; they rest from now on. A holder with a UID frees only what
+// Free takes every address of the holder back; they are quarantined from now on. A holder with a UID frees only what
 // is given to that UID, so that the end of an old Service takes nothing from a new one of its name.
 func (l Ledger) Free(h Holder, now time.Time) Ledger {
 	freed := l.clone()
@@ -235,31 +235,31 @@ func (l Ledger) Free(h Holder, now time.Time) Ledger {
 			continue
 		}
 		delete(freed.Held, address)
-		freed.Resting[address] = Rest{Holder: holder, Since: now}
+		freed.Quarantined[address] = Released{Holder: holder, Since: now}
 	}
 	return freed
 }
 
-// Bound returns the ledger with no address that rests from later than now on, as the clock of another process may have
-// said, so that none rests longer than one which is given back now; changed is false when there was none.
+// Bound returns the ledger with no address that was released later than now, as the clock of another process may have
+// said, so that none is quarantined longer than one which is released now; changed is false when there was none.
 func (l Ledger) Bound(now time.Time) (bounded Ledger, changed bool) {
 	bounded = l
-	for address, rest := range l.Resting {
-		if !rest.Since.After(now) {
+	for address, released := range l.Quarantined {
+		if !released.Since.After(now) {
 			continue
 		}
 		if !changed {
 			bounded = l.clone()
 			changed = true
 		}
-		bounded.Resting[address] = Rest{Holder: rest.Holder, Since: now}
+		bounded.Quarantined[address] = Released{Holder: released.Holder, Since: now}
 	}
 	return bounded, changed
 }
 
-// BoundRests is Bound for all ledgers. The changed ones are returned as well, to be stored: until then each look bounds
+// BoundQuarantine is Bound for all ledgers. The changed ones are returned as well, to be stored: until then each look bounds
 // them by its own time.
-func BoundRests(all []Ledger, now time.Time) (bounded, changed []Ledger) {
+func BoundQuarantine(all []Ledger, now time.Time) (bounded, changed []Ledger) {
 	bounded = make([]Ledger, len(all))
 	for i, l := range all {
 		var differs bool
@@ -270,21 +270,21 @@ func BoundRests(all []Ledger, now time.Time) (bounded, changed []Ledger) {
 	return bounded, changed
 }
 
-// Expire ends the rest of addresses that are reported silent or have rested long enough.
+// Expire ends the quarantine of addresses that are reported silent or were quarantined long enough.
 func (l Ledger) Expire(silent func(netip.Addr) bool, now time.Time) Ledger {
 	expired := l.clone()
-	for address, rest := range l.Resting {
-		if (silent != nil && silent(address)) || !now.Before(rest.Since.Add(Quarantine)) {
-			delete(expired.Resting, address)
+	for address, released := range l.Quarantined {
+		if (silent != nil && silent(address)) || !now.Before(released.Since.Add(Quarantine)) {
+			delete(expired.Quarantined, address)
 		}
 	}
 	return expired
 }
 
 // Spent reports whether the ledger of a block that stays in the account may be forgotten: no address is
-// given and none rests any more.
+// given and none is quarantined any more.
 func (l Ledger) Spent(silent func(netip.Addr) bool, now time.Time) bool {
-	return l.Empty() && len(l.Expire(silent, now).Resting) == 0
+	return l.Empty() && len(l.Expire(silent, now).Quarantined) == 0
 }
 
 // Close marks the block as being released.
@@ -300,11 +300,11 @@ func (l Ledger) Reopen() Ledger {
 }
 
 // Count returns how many addresses are assigned, in quarantine and free, for metrics.
-func (l Ledger) Count() (held, resting, free int) {
+func (l Ledger) Count() (held, quarantined, free int) {
 	for range l.hosts() {
 		free++
 	}
-	return len(l.Held), len(l.Resting), free - len(l.Held) - len(l.Resting)
+	return len(l.Held), len(l.Quarantined), free - len(l.Held) - len(l.Quarantined)
 }
 
 // Check says which rule the ledger breaks; nil when it breaks none.
@@ -315,23 +315,23 @@ func (l Ledger) Check() error {
 	holders := map[Holder]netip.Addr{}
 	for address, holder := range l.Held {
 		name := Holder{Namespace: holder.Namespace, Name: holder.Name}
-		_, resting := l.Resting[address]
+		_, quarantined := l.Quarantined[address]
 		other, twice := holders[name]
 		switch {
 		case !network.IsHost(l.CIDR, address):
 			return fmt.Errorf("%s holds %s, which no host may have in %s", holder, address, l.CIDR)
 		case holder.Name == "":
 			return fmt.Errorf("address %s has a holder without a name", address)
-		case resting:
-			return fmt.Errorf("address %s is held by %s and rests as well", address, holder)
+		case quarantined:
+			return fmt.Errorf("address %s is held by %s and quarantined as well", address, holder)
 		case twice:
 			return fmt.Errorf("%s holds %s and %s", holder, other, address)
 		}
 		holders[name] = address
 	}
-	for address := range l.Resting {
+	for address := range l.Quarantined {
 		if !network.IsHost(l.CIDR, address) {
-			return fmt.Errorf("address %s rests, which no host may have in %s", address, l.CIDR)
+			return fmt.Errorf("address %s is quarantined, which no host may have in %s", address, l.CIDR)
 		}
 	}
 	return nil
@@ -340,13 +340,13 @@ func (l Ledger) Check() error {
 func (l Ledger) give(address netip.Addr, h Holder) Ledger {
 	given := l.clone()
 	given.Held[address] = h
-	delete(given.Resting, address)
+	delete(given.Quarantined, address)
 	return given
 }
 
 func (l Ledger) clone() Ledger {
 	l.Held = maps.Collect(maps.All(l.Held)) // not nil, unlike maps.Clone of nil
-	l.Resting = maps.Collect(maps.All(l.Resting))
+	l.Quarantined = maps.Collect(maps.All(l.Quarantined))
 	return l
 }
 

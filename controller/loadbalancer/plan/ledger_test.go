@@ -34,7 +34,7 @@ func silentFor(raw ...string) func(netip.Addr) bool {
 func ledger29(held map[string]string, change ...func(*plan.Ledger)) plan.Ledger {
 	l := plan.NewLedger("a", prefix("203.0.113.8/29"))
 	l.Held = map[netip.Addr]plan.Holder{}
-	l.Resting = map[netip.Addr]plan.Rest{}
+	l.Quarantined = map[netip.Addr]plan.Released{}
 	for address, name := range held {
 		l.Held[addr(address)] = holder(name)
 	}
@@ -44,9 +44,9 @@ func ledger29(held map[string]string, change ...func(*plan.Ledger)) plan.Ledger 
 	return l
 }
 
-func resting(address, name string, age time.Duration) func(*plan.Ledger) {
+func quarantined(address, name string, age time.Duration) func(*plan.Ledger) {
 	return func(l *plan.Ledger) {
-		l.Resting[addr(address)] = plan.Rest{Holder: holder(name), Since: noon.Add(-age)}
+		l.Quarantined[addr(address)] = plan.Released{Holder: holder(name), Since: noon.Add(-age)}
 	}
 }
 
@@ -96,23 +96,23 @@ func TestTake(t *testing.T) {
 		{name: "full but for a server's", ledger: ledger29(four29), ask: plan.Ask{InUse: silentFor("203.0.113.12")},
 			fails: plan.ErrFull},
 		{name: "closed", ledger: ledger29(nil, closed), fails: plan.ErrClosed},
-		{name: "resting ones last", ledger: ledger29(nil, resting("203.0.113.10", "api", time.Hour)),
+		{name: "quarantined ones last", ledger: ledger29(nil, quarantined("203.0.113.10", "api", time.Hour)),
 			want: "203.0.113.11"},
-		{name: "only one that rests", ledger: ledger29(four29, resting("203.0.113.12", "api", 10*time.Minute-1)),
-			fails: plan.ErrResting},
-		{name: "only one that has rested", ledger: ledger29(four29, resting("203.0.113.12", "api", 10*time.Minute)),
+		{name: "only one that is quarantined", ledger: ledger29(four29, quarantined("203.0.113.12", "api", 10*time.Minute-1)),
+			fails: plan.ErrQuarantined},
+		{name: "only one that was quarantined", ledger: ledger29(four29, quarantined("203.0.113.12", "api", 10*time.Minute)),
 			want: "203.0.113.12", reused: true},
-		{name: "only one that is silent", ledger: ledger29(four29, resting("203.0.113.12", "api", time.Second)),
+		{name: "only one that is silent", ledger: ledger29(four29, quarantined("203.0.113.12", "api", time.Second)),
 			ask: plan.Ask{Silent: silentFor("203.0.113.12")}, want: "203.0.113.12"},
-		{name: "its own back at once", ledger: ledger29(four29, resting("203.0.113.12", "web", time.Second)),
+		{name: "its own back at once", ledger: ledger29(four29, quarantined("203.0.113.12", "web", time.Second)),
 			want: "203.0.113.12"},
-		{name: "the wanted one rests", ledger: ledger29(nil, resting("203.0.113.12", "api", time.Second)),
-			ask: plan.Ask{Wanted: addr("203.0.113.12")}, fails: plan.ErrResting},
-		{name: "the wanted one has rested", ledger: ledger29(nil, resting("203.0.113.12", "api", time.Hour)),
+		{name: "the wanted one is quarantined", ledger: ledger29(nil, quarantined("203.0.113.12", "api", time.Second)),
+			ask: plan.Ask{Wanted: addr("203.0.113.12")}, fails: plan.ErrQuarantined},
+		{name: "the wanted one was quarantined", ledger: ledger29(nil, quarantined("203.0.113.12", "api", time.Hour)),
 			ask: plan.Ask{Wanted: addr("203.0.113.12")}, want: "203.0.113.12", reused: true},
-		{name: "the one that rested longest", ledger: ledger29(map[string]string{"203.0.113.10": "h0",
+		{name: "the one that was quarantined longest", ledger: ledger29(map[string]string{"203.0.113.10": "h0",
 			"203.0.113.11": "h1", "203.0.113.12": "h2"},
-			resting("203.0.113.13", "x", time.Hour), resting("203.0.113.14", "y", 2*time.Hour)), want: "203.0.113.14",
+			quarantined("203.0.113.13", "x", time.Hour), quarantined("203.0.113.14", "y", 2*time.Hour)), want: "203.0.113.14",
 			reused: true},
 		{name: "of a /30", ledger: plan.NewLedger("a", prefix("203.0.113.4/30")), want: "203.0.113.6"},
 		{name: "of a /31", ledger: plan.NewLedger("a", prefix("203.0.113.4/31")), want: "203.0.113.5"},
@@ -160,17 +160,17 @@ func TestFreeIsForTheUIDThatHolds(t *testing.T) {
 	if l = l.Free(holder("web"), noon); l.Empty() {
 		t.Error("the end of the old Service took the address from the new one")
 	}
-	if l = l.Free(successor, noon); !l.Empty() || len(l.Resting) != 1 {
-		t.Errorf("the address does not rest: %v", l)
+	if l = l.Free(successor, noon); !l.Empty() || len(l.Quarantined) != 1 {
+		t.Errorf("the address is not quarantined: %v", l)
 	}
-	if again := l.Free(successor, noon.Add(time.Hour)); again.Resting[grant.Address].Since != noon {
-		t.Error("freeing twice began a new rest")
+	if again := l.Free(successor, noon.Add(time.Hour)); again.Quarantined[grant.Address].Since != noon {
+		t.Error("freeing twice began a new quarantine")
 	}
-	if end := l.RestEnds(); end != noon.Add(plan.Quarantine) {
-		t.Errorf("the rest ends at %s", end)
+	if end := l.QuarantineEnds(); end != noon.Add(plan.Quarantine) {
+		t.Errorf("the quarantine ends at %s", end)
 	}
-	if l = l.Expire(nil, noon.Add(plan.Quarantine)); len(l.Resting) != 0 {
-		t.Errorf("the rest has not ended: %v", l)
+	if l = l.Expire(nil, noon.Add(plan.Quarantine)); len(l.Quarantined) != 0 {
+		t.Errorf("the quarantine has not ended: %v", l)
 	}
 }
 
@@ -191,9 +191,9 @@ func TestCheckConvicts(t *testing.T) {
 		{"two addresses", ledger29(map[string]string{"203.0.113.10": "web", "203.0.113.11": "web"}), false},
 		{"holder without a name",
 			ledger29(nil, func(l *plan.Ledger) { l.Held[addr("203.0.113.10")] = plan.Holder{UID: "u"} }), false},
-		{"held and resting", ledger29(map[string]string{"203.0.113.10": "web"}, resting("203.0.113.10", "api", 0)),
+		{"held and quarantined", ledger29(map[string]string{"203.0.113.10": "web"}, quarantined("203.0.113.10", "api", 0)),
 			false},
-		{"broadcast rests", ledger29(nil, resting("203.0.113.15", "api", 0)), false},
+		{"broadcast is quarantined", ledger29(nil, quarantined("203.0.113.15", "api", 0)), false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if err := test.ledger.Check(); (err == nil) != test.ok {
@@ -236,9 +236,9 @@ func TestLedgerKeepsItsRules(t *testing.T) {
 			if err := l.Check(); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
-			held, resting, free := l.Count()
-			if held+resting+free != hosts || free < 0 {
-				t.Fatalf("seed %d: %d held, %d resting, %d free of %d", seed, held, resting, free, hosts)
+			held, quarantined, free := l.Count()
+			if held+quarantined+free != hosts || free < 0 {
+				t.Fatalf("seed %d: %d held, %d quarantined, %d free of %d", seed, held, quarantined, free, hosts)
 			}
 		}
 	}
@@ -258,28 +258,28 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestBoundRests: no address rests longer than one that is given back now.
-func TestBoundRests(t *testing.T) {
+// TestBoundQuarantine: no address is quarantined longer than one that is released now.
+func TestBoundQuarantine(t *testing.T) {
 	future := noon.Add(73 * 365 * 24 * time.Hour)
 	l := ledger29(nil, func(l *plan.Ledger) {
-		l.Resting = map[netip.Addr]plan.Rest{
+		l.Quarantined = map[netip.Addr]plan.Released{
 			addr("203.0.113.10"): {Holder: holder("gone"), Since: future},
 			addr("203.0.113.11"): {Holder: holder("past"), Since: noon.Add(-time.Minute)},
 		}
 	})
-	bounded, changed := plan.BoundRests([]plan.Ledger{l, ledger29(nil)}, noon)
+	bounded, changed := plan.BoundQuarantine([]plan.Ledger{l, ledger29(nil)}, noon)
 	if len(bounded) != 2 || len(changed) != 1 {
 		t.Fatalf("%d ledgers, %d changed, want 2 and 1", len(bounded), len(changed))
 	}
 	for address, want := range map[string]time.Time{"203.0.113.10": noon, "203.0.113.11": noon.Add(-time.Minute)} {
-		if got := bounded[0].Resting[addr(address)].Since; !got.Equal(want) {
-			t.Errorf("%s rests since %s, want %s", address, got, want)
+		if got := bounded[0].Quarantined[addr(address)].Since; !got.Equal(want) {
+			t.Errorf("%s is quarantined since %s, want %s", address, got, want)
 		}
 	}
-	if !l.Resting[addr("203.0.113.10")].Since.Equal(future) {
+	if !l.Quarantined[addr("203.0.113.10")].Since.Equal(future) {
 		t.Error("the ledger was changed in place")
 	}
-	if again, changed := bounded[0].Bound(noon); changed || again.RestEnds() != noon.Add(9*time.Minute) {
-		t.Errorf("changed again: %t, the first rest ends at %s", changed, again.RestEnds())
+	if again, changed := bounded[0].Bound(noon); changed || again.QuarantineEnds() != noon.Add(9*time.Minute) {
+		t.Errorf("changed again: %t, the first quarantine ends at %s", changed, again.QuarantineEnds())
 	}
 }

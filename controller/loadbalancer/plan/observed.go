@@ -46,21 +46,21 @@ type Observed struct {
 	// Unlisted are the blocks of the cluster that the list lacks. They are looked for where they count: before a
 	// purchase.
 	Unlisted []network.Block
-	// Places is what is known of the places in the network, this observation included.
-	Places Places
+	// NetworkSlots is what is known of the slots of the network, this observation included.
+	NetworkSlots NetworkSlots
 	// Options are how the controller is configured.
 	Options Options
 	// Ledgers are all that are stored: who has which address of shared and brought blocks.
 	Ledgers []Ledger
 	// Unreadable are the stored ledgers that cannot be read.
 	Unreadable []Unreadable
-	// Misdated are those of Ledgers that differ from what is stored: there an address rests from the future on.
-	Misdated []Ledger
+	// FutureDated are those of Ledgers that differ from what is stored: there an address was released in the future.
+	FutureDated []Ledger
 	// Nodes and Services are all of the cluster, from the cache.
 	Nodes    []*corev1.Node
 	Services []*corev1.Service
-	// RestingSince is since when the Service waits for an address in quarantine; now when it does not.
-	RestingSince time.Time
+	// QuarantinedSince is since when the Service waits for an address in quarantine; now when it does not.
+	QuarantinedSince time.Time
 	// LeavingSince is since when the Service is known to be on its way out; the zero Time when that is news.
 	LeavingSince time.Time
 }
@@ -94,12 +94,12 @@ func (obs Observed) Relevant(block network.Block) bool {
 	return stored && Knows(l, obs.Holder)
 }
 
-// Knows reports whether the ledger knows the holder: an address is given to it, or rests after it.
+// Knows reports whether the ledger knows the holder: an address is given to it, or quarantined after it.
 func Knows(l Ledger, h Holder) bool {
 	if _, holds := l.AddressOf(h); holds {
 		return true
 	}
-	return l.Closed && slices.ContainsFunc(slices.Collect(maps.Values(l.Resting)), func(r Rest) bool {
+	return l.Closed && slices.ContainsFunc(slices.Collect(maps.Values(l.Quarantined)), func(r Released) bool {
 		return r.Holder == h
 	})
 }
@@ -124,7 +124,7 @@ func (obs Observed) Owners() []network.Owner {
 }
 
 // NeedsNoIndex reports whether there can be nothing to look for beyond what is seen. The index of the tag of the
-// cluster is needed as long as a block is missing that the Service may have, or one that is about to take a place where
+// cluster is needed as long as a block is missing that the Service may have, or one that is about to take a slot where
 // a purchase may follow; and where retained blocks are counted.
 func (obs Observed) NeedsNoIndex() bool {
 	own := obs.Own
@@ -234,7 +234,7 @@ func (obs Observed) anothers(blockID string) bool {
 
 // Unswept reports whether there is something to read live.
 func (obs Observed) Unswept() bool {
-	if len(obs.Misdated) > 0 {
+	if len(obs.FutureDated) > 0 {
 		return true
 	}
 	for _, l := range obs.Ledgers {
@@ -336,5 +336,5 @@ func (obs Observed) KeptElsewhere(l Ledger) bool {
 func HoldsForServers(l Ledger) bool {
 	server := func(h Holder) bool { return h.Namespace == "" }
 	return slices.ContainsFunc(slices.Collect(maps.Values(l.Held)), server) ||
-		slices.ContainsFunc(slices.Collect(maps.Values(l.Resting)), func(r Rest) bool { return server(r.Holder) })
+		slices.ContainsFunc(slices.Collect(maps.Values(l.Quarantined)), func(r Released) bool { return server(r.Holder) })
 }

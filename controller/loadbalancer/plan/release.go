@@ -47,7 +47,7 @@ func releaseAll(owned []network.Sighting, account Account) []Step {
 	steps := make([]Step, 0, len(owned))
 	for _, s := range owned {
 		if network.Retained(s.Block) {
-			steps = append(steps, parkOne(s, account))
+			steps = append(steps, unassignRetained(s, account))
 			continue
 		}
 		steps = append(steps, ReleaseBlock(s, account))
@@ -93,8 +93,8 @@ func releaseRank(s Step) int {
 	}
 }
 
-// parkOne decides how to take a block off its network that stays in the account. One that is divided is on none.
-func parkOne(s network.Sighting, account Account) Step {
+// unassignRetained decides how to take a block off its network that stays in the account. One that is divided is on none.
+func unassignRetained(s network.Sighting, account Account) Step {
 	off := s.Hidden && !account.Exists(s.Block.ID) || s.Block.Status == network.Subnetted
 	if step := ReleaseBlock(s, account); step.Action != Delete && !off {
 		return step
@@ -336,7 +336,7 @@ func (p *ReleasePlan) addClosed(obs Observed, l Ledger) {
 		p.Steps = append(p.Steps, step)
 	case !obs.onNetwork(sighting.Block) || l.Spent(obs.silent, obs.Now):
 		p.Drop = append(p.Drop, l)
-	default: // a machine may still answer for its addresses; Sweep drops the ledger when they have rested
+	default: // a machine may still answer for its addresses; Sweep drops the ledger after their quarantine
 	}
 }
 

@@ -140,9 +140,9 @@ func (obs Observed) assigned(address netip.Addr, named func(*corev1.Service, net
 // LastOwner is the Service that had the address last and lives on; nil when it is gone.
 func (obs Observed) LastOwner(address netip.Addr) *corev1.Service {
 	for _, l := range obs.Ledgers {
-		rest, resting := l.Resting[address]
-		lives := func(service *corev1.Service) bool { return string(service.UID) == rest.Holder.UID }
-		if service, found := find(obs.Services, lives); resting && found {
+		released, known := l.Quarantined[address]
+		lives := func(service *corev1.Service) bool { return string(service.UID) == released.Holder.UID }
+		if service, found := find(obs.Services, lives); known && found {
 			return service
 		}
 	}

@@ -35,21 +35,21 @@ func decideShared(obs Observed) ServicePlan {
 	view.Purchase = obs.awaitedPurchase()
 	extend := obs.extendPool(view)
 	coming := extend.Action == Wait && extend.Reason != NetworkChanging
-	placement := Place(obs.Holder, obs.addressRequest(), blocks, coming)
-	p := ServicePlan{Owner: obs.Pool(), Save: placement.Save, Reused: placement.Reused}
-	switch placement.Action {
+	allocated := Allocate(obs.Holder, obs.addressRequest(), blocks, coming)
+	p := ServicePlan{Owner: obs.Pool(), Save: allocated.Save, Reused: allocated.Reused}
+	switch allocated.Action {
 	case Buy:
 		p.Step = obs.grow(blocks, extend)
 	case Done:
-		sighting, _ := obs.Sighting(placement.Block.ID)
+		sighting, _ := obs.Sighting(allocated.Block.ID)
 		if !obs.Pool().Owns(sighting.Block) {
-			return obs.lost(placement.Address)
+			return obs.lost(allocated.Address)
 		}
 		p.Step = EnsureBlock(sighting, obs.Account)
-		p.Step.Address = placement.Address
+		p.Step.Address = allocated.Address
 	default:
-		p.Step = obs.insteadOfResting(placement.Step, obs.grow(blocks, extend))
-		if placement.Reason == BlockLost {
+		p.Step = obs.preferPurchase(allocated.Step, obs.grow(blocks, extend))
+		if allocated.Reason == BlockLost {
 			return obs.lost(published)
 		}
 	}
@@ -229,14 +229,14 @@ func (obs Observed) grow(blocks []PoolBlock, extend Step) Step {
 	return extend
 }
 
-// restPatience is how long a Service waits for an address in quarantine while the pool could grow instead: long enough
+// quarantineWait is how long a Service waits for an address in quarantine while the pool could grow instead: long enough
 // for agents to report that the address is silent, which spares a purchase.
-const restPatience = 30 * time.Second
+const quarantineWait = 30 * time.Second
 
-// insteadOfResting returns the step that serves the Service sooner than a wait for the end of a quarantine does. A
+// preferPurchase returns the step that serves the Service sooner than a wait for the end of a quarantine does. A
 // requested address cannot be bought, and where the pool cannot grow there is nothing but to wait.
-func (obs Observed) insteadOfResting(wait, grow Step) Step {
-	bounded := obs.RestingSince.Add(restPatience)
+func (obs Observed) preferPurchase(wait, grow Step) Step {
+	bounded := obs.QuarantinedSince.Add(quarantineWait)
 	switch {
 	case wait.Reason != AddressQuarantined, obs.Desired.Requested.IsValid(), grow.Action == Refuse,
 		!wait.Until.After(bounded):
@@ -295,26 +295,26 @@ func decideBrought(obs Observed) ServicePlan {
 	if !stored {
 		l = NewLedger(id, sighting.Block.CIDR)
 	}
-	return placeBrought(obs, sighting, l)
+	return allocateBrought(obs, sighting, l)
 }
 
-func placeBrought(obs Observed, sighting network.Sighting, l Ledger) ServicePlan {
+func allocateBrought(obs Observed, sighting network.Sighting, l Ledger) ServicePlan {
 	blocks := []PoolBlock{{Sighting: sighting, Ledger: l}}
 	step := EnsureBrought(sighting, l.AssignedHere, obs.Account)
 	if step.Action == Refuse {
 		return ServicePlan{Step: step}
 	}
-	placement := Place(obs.Holder, obs.addressRequest(), blocks, false)
-	if placement.Action == Buy {
+	allocated := Allocate(obs.Holder, obs.addressRequest(), blocks, false)
+	if allocated.Action == Buy {
 		return refusedPlan(BlockUnusable,
 			"all addresses of IP block %s (%s), which annotation %s names, are in use; name another block",
 			l.BlockID, l.CIDR, contract.ServiceIPBlockID)
 	}
-	if placement.Action != Done {
-		return ServicePlan{Step: placement.Step}
+	if allocated.Action != Done {
+		return ServicePlan{Step: allocated.Step}
 	}
-	p := ServicePlan{Step: step, Save: placement.Save, Reused: placement.Reused}
-	p.Step.Address = placement.Address
+	p := ServicePlan{Step: step, Save: allocated.Save, Reused: allocated.Reused}
+	p.Step.Address = allocated.Address
 	if p.Step.Action == Assign && !l.AssignedHere {
 		p.Save = assignedHere(p.Save, l)
 	}

@@ -43,7 +43,7 @@ func (c *cluster) placeWish(s *modelService) plan.AddressRequest {
 
 func (c *cluster) ensureShared(s *modelService) bool {
 	v := c.viewFor(c.poolPurchase)
-	p := plan.Place(s.holder(), c.placeWish(s), c.pool(v), false)
+	p := plan.Allocate(s.holder(), c.placeWish(s), c.pool(v), false)
 	for _, l := range p.Save {
 		if !c.save(l) {
 			return false
@@ -63,8 +63,8 @@ func (c *cluster) ensureShared(s *modelService) bool {
 	}
 }
 
-// bringToNetwork carries out the next step for the block of a placement, or publishes.
-func (c *cluster) bringToNetwork(s *modelService, p plan.Placement, v plan.Account, step plan.Step) bool {
+// bringToNetwork carries out the next step for the block of a allocated, or publishes.
+func (c *cluster) bringToNetwork(s *modelService, p plan.Allocated, v plan.Account, step plan.Step) bool {
 	if foreign := s.mode == shared && !pool.Owns(p.Block); foreign {
 		s.refused = plan.BlockRetagged
 		return true
@@ -87,7 +87,7 @@ func (c *cluster) ensureBrought(s *modelService) bool {
 		s.refused = plan.BlockLost
 		return true
 	}
-	p := plan.Place(s.holder(), c.placeWish(s), []plan.PoolBlock{{Sighting: network.Sighting{Block: b.Block},
+	p := plan.Allocate(s.holder(), c.placeWish(s), []plan.PoolBlock{{Sighting: network.Sighting{Block: b.Block},
 		Ledger: c.ledgers[b.ID]}}, false)
 	for _, l := range p.Save {
 		if !c.save(l) {
@@ -119,8 +119,8 @@ func (c *cluster) releaseShare(s *modelService) bool {
 			c.save(freed, func() { c.withdraw(s) })
 			return false
 		}
-		for _, rest := range l.Resting {
-			waits = waits || (c.ledgers[id].Closed && rest.Holder == s.holder())
+		for _, released := range l.Quarantined {
+			waits = waits || (c.ledgers[id].Closed && released.Holder == s.holder())
 		}
 	}
 	if waits {

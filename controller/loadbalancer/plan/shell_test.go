@@ -62,7 +62,7 @@ type cluster struct {
 	late    []lateChange
 	tally   tally
 	// withdrawn is when an address was given back, and by whom.
-	withdrawn map[netip.Addr]plan.Rest
+	withdrawn map[netip.Addr]plan.Released
 	reported  bool // agents report silence
 }
 
@@ -242,7 +242,7 @@ func (c *cluster) serving(o network.Owner) []*modelBlock {
 	return slices.DeleteFunc(c.ownedBy(o), func(b *modelBlock) bool {
 		l, stored := c.ledgers[b.ID]
 		elsewhere := b.ResourceID != "" && b.ResourceID != net1
-		full := stored && len(l.Held)+len(l.Resting) == countHosts(b.CIDR)
+		full := stored && len(l.Held)+len(l.Quarantined) == countHosts(b.CIDR)
 		return o.Pool != "" && (elsewhere || full)
 	})
 }
@@ -281,9 +281,9 @@ func (c *cluster) publish(s *modelService, address netip.Addr, b network.Block) 
 				c.tally.givenTwice++
 			}
 		}
-		rest, used := c.withdrawn[address]
-		if used && rest.Holder.Name != s.name && c.now.Before(rest.Since.Add(plan.Quarantine)) && !c.reported {
-			c.fault("address %s, given back by %s %s ago, is %s's", address, rest.Holder.Name, c.now.Sub(rest.Since),
+		released, used := c.withdrawn[address]
+		if used && released.Holder.Name != s.name && c.now.Before(released.Since.Add(plan.Quarantine)) && !c.reported {
+			c.fault("address %s, given back by %s %s ago, is %s's", address, released.Holder.Name, c.now.Sub(released.Since),
 				s.name)
 		}
 	})
@@ -292,7 +292,7 @@ func (c *cluster) publish(s *modelService, address netip.Addr, b network.Block) 
 // withdraw notes that a Service has its address no more.
 func (c *cluster) withdraw(s *modelService) {
 	if s.published.IsValid() {
-		c.withdrawn[s.published] = plan.Rest{Holder: s.holder(), Since: c.now}
+		c.withdrawn[s.published] = plan.Released{Holder: s.holder(), Since: c.now}
 	}
 	s.published = netip.Addr{}
 	s.block = ""

@@ -31,7 +31,7 @@ func (account Account) BoughtUnseen() (b network.Block, unseen bool) {
 		return network.Block{}, false
 	}
 	id := account.Purchase.BlockID
-	recent := account.Now.Sub(account.Purchase.Time) < unplacedFor
+	recent := account.Now.Sub(account.Purchase.Time) < unassignedFor
 	if id == "" {
 		return network.Block{}, recent && len(account.Unseen) > 0
 	}

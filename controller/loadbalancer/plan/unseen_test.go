@@ -120,7 +120,7 @@ func TestABlockOfAnotherOwnerIsNotTheLostOne(t *testing.T) {
 // A release ends, and a ledger is dropped, only when nothing shows the block any more.
 func TestNothingIsForgottenThatTheNetworkHas(t *testing.T) {
 	closed := ledger29(nil).Close()
-	closed.Resting = map[netip.Addr]plan.Rest{addr("203.0.113.11"): {Holder: holder("web"), Since: noon}}
+	closed.Quarantined = map[netip.Addr]plan.Released{addr("203.0.113.11"): {Holder: holder("web"), Since: noon}}
 	for name, kind := range map[string]struct {
 		tags    map[string]string
 		ledgers []plan.Ledger

@@ -30,8 +30,8 @@ func (w *world) holdings() string {
 		blocks = append(blocks, strings.Fields(block)[0]) // what was asked for before goes on
 	}
 	for _, l := range w.ledgers() {
-		ledgers = append(ledgers, fmt.Sprintf("%s closed %t held %v resting %v", l.BlockID, l.Closed, l.Held,
-			l.Resting))
+		ledgers = append(ledgers, fmt.Sprintf("%s closed %t held %v quarantined %v", l.BlockID, l.Closed, l.Held,
+			l.Quarantined))
 	}
 	slices.Sort(ledgers)
 	return fmt.Sprint(blocks, ledgers)

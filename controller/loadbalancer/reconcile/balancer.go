@@ -1,10 +1,11 @@
 // Package reconcile takes each Service of type LoadBalancer towards a published public address and back.
 //
 // It decides nothing itself: it observes, asks package plan for the next step, applies that, and records what the plan
-// notes of the history. In the order of reading: ensure.go is the way to an address and names the steps, observe.go
-// reads the cluster and the account, apply.go buys and changes the account, publish.go writes the Service, condition.go
-// holds what it says there, requeue.go says when to look again. release.go is the way back, and drift.go looks after
-// what no event reports.
+// notes of the history. What it changes of a Service it changes in a draft, which is written once for each sync, and
+// before what must not happen without it. In the order of reading: ensure.go names the phases of the way to an address,
+// observe.go reads the cluster and the account, apply.go buys and changes the account, publish.go makes the address
+// known, fields.go and condition.go hold what the Service says, requeue.go says when to look again. release.go is the
+// way back, and drift.go looks after what no event reports.
 package reconcile
 
 import (
@@ -72,7 +73,7 @@ type Balancer struct {
 	pace      *pace
 	backoffs  *backoffs
 	ledgers   *ledgerCopy
-	places    *places
+	slots     *slots
 	stale     *staleness
 	damage    *damageReports
 	seen      *purchase.Seen
@@ -96,7 +97,7 @@ func New(config Config) *Balancer {
 	config.ReleaseWait = announces.ReleaseWait()
 	return &Balancer{
 		config: config, announcer: announces, pace: newPace(), backoffs: newBackoffs(config.Now),
-		ledgers: newLedgerCopy(config.Ledgers, config.Now), places: &places{}, stale: newStaleness(),
+		ledgers: newLedgerCopy(config.Ledgers, config.Now), slots: &slots{}, stale: newStaleness(),
 		damage: newDamageReports(), seen: purchase.NewSeen(config.Now),
 	}
 }

@@ -115,7 +115,7 @@ func TestLeadersWithDifferentClocksBuyOnce(t *testing.T) {
 	}
 }
 
-// TestQuarantineOfAWrongClock: an address rests no longer than one that is given back now, whatever its record says.
+// TestQuarantineOfAWrongClock: an address is quarantined no longer than one that is given back now, whatever its record says.
 func TestQuarantineOfAWrongClock(t *testing.T) {
 	for _, kind := range []string{"2099", "in 6 h"} {
 		t.Run(kind, func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestQuarantineOfAWrongClock(t *testing.T) {
 			address := netip.MustParseAddr("203.0.113.69")
 			store := allocation.NewStore(w.kube)
 			l := w.ledgers()[0]
-			l.Resting = map[netip.Addr]plan.Rest{address: {Holder: plan.Holder{Namespace: "shop", Name: "gone"},
+			l.Quarantined = map[netip.Addr]plan.Released{address: {Holder: plan.Holder{Namespace: "shop", Name: "gone"},
 				Since: w.wrongTimes()[kind]}}
 			if _, err := store.Save(t.Context(), l); err != nil {
 				t.Fatal(err)
@@ -144,7 +144,7 @@ func TestQuarantineOfAWrongClock(t *testing.T) {
 			took := w.clock.Now().Sub(start)
 			t.Logf("figure wrong_clock_quarantine %.0f s", took.Seconds())
 			if took > plan.Quarantine+2*time.Minute || took < plan.Quarantine-2*time.Minute {
-				t.Errorf("the address rested %s, want about %s", took, plan.Quarantine)
+				t.Errorf("the address was quarantined for %s, want about %s", took, plan.Quarantine)
 			}
 			if got := w.address("wants"); got != address.String() {
 				t.Errorf("the Service has %q", got)

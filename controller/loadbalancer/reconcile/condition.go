@@ -24,8 +24,8 @@ const (
 	reasonReleaseFailed plan.Reason = "ReleaseFailed"
 	// reasonLedger: the record of addresses changed while it was worked on.
 	reasonLedger plan.Reason = "LedgerChanged"
-	// reasonResting: the API failed to move the block and is not asked again for a while.
-	reasonResting plan.Reason = "BlockInError"
+	// reasonBackingOff: the API failed to move the block and is not asked again for a while.
+	reasonBackingOff plan.Reason = "BlockInError"
 	// reasonRetagging: the tags of the block are being changed.
 	reasonRetagging plan.Reason = "BlockRetagging"
 	// reasonAnnounced: the address still answers though it is withdrawn.
@@ -218,7 +218,7 @@ var texts = map[plan.Reason]string{
 	purchase.APIPaused:     "waiting because the phoenixNAP API limits the request rate",
 	waitOutdated:           "waiting for the latest version of the Service",
 	reasonLedger:           "waiting for the latest record of addresses",
-	reasonResting:          "waiting before the IP block is tried again after an error of the phoenixNAP API",
+	reasonBackingOff:       "waiting before the IP block is tried again after an error of the phoenixNAP API",
 	waitSurplus:            "waiting for a surplus IP block to be released",
 	reasonRetagging:        "waiting for the tags of the IP block to be changed",
 	reasonAnnounced:        "waiting until no machine answers for the address any more",

@@ -32,7 +32,7 @@ func TestRestsOfABlockInError(t *testing.T) {
 			tries = append(tries, now.Sub(noon))
 		}
 		if r.inError(other) {
-			t.Fatal("a block that is not in error rests")
+			t.Fatal("a block that is not in error is quarantined")
 		}
 	}
 	want := []time.Duration{0, time.Minute, 3 * time.Minute, 7 * time.Minute, 15 * time.Minute, 31 * time.Minute,
@@ -166,7 +166,7 @@ func TestEveryReasonHasWords(t *testing.T) {
 		plan.PurchaseDue, plan.PurchaseUnanswered, plan.BlockCreating, plan.BlockInvisible, plan.AssignmentDue,
 		plan.BlockAssigning, plan.BlockAssigned, plan.UnassignmentDue, plan.BlockUnassigning, plan.DeletionDue,
 		plan.DeletionUnverified, plan.NetworkChanging, plan.NetworkUnreadable, reasonLookupFailed,
-		reasonReleaseFailed, plan.NoNodeReady, purchase.TagsFresh, waitOutdated, reasonResting, purchase.APIPaused,
+		reasonReleaseFailed, plan.NoNodeReady, purchase.TagsFresh, waitOutdated, reasonBackingOff, purchase.APIPaused,
 		plan.AddressQuarantined, reasonLedger, waitSurplus, reasonRetagging, reasonAnnounced,
 	} {
 		if words(reason) == words("") {

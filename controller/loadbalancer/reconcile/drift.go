@@ -152,9 +152,9 @@ func (b *Balancer) sweep(ctx context.Context) error {
 	if refusal, unproven := plan.Unproven(o.Account); unproven {
 		return fmt.Errorf("nothing is swept: %s", refusal.Detail)
 	}
-	if len(o.Misdated) > 0 {
-		klog.FromContext(ctx).Info("Addresses rested from the future on", "ledgers", len(o.Misdated))
-		return b.ledgers.save(ctx, o.Misdated...)
+	if len(o.FutureDated) > 0 {
+		klog.FromContext(ctx).Info("Addresses were released in the future", "ledgers", len(o.FutureDated))
+		return b.ledgers.save(ctx, o.FutureDated...)
 	}
 	for _, l := range o.Ledgers {
 		if freed, err := b.freeGone(ctx, o, l); err != nil || freed {
@@ -236,16 +236,16 @@ func (b *Balancer) sweepLedgers(ctx context.Context, o plan.Observed) error {
 	return nil
 }
 
-// sweepBrought gives up a brought block that is not used any more. Its ledger goes when no address rests.
+// sweepBrought gives up a brought block that is not used any more. Its ledger goes when no address is quarantined.
 func (b *Balancer) sweepBrought(
 	ctx context.Context, o plan.Observed, l plan.Ledger, sighting network.Sighting,
 ) (bool, error) {
-	rested := l.Spent(nil, o.Now)
+	spent := l.Spent(nil, o.Now)
 	if sighting.Hidden || o.Named(l.BlockID) {
 		return false, nil
 	}
 	if !network.Brought(sighting.Block, o.Owner.Cluster, o.Options.OwnBlocks) {
-		if rested { // Services may no longer name it; its owner decides where it is
+		if spent { // Services may no longer name it; its owner decides where it is
 			return true, b.drop(ctx, l)
 		}
 		return false, nil
@@ -259,7 +259,7 @@ func (b *Balancer) sweepBrought(
 	case step.Action == plan.Unassign:
 		reason, err := b.takeFirst(ctx, nil, []plan.Step{step})
 		return reason != "", err
-	case step.Action == plan.Done && rested:
+	case step.Action == plan.Done && spent:
 		return true, b.drop(ctx, l)
 	default:
 		return false, nil
@@ -284,7 +284,7 @@ func (s *staleness) due(answering []netip.Addr, now time.Time) []netip.Addr {
 }
 
 // reportStale reports addresses that answer though they were given back: an announcer was killed, or someone took one
-// by hand. They rest in their ledgers meanwhile. The event is on the Service that had the address last, or, when that
+// by hand. They are quarantined in their ledgers meanwhile. The event is on the Service that had the address last, or, when that
 // is gone, on the Nodes that answer.
 func (b *Balancer) reportStale(ctx context.Context, o plan.Observed) error {
 	nodes, err := b.config.Nodes.List(labels.Everything())

@@ -113,7 +113,7 @@ func (b *Balancer) lock(ctx context.Context, r *reconciliation) (bool, error) {
 	return err != nil, err
 }
 
-// readLive reads the Service anew: the informer's copy may be old, and money is at stake.
+// readLive reads the Service again: the informer's copy may be old, and money is at stake.
 func (b *Balancer) readLive(ctx context.Context, r *reconciliation) (bool, error) {
 	if r.decided {
 		return false, nil

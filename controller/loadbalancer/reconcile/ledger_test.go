@@ -25,8 +25,8 @@ func TestAddressRestsWhereTheBlockStays(t *testing.T) {
 	w.delete("one")
 	w.settle("one")
 	w.wantBlocks("203.0.113.64/29 assigned")
-	if left := w.ledgers(); len(left) != 1 || len(left[0].Resting) != 1 {
-		t.Fatalf("ledgers: %+v, want one in which %s rests", left, given)
+	if left := w.ledgers(); len(left) != 1 || len(left[0].Quarantined) != 1 {
+		t.Fatalf("ledgers: %+v, want one in which %s is quarantined", left, given)
 	}
 	w.portal(pnapsim.Edit{Kind: pnapsim.EditRetagBlock, Block: broughtID, Tags: ofCluster()})
 	w.service("two", inBlock(broughtID))

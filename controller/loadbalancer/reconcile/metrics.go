@@ -33,7 +33,7 @@ func NewMetrics() *Metrics {
 		}, []string{"state"}),
 		addresses: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "phoenixnap_pool_addresses", StabilityLevel: metrics.ALPHA,
-			Help: "Addresses of shared and brought IP blocks: used by a Service, resting after their release, or free.",
+			Help: "Addresses of shared and brought IP blocks: used by a Service, in quarantine after their release, or free.",
 		}, []string{"use"}),
 		repairs: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "phoenixnap_drift_repairs_total", StabilityLevel: metrics.ALPHA,
@@ -61,12 +61,12 @@ func (m *Metrics) observe(o plan.Observed) {
 	for state, count := range states {
 		m.blocks.WithLabelValues(state).Set(float64(count))
 	}
-	uses := map[string]int{"used": 0, "resting": 0, "free": 0}
+	uses := map[string]int{"used": 0, "quarantined": 0, "free": 0}
 	for _, l := range o.Ledgers {
 		if !plan.HoldsForServers(l) {
-			used, resting, free := l.Count()
+			used, quarantined, free := l.Count()
 			uses["used"] += used
-			uses["resting"] += resting
+			uses["quarantined"] += quarantined
 			if _, untouchable := plan.Untouchable(o.Block(l.BlockID)); !untouchable || !o.Listed(l.BlockID) {
 				uses["free"] += free
 			}

@@ -113,7 +113,7 @@ func (b *Balancer) observe(ctx context.Context, s scope) (plan.Observed, error) 
 	if o.Networks, err = b.readNetworks(ctx, o.Account, s); err != nil {
 		return plan.Observed{}, err
 	}
-	o.Places = b.places.next(o)
+	o.NetworkSlots = b.slots.next(o)
 	return o.Complete(), nil
 }
 
@@ -143,7 +143,7 @@ func (b *Balancer) observeService(ctx context.Context, o plan.Observed, s scope)
 	o.Service = s.service
 	o.Owner = plan.OwnerOf(s.service, o.Owner.Cluster)
 	o.Holder = plan.HolderOf(s.service)
-	o.RestingSince, o.LeavingSince = b.pace.history(s.service.UID, o.Now)
+	o.QuarantinedSince, o.LeavingSince = b.pace.history(s.service.UID, o.Now)
 	o.Desired, o.Problem = s.memory.read(s.service, o.Options)
 	recorded, err := plan.RecordedPurchase(s.service)
 	o.Purchase = b.seen.Bounded(recorded)
@@ -159,14 +159,14 @@ func (b *Balancer) observeService(ctx context.Context, o plan.Observed, s scope)
 	return o
 }
 
-// places remembers what is known of the places in the public network.
-type places struct {
+// slots remembers what is known of the slots of the public network.
+type slots struct {
 	mu    sync.Mutex
-	known plan.Places
+	known plan.NetworkSlots
 }
 
 // next adds an observation to what is known.
-func (p *places) next(o plan.Observed) plan.Places {
+func (p *slots) next(o plan.Observed) plan.NetworkSlots {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.known = p.known.Next(o.Account, o.Owner.Cluster, o.Known())
@@ -181,7 +181,7 @@ func (b *Balancer) readLedgers(ctx context.Context, o *plan.Observed, live bool)
 			"=true of ConfigMap "+metav1.NamespaceSystem+"/"+name+
 			", which records who has which address of an IP block")
 	}
-	o.Ledgers, o.Misdated = plan.BoundRests(listing.Ledgers, o.Now)
+	o.Ledgers, o.FutureDated = plan.BoundQuarantine(listing.Ledgers, o.Now)
 	o.Unreadable = listing.Unreadable
 	return err
 }

@@ -28,7 +28,7 @@ func (b *Balancer) Release(ctx context.Context, d *draft.Draft) error {
 	return b.pacing(d.Service, err)
 }
 
-// released reads the Service anew, and checks that it is to be released.
+// released reads the Service again, and checks that it is to be released.
 func (b *Balancer) released(ctx context.Context, r *reconciliation) (bool, error) {
 	if err := r.Read(ctx); err != nil {
 		return true, err

@@ -131,7 +131,7 @@ func (b *backoffs) refused(step plan.Step) {
 func (b *backoffs) reasonFor(step plan.Step) plan.Reason {
 	switch {
 	case b.inError(step):
-		return reasonResting
+		return reasonBackingOff
 	case (step.Action == plan.Assign || step.Action == plan.Unassign || step.Action == plan.Delete) &&
 		b.inConflict(step):
 		return plan.NetworkChanging

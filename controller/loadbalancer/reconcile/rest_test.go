@@ -68,11 +68,11 @@ func TestWaitsForTheQuarantineWhereNothingMayBeBought(t *testing.T) {
 	began := w.clock.Now()
 	w.oneResting(time.Minute)
 	var ends time.Time
-	for _, rest := range w.ledgers()[0].Resting {
+	for _, rest := range w.ledgers()[0].Quarantined {
 		ends = rest.Since.Add(plan.Quarantine)
 	}
 	if ends.Before(began) {
-		t.Fatal("no address rests")
+		t.Fatal("no address is quarantined")
 	}
 	before := w.sim.Counters()
 	w.service("new", inPool())

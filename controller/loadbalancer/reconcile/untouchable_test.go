@@ -58,7 +58,7 @@ func TestUntouchableBlocks(t *testing.T) {
 		isResting = `in state "resting"`
 		isManaged = "is managed by phoenixNAP"
 	)
-	resting := []string{whole + "resting"}
+	quarantined := []string{whole + "resting"}
 	unassigned := []string{whole + "unassigned"}
 	parts := []string{whole + "subnetted", "203.0.113.144/30 unassigned", "203.0.113.148/30 unassigned"}
 	for name, tc := range map[string]struct {
@@ -68,12 +68,12 @@ func TestUntouchableBlocks(t *testing.T) {
 		want   []string
 	}{
 		"own, divided":          {divided(ours("web")), nil, isDivided, parts},
-		"own, of the future":    {one(ours("web"), ofFuture), nil, isResting, resting},
+		"own, of the future":    {one(ours("web"), ofFuture), nil, isResting, quarantined},
 		"shared, divided":       {divided(ofPool()), inPool(), isDivided, parts},
-		"shared, of the future": {one(ofPool(), ofFuture), inPool(), isResting, resting},
+		"shared, of the future": {one(ofPool(), ofFuture), inPool(), isResting, quarantined},
 		"brought, divided":      {divided(ofCluster()), inBlock(dividedID), isDivided, parts},
 		"brought, of the future": {one(ofCluster(), ofFuture), inBlock(dividedID), isResting,
-			resting},
+			quarantined},
 		"brought, managed":        {one(ofCluster(), managed), inBlock(dividedID), isManaged, unassigned},
 		"named, managed, foreign": {one(nil, managed), inBlock(dividedID), isManaged, unassigned},
 	} {

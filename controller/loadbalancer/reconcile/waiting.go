@@ -187,7 +187,7 @@ func (p *pace) recordDuration(w waiting, now time.Time) {
 	p.usual[kindOf(w.reason)] = took
 }
 
-// history returns since when the Service waits for an address that rests, now when it does not, and since when it is
+// history returns since when the Service waits for a quarantined address, now when it does not, and since when it is
 // known to leave, the zero Time when it is not.
 func (p *pace) history(uid types.UID, now time.Time) (resting, leaving time.Time) {
 	p.mu.Lock()

@@ -65,9 +65,9 @@ func (p *pass) allocate(ctx context.Context, serverID string, node *corev1.Node)
 	next, grant, err := p.source.ledger.Expire(nil, p.config.Now()).Take(holder,
 		plan.Ask{Now: p.config.Now(), InUse: p.inUse})
 	switch {
-	case errors.Is(err, plan.ErrResting):
+	case errors.Is(err, plan.ErrQuarantined):
 		klog.FromContext(ctx).V(2).Info("Free addresses of the node block are in quarantine", "block",
-			p.source.block.ID, "until", p.source.ledger.RestEnds())
+			p.source.block.ID, "until", p.source.ledger.QuarantineEnds())
 		p.backOff(serverID)
 		return netip.Addr{}, false, nil
 	case errors.Is(err, plan.ErrFull), errors.Is(err, plan.ErrClosed):
@@ -126,7 +126,7 @@ func (p *pass) free(ctx context.Context, serverID string, address netip.Addr, un
 	}
 	next := current.Free(holder, p.config.Now())
 	if unused {
-		delete(next.Resting, address)
+		delete(next.Quarantined, address)
 	}
 	if next, err = p.config.Ledgers.Save(ctx, next); err != nil {
 		return err
@@ -218,15 +218,15 @@ func (p *pass) bought(ctx context.Context, seen blocks) (source, error) {
 	if step.Reason == plan.NetworkFull {
 		step.Detail += p.taken(seen.all)
 		if current.Empty() && !p.used(kept.Block) {
-			step = p.places.GiveBack(step, seen.Now)
+			step = p.slots.ReleaseUnassigned(step, seen.Now)
 		}
 	}
 	return p.follow(ctx, step, current)
 }
 
-// taken says who holds the places in the network.
+// taken says who holds the slots of the network.
 func (p *pass) taken(known []network.Block) string {
-	return "; the places are held: " + p.network.Taken(p.cluster(), known)
+	return "; the slots are held: " + p.network.Taken(p.cluster(), known)
 }
 
 func (p *pass) ledgerOf(ctx context.Context, block network.Block) (plan.Ledger, error) {
@@ -299,7 +299,7 @@ func (p *pass) buy(ctx context.Context, seen blocks) (source, error) {
 	for _, block := range seen.all {
 		if network.OfCluster(block, p.cluster()) {
 			account.Bought++
-			account.Coming = account.Coming || p.places.Coming(block, seen.Now)
+			account.Coming = account.Coming || p.slots.Coming(block, seen.Now)
 			if p.network.Lacks(block) {
 				account.Reserved++
 			}

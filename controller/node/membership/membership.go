@@ -97,8 +97,8 @@ type Manager struct {
 	// auditAt is the time of the next audit. surplus is since when each block is not needed, reports its last report.
 	auditAt time.Time
 	surplus map[string]time.Time
-	// places is what is known of the places in the public network.
-	places  plan.Places
+	// slots is what is known of the slots of the public network.
+	slots   plan.NetworkSlots
 	reports map[string]report
 	// seen bounds the times of recorded purchases.
 	seen *purchase.Seen

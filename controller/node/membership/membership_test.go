@@ -50,7 +50,7 @@ func TestSelectedServersJoinAndLeave(t *testing.T) {
 	w.selectNode(2, true)
 	w.run(2 * time.Minute)
 	w.expectMember(2, "203.0.113.4 assigned")
-	if _, rests := w.ledger().Resting[netip.MustParseAddr("203.0.113.2")]; !rests {
+	if _, rests := w.ledger().Quarantined[netip.MustParseAddr("203.0.113.2")]; !rests {
 		t.Errorf("the address of the server that left is not in quarantine: %+v", w.ledger())
 	}
 }

@@ -178,7 +178,7 @@ func (p *pass) observeBlocks(ctx context.Context, every bool) (blocks, error) {
 	if _, unseen := seen.BoughtUnseen(); unseen || seen.recordLost(p.network) {
 		seen.doubtful = true
 	}
-	p.places = p.places.Next(seen.Account, p.cluster(), seen.all)
+	p.slots = p.slots.Next(seen.Account, p.cluster(), seen.all)
 	return seen, nil
 }
 

@@ -202,7 +202,7 @@ func (p *pass) quarantine(ctx context.Context, l plan.Ledger) (time.Duration, er
 	for _, holder := range l.Held {
 		next = next.Free(holder, now)
 	}
-	if len(next.Resting) == 0 {
+	if len(next.Quarantined) == 0 {
 		return 0, nil
 	}
 	if !l.Empty() {
@@ -210,7 +210,7 @@ func (p *pass) quarantine(ctx context.Context, l plan.Ledger) (time.Duration, er
 			return 0, err
 		}
 	}
-	return next.RestEnds().Sub(now), nil
+	return next.QuarantineEnds().Sub(now), nil
 }
 
 // release changes the account. A rejected request is reported and retried later.

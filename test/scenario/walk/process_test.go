@@ -315,7 +315,7 @@ func (p *process) deliverLate(request *http.Request, late time.Duration) (*http.
 		again := request.Clone(ctx)
 		again.Body = io.NopCloser(bytes.NewReader(body))
 		before := p.world.blocks()
-		_ = p.serve(unheard{httptest.NewRecorder()}, received(again).WithContext(ctx)) // no one is told
+		_ = p.serve(unheard{httptest.NewRecorder()}, received(again).WithContext(ctx)) // no one hears of it
 		p.world.judgePurchase(before, true)
 	})
 	return nil, io.ErrUnexpectedEOF

@@ -36,7 +36,7 @@ func gone(b *plan.PoolBlock) { b.Gone = true }
 func foreignBlock(b *plan.PoolBlock) { b.Foreign = true }
 
 // describePlacement says a decision in few words, stored ledgers as block, holders and mark.
-func describePlacement(p plan.Placement) string {
+func describePlacement(p plan.Allocated) string {
 	text := fmt.Sprintf("%s %s %s", p.Action, p.Reason, p.Block.ID)
 	if p.Address.IsValid() {
 		text += " " + p.Address.String()
@@ -45,7 +45,7 @@ func describePlacement(p plan.Placement) string {
 		text += " reused"
 	}
 	for _, l := range p.Save {
-		text += fmt.Sprintf("; save %s %d held %d resting", l.BlockID, len(l.Held), len(l.Resting))
+		text += fmt.Sprintf("; save %s %d held %d quarantined", l.BlockID, len(l.Held), len(l.Quarantined))
 		if l.Closed {
 			text += " closed"
 		}
@@ -72,9 +72,9 @@ func TestPlace(t *testing.T) {
 		{name: "no block, one is coming", coming: true, want: "wait BlockInvisible "},
 		{name: "a block without a ledger", blocks: one(poolBlock(network.Assigned, ledger29(nil), func(b *plan.PoolBlock) {
 			b.Ledger = plan.Ledger{}
-		})), want: "done BlockAssigned a 203.0.113.10; save a 1 held 0 resting"},
+		})), want: "done BlockAssigned a 203.0.113.10; save a 1 held 0 quarantined"},
 		{name: "a block that is being created", blocks: one(poolBlock(network.Creating, ledger29(nil))),
-			want: "done BlockAssigned a 203.0.113.10; save a 1 held 0 resting"},
+			want: "done BlockAssigned a 203.0.113.10; save a 1 held 0 quarantined"},
 		{name: "full", blocks: one(poolBlock(network.Assigned, ledger29(full29))), want: "buy PurchaseDue "},
 		{name: "what it has costs nothing", blocks: one(poolBlock(network.Assigned,
 			ledger29(map[string]string{"203.0.113.11": "web"}))), want: "done BlockAssigned a 203.0.113.11"},
@@ -86,21 +86,21 @@ func TestPlace(t *testing.T) {
 			})), want: "wait DeletionUnverified a 203.0.113.11"},
 		{name: "what it has, in a closed block", blocks: one(poolBlock(network.Assigned,
 			ledger29(map[string]string{"203.0.113.11": "web"}, closed))),
-			want: "done BlockAssigned a 203.0.113.11; save a 1 held 0 resting"},
+			want: "done BlockAssigned a 203.0.113.11; save a 1 held 0 quarantined"},
 		{name: "what its predecessor had", blocks: one(poolBlock(network.Assigned, ledger29(nil, func(l *plan.Ledger) {
 			l.Held[addr("203.0.113.11")] = plan.Holder{Namespace: "shop", Name: "web", UID: "old"}
-		}))), want: "done BlockAssigned a 203.0.113.11; save a 1 held 0 resting"},
+		}))), want: "done BlockAssigned a 203.0.113.11; save a 1 held 0 quarantined"},
 		{name: "the fuller block", blocks: one(poolBlock(network.Assigned,
 			ledger29(map[string]string{"203.0.113.10": "h0"})), poolBlock(network.Assigned, two16)),
-			want: "done BlockAssigned b 203.0.113.20; save b 3 held 0 resting"},
+			want: "done BlockAssigned b 203.0.113.20; save b 3 held 0 quarantined"},
 		{name: "the one on the network, of two that are equally full",
 			blocks: one(poolBlock(network.Creating, ledger29(nil)), poolBlock(network.Assigned, ledger29(nil,
-				named("b", second)))), want: "done BlockAssigned b 203.0.113.18; save b 1 held 0 resting"},
+				named("b", second)))), want: "done BlockAssigned b 203.0.113.18; save b 1 held 0 quarantined"},
 		{name: "not the one in error", blocks: one(poolBlock(network.ErrorAssigning, ledger29(four29)),
 			poolBlock(network.Assigned, ledger29(nil, named("b", second)))),
-			want: "done BlockAssigned b 203.0.113.18; save b 1 held 0 resting"},
+			want: "done BlockAssigned b 203.0.113.18; save b 1 held 0 quarantined"},
 		{name: "the one in error before a purchase", blocks: one(poolBlock(network.ErrorAssigning, ledger29(four29))),
-			want: "done BlockAssigned a 203.0.113.12; save a 5 held 0 resting"},
+			want: "done BlockAssigned a 203.0.113.12; save a 5 held 0 quarantined"},
 		{name: "not the one of another network", blocks: one(poolBlock(network.Assigned, ledger29(nil),
 			func(b *plan.PoolBlock) { b.Sighting.Block.ResourceID = "net2" })), want: "buy PurchaseDue "},
 		{name: "not the one of a server", blocks: one(poolBlock(network.Assigned, ledger29(nil),
@@ -114,54 +114,54 @@ func TestPlace(t *testing.T) {
 			blocks: one(poolBlock(network.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}), foreignBlock)),
 			want:   "done BlockAssigned a 203.0.113.11"},
 		{name: "the one that is being released, before a purchase", blocks: one(poolBlock(network.Unassigning,
-			ledger29(nil, closed))), want: "done BlockAssigned a 203.0.113.10; save a 1 held 0 resting"},
+			ledger29(nil, closed))), want: "done BlockAssigned a 203.0.113.10; save a 1 held 0 quarantined"},
 		{name: "not the one that is being released, while another has room",
 			blocks: one(poolBlock(network.Assigned, ledger29(nil, closed)), poolBlock(network.Unassigned, ledger29(nil,
-				named("b", second)))), want: "done BlockAssigned b 203.0.113.18; save b 1 held 0 resting"},
-		{name: "one rests", blocks: one(poolBlock(network.Assigned,
-			ledger29(four29, resting("203.0.113.12", "api", time.Minute)))), want: "wait AddressQuarantined "},
-		{name: "one has rested", blocks: one(poolBlock(network.Assigned, ledger29(four29, resting("203.0.113.12", "api",
-			time.Hour)))), want: "done BlockAssigned a 203.0.113.12 reused; save a 5 held 0 resting"},
-		{name: "one has rested, another is fresh",
-			blocks: one(poolBlock(network.Assigned, ledger29(four29, resting("203.0.113.12", "api", time.Hour))),
+				named("b", second)))), want: "done BlockAssigned b 203.0.113.18; save b 1 held 0 quarantined"},
+		{name: "one is quarantined", blocks: one(poolBlock(network.Assigned,
+			ledger29(four29, quarantined("203.0.113.12", "api", time.Minute)))), want: "wait AddressQuarantined "},
+		{name: "one was quarantined", blocks: one(poolBlock(network.Assigned, ledger29(four29, quarantined("203.0.113.12", "api",
+			time.Hour)))), want: "done BlockAssigned a 203.0.113.12 reused; save a 5 held 0 quarantined"},
+		{name: "one was quarantined, another is fresh",
+			blocks: one(poolBlock(network.Assigned, ledger29(four29, quarantined("203.0.113.12", "api", time.Hour))),
 				poolBlock(network.Assigned, ledger29(nil, named("b", second)))),
-			want: "done BlockAssigned b 203.0.113.18; save b 1 held 0 resting"},
+			want: "done BlockAssigned b 203.0.113.18; save b 1 held 0 quarantined"},
 
 		{name: "two: the published one wins", wish: wish(published("203.0.113.18")),
 			blocks: one(poolBlock(network.Assigned, ledger29(map[string]string{"203.0.113.11": "web"})),
 				poolBlock(network.Assigned, webInB)),
-			want: "done BlockAssigned b 203.0.113.18; save a 0 held 1 resting"},
+			want: "done BlockAssigned b 203.0.113.18; save a 0 held 1 quarantined"},
 		{name: "two: the first one wins", blocks: one(poolBlock(network.Assigned, webInB),
 			poolBlock(network.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}))),
-			want: "done BlockAssigned a 203.0.113.11; save b 0 held 1 resting"},
+			want: "done BlockAssigned a 203.0.113.11; save b 0 held 1 quarantined"},
 		{name: "published in another life, free", wish: wish(published("203.0.113.13")),
 			blocks: one(poolBlock(network.Assigned, ledger29(nil))),
-			want:   "done BlockAssigned a 203.0.113.13; save a 1 held 0 resting"},
+			want:   "done BlockAssigned a 203.0.113.13; save a 1 held 0 quarantined"},
 		{name: "published in another life, another's now", wish: wish(published("203.0.113.13")),
 			blocks: one(poolBlock(network.Assigned, ledger29(map[string]string{"203.0.113.13": "api"}))),
-			want:   "done BlockAssigned a 203.0.113.10; save a 2 held 0 resting"},
+			want:   "done BlockAssigned a 203.0.113.10; save a 2 held 0 quarantined"},
 		{name: "published, block gone", wish: wish(published("203.0.113.13")),
 			blocks: one(poolBlock(network.Assigned, ledger29(map[string]string{"203.0.113.13": "web"}), gone)),
 			want:   "refuse BlockLost "},
 		{name: "published, block gone, to be replaced",
 			wish:   wish(published("203.0.113.13"), replace),
 			blocks: one(poolBlock(network.Assigned, ledger29(map[string]string{"203.0.113.13": "web"}), gone)),
-			want:   "buy PurchaseDue ; save a 0 held 1 resting"},
+			want:   "buy PurchaseDue ; save a 0 held 1 quarantined"},
 		{name: "not published, block gone", blocks: one(poolBlock(network.Assigned,
 			ledger29(map[string]string{"203.0.113.13": "web"}), gone), poolBlock(network.Assigned,
 			ledger29(nil, named("b", second)))),
-			want: "done BlockAssigned b 203.0.113.18; save b 1 held 0 resting; save a 0 held 1 resting"},
+			want: "done BlockAssigned b 203.0.113.18; save b 1 held 0 quarantined; save a 0 held 1 quarantined"},
 
 		{name: "requested", wish: wish(requested("203.0.113.13")), blocks: one(poolBlock(network.Assigned,
-			ledger29(nil))), want: "done BlockAssigned a 203.0.113.13; save a 1 held 0 resting"},
+			ledger29(nil))), want: "done BlockAssigned a 203.0.113.13; save a 1 held 0 quarantined"},
 		{name: "requested, in the block that is being released", wish: wish(requested("203.0.113.13")),
 			blocks: one(poolBlock(network.Assigned, ledger29(nil, closed))),
-			want:   "done BlockAssigned a 203.0.113.13; save a 1 held 0 resting"},
+			want:   "done BlockAssigned a 203.0.113.13; save a 1 held 0 quarantined"},
 		{name: "requested, another's", wish: wish(requested("203.0.113.13")),
 			blocks: one(poolBlock(network.Assigned, ledger29(map[string]string{"203.0.113.13": "api"}))),
 			want:   "refuse AddressRefused "},
-		{name: "requested, resting", wish: wish(requested("203.0.113.13")),
-			blocks: one(poolBlock(network.Assigned, ledger29(nil, resting("203.0.113.13", "api", time.Second)))),
+		{name: "requested, quarantined", wish: wish(requested("203.0.113.13")),
+			blocks: one(poolBlock(network.Assigned, ledger29(nil, quarantined("203.0.113.13", "api", time.Second)))),
 			want:   "wait AddressQuarantined a"},
 		{name: "requested, the gateway", wish: wish(requested("203.0.113.9")),
 			blocks: one(poolBlock(network.Assigned, ledger29(nil))), want: "refuse AddressRefused "},
@@ -171,7 +171,7 @@ func TestPlace(t *testing.T) {
 			want: "refuse AddressRefused "},
 		{name: "requested before anything is published", wish: wish(requested("203.0.113.13")),
 			blocks: one(poolBlock(network.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}))),
-			want:   "done BlockAssigned a 203.0.113.13; save a 1 held 1 resting"},
+			want:   "done BlockAssigned a 203.0.113.13; save a 1 held 1 quarantined"},
 		{name: "requested after another is published",
 			wish:   wish(requested("203.0.113.13"), published("203.0.113.11")),
 			blocks: one(poolBlock(network.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}))),
@@ -182,9 +182,9 @@ func TestPlace(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.wish.RequestedSource = "the annotation requested-ip"
-			got := plan.Place(holder("web"), test.wish.request(), test.blocks, test.coming)
+			got := plan.Allocate(holder("web"), test.wish.request(), test.blocks, test.coming)
 			if diff := cmp.Diff(test.want, describePlacement(got)); diff != "" {
-				t.Errorf("placement (-want +got):\n%s%s", diff, got.Detail)
+				t.Errorf("allocated (-want +got):\n%s%s", diff, got.Detail)
 			}
 			if (got.Action == plan.Refuse) != (got.Detail != "") {
 				t.Errorf("%s with detail %q", got.Action, got.Detail)
@@ -204,7 +204,7 @@ func TestRefusedPlacementsSayWhatToDo(t *testing.T) {
 	b := poolBlock(network.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}))
 	want := "the Service has address 203.0.113.11; that cannot be changed in place to 203.0.113.13: set " +
 		"spec.loadBalancerIP to 203.0.113.11 or clear it, or delete the Service and create it again"
-	if diff := cmp.Diff(want, plan.Place(holder("web"), w, []plan.PoolBlock{b}, false).Detail); diff != "" {
+	if diff := cmp.Diff(want, plan.Allocate(holder("web"), w, []plan.PoolBlock{b}, false).Detail); diff != "" {
 		t.Errorf("sentence (-want +got):\n%s", diff)
 	}
 }
@@ -217,7 +217,7 @@ func fill(t *testing.T, services, room int, size plan.Size) (placed int, blocks 
 	given := map[string]string{}
 	for i := range services {
 		name := fmt.Sprint("s", i)
-		p := plan.Place(holder(name), w, blocks, false)
+		p := plan.Allocate(holder(name), w, blocks, false)
 		if p.Action == plan.Buy {
 			if len(blocks) == room {
 				return placed, blocks
@@ -225,7 +225,7 @@ func fill(t *testing.T, services, room int, size plan.Size) (placed int, blocks 
 			l := plan.NewLedger(fmt.Sprintf("block%02d", len(blocks)),
 				prefix(fmt.Sprintf("203.0.%d.0%s", len(blocks), size)))
 			blocks = append(blocks, poolBlock(network.Creating, l))
-			p = plan.Place(holder(name), w, blocks, false)
+			p = plan.Allocate(holder(name), w, blocks, false)
 		}
 		if p.Action != plan.Done || len(p.Save) != 1 {
 			t.Fatalf("Service %d: %s", i, describePlacement(p))
@@ -272,13 +272,13 @@ func TestPlaceDoesNotDependOnOrder(t *testing.T) {
 	_, blocks := fill(t, 23, 10, 29)
 	blocks = append(blocks, poolBlock(network.Assigned, ledger29(nil, named("c", "198.51.100.0/29"))),
 		poolBlock(network.Assigned, ledger29(nil, named("d", "198.51.100.8/29"))))
-	want := describePlacement(plan.Place(holder("web"), wanted{}.request(), blocks, false))
+	want := describePlacement(plan.Allocate(holder("web"), wanted{}.request(), blocks, false))
 	if !strings.HasPrefix(want, "done") {
 		t.Fatal(want)
 	}
 	for shift := range blocks {
 		turned := append(append([]plan.PoolBlock{}, blocks[shift:]...), blocks[:shift]...)
-		if got := describePlacement(plan.Place(holder("web"), wanted{}.request(), turned,
+		if got := describePlacement(plan.Allocate(holder("web"), wanted{}.request(), turned,
 			false)); got != want {
 			t.Errorf("turned by %d: %s, want %s", shift, got, want)
 		}

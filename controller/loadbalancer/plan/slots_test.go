@@ -53,7 +53,7 @@ func TestPlacesRemember(t *testing.T) {
 		}))}}, full: -1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var p plan.Places
+			var p plan.NetworkSlots
 			for _, l := range test.looks {
 				p = p.Next(l.view, "c1", l.blocks)
 			}
@@ -62,8 +62,8 @@ func TestPlacesRemember(t *testing.T) {
 				full = p.FullSince.Sub(noon)
 			}
 			var known []string
-			for _, id := range slices.Sorted(maps.Keys(p.Unplaced)) {
-				known = append(known, fmt.Sprint(id, " ", p.Unplaced[id].Sub(noon)))
+			for _, id := range slices.Sorted(maps.Keys(p.Unassigned)) {
+				known = append(known, fmt.Sprint(id, " ", p.Unassigned[id].Sub(noon)))
 			}
 			if got := strings.Join(known, ", "); full != test.full || got != test.known {
 				t.Errorf("full since %s, blocks %q; want %s, %q", full, got, test.full, test.known)
@@ -88,14 +88,14 @@ func TestBlockWithoutAPlaceIsGivenBackAfterMinutes(t *testing.T) {
 		"another block of ours": {block("b", network.Unassigned), time.Hour, time.Hour, plan.Refuse},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := plan.Places{FullSince: noon.Add(-test.full),
-				Unplaced: map[string]time.Time{"a": noon.Add(-test.with)}}
-			step := p.GiveBack(plan.Step{Action: plan.Refuse, Reason: plan.NetworkFull, Block: test.block}, noon)
+			p := plan.NetworkSlots{FullSince: noon.Add(-test.full),
+				Unassigned: map[string]time.Time{"a": noon.Add(-test.with)}}
+			step := p.ReleaseUnassigned(plan.Step{Action: plan.Refuse, Reason: plan.NetworkFull, Block: test.block}, noon)
 			if step.Action != test.want {
 				t.Errorf("%s, want %s", step.Action, test.want)
 			}
 			other := plan.Step{Action: plan.Refuse, Reason: plan.LocationMismatch, Block: test.block}
-			if step := p.GiveBack(other, noon); step.Action != plan.Refuse {
+			if step := p.ReleaseUnassigned(other, noon); step.Action != plan.Refuse {
 				t.Errorf("another refusal becomes %s", step.Action)
 			}
 		})
@@ -103,7 +103,7 @@ func TestBlockWithoutAPlaceIsGivenBackAfterMinutes(t *testing.T) {
 }
 
 func TestStuckBlockStopsOthersForMinutesOnly(t *testing.T) {
-	p := plan.Places{Unplaced: map[string]time.Time{"a": noon}}
+	p := plan.NetworkSlots{Unassigned: map[string]time.Time{"a": noon}}
 	waiting := block("a", network.Unassigned)
 	for after, want := range map[time.Duration]bool{0: true, 10*time.Minute - 1: true, 10 * time.Minute: false} {
 		if got := p.Coming(waiting, noon.Add(after)); got != want {

@@ -39,9 +39,9 @@ type AddressRequest struct {
 	NetworkID string
 }
 
-// Placement is a decision about the address of one holder: Done when it has Address in Block, Buy when no block has a
+// Allocated is a decision about the address of one holder: Done when it has Address in Block, Buy when no block has a
 // free address, so that one more must be bought for the pool (see Extend), Wait or Refuse.
-type Placement struct {
+type Allocated struct {
 	Step
 	// Save are the ledgers that differ from what is stored, the one that gives the address first. Each is
 	// stored by compare-and-swap; when one fails nothing may be published and the decision must be made again.
@@ -55,8 +55,8 @@ type Placement struct {
 // them. coming means that one more block is on its way. Fuller blocks are filled first, so that others
 // become empty and can be given back; a block that is being given back is taken up again before another is
 // bought. Of several placements that are decided at once, the compare-and-swap admits one.
-func Place(h Holder, w AddressRequest, blocks []PoolBlock, coming bool) Placement {
-	p := placing{holder: h, wish: w, blocks: normal(blocks)}
+func Allocate(h Holder, w AddressRequest, blocks []PoolBlock, coming bool) Allocated {
+	p := allocating{holder: h, wish: w, blocks: normal(blocks)}
 	if refusal, refused := p.lost(); refused {
 		return refusal
 	}
@@ -65,9 +65,9 @@ func Place(h Holder, w AddressRequest, blocks []PoolBlock, coming bool) Placemen
 	}
 	p.leaveAll(-1)
 	if w.Requested.IsValid() {
-		return p.placeRequested()
+		return p.allocateRequested()
 	}
-	return p.placeAnywhere(coming)
+	return p.allocateAny(coming)
 }
 
 // normal orders the blocks by ID and gives those a ledger that have none.
@@ -82,8 +82,8 @@ func normal(blocks []PoolBlock) []PoolBlock {
 	return ordered
 }
 
-// placing is one Place on the way to its decision.
-type placing struct {
+// allocating is one Allocate on the way to its decision.
+type allocating struct {
 	holder Holder
 	wish   AddressRequest
 	blocks []PoolBlock
@@ -92,9 +92,9 @@ type placing struct {
 }
 
 // lost refuses a holder whose published address is gone together with its block.
-func (p *placing) lost() (Placement, bool) {
+func (p *allocating) lost() (Allocated, bool) {
 	if p.wish.Replace || !p.wish.Published.IsValid() {
-		return Placement{}, false
+		return Allocated{}, false
 	}
 	for _, b := range p.blocks {
 		held, holds := b.Ledger.AddressOf(p.holder)
@@ -106,12 +106,12 @@ func (p *placing) lost() (Placement, bool) {
 				b.Ledger.BlockID, b.Ledger.CIDR, held, contract.ServiceIPReplace), true
 		}
 	}
-	return Placement{}, false
+	return Allocated{}, false
 }
 
 // kept returns the index of the block in which the holder keeps an address: the published one, else the
 // first; -1 when it holds none in a block that exists.
-func (p *placing) kept() int {
+func (p *allocating) kept() int {
 	kept := -1
 	for i, b := range p.blocks {
 		held, holds := b.Ledger.AddressOf(p.holder)
@@ -126,16 +126,16 @@ func (p *placing) kept() int {
 	return kept
 }
 
-func (p *placing) keep(i int) Placement {
+func (p *allocating) keep(i int) Allocated {
 	b := p.blocks[i]
 	held, _ := b.Ledger.AddressOf(p.holder)
 	if b.Sighting.Hidden {
-		return Placement{Step: Step{Action: Wait, Reason: DeletionUnverified, Block: b.Sighting.Block, Address: held}}
+		return Allocated{Step: Step{Action: Wait, Reason: DeletionUnverified, Block: b.Sighting.Block, Address: held}}
 	}
 	if requested := p.wish.Requested; requested.IsValid() && requested != held {
 		if held != p.wish.Published {
 			p.leaveAll(-1)
-			return p.placeRequested()
+			return p.allocateRequested()
 		}
 		refusal := p.refuse(AddressRefused,
 			"the Service has address %s; that cannot be changed in place to %s: set %s to %s or clear it, or delete "+
@@ -154,7 +154,7 @@ func (p *placing) keep(i int) Placement {
 }
 
 // leaveAll frees what the holder has, except in the block with the given index.
-func (p *placing) leaveAll(except int) {
+func (p *allocating) leaveAll(except int) {
 	p.left = map[int]Ledger{}
 	for i, b := range p.blocks {
 		if _, holds := b.Ledger.AddressOf(p.holder); holds && i != except {
@@ -165,7 +165,7 @@ func (p *placing) leaveAll(except int) {
 }
 
 // ledger is the ledger of a block after leaveAll.
-func (p *placing) ledger(i int) Ledger {
+func (p *allocating) ledger(i int) Ledger {
 	if left, changed := p.left[i]; changed {
 		return left
 	}
@@ -173,13 +173,13 @@ func (p *placing) ledger(i int) Ledger {
 }
 
 // here says that the holder has the address; given is what must be stored for that, if anything.
-func (p *placing) here(i int, address netip.Addr, given []Ledger) Placement {
+func (p *allocating) here(i int, address netip.Addr, given []Ledger) Allocated {
 	step := Step{Action: Done, Reason: BlockAssigned, Block: p.blocks[i].Sighting.Block, Address: address}
-	return Placement{Step: step, Save: append(given, p.givenUp(i)...)}
+	return Allocated{Step: step, Save: append(given, p.givenUp(i)...)}
 }
 
 // givenUp are the ledgers in which the holder gave up an address, without that of the block with the given index.
-func (p *placing) givenUp(except int) []Ledger {
+func (p *allocating) givenUp(except int) []Ledger {
 	var save []Ledger
 	for _, i := range slices.Sorted(maps.Keys(p.left)) {
 		if i != except {
@@ -190,28 +190,28 @@ func (p *placing) givenUp(except int) []Ledger {
 }
 
 // take gives the holder an address of a block: the wanted one, or any when it is the zero Addr.
-func (p *placing) take(i int, wanted netip.Addr) (Placement, error) {
+func (p *allocating) take(i int, wanted netip.Addr) (Allocated, error) {
 	ask := p.wish.Ask
 	ask.Wanted = wanted
 	given, grant, err := p.ledger(i).Reopen().Take(p.holder, ask)
-	placement := p.here(i, grant.Address, []Ledger{given})
-	placement.Reused = grant.Reused
-	return placement, err
+	allocated := p.here(i, grant.Address, []Ledger{given})
+	allocated.Reused = grant.Reused
+	return allocated, err
 }
 
-func (p *placing) placeRequested() Placement {
+func (p *allocating) allocateRequested() Allocated {
 	requested := p.wish.Requested
 	for i, b := range p.blocks {
 		if !b.Ledger.CIDR.Contains(requested) || !p.usable(b) {
 			continue
 		}
-		placement, err := p.take(i, requested)
+		allocated, err := p.take(i, requested)
 		switch {
 		case err == nil:
-			return placement
-		case errors.Is(err, ErrResting):
-			return Placement{Step: Step{Action: Wait, Reason: AddressQuarantined, Block: b.Sighting.Block,
-				Until: b.Ledger.Resting[requested].Since.Add(Quarantine)}}
+			return allocated
+		case errors.Is(err, ErrQuarantined):
+			return Allocated{Step: Step{Action: Wait, Reason: AddressQuarantined, Block: b.Sighting.Block,
+				Until: b.Ledger.Quarantined[requested].Since.Add(Quarantine)}}
 		case errors.Is(err, ErrTaken):
 			return p.refuse(AddressRefused, "%s %s is in use by another; clear it or choose another address",
 				p.wish.RequestedSource, requested)
@@ -226,52 +226,52 @@ func (p *placing) placeRequested() Placement {
 		requested)
 }
 
-func (p *placing) refuse(reason Reason, format string, args ...any) Placement {
-	return Placement{Step: refuse(network.Block{}, reason, format, args...)}
+func (p *allocating) refuse(reason Reason, format string, args ...any) Allocated {
+	return Allocated{Step: refuse(network.Block{}, reason, format, args...)}
 }
 
-// placeAnywhere gives the address that was published, if it is free, else one of the best block.
-func (p *placing) placeAnywhere(coming bool) Placement {
+// allocateAny gives the address that was published, if it is free, else one of the best block.
+func (p *allocating) allocateAny(coming bool) Allocated {
 	candidates := p.candidates()
 	for _, i := range candidates {
 		if published := p.wish.Published; p.blocks[i].Ledger.CIDR.Contains(published) {
-			if placement, err := p.take(i, published); err == nil {
-				return placement
+			if allocated, err := p.take(i, published); err == nil {
+				return allocated
 			}
 		}
 	}
-	for _, reuse := range []bool{false, true} { // an address that had to rest to the end only when there is no other
+	for _, reuse := range []bool{false, true} { // an address that was quarantined to the end only when there is no other
 		for _, i := range candidates {
-			if placement, err := p.take(i, netip.Addr{}); err == nil && (reuse || !placement.Reused) {
-				return placement
+			if allocated, err := p.take(i, netip.Addr{}); err == nil && (reuse || !allocated.Reused) {
+				return allocated
 			}
 		}
 	}
-	if until, resting := p.restingUntil(candidates); resting {
-		return Placement{Step: Step{Action: Wait, Reason: AddressQuarantined, Until: until}}
+	if until, waits := p.quarantinedUntil(candidates); waits {
+		return Allocated{Step: Step{Action: Wait, Reason: AddressQuarantined, Until: until}}
 	}
 	if coming {
-		return Placement{Step: Step{Action: Wait, Reason: BlockInvisible}}
+		return Allocated{Step: Step{Action: Wait, Reason: BlockInvisible}}
 	}
-	return Placement{Step: Step{Action: Buy, Reason: PurchaseDue}, Save: p.givenUp(-1)}
+	return Allocated{Step: Step{Action: Buy, Reason: PurchaseDue}, Save: p.givenUp(-1)}
 }
 
-// restingUntil returns when the first quarantine ends, if waiting is enough to get an address.
-func (p *placing) restingUntil(candidates []int) (until time.Time, resting bool) {
+// quarantinedUntil returns when the first quarantine ends, if waiting is enough to get an address.
+func (p *allocating) quarantinedUntil(candidates []int) (until time.Time, waits bool) {
 	for _, i := range candidates {
-		if _, err := p.take(i, netip.Addr{}); !errors.Is(err, ErrResting) {
+		if _, err := p.take(i, netip.Addr{}); !errors.Is(err, ErrQuarantined) {
 			continue
 		}
-		if end := p.ledger(i).RestEnds(); !resting || end.Before(until) {
+		if end := p.ledger(i).QuarantineEnds(); !waits || end.Before(until) {
 			until = end
-			resting = true
+			waits = true
 		}
 	}
-	return until, resting
+	return until, waits
 }
 
 // candidates are the indexes of the blocks that may give an address, the best first.
-func (p *placing) candidates() []int {
+func (p *allocating) candidates() []int {
 	var candidates []int
 	for i, b := range p.blocks {
 		if p.usable(b) {
@@ -294,7 +294,7 @@ func (p *placing) candidates() []int {
 
 // usable reports whether addresses may be given of the block: it is there, is or will be on the configured
 // network, and is an IPv4 block.
-func (p *placing) usable(b PoolBlock) bool {
+func (p *allocating) usable(b PoolBlock) bool {
 	block := b.Sighting.Block
 	if b.Gone || b.Foreign || b.Sighting.Hidden || !block.CIDR.IsValid() || !block.CIDR.Addr().Is4() ||
 		b.Ledger.CIDR != block.CIDR.Masked() {

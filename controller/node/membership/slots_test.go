@@ -12,9 +12,9 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/simtest"
 )
 
-// TestNodeBlockWithoutAPlaceIsGivenBack: others took the last places while the node block was bought. It is paid for in
-// vain, so it goes after some minutes, the Node says who has the places, and nothing is bought until there is one.
-func TestNodeBlockWithoutAPlaceIsGivenBack(t *testing.T) {
+// TestNodeBlockWithoutASlotIsReleased: others took the last slots while the node block was bought. It is paid for in
+// vain, so it goes after some minutes, the Node says who has the slots, and nothing is bought until there is one.
+func TestNodeBlockWithoutASlotIsReleased(t *testing.T) {
 	seed := withSurplus(1, "")
 	account := &seed.Accounts[0]
 	account.Blocks = account.Blocks[:1]
@@ -36,8 +36,8 @@ func TestNodeBlockWithoutAPlaceIsGivenBack(t *testing.T) {
 		t.Errorf("the account has %d blocks, want only the ten of others", n)
 	}
 	w.expectPurchases(0)
-	if said := strings.Join(w.takeEvents(), "\n"); !strings.Contains(said, "the places are held: 10 by others") ||
-		!strings.Contains(said, "is given back at") {
+	if said := strings.Join(w.takeEvents(), "\n"); !strings.Contains(said, "the slots are held: 10 by others") ||
+		!strings.Contains(said, "is released at") {
 		t.Errorf("the events are:\n%s", said)
 	}
 	w.edit(pnapsim.Edit{Kind: pnapsim.EditUnassignBlock, Block: account.Blocks[bought-1].ID})
