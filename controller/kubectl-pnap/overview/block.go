@@ -34,7 +34,8 @@ type Block struct {
 	Unusable bool `json:"unusable,omitempty"`
 	// Held reports that the controller does not delete the orphan until a person confirms it.
 	Held bool `json:"held,omitempty"`
-	// Used, Quarantined (in quarantine) and Free count its addresses. All those of a dedicated block belong to its Service.
+	// Used, Quarantined (in quarantine) and Free count its addresses. All those of a dedicated block belong to its
+	// Service.
 	Used        int `json:"used"`
 	Quarantined int `json:"quarantined"`
 	Free        int `json:"free"`

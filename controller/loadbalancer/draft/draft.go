@@ -105,7 +105,8 @@ func (d *Draft) AfterSave(f func()) { d.saved = append(d.saved, f) }
 // each change was decided on the version that was read. Of a Service that is gone it writes nothing. Changes that could
 // not be written are lost, so that no later write makes them.
 //
-// Errors: ErrOutdated (wrapped) when the Service changed since, or is gone; anything else is a failure of the API server.
+// Errors: ErrOutdated (wrapped) when the Service changed since, or is gone; anything else is a failure of the API
+// server.
 func (d *Draft) Save(ctx context.Context) error {
 	saved := d.saved
 	d.saved = nil
@@ -150,8 +151,8 @@ func (d *Draft) send(ctx context.Context, version *corev1.Service, patch map[str
 	if err != nil {
 		return nil, fmt.Errorf("encode a patch of Service %s: %w", name, err)
 	}
-	live, err := d.kube.CoreV1().Services(version.Namespace).Patch(ctx, version.Name, types.StrategicMergePatchType, raw,
-		metav1.PatchOptions{FieldManager: FieldManager}, subresources...)
+	live, err := d.kube.CoreV1().Services(version.Namespace).Patch(ctx, version.Name, types.StrategicMergePatchType,
+		raw, metav1.PatchOptions{FieldManager: FieldManager}, subresources...)
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("patch Service %s: %w (%w)", name, ErrOutdated, err)

@@ -18,8 +18,8 @@ import (
 
 func stored() *corev1.Service {
 	return &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1", Annotations: map[string]string{"a": "1"},
-			Finalizers: []string{"old"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1",
+			Annotations: map[string]string{"a": "1"}, Finalizers: []string{"old"}},
 		Status: corev1.ServiceStatus{Conditions: []metav1.Condition{{Type: "Gone"}}},
 	}
 }

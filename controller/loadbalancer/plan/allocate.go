@@ -50,7 +50,7 @@ type Allocated struct {
 	Reused bool
 }
 
-// Place decides which address of the blocks the holder gets. The blocks are those of a pool, or a single
+// Allocate decides which address of the blocks the holder gets. The blocks are those of a pool, or a single
 // one that was brought, for which Buy means that it is full; ledgers of blocks that are gone belong to
 // them. coming means that one more block is on its way. Fuller blocks are filled first, so that others
 // become empty and can be given back; a block that is being given back is taken up again before another is
@@ -240,7 +240,7 @@ func (p *allocating) allocateAny(coming bool) Allocated {
 			}
 		}
 	}
-	for _, reuse := range []bool{false, true} { // an address that was quarantined to the end only when there is no other
+	for _, reuse := range []bool{false, true} { // one that was quarantined to the end only when there is no other
 		for _, i := range candidates {
 			if allocated, err := p.take(i, netip.Addr{}); err == nil && (reuse || !allocated.Reused) {
 				return allocated

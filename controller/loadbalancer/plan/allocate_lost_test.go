@@ -19,8 +19,8 @@ func TestOnlyThePublishedAddressIsLost(t *testing.T) {
 	} {
 		wish := wanted{Published: addr(published)}.request()
 		got := plan.Allocate(holder("web"), wish, []plan.PoolBlock{kept, lost}, false)
-		if describePlacement(got) != want {
-			t.Errorf("published %s: %s, want %s", published, describePlacement(got), want)
+		if describeAllocated(got) != want {
+			t.Errorf("published %s: %s, want %s", published, describeAllocated(got), want)
 		}
 	}
 }
@@ -29,7 +29,7 @@ func TestOnlyThePublishedAddressIsLost(t *testing.T) {
 func TestAFullPoolWaitsForItsNextBlock(t *testing.T) {
 	full := []plan.PoolBlock{poolBlock(network.Assigned, ledger29(full29))}
 	for coming, want := range map[bool]string{true: "wait BlockInvisible ", false: "buy PurchaseDue "} {
-		got := describePlacement(plan.Allocate(holder("web"), wanted{}.request(), full, coming))
+		got := describeAllocated(plan.Allocate(holder("web"), wanted{}.request(), full, coming))
 		if got != want {
 			t.Errorf("coming %t: %s, want %s", coming, got, want)
 		}
@@ -41,7 +41,7 @@ func TestALedgerOfOtherAddressesGivesNone(t *testing.T) {
 	b := poolBlock(network.Assigned, ledger29(nil), func(b *plan.PoolBlock) {
 		b.Sighting.Block.CIDR = prefix("203.0.113.64/29")
 	})
-	got := describePlacement(plan.Allocate(holder("web"), wanted{}.request(), []plan.PoolBlock{b}, false))
+	got := describeAllocated(plan.Allocate(holder("web"), wanted{}.request(), []plan.PoolBlock{b}, false))
 	if want := "buy PurchaseDue "; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

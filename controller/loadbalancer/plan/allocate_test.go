@@ -35,8 +35,8 @@ func gone(b *plan.PoolBlock) { b.Gone = true }
 
 func foreignBlock(b *plan.PoolBlock) { b.Foreign = true }
 
-// describePlacement says a decision in few words, stored ledgers as block, holders and mark.
-func describePlacement(p plan.Allocated) string {
+// describeAllocated says a decision in few words, stored ledgers as block, holders and mark.
+func describeAllocated(p plan.Allocated) string {
 	text := fmt.Sprintf("%s %s %s", p.Action, p.Reason, p.Block.ID)
 	if p.Address.IsValid() {
 		text += " " + p.Address.String()
@@ -53,7 +53,7 @@ func describePlacement(p plan.Allocated) string {
 	return text
 }
 
-func TestPlace(t *testing.T) {
+func TestAllocate(t *testing.T) {
 	one := func(b ...plan.PoolBlock) []plan.PoolBlock { return b }
 	const second = "203.0.113.16/29"
 	two16 := ledger29(nil, named("b", second), func(l *plan.Ledger) {
@@ -183,7 +183,7 @@ func TestPlace(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			test.wish.RequestedSource = "the annotation requested-ip"
 			got := plan.Allocate(holder("web"), test.wish.request(), test.blocks, test.coming)
-			if diff := cmp.Diff(test.want, describePlacement(got)); diff != "" {
+			if diff := cmp.Diff(test.want, describeAllocated(got)); diff != "" {
 				t.Errorf("allocated (-want +got):\n%s%s", diff, got.Detail)
 			}
 			if (got.Action == plan.Refuse) != (got.Detail != "") {
@@ -228,7 +228,7 @@ func fill(t *testing.T, services, room int, size plan.Size) (placed int, blocks 
 			p = plan.Allocate(holder(name), w, blocks, false)
 		}
 		if p.Action != plan.Done || len(p.Save) != 1 {
-			t.Fatalf("Service %d: %s", i, describePlacement(p))
+			t.Fatalf("Service %d: %s", i, describeAllocated(p))
 		}
 		if other, twice := given[p.Address.String()]; twice {
 			t.Fatalf("address %s is given to %s and %s", p.Address, other, name)
@@ -267,18 +267,18 @@ func TestServicesThatAPoolHolds(t *testing.T) {
 	}
 }
 
-// TestPlaceDoesNotDependOnOrder: the same blocks in another order lead to the same decision.
-func TestPlaceDoesNotDependOnOrder(t *testing.T) {
+// TestAllocateDoesNotDependOnOrder: the same blocks in another order lead to the same decision.
+func TestAllocateDoesNotDependOnOrder(t *testing.T) {
 	_, blocks := fill(t, 23, 10, 29)
 	blocks = append(blocks, poolBlock(network.Assigned, ledger29(nil, named("c", "198.51.100.0/29"))),
 		poolBlock(network.Assigned, ledger29(nil, named("d", "198.51.100.8/29"))))
-	want := describePlacement(plan.Allocate(holder("web"), wanted{}.request(), blocks, false))
+	want := describeAllocated(plan.Allocate(holder("web"), wanted{}.request(), blocks, false))
 	if !strings.HasPrefix(want, "done") {
 		t.Fatal(want)
 	}
 	for shift := range blocks {
 		turned := append(append([]plan.PoolBlock{}, blocks[shift:]...), blocks[:shift]...)
-		if got := describePlacement(plan.Allocate(holder("web"), wanted{}.request(), turned,
+		if got := describeAllocated(plan.Allocate(holder("web"), wanted{}.request(), turned,
 			false)); got != want {
 			t.Errorf("turned by %d: %s, want %s", shift, got, want)
 		}

@@ -136,9 +136,9 @@ func (l Ledger) AddressOf(h Holder) (netip.Addr, bool) {
 // Empty reports whether no address is given. Addresses may still be quarantined.
 func (l Ledger) Empty() bool { return len(l.Held) == 0 }
 
-// Take gives the holder an address: the one that bears its name already, else the wanted one, else the
-// lowest one that is free, addresses that were quarantined before last. The holder keeps what it has even when it wants another;
-// Free that first. On an error the ledger is returned unchanged.
+// Take gives the holder an address: the one that bears its name already, else the wanted one, else the lowest one that
+// is free, addresses that were quarantined before last. The holder keeps what it has even when it wants another; Free
+// that first. On an error the ledger is returned unchanged.
 func (l Ledger) Take(h Holder, ask Ask) (Ledger, Grant, error) {
 	if held, found := l.AddressOf(h); found {
 		return l.give(held, h), Grant{Address: held}, nil
@@ -196,7 +196,8 @@ func (l Ledger) refusal(address netip.Addr, h Holder, ask Ask) error {
 // still answer for it answers for the same name.
 func (l Ledger) inQuarantine(address netip.Addr, h Holder, ask Ask) bool {
 	released, found := l.Quarantined[address]
-	return found && !released.Holder.sameName(h) && !ask.silent(address) && ask.Now.Before(released.Since.Add(Quarantine))
+	return found && !released.Holder.sameName(h) && !ask.silent(address) &&
+		ask.Now.Before(released.Since.Add(Quarantine))
 }
 
 func (l Ledger) grant(address netip.Addr, h Holder, ask Ask) Grant {
@@ -257,8 +258,8 @@ func (l Ledger) Bound(now time.Time) (bounded Ledger, changed bool) {
 	return bounded, changed
 }
 
-// BoundQuarantine is Bound for all ledgers. The changed ones are returned as well, to be stored: until then each look bounds
-// them by its own time.
+// BoundQuarantine is Bound for all ledgers. The changed ones are returned as well, to be stored: until then each look
+// bounds them by its own time.
 func BoundQuarantine(all []Ledger, now time.Time) (bounded, changed []Ledger) {
 	bounded = make([]Ledger, len(all))
 	for i, l := range all {

@@ -24,8 +24,8 @@ const (
 
 // newCluster is an account with room for some blocks, a block that the user brought, and no Service.
 func newCluster(seed uint64) *cluster {
-	c := &cluster{account: newAccount(seed), ledgers: map[string]plan.Ledger{}, withdrawn: map[netip.Addr]plan.Released{},
-		losses: true}
+	c := &cluster{account: newAccount(seed), ledgers: map[string]plan.Ledger{},
+		withdrawn: map[netip.Addr]plan.Released{}, losses: true}
 	c.freezes = max(0, c.rng.IntN(5)-2)
 	c.mayTouch = func(b network.Block) bool { return network.OfCluster(b, "c1") || b.ID == c.broughtID }
 	own := c.leave(map[string]string{contract.TagCluster: "c1", "team": "a"},

@@ -336,5 +336,6 @@ func (obs Observed) KeptElsewhere(l Ledger) bool {
 func HoldsForServers(l Ledger) bool {
 	server := func(h Holder) bool { return h.Namespace == "" }
 	return slices.ContainsFunc(slices.Collect(maps.Values(l.Held)), server) ||
-		slices.ContainsFunc(slices.Collect(maps.Values(l.Quarantined)), func(r Released) bool { return server(r.Holder) })
+		slices.ContainsFunc(slices.Collect(maps.Values(l.Quarantined)),
+			func(r Released) bool { return server(r.Holder) })
 }

@@ -93,7 +93,8 @@ func releaseRank(s Step) int {
 	}
 }
 
-// unassignRetained decides how to take a block off its network that stays in the account. One that is divided is on none.
+// unassignRetained decides how to take a block off its network that stays in the account. One that is divided is on
+// none.
 func unassignRetained(s network.Sighting, account Account) Step {
 	off := s.Hidden && !account.Exists(s.Block.ID) || s.Block.Status == network.Subnetted
 	if step := ReleaseBlock(s, account); step.Action != Delete && !off {

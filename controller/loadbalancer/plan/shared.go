@@ -229,8 +229,8 @@ func (obs Observed) grow(blocks []PoolBlock, extend Step) Step {
 	return extend
 }
 
-// quarantineWait is how long a Service waits for an address in quarantine while the pool could grow instead: long enough
-// for agents to report that the address is silent, which spares a purchase.
+// quarantineWait is how long a Service waits for an address in quarantine while the pool could grow instead: long
+// enough for agents to report that the address is silent, which spares a purchase.
 const quarantineWait = 30 * time.Second
 
 // preferPurchase returns the step that serves the Service sooner than a wait for the end of a quarantine does. A

@@ -47,7 +47,8 @@ func (p NetworkSlots) Next(account Account, cluster string, blocks []network.Blo
 			next.FullSince = account.Now
 		}
 	}
-	maps.DeleteFunc(next.Unassigned, func(_ string, since time.Time) bool { return account.Now.Sub(since) > unassignedFor })
+	maps.DeleteFunc(next.Unassigned,
+		func(_ string, since time.Time) bool { return account.Now.Sub(since) > unassignedFor })
 	for _, b := range blocks {
 		if !network.OfCluster(b, cluster) || !public.Awaits(b) {
 			delete(next.Unassigned, b.ID)
@@ -67,8 +68,8 @@ func (p NetworkSlots) Coming(b network.Block, now time.Time) bool {
 	return known && now.Sub(since) < comingFor && !network.Retained(b)
 }
 
-// ReleaseUnassigned returns what follows the refusal of a block for which the network has no slot: after a while the block is
-// deleted, for until it has a slot it costs and serves no one.
+// ReleaseUnassigned returns what follows the refusal of a block for which the network has no slot: after a while the
+// block is deleted, for until it has a slot it costs and serves no one.
 func (p NetworkSlots) ReleaseUnassigned(refusal Step, now time.Time) Step {
 	b := refusal.Block
 	since, unassigned := p.Unassigned[b.ID]

@@ -18,7 +18,7 @@ func at(after time.Duration) func(*plan.Account) {
 	return func(v *plan.Account) { v.Now = noon.Add(after) }
 }
 
-func TestPlacesRemember(t *testing.T) {
+func TestNetworkSlotsRemember(t *testing.T) {
 	waiting := block("a", network.Unassigned)
 	unreadable := func(v *plan.Account) { v.Networks = nil }
 	type look struct {
@@ -90,7 +90,8 @@ func TestBlockWithoutAPlaceIsGivenBackAfterMinutes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := plan.NetworkSlots{FullSince: noon.Add(-test.full),
 				Unassigned: map[string]time.Time{"a": noon.Add(-test.with)}}
-			step := p.ReleaseUnassigned(plan.Step{Action: plan.Refuse, Reason: plan.NetworkFull, Block: test.block}, noon)
+			step := p.ReleaseUnassigned(plan.Step{Action: plan.Refuse, Reason: plan.NetworkFull, Block: test.block},
+				noon)
 			if step.Action != test.want {
 				t.Errorf("%s, want %s", step.Action, test.want)
 			}

@@ -284,8 +284,8 @@ func (s *staleness) due(answering []netip.Addr, now time.Time) []netip.Addr {
 }
 
 // reportStale reports addresses that answer though they were given back: an announcer was killed, or someone took one
-// by hand. They are quarantined in their ledgers meanwhile. The event is on the Service that had the address last, or, when that
-// is gone, on the Nodes that answer.
+// by hand. They are quarantined in their ledgers meanwhile. The event is on the Service that had the address last, or,
+// when that is gone, on the Nodes that answer.
 func (b *Balancer) reportStale(ctx context.Context, o plan.Observed) error {
 	nodes, err := b.config.Nodes.List(labels.Everything())
 	if err != nil {

@@ -33,7 +33,8 @@ func NewMetrics() *Metrics {
 		}, []string{"state"}),
 		addresses: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "phoenixnap_pool_addresses", StabilityLevel: metrics.ALPHA,
-			Help: "Addresses of shared and brought IP blocks: used by a Service, in quarantine after their release, or free.",
+			Help: "Addresses of shared and brought IP blocks: used by a Service, quarantined after their release, or " +
+				"free.",
 		}, []string{"use"}),
 		repairs: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "phoenixnap_drift_repairs_total", StabilityLevel: metrics.ALPHA,

@@ -38,7 +38,7 @@ func TestUntouchableAddressesAreNotFree(t *testing.T) {
 phoenixnap_ip_blocks{state="assigned"} 1
 phoenixnap_ip_blocks{state="subnetted"} 1
 ` + "# HELP phoenixnap_pool_addresses [ALPHA] Addresses of shared and brought IP blocks: used by a Service, " +
-		"resting after their release, or free.\n" + `# TYPE phoenixnap_pool_addresses gauge
+		"quarantined after their release, or free.\n" + `# TYPE phoenixnap_pool_addresses gauge
 phoenixnap_pool_addresses{use="free"} 5
 phoenixnap_pool_addresses{use="quarantined"} 0
 phoenixnap_pool_addresses{use="used"} 0

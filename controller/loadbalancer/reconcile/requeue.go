@@ -30,7 +30,8 @@ func (b *Balancer) waitOn(d *draft.Draft, step plan.Step, reason plan.Reason) er
 	return err
 }
 
-// waitUntil is waitOn for a step whose end may be known: then the condition names the time, and nothing is asked before.
+// waitUntil is waitOn for a step whose end may be known: then the condition names the time, and nothing is asked
+// before.
 func (b *Balancer) waitUntil(d *draft.Draft, step plan.Step) error {
 	if step.Detail != "" {
 		err := b.retry(d.Service, step)

@@ -175,8 +175,8 @@ func (p *pace) blocked(network string, uid types.UID, now time.Time) bool {
 	return found
 }
 
-// recordDuration remembers how long the account took. Where the first check has shown the end, the next one comes a little
-// earlier: it may have taken less.
+// recordDuration remembers how long the account took. Where the first check has shown the end, the next one comes a
+// little earlier: it may have taken less.
 func (p *pace) recordDuration(w waiting, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

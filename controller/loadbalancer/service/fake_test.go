@@ -14,6 +14,7 @@ import (
 	"k8s.io/cloud-provider/api"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // shop is a balancer in memory: it gives each Service an address after some waits and takes it back after others.
@@ -86,6 +87,9 @@ func (s *shop) Release(_ context.Context, d *draft.Draft) error {
 	}
 	delete(s.given, name)
 	delete(s.begun, name)
+	for _, owned := range contract.OwnedServiceAnnotations() {
+		delete(d.Service.Annotations, owned)
+	}
 	return nil
 }
 

@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	ktesting "k8s.io/client-go/testing"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // While the finalizer cannot be written, nothing is bought for a Service: it could vanish without being released.
@@ -58,6 +60,19 @@ func TestNothingIsBoughtWhenTheFinalizerIsNotKept(t *testing.T) {
 		elapse(2 * lastBackoff)
 		if w.addressOf("web") == "" {
 			t.Error("no address although the finalizer is kept")
+		}
+	})
+}
+
+// Where nothing but our annotations shows that the finalizer is ours, as after a restore from a backup, it goes with
+// them.
+func TestTheFinalizerGoesWithWhatShowsThatItIsOurs(t *testing.T) {
+	inTime(t, Config{}, func(w *clocked) {
+		w.create("web", ofType(corev1.ServiceTypeNodePort), heldBy(frameworks),
+			annotated(contract.ServiceIPAddress, "203.0.113.10"))
+		elapse(lastBackoff)
+		if web := w.get("web"); len(web.Finalizers) > 0 || len(web.Annotations) > 0 {
+			t.Errorf("left: finalizers %v, annotations %v", web.Finalizers, web.Annotations)
 		}
 	})
 }

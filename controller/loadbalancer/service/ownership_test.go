@@ -100,8 +100,8 @@ func TestOwnership(t *testing.T) {
 			serviceWith(ofType(corev1.ServiceTypeClusterIP), heldBy(frameworks),
 				withCondition(contract.ServiceConditionBlockAssigned)), leaving, []string{frameworks}},
 		"another type, with the framework's finalizer, set by us": {
-			serviceWith(ofType(corev1.ServiceTypeNodePort), heldBy(frameworks), finalizerSetBy(draft.FieldManager)), leaving,
-			[]string{frameworks}},
+			serviceWith(ofType(corev1.ServiceTypeNodePort), heldBy(frameworks), finalizerSetBy(draft.FieldManager)),
+			leaving, []string{frameworks}},
 		"another type, with the framework's finalizer, set by another": {
 			serviceWith(ofType(corev1.ServiceTypeNodePort), heldBy(frameworks),
 				finalizerSetBy("aws-cloud-controller-manager")), foreign, nil},
