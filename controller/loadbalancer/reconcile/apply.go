@@ -132,6 +132,9 @@ func (b *Balancer) record(ctx context.Context, service *corev1.Service, step pla
 		return
 	}
 	logger.Info("Changed an IP block", "service", klog.KObj(service))
+	if step.Action != plan.Assign {
+		b.looks.spend(service, 1, b.config.Now())
+	}
 	block := step.Block.ID + " (" + step.Block.CIDR.String() + ")"
 	switch step.Action {
 	case plan.Assign:
@@ -182,6 +185,7 @@ func (b *Balancer) retag(
 	if err != nil {
 		return fmt.Errorf("set the tags of IP block %s (%s): %w", block.ID, block.CIDR, err)
 	}
+	b.looks.spend(service, 3, b.config.Now()) // the list shows old tags for a while
 	klog.FromContext(ctx).Info("Changed the tags of an IP block", "service", klog.KObj(service), "block", block.ID,
 		"tags", tags)
 	if tags[contract.TagRetain] != "" {
@@ -211,6 +215,7 @@ func (b *Balancer) buy(ctx context.Context, r *reconciliation) error {
 	if err != nil {
 		return b.notBought(ctx, r.Draft, err)
 	}
+	b.looks.spend(r.Service, 1, b.config.Now())
 	b.config.Events.Eventf(r.Service, corev1.EventTypeNormal, eventBought, "Bought IP block %s (%s) in %s", block.ID,
 		block.CIDR, block.Location)
 	if o.Published.IsValid() {

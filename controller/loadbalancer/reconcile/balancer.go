@@ -76,6 +76,8 @@ type Balancer struct {
 	slots     *slots
 	stale     *staleness
 	damage    *damageReports
+	looks     *looks
+	leaving   *departures
 	seen      *purchase.Seen
 
 	clusterMu sync.Mutex
@@ -98,7 +100,7 @@ func New(config Config) *Balancer {
 	return &Balancer{
 		config: config, announcer: announces, pace: newPace(), backoffs: newBackoffs(config.Now),
 		ledgers: newLedgerCopy(config.Ledgers, config.Now), slots: &slots{}, stale: newStaleness(),
-		damage: newDamageReports(), seen: purchase.NewSeen(config.Now),
+		damage: newDamageReports(), looks: newLooks(), leaving: &departures{}, seen: purchase.NewSeen(config.Now),
 	}
 }
 

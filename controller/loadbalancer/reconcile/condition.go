@@ -38,6 +38,8 @@ const (
 	waitOutdated plan.Reason = "ServiceChanged"
 	// waitSurplus: a block is given back that the Service does not keep. Its own block is assigned.
 	waitSurplus plan.Reason = "SurplusBlock"
+	// waitChanges: the Service was changed so often that its next change waits.
+	waitChanges plan.Reason = "ManyChanges"
 )
 
 // Reasons of the condition AddressPublished, and its messages.
@@ -219,6 +221,7 @@ var texts = map[plan.Reason]string{
 	waitOutdated:           "waiting for the latest version of the Service",
 	reasonLedger:           "waiting for the latest record of addresses",
 	reasonBackingOff:       "waiting before the IP block is tried again after an error of the phoenixNAP API",
+	waitChanges:            "waiting because the Service was changed many times within minutes",
 	waitSurplus:            "waiting for a surplus IP block to be released",
 	reasonRetagging:        "waiting for the tags of the IP block to be changed",
 	reasonAnnounced:        "waiting until no machine answers for the address any more",

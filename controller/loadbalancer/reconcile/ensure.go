@@ -2,9 +2,11 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/cloud-provider/api"
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
@@ -29,6 +31,8 @@ type reconciliation struct {
 	acted plan.Reason
 	// status is what the status of the load balancer must be; nil for no change.
 	status *corev1.LoadBalancerStatus
+	// held is true when the sync ended before its live look.
+	held   bool
 	unlock func()
 }
 
@@ -60,11 +64,27 @@ func (b *Balancer) run(ctx context.Context, r *reconciliation, phases ...phase) 
 func (b *Balancer) Ensure(ctx context.Context, d *draft.Draft) (*corev1.LoadBalancerStatus, error) {
 	version := d.Service.ResourceVersion
 	r := &reconciliation{Draft: d, start: b.config.Now()}
-	err := b.run(ctx, r, b.wanted, b.checkWait, b.decideFromCache, b.lock, b.readLive, b.decideLive, b.apply)
+	err := b.run(ctx, r, b.wanted, b.checkWait, b.decideFromCache, b.limitLooks, b.lock, b.readLive, b.decideLive, b.apply)
 	klog.FromContext(ctx).V(5).Info("Ensured the address of a Service", "service", klog.KObj(d.Service), "result", err)
-	err = b.pacing(d.Service, err)
+	err = b.end(r, err)
 	b.pace.recordVersion(d.Service.UID, version)
 	return r.status, err
+}
+
+// end ends a sync: an error that goes away with time becomes a request to call again.
+func (b *Balancer) end(r *reconciliation, err error) error {
+	if r.held {
+		return err
+	}
+	result := b.pacing(r.Service, err)
+	var due time.Time
+	var again *api.RetryError
+	if errors.As(result, &again) {
+		due = b.config.Now().Add(again.RetryAfter())
+	}
+	b.looks.served(r.Service, due)
+	r.AfterSave(func() { b.looks.served(r.Service, due) })
+	return result
 }
 
 // wanted checks that the Service is to have an address at all.

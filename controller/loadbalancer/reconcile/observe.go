@@ -88,7 +88,7 @@ func (b *Balancer) observe(ctx context.Context, s scope) (plan.Observed, error) 
 	o.Live = s.live
 	o.AskedAt = listing.AskedAt
 	o.Blocks = listing.Blocks
-	if err := b.readLedgers(ctx, &o, s.live); err != nil {
+	if err := b.readLedgers(ctx, &o, s); err != nil {
 		return plan.Observed{}, err
 	}
 	o = o.Complete()
@@ -174,8 +174,8 @@ func (p *slots) next(o plan.Observed) plan.NetworkSlots {
 }
 
 // readLedgers reads the ledgers, and restores the labels of those that lost theirs.
-func (b *Balancer) readLedgers(ctx context.Context, o *plan.Observed, live bool) error {
-	listing, restored, err := b.ledgers.list(ctx, live, o.Allocated())
+func (b *Balancer) readLedgers(ctx context.Context, o *plan.Observed, s scope) error {
+	listing, restored, err := b.ledgers.list(ctx, s, o.Allocated())
 	for _, name := range restored {
 		b.recordInSystem(ctx, corev1.EventTypeNormal, eventRelabelled, "Restored label "+allocation.Label+
 			"=true of ConfigMap "+metav1.NamespaceSystem+"/"+name+
@@ -302,15 +302,20 @@ func newLedgerCopy(store *allocation.Store, now func() time.Time) *ledgerCopy {
 	return &ledgerCopy{store: store, now: now}
 }
 
-// list returns the ledgers, which the caller does not change: as they are now, or as the copy shows them. Of the
-// expected blocks a ledger is to be found; restored names those whose label had to be restored for that.
+// list returns the ledgers, which the caller does not change: live, as they are or were since then, or as the copy
+// shows them. Of the expected blocks a ledger is to be found; restored names those whose label had to be restored for
+// that.
 func (c *ledgerCopy) list(
-	ctx context.Context, live bool, expected []string,
+	ctx context.Context, s scope, expected []string,
 ) (known allocation.Listing, restored []string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
-	if !live && !c.at.IsZero() && now.Sub(c.at) < ledgerWindow {
+	since := now.Add(-ledgerWindow)
+	if s.live {
+		since = s.after
+	}
+	if c.at.After(since) {
 		return c.known, nil, nil
 	}
 	if known, err = c.store.List(ctx); err != nil {

@@ -22,10 +22,10 @@ import (
 // retained: nothing that can be written into a Service keeps it from being deleted.
 func (b *Balancer) Release(ctx context.Context, d *draft.Draft) error {
 	r := &reconciliation{Draft: d}
-	err := b.run(ctx, r, b.released, b.withdraw, b.lock, b.checkRelease, b.decideRelease, b.applyRelease,
+	err := b.run(ctx, r, b.released, b.limitLooks, b.withdraw, b.lock, b.checkRelease, b.decideRelease, b.applyRelease,
 		b.verifyDeletion, b.conclude)
 	klog.FromContext(ctx).V(5).Info("Released the address of a Service", "service", klog.KObj(d.Service), "result", err)
-	return b.pacing(d.Service, err)
+	return b.end(r, err)
 }
 
 // released reads the Service again, and checks that it is to be released.
@@ -67,15 +67,21 @@ func (b *Balancer) checkRelease(ctx context.Context, r *reconciliation) (bool, e
 
 // decideRelease decides what is left to do.
 func (b *Balancer) decideRelease(ctx context.Context, r *reconciliation) (bool, error) {
-	s := r.scope.fresh(r.start)
+	enough, err := b.enough(r.Service, r.start)
+	if err != nil {
+		return true, err
+	}
+	s := r.scope.fresh(enough)
 	s.known = r.progress == ended
 	if err := b.planRelease(ctx, r, s); err != nil {
 		return true, err
 	}
-	if p := r.release; p.Waits() || p.OneStep() || r.observed.Fresh(r.start) {
+	p := r.release
+	common := enough.Before(r.start)
+	if common && nothing(p) || !common && (p.Waits() || p.OneStep()) || r.observed.Fresh(r.start) {
 		return false, nil
 	}
-	return false, b.planRelease(ctx, r, s.fresh(r.start))
+	return false, b.planRelease(ctx, r, r.scope.fresh(r.start))
 }
 
 // planRelease observes and decides, and records what the decision notes of the history.

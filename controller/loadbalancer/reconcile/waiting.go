@@ -73,6 +73,9 @@ func (p *pace) next(uid types.UID, now time.Time, waitsFor waiting) time.Duratio
 	defer p.mu.Unlock()
 	w, known := p.waits[uid]
 	if known && w.reason == waitsFor.reason && w.block == waitsFor.block {
+		if w.early(now) {
+			return w.due.Sub(now)
+		}
 		w.checks++
 		w.asked = waitsFor.asked
 	} else {
@@ -84,6 +87,12 @@ func (p *pace) next(uid types.UID, now time.Time, waitsFor waiting) time.Duratio
 	w.due = now.Add(w.pause)
 	p.waits[uid] = w
 	return w.pause
+}
+
+// early reports whether it is too early for the next check: an edit of the Service says nothing about what it waits for.
+// The longest pause may end halfway, because the check for drift shows some ends.
+func (w waiting) early(now time.Time) bool {
+	return now.Before(w.due) && (w.pause < lastPause || now.Sub(w.checked) < w.pause/2)
 }
 
 func (p *pace) pauseOf(w waiting, uid types.UID, now time.Time) time.Duration {
@@ -262,6 +271,9 @@ func (b *Balancer) check(ctx context.Context, s scope) (progress, error) {
 	case w.changesBlock():
 		return b.checkBlock(ctx, w, now)
 	case w.reason == plan.NetworkChanging && w.network != "":
+		if w.early(now) {
+			return pending, nil
+		}
 		public, err := b.config.Account.Network(ctx, w.network, now.Add(-min(w.pause/2, recent)))
 		switch {
 		case err == nil && public.Status == network.StatusBusy:
@@ -285,6 +297,9 @@ func (b *Balancer) checkBlock(ctx context.Context, w waiting, now time.Time) (pr
 	public, at, found := b.config.Account.KnownNetwork(w.network)
 	if found && w.pause == lastPause && now.Sub(at) <= driftPeriod && public.Status == network.StatusBusy {
 		return pending, nil // Drifted will read it again
+	}
+	if w.early(now) {
+		return pending, nil
 	}
 	block, found, err := b.config.Account.Block(ctx, w.block, now)
 	if err != nil || !found {

@@ -90,7 +90,8 @@ func (c *Controller) recordWaiting(service *corev1.Service, state *serviceState)
 	if state.waitingSince.IsZero() {
 		state.waitingSince = time.Now()
 	}
-	if state.recordedWaiting || state.leaving || time.Since(state.waitingSince) < longWait {
+	hasAddress := len(service.Status.LoadBalancer.Ingress) > 0
+	if state.recordedWaiting || state.leaving || hasAddress || time.Since(state.waitingSince) < longWait {
 		return
 	}
 	state.recordedWaiting = true

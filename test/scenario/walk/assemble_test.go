@@ -27,8 +27,8 @@ func (p *process) assemble() ([]loop, error) {
 	url := internet.join(p)
 	client, err := pnap.New(pnap.Config{
 		BaseURL: url, TokenURL: url + pnap.TokenPath,
-		Credentials: p.world.credentials,
-		Wrap:        func(base http.RoundTripper) http.RoundTripper { return fence{p, base} },
+		Credentials: p.world.credentials, RequestsPerSecond: p.world.rate,
+		Wrap: func(base http.RoundTripper) http.RoundTripper { return fence{p, base} },
 	})
 	if err != nil {
 		return nil, err

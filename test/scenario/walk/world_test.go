@@ -81,6 +81,10 @@ type world struct {
 	collect     bool // orphans
 	manages     bool // memberships
 	latencies   pnapsim.Latency
+	// rate is the limit of requests a second to the API of phoenixNAP; 0 is none.
+	rate int
+	// crowded reports that there are so many Services that a process may make more than maxCalls in a minute.
+	crowded bool
 	// defaults are the options of the controller that a restart may change. skews reports whether clocks are wrong.
 	defaults defaults
 	skews    bool
@@ -130,6 +134,14 @@ type world struct {
 }
 
 func newWorld(t *testing.T, seed uint64, count *counts, specs *pnapsim.Specs) *world {
+	w := emptyWorld(t, seed, count)
+	w.latencies = w.latency()
+	w.simulate(pnapsim.RandomSwitches(w.random), specs)
+	return w
+}
+
+// emptyWorld is a world without an account.
+func emptyWorld(t *testing.T, seed uint64, count *counts) *world {
 	w := &world{
 		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 0x77616c6b)), store: kubefake.NewStore(),
 		events: &events{reasons: map[string]int{}},
@@ -142,18 +154,20 @@ func newWorld(t *testing.T, seed uint64, count *counts, specs *pnapsim.Specs) *w
 	w.skews = w.seed%3 == 2
 	w.keys = w.own
 	w.nodes = 1 + w.random.IntN(maxServers)
-	w.latencies = w.latency()
+	return w
+}
+
+// simulate gives the world its account and its namespaces.
+func (w *world) simulate(switches pnapsim.Switches, specs *pnapsim.Specs) {
 	latency := w.latencies
-	switches := pnapsim.RandomSwitches(w.random)
 	w.sim = pnapsim.New(pnapsim.Config{
-		Clock: pnapsim.NewRealClock(1), Latency: &latency, Switches: switches, Specs: specs, RandomSeed: seed,
+		Clock: pnapsim.NewRealClock(1), Latency: &latency, Switches: switches, Specs: specs, RandomSeed: w.seed,
 	})
 	if err := w.sim.Seed(seedAccount(w.nodes)); err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	w.handler = w.sim.Handler()
 	w.found()
-	return w
 }
 
 func (w *world) make(object *corev1.Namespace) {
