@@ -64,7 +64,8 @@ func (b *Balancer) run(ctx context.Context, r *reconciliation, phases ...phase) 
 func (b *Balancer) Ensure(ctx context.Context, d *draft.Draft) (*corev1.LoadBalancerStatus, error) {
 	version := d.Service.ResourceVersion
 	r := &reconciliation{Draft: d, start: b.config.Now()}
-	err := b.run(ctx, r, b.wanted, b.checkWait, b.decideFromCache, b.limitLooks, b.lock, b.readLive, b.decideLive, b.apply)
+	err := b.run(ctx, r, b.wanted, b.checkWait, b.decideFromCache, b.limitLooks, b.lock, b.readLive, b.decideLive,
+		b.apply)
 	klog.FromContext(ctx).V(5).Info("Ensured the address of a Service", "service", klog.KObj(d.Service), "result", err)
 	err = b.end(r, err)
 	b.pace.recordVersion(d.Service.UID, version)

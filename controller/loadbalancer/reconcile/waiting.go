@@ -89,8 +89,8 @@ func (p *pace) next(uid types.UID, now time.Time, waitsFor waiting) time.Duratio
 	return w.pause
 }
 
-// early reports whether it is too early for the next check: an edit of the Service says nothing about what it waits for.
-// The longest pause may end halfway, because the check for drift shows some ends.
+// early reports whether it is too early for the next check: an edit of the Service says nothing about what it waits
+// for. The longest pause may end halfway, because the check for drift shows some ends.
 func (w waiting) early(now time.Time) bool {
 	return now.Before(w.due) && (w.pause < lastPause || now.Sub(w.checked) < w.pause/2)
 }

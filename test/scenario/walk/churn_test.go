@@ -208,11 +208,12 @@ func (w *world) place(namespace, name string, asks func(*corev1.Service)) {
 func (w *world) act(over *atomic.Bool, a author) {
 	for n := 0; !over.Load(); n++ {
 		name := editorName(n % a.services)
-		if a.edit != nil {
+		switch {
+		case a.edit != nil:
 			w.edit(name, "again", func(s *corev1.Service) { a.edit(s, n/a.services) })
-		} else if w.lacks(name) {
+		case w.lacks(name):
 			w.place(namespace, name, a.asks)
-		} else {
+		default:
 			w.remove(name)
 		}
 		time.Sleep(churnEvery)
