@@ -16,12 +16,6 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
-// apply does what the plan says.
-func (b *Balancer) apply(ctx context.Context, r *reconciliation) (bool, error) {
-	logDecision(ctx, r.observed, r.plan)
-	return true, b.run(ctx, r, b.prepare, b.applyStep)
-}
-
 func logDecision(ctx context.Context, o plan.Observed, p plan.ServicePlan) {
 	klog.FromContext(ctx).V(2).Info("Decided about a Service", "service", klog.KObj(o.Service), "live", o.Live,
 		"action", p.Step.Action, "reason", p.Step.Reason, "block", p.Step.Block.ID)
@@ -32,8 +26,9 @@ func logDecision(ctx context.Context, o plan.Observed, p plan.ServicePlan) {
 	}
 }
 
-// prepare does what must stand before anything else is done.
+// prepare does what the plan needs before its step.
 func (b *Balancer) prepare(ctx context.Context, r *reconciliation) (bool, error) {
+	logDecision(ctx, r.observed, r.plan)
 	if r.observed.Live && r.observed.HasForeignFields() {
 		b.removeForeign(ctx, r.Draft, r.observed.Nodes)
 	}

@@ -65,7 +65,7 @@ func (b *Balancer) Ensure(ctx context.Context, d *draft.Draft) (*corev1.LoadBala
 	version := d.Service.ResourceVersion
 	r := &reconciliation{Draft: d, start: b.config.Now()}
 	err := b.run(ctx, r, b.wanted, b.checkWait, b.decideFromCache, b.limitLooks, b.lock, b.readLive, b.decideLive,
-		b.apply)
+		b.prepare, b.applyStep)
 	klog.FromContext(ctx).V(5).Info("Ensured the address of a Service", "service", klog.KObj(d.Service), "result", err)
 	err = b.end(r, err)
 	b.pace.recordVersion(d.Service.UID, version)

@@ -132,38 +132,20 @@ func addressesOf(status *corev1.LoadBalancerStatus) []string {
 	return addresses
 }
 
-// proxyProtocol returns the annotations that request the PROXY protocol, and for which values. An address that is
-// announced over ARP has no proxy; a backend that waits for the header would drop every connection.
-func proxyProtocol() map[string]func(value string) bool {
-	return map[string]func(string) bool{
-		"service.beta.kubernetes.io/aws-load-balancer-proxy-protocol": isOn,
-		"service.beta.kubernetes.io/aws-load-balancer-target-group-attributes": contains(
-			"proxy_protocol_v2.enabled=true"),
-		"service.beta.kubernetes.io/azure-pls-proxy-protocol":                            isOn,
-		"service.beta.kubernetes.io/brightbox-load-balancer-listener-proxy-protocol":     isOn,
-		"service.beta.kubernetes.io/do-loadbalancer-enable-proxy-protocol":               isOn,
-		"service.beta.kubernetes.io/linode-loadbalancer-default-proxy-protocol":          isOn,
-		"service.beta.kubernetes.io/oci-load-balancer-connection-proxy-protocol-version": isOn,
-		"oci-network-load-balancer.oraclecloud.com/is-ppv2-enabled":                      isOn,
-		"service.beta.kubernetes.io/ovh-loadbalancer-proxy-protocol":                     isOn,
-		"service.beta.kubernetes.io/scw-loadbalancer-proxy-protocol-v1":                  isOn,
-		"service.beta.kubernetes.io/scw-loadbalancer-proxy-protocol-v2":                  isOn,
-		"service.beta.kubernetes.io/vultr-loadbalancer-proxy-protocol":                   isOn,
-		"load-balancer.hetzner.cloud/uses-proxyprotocol":                                 isOn,
-		"loadbalancer.openstack.org/proxy-protocol":                                      isOn,
-		"kubernetes.civo.com/loadbalancer-enable-proxy-protocol":                         isOn,
-		"k8s.cloudscale.ch/loadbalancer-pool-protocol":                                   contains("proxy"),
+// requestsProxyProtocol reports whether an annotation requests the PROXY protocol, as those of many providers do by its
+// name, of AWS also by an attribute and of cloudscale by the protocol of the pool. An address that is announced over ARP
+// has no proxy; a backend that waits for the header would drop every connection.
+func requestsProxyProtocol(name, value string) bool {
+	name = strings.ReplaceAll(strings.ToLower(name), "-", "")
+	value = strings.ToLower(strings.TrimSpace(value))
+	switch {
+	case strings.Contains(name, "proxyprotocol"), strings.Contains(name, "ppv2"):
+		return !slices.Contains([]string{"", "false", "none", "off", "no", "0", "disabled"}, value)
+	case strings.HasSuffix(name, "targetgroupattributes"):
+		return strings.Contains(value, "proxy_protocol_v2.enabled=true")
+	default:
+		return strings.HasSuffix(name, "poolprotocol") && strings.Contains(value, "proxy")
 	}
-}
-
-// isOn reports whether a value switches an annotation on: any value that does not mean "no".
-func isOn(value string) bool {
-	return !slices.Contains([]string{"", "false", "none", "off", "no", "0", "disabled"},
-		strings.ToLower(strings.TrimSpace(value)))
-}
-
-func contains(part string) func(string) bool {
-	return func(value string) bool { return strings.Contains(strings.ToLower(value), part) }
 }
 
 // unsupported returns why the Service cannot be served and what to do instead; empty when it can.
@@ -174,9 +156,8 @@ func unsupported(service *corev1.Service) string {
 	if families := service.Spec.IPFamilies; len(families) > 0 && !slices.Contains(families, corev1.IPv4Protocol) {
 		return "ipFamilies [IPv6]: load balancers are IPv4 only; set ipFamilies to [IPv4]"
 	}
-	known := proxyProtocol()
 	for _, name := range slices.Sorted(maps.Keys(service.Annotations)) {
-		if requests := known[name]; requests != nil && requests(service.Annotations[name]) {
+		if requestsProxyProtocol(name, service.Annotations[name]) {
 			return fmt.Sprintf("annotation %s=%s: there is no proxy that could send the PROXY protocol; remove the "+
 				"annotation, and set externalTrafficPolicy: Local to keep the clients' addresses", name,
 				text.Quote(service.Annotations[name]))

@@ -245,9 +245,21 @@ func TestUnsupported(t *testing.T) {
 			t.Errorf("%s: served in part %v, want %v", name, !tc.inPart, tc.inPart)
 		}
 	}
-	for name, asked := range proxyProtocol() {
-		if asked("false") || asked("") {
-			t.Errorf("%s asks for the PROXY protocol when it is off", name)
+	for _, name := range []string{
+		"service.beta.kubernetes.io/aws-load-balancer-proxy-protocol",
+		"service.beta.kubernetes.io/azure-pls-proxy-protocol",
+		"service.beta.kubernetes.io/brightbox-load-balancer-listener-proxy-protocol",
+		"service.beta.kubernetes.io/do-loadbalancer-enable-proxy-protocol",
+		"service.beta.kubernetes.io/oci-load-balancer-connection-proxy-protocol-version",
+		"oci-network-load-balancer.oraclecloud.com/is-ppv2-enabled",
+		"service.beta.kubernetes.io/ovh-loadbalancer-proxy-protocol",
+		"service.beta.kubernetes.io/scw-loadbalancer-proxy-protocol-v1",
+		"service.beta.kubernetes.io/vultr-loadbalancer-proxy-protocol", "loadbalancer.openstack.org/proxy-protocol",
+		"kubernetes.civo.com/loadbalancer-enable-proxy-protocol",
+	} {
+		if !requestsProxyProtocol(name, "true") || requestsProxyProtocol(name, "false") ||
+			requestsProxyProtocol(name, "") {
+			t.Errorf("%s: on and off are taken for each other", name)
 		}
 	}
 }
