@@ -22,7 +22,8 @@ import (
 // publish makes the address of an assigned block known to the announcer, and, once a node can carry the traffic, to
 // users, by the status.
 func (b *Balancer) publish(ctx context.Context, r *reconciliation) error {
-	o, p := r.observed, r.plan
+	o := r.observed
+	p := r.plan
 	changes := b.publication(o, p.Step)
 	b.recordPublished(ctx, r, changes)
 	changes.apply(r.Draft)

@@ -131,7 +131,8 @@ func (b *Balancer) verifyDeletion(ctx context.Context, r *reconciliation) (bool,
 
 // releaseStep returns where the Service is left; empty when there was nothing that could be done.
 func (b *Balancer) releaseStep(ctx context.Context, r *reconciliation) (plan.Reason, error) {
-	o, p := r.observed, r.release
+	o := r.observed
+	p := r.release
 	switch {
 	case p.Answering:
 		return reasonAnnounced, nil
