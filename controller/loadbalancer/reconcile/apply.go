@@ -180,7 +180,6 @@ func (b *Balancer) retag(
 	if err != nil {
 		return fmt.Errorf("set the tags of IP block %s (%s): %w", block.ID, block.CIDR, err)
 	}
-	b.looks.spend(service, 3, b.config.Now()) // the list shows old tags for a while
 	klog.FromContext(ctx).Info("Changed the tags of an IP block", "service", klog.KObj(service), "block", block.ID,
 		"tags", tags)
 	if tags[contract.TagRetain] != "" {

@@ -22,8 +22,8 @@ const (
 	// looksAtOnce is how often the account is read live for a Service as soon as someone changes it: enough to have it
 	// retained, deleted and created again. After that there is one look in betweenLooks for all its changes together: a
 	// look costs three to five requests, and all tenants share the limit of requests.
-	looksAtOnce  = 8
-	betweenLooks = 90 * time.Second
+	looksAtOnce  = 7
+	betweenLooks = 2 * time.Minute
 	// mostOwed is how many looks a Service may owe before what it waits for is looked at later, too.
 	mostOwed = 2
 	// commonLook is how old a look at the account may be that Services without a trace of a block have in common.

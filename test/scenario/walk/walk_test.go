@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -298,6 +299,10 @@ func (w *world) checkServices() {
 
 // explanation is the reason of a condition of ours that is not True.
 func explanation(service *corev1.Service) string {
+	block := meta.FindStatusCondition(service.Status.Conditions, contract.ServiceConditionBlockAssigned)
+	if block != nil && block.Status != metav1.ConditionTrue { // the other conditions only follow
+		return block.Reason
+	}
 	for _, condition := range service.Status.Conditions {
 		if strings.HasPrefix(condition.Type, contract.Prefix) && condition.Type != contract.ServiceConditionAnnounced &&
 			condition.Status != metav1.ConditionTrue {
