@@ -10,7 +10,7 @@ import (
 )
 
 // Ensure decides the next step towards exactly one block that is assigned to the configured network. Blocks too many
-// are given back only after the kept one is assigned, see Duplicates, unless they take its slot in a full network.
+// are released only after the kept one is assigned, see Duplicates, unless they take its slot in a full network.
 func Ensure(owner network.Owner, desired Desired, account Account) Step {
 	if refusal, unproven := Unproven(account); unproven {
 		return refusal

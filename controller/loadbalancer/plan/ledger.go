@@ -136,7 +136,7 @@ func (l Ledger) AddressOf(h Holder) (netip.Addr, bool) {
 // Empty reports whether no address is given. Addresses may still be quarantined.
 func (l Ledger) Empty() bool { return len(l.Held) == 0 }
 
-// Take gives the holder an address: the one that bears its name already, else the wanted one, else the lowest one that
+// Take gives the holder an address: the one that has its name already, else the wanted one, else the lowest one that
 // is free, addresses that were quarantined before last. The holder keeps what it has even when it wants another; Free
 // that first. On an error the ledger is returned unchanged.
 func (l Ledger) Take(h Holder, ask Ask) (Ledger, Grant, error) {

@@ -283,7 +283,7 @@ func (c *cluster) publish(s *modelService, address netip.Addr, b network.Block) 
 		}
 		released, used := c.withdrawn[address]
 		if used && released.Holder.Name != s.name && c.now.Before(released.Since.Add(plan.Quarantine)) && !c.reported {
-			c.fault("address %s, given back by %s %s ago, is %s's", address, released.Holder.Name,
+			c.fault("address %s, released by %s %s ago, is %s's", address, released.Holder.Name,
 				c.now.Sub(released.Since), s.name)
 		}
 	})

@@ -115,7 +115,7 @@ func TestLeadersWithDifferentClocksBuyOnce(t *testing.T) {
 	}
 }
 
-// TestQuarantineOfAWrongClock: an address is quarantined no longer than one that is given back now, whatever its record
+// TestQuarantineOfAWrongClock: an address is quarantined no longer than one that is released now, whatever its record
 // says.
 func TestQuarantineOfAWrongClock(t *testing.T) {
 	for _, kind := range []string{"2099", "in 6 h"} {

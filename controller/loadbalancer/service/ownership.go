@@ -133,8 +133,8 @@ func addressesOf(status *corev1.LoadBalancerStatus) []string {
 }
 
 // requestsProxyProtocol reports whether an annotation requests the PROXY protocol, as those of many providers do by its
-// name, of AWS also by an attribute and of cloudscale by the protocol of the pool. An address that is announced over ARP
-// has no proxy; a backend that waits for the header would drop every connection.
+// name, of AWS also by an attribute and of cloudscale by the protocol of the pool. An address that is announced over
+// ARP has no proxy; a backend that waits for the header would drop every connection.
 func requestsProxyProtocol(name, value string) bool {
 	name = strings.ReplaceAll(strings.ToLower(name), "-", "")
 	value = strings.ToLower(strings.TrimSpace(value))

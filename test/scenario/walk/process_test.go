@@ -330,26 +330,26 @@ func (unheard) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 // received is a request as the simulator receives it. One that was stopped was on its way before: its time-out does not
 // concern the simulator.
 func received(request *http.Request) *http.Request {
-	arrived := request.Clone(context.WithoutCancel(request.Context()))
-	arrived.RequestURI = request.URL.RequestURI()
-	arrived.RemoteAddr = "192.0.2.1:1234"
-	if arrived.Body == nil {
-		arrived.Body = http.NoBody
+	accepted := request.Clone(context.WithoutCancel(request.Context()))
+	accepted.RequestURI = request.URL.RequestURI()
+	accepted.RemoteAddr = "192.0.2.1:1234"
+	if accepted.Body == nil {
+		accepted.Body = http.NoBody
 	}
-	return arrived
+	return accepted
 }
 
 // exchange hands a request to the simulator, which answers, never answers, or breaks the connection.
 func (p *process) exchange(request *http.Request) (*http.Response, error) { //nolint:contextcheck // see received
-	arrived := received(request)
-	ctx, cancel := context.WithCancel(arrived.Context())
+	accepted := received(request)
+	ctx, cancel := context.WithCancel(accepted.Context())
 	stop := context.AfterFunc(request.Context(), cancel)
 	recorder := httptest.NewRecorder()
 	served := make(chan error, 1)
 	go func() {
 		defer cancel()
 		defer stop()
-		served <- p.serve(recorder, arrived.WithContext(ctx))
+		served <- p.serve(recorder, accepted.WithContext(ctx))
 	}()
 	if request.Context().Err() != nil { // only after a stop
 		return answer(recorder, <-served)
