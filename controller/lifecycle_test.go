@@ -87,10 +87,10 @@ func TestHandOver(t *testing.T) {
 	}
 	at, ok := kube.released()
 	if !ok {
-		t.Fatalf("the Lease was not given back: %v", kube.all())
+		t.Fatalf("the Lease was not released: %v", kube.all())
 	}
 	if at.After(ended) || at.Before(began) {
-		t.Errorf("the Lease was given back %v after SIGTERM", at.Sub(began))
+		t.Errorf("the Lease was released %v after SIGTERM", at.Sub(began))
 	}
 	if late := append(kube.after(at), cloud.after(at)...); len(late) > 0 {
 		t.Errorf("the former leader still asked for: %v", late)
@@ -290,7 +290,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 		}
 	}
 	if _, ok := kube.released(); !ok {
-		t.Error("the Lease was not given back")
+		t.Error("the Lease was not released")
 	}
 }
 

@@ -177,7 +177,7 @@ func (s *scene) createServices() (foreign *corev1.Service) {
 	return s.get(s.space, foreign.Name)
 }
 
-// checkShared: three Services share one block; what one of them gave back is in quarantine, and no Service gets it.
+// checkShared: three Services share one block; what one of them released is in quarantine, and no Service gets it.
 func (s *scene) checkShared() {
 	s.Helper()
 	a := s.published(s.space, "shared-a")
@@ -201,7 +201,7 @@ func (s *scene) checkShared() {
 	}
 	s.service("shared-d", "", contract.ServiceIPAllocation, contract.AllocationShared)
 	if d := s.published(s.space, "shared-d"); d == a || d == b || d == c || s.blockOf("shared-d").id != pool.id {
-		s.Errorf("shared-d has %s, which is taken or rests, or is in another block than %s", d, pool.cidr)
+		s.Errorf("shared-d has %s, which is taken or quarantined, or is in another block than %s", d, pool.cidr)
 	}
 }
 
@@ -390,7 +390,7 @@ func (s *scene) checkForced() {
 // bought is how many blocks were bought.
 func (s *scene) bought() int { return s.sim.Counters()[buyBlock][http.StatusCreated] }
 
-// leaveNothing gives everything back; the control-plane endpoint goes with its option, the Service of another class
+// leaveNothing releases everything; the control-plane endpoint goes with its option, the Service of another class
 // stays as it was.
 func (s *scene) leaveNothing(foreign *corev1.Service) {
 	s.Helper()

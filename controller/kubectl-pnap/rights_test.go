@@ -89,7 +89,7 @@ func TestTheShippedRightsAreNotMore(t *testing.T) {
 		tried++
 		right.take()
 		eventually(t, func() bool { return !works() }, "everything is shown without "+right.name)
-		right.giveBack()
+		right.restore()
 		eventually(t, works, "not everything is shown with "+right.name+" again")
 	}
 	if tried < 7 {
@@ -100,7 +100,7 @@ func TestTheShippedRightsAreNotMore(t *testing.T) {
 // right is a permission: one verb on one resource of a shipped role.
 type right struct {
 	name           string
-	take, giveBack func()
+	take, restore func()
 }
 
 // shippedRights returns the permissions of the installed roles.
@@ -157,7 +157,7 @@ func rightsOf(role string, rules []rbacv1.PolicyRule, set func([]rbacv1.PolicyRu
 	var all []right
 	for i, name := range names {
 		others := append(append([]rbacv1.PolicyRule{}, single[:i]...), single[i+1:]...)
-		all = append(all, right{name: name, take: func() { set(others) }, giveBack: func() { set(single) }})
+		all = append(all, right{name: name, take: func() { set(others) }, restore: func() { set(single) }})
 	}
 	return all
 }

@@ -106,7 +106,7 @@ func TestListIsOrderedAndComplete(t *testing.T) {
 	}
 }
 
-// TestLostLabelIsRestored: a ledger is found by its name. What else bears such a name, or the label, stays as it is.
+// TestLostLabelIsRestored: a ledger is found by its name. What else has such a name, or the label, stays as it is.
 func TestLostLabelIsRestored(t *testing.T) {
 	client := kubefake.NewStore().Client()
 	s := allocation.NewStore(client)

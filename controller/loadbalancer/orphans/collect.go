@@ -113,7 +113,7 @@ func (c *Collector) act(ctx context.Context, s *suspicion, step plan.Step) (agai
 		return period, nil
 	case err != nil:
 		s.backoff = s.backoff.After(c.config.Now())
-		return period, fmt.Errorf("give IP block %s back: %w", s.block.ID, err)
+		return period, fmt.Errorf("release IP block %s: %w", s.block.ID, err)
 	case inError:
 		s.backoff = s.backoff.After(c.config.Now())
 	}

@@ -96,7 +96,7 @@ func TestWhatIsNoOrphanIsNeverTouched(t *testing.T) {
 			contract.TagServiceName, "web"), given: service()},
 		"v1 deletes for a Service that came back": {tags: with(with(ours(contract.TagServiceNamespace, "shop"),
 			contract.TagServiceName, "web"), contract.TagDelete, "true"), given: service()},
-		"the Service gives its block back": {tags: ours(contract.TagService, "shop_web"),
+		"the Service releases its block": {tags: ours(contract.TagService, "shop_web"),
 			given: service(func(s *corev1.Service) {
 				s.Spec.Type = corev1.ServiceTypeClusterIP
 				s.Finalizers = []string{contract.LoadBalancerFinalizer}
@@ -381,7 +381,7 @@ func TestLostAnswersAndRefusalsAreOvercome(t *testing.T) {
 }
 
 // A server holds an address of the block: the API would refuse, so no request is sent, and one event is recorded.
-func TestWhatCannotBeGivenBackIsReportedOnce(t *testing.T) {
+func TestWhatCannotBeReleasedIsReportedOnce(t *testing.T) {
 	w := newWorld(t, web, collecting, func(_ *pnapsim.Config, a *pnapsim.AccountSeed, _ *orphans.Config) {
 		a.Servers = []pnapsim.ServerSeed{{Hostname: "node-1", Location: "ASH", NetworkType: "PRIVATE_ONLY",
 			Networks: []pnapsim.MembershipSeed{{Network: "public", IPs: []string{"203.0.113.10"}}}}}

@@ -53,7 +53,7 @@ type Allocated struct {
 // Allocate decides which address of the blocks the holder gets. The blocks are those of a pool, or a single
 // one that was brought, for which Buy means that it is full; ledgers of blocks that are gone belong to
 // them. coming means that one more block is on its way. Fuller blocks are filled first, so that others
-// become empty and can be given back; a block that is being given back is taken up again before another is
+// become empty and can be released; a block that is being released is taken up again before another is
 // bought. Of several placements that are decided at once, the compare-and-swap admits one.
 func Allocate(h Holder, w AddressRequest, blocks []PoolBlock, coming bool) Allocated {
 	p := allocating{holder: h, wish: w, blocks: normal(blocks)}
@@ -158,7 +158,7 @@ func (p *allocating) leaveAll(except int) {
 	p.left = map[int]Ledger{}
 	for i, b := range p.blocks {
 		if _, holds := b.Ledger.AddressOf(p.holder); holds && i != except {
-			// Whoever bears the name gives up what the name holds, whichever UID it was given to.
+			// Whoever has the name gives up what the name holds, whichever UID it was given to.
 			p.left[i] = b.Ledger.Free(Holder{Namespace: p.holder.Namespace, Name: p.holder.Name}, p.wish.Now)
 		}
 	}

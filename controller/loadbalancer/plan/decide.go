@@ -28,7 +28,7 @@ type ServicePlan struct {
 	// Retag is the block that is to carry other tags, and tags are all of them; nil when none is.
 	Retag network.Block
 	Tags  map[string]string
-	// Surplus are the steps that give back blocks which the Service does not keep.
+	// Surplus are the steps that release blocks which the Service does not keep.
 	Surplus []Step
 	// Rejected is what was asked for and cannot be had, while the published address goes on working; its
 	// Action is Refuse or, when there is none, Wait.
@@ -197,7 +197,7 @@ func decideDedicated(obs Observed) ServicePlan {
 }
 
 // refuseRetagged refuses a Service whose published address is in a block of the account that has no known owner:
-// its tags were removed by hand. One with the tags of another owner was given back and bought again.
+// its tags were removed by hand. One with the tags of another owner was released and bought again.
 func (obs Observed) refuseRetagged(published netip.Addr) (refused ServicePlan, retagged bool) {
 	if !published.IsValid() || !contract.WrittenForThis(obs.Service) {
 		return ServicePlan{}, false

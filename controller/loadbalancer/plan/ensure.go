@@ -30,7 +30,7 @@ func Ensure(owner network.Owner, desired Desired, account Account) Step {
 	return step
 }
 
-// Duplicates decides how to give back the blocks that Ensure does not keep, in the order of Release. It
+// Duplicates decides how to release the blocks that Ensure does not keep, in the order of Release. It
 // is empty when there is at most one block, or the others are retained and on no network.
 func Duplicates(owner network.Owner, desired Desired, account Account) []Step {
 	owned := ranked(account.Owned(owner), desired, account)
@@ -325,7 +325,7 @@ func EnsureBrought(s network.Sighting, assignedHere bool, account Account) Step 
 // ReleaseBrought decides how to give up a block that was brought. It stays in the account, and in its
 // network unless the controller assigned it: assignedHere is the word of the block's ledger. A block that
 // is on another network than the configured one was put there by someone else. After Done the ledger is
-// kept until it is Spent, for a machine may still answer for an address that was given back.
+// kept until it is Spent, for a machine may still answer for an address that was released.
 func ReleaseBrought(s network.Sighting, assignedHere bool, account Account) Step {
 	elsewhere := s.Block.ResourceID != "" && s.Block.ResourceID != account.NetworkID
 	if !assignedHere || elsewhere {

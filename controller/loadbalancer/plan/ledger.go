@@ -35,7 +35,7 @@ func (h Holder) String() string {
 	return h.Namespace + "/" + h.Name
 }
 
-// sameName reports whether h and other bear the same name, whatever their UIDs.
+// sameName reports whether h and other have the same name, whatever their UIDs.
 func (h Holder) sameName(other Holder) bool {
 	return h.Namespace == other.Namespace && h.Name == other.Name
 }
@@ -44,7 +44,7 @@ func (h Holder) sameName(other Holder) bool {
 type Released struct {
 	// Holder is who held it last.
 	Holder Holder `json:"holder"`
-	// Since is when it was given back.
+	// Since is when it was released.
 	Since time.Time `json:"since"`
 }
 
@@ -70,7 +70,7 @@ type Ledger struct {
 }
 
 // Unreadable is a ledger that is stored and cannot be read. Who has which address of its block is not known: none is
-// given, and the block is not given back, until a person has repaired it.
+// given, and the block is not released, until a person has repaired it.
 type Unreadable struct {
 	// BlockID is the API's ID of the block.
 	BlockID string
@@ -123,7 +123,7 @@ var (
 	ErrNoHost = errors.New("no host may have the address")
 )
 
-// AddressOf returns the address that bears the holder's name, whatever its UID.
+// AddressOf returns the address that has the holder's name, whatever its UID.
 func (l Ledger) AddressOf(h Holder) (netip.Addr, bool) {
 	for _, address := range slices.SortedFunc(maps.Keys(l.Held), netip.Addr.Compare) {
 		if l.Held[address].sameName(h) {

@@ -261,7 +261,7 @@ func (obs Observed) LeftBehind(l Ledger) []Holder {
 	return left
 }
 
-// KeepsAddress reports whether a Service keeps what a ledger gives to the holder: it bears the name and is ours, and so
+// KeepsAddress reports whether a Service keeps what a ledger gives to the holder: it has the name and is ours, and so
 // takes over what its predecessor had; or it is the holder itself and has not released it yet.
 func KeepsAddress(service *corev1.Service, h Holder) bool {
 	switch {

@@ -19,7 +19,7 @@ const (
 	resourceServer        = "server"
 )
 
-// Release decides how to give back everything that is provably the owner's. The steps are ordered: the
+// Release decides how to remove everything that is provably the owner's. The steps are ordered: the
 // first that can be taken comes first, so that one block which is stuck never keeps another. A single
 // Done says that nothing is left to do: no block is left, or only blocks that are retained, which are
 // unassigned and never deleted (see RetainTags). It reads no wish of the user.
@@ -103,7 +103,7 @@ func unassignRetained(s network.Sighting, account Account) Step {
 	return Step{Action: Done, Reason: BlockKept, Block: s.Block}
 }
 
-// ReleaseBlock decides how to give back one block of a pool or of the nodes. Who calls it again until the
+// ReleaseBlock decides how to release one block of a pool or of the nodes. Who calls it again until the
 // account does not show the block any more has released it.
 func ReleaseBlock(s network.Sighting, account Account) Step {
 	b := s.Block
@@ -194,7 +194,7 @@ type ReleasePlan struct {
 	// Forgone says why no block outlives the Service, which asks for that; its Action is Refuse or, when there is
 	// nothing to say, Wait.
 	Forgone Step
-	// Steps give back blocks, in the order in which they must be tried.
+	// Steps release blocks, in the order in which they must be tried.
 	Steps []Step
 	// Drop are the ledgers of blocks that are gone or given up.
 	Drop []Ledger
@@ -230,7 +230,7 @@ func (p ReleasePlan) Next() Step {
 // it what its author wanted.
 func PlanRelease(obs Observed, live *corev1.Service) ReleasePlan {
 	if refusal, unproven := Unproven(obs.Account); unproven && !obs.Ours && obs.hadSomething() {
-		refusal.Detail += "; nothing of this Service is given back until then"
+		refusal.Detail += "; nothing of this Service is released until then"
 		return ReleasePlan{Steps: []Step{refusal}}
 	}
 	var p ReleasePlan
@@ -261,14 +261,14 @@ func PlanRelease(obs Observed, live *corev1.Service) ReleasePlan {
 	return p
 }
 
-// hadSomething reports whether there may be anything to give back: the controller wrote on the Service, which it does
+// hadSomething reports whether there may be anything to release: the controller wrote on the Service, which it does
 // before it buys, or a ledger names it. A Service that never had anything goes in any account.
 func (obs Observed) hadSomething() bool {
 	return obs.written() || len(obs.Service.Status.LoadBalancer.Ingress) > 0 ||
 		slices.ContainsFunc(obs.Ledgers, func(l Ledger) bool { return Knows(l, obs.Holder) })
 }
 
-// closeIfLast marks the block of a ledger as being given back when no Service has an address of it any more
+// closeIfLast marks the block of a ledger as being released when no Service has an address of it any more
 // and none waits for one. A brought block stays as it is, unless the controller assigned it.
 func (obs Observed) closeIfLast(l Ledger) Ledger {
 	sighting, seen := obs.Sighting(l.BlockID)

@@ -79,7 +79,7 @@ func asking(others []*corev1.Service, blocks ...network.Block) plan.Observed {
 }
 
 // TestARetainedBlockStaysRetained: whatever the bounds are by now, a Service keeps what it has, and one that may not
-// retain its block is served and gives it back.
+// retain its block is served and releases it.
 func TestARetainedBlockStaysRetained(t *testing.T) {
 	for _, has := range []bool{true, false} {
 		t.Run(fmt.Sprint(has), func(t *testing.T) {

@@ -24,12 +24,12 @@ func TestGrow(t *testing.T) {
 		extend Step
 		want   Step
 	}{
-		"no block":                           {nil, buy, buy},
-		"its block is assigned":              {block(network.Assigned), buy, buy},
-		"a block is created":                 {block(network.Creating), buy, Step{Action: Wait, Reason: BlockCreating}},
-		"a block is assigned soon":           {block(network.Unassigned), buy, Step{Action: Wait, Reason: BlockAssigning}},
-		"the block that comes is given back": {closed, buy, buy},
-		"nothing may be bought":              {block(network.Creating), full, full},
+		"no block":                         {nil, buy, buy},
+		"its block is assigned":            {block(network.Assigned), buy, buy},
+		"a block is created":               {block(network.Creating), buy, Step{Action: Wait, Reason: BlockCreating}},
+		"a block is assigned soon":         {block(network.Unassigned), buy, Step{Action: Wait, Reason: BlockAssigning}},
+		"the block that comes is released": {closed, buy, buy},
+		"nothing may be bought":            {block(network.Creating), full, full},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Observed{}.grow(test.blocks, test.extend)

@@ -131,7 +131,7 @@ func (c *cluster) releaseShare(s *modelService) bool {
 	return false
 }
 
-// housekeep takes one step towards giving back a block of the pool without addresses in use, the
+// housekeep takes one step towards releasing a block of the pool without addresses in use, the
 // unused brought block, or a block whose Service is gone.
 func (c *cluster) housekeep() {
 	defer func() {
@@ -151,7 +151,7 @@ func (c *cluster) housekeep() {
 	c.collectOrphans(v)
 }
 
-// retire gives back one empty block of the pool; it reports whether it did something.
+// retire releases one empty block of the pool; it reports whether it did something.
 func (c *cluster) retire(b plan.PoolBlock, v plan.Account) bool {
 	stored := b.Ledger.Version != ""
 	switch {
@@ -207,7 +207,7 @@ func (c *cluster) giveUpBrought(v plan.Account) {
 	}
 }
 
-// collectOrphans gives back blocks that a frozen process bought for a Service that is gone. Nothing else may
+// collectOrphans releases blocks that a frozen process bought for a Service that is gone. Nothing else may
 // become an orphan.
 func (c *cluster) collectOrphans(v plan.Account) {
 	for _, seen := range v.Sightings {

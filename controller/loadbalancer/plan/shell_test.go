@@ -61,7 +61,7 @@ type cluster struct {
 	freezes int
 	late    []lateChange
 	tally   tally
-	// withdrawn is when an address was given back, and by whom.
+	// withdrawn is when an address was released, and by whom.
 	withdrawn map[netip.Addr]plan.Released
 	reported  bool // agents report silence
 }

@@ -27,7 +27,7 @@ func TestExtend(t *testing.T) {
 			"wait PurchaseUnanswered "},
 		{"purchase without an answer, block found by its nonce", wish(), view(blocks(block("a", network.Assigned, ours,
 			described("… purchase n"))), purchase(time.Second, "")), "buy PurchaseDue "},
-		{"purchase without an answer, another owner's block bears the nonce", wish(), view(blocks(block("a",
+		{"purchase without an answer, another owner's block has the nonce", wish(), view(blocks(block("a",
 			network.Assigned, described("… purchase n"))), purchase(time.Second, "")), "wait PurchaseUnanswered "},
 		{"purchase answered, not visible", wish(),
 			view(blocks(block("a", network.Assigned, ours)), purchase(time.Second, "b")), "wait BlockInvisible b"},

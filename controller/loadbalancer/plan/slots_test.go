@@ -72,8 +72,8 @@ func TestNetworkSlotsRemember(t *testing.T) {
 	}
 }
 
-// TestBlockWithoutAPlaceIsGivenBackAfterMinutes: both the block and the network must have been so for minutes.
-func TestBlockWithoutAPlaceIsGivenBackAfterMinutes(t *testing.T) {
+// TestBlockWithoutASlotIsReleasedAfterMinutes: both the block and the network must have been so for minutes.
+func TestBlockWithoutASlotIsReleasedAfterMinutes(t *testing.T) {
 	waiting := block("a", network.Unassigned)
 	for name, test := range map[string]struct {
 		block      network.Block

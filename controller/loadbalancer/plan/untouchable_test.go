@@ -41,7 +41,7 @@ func TestUntouchableKeepsItsTags(t *testing.T) {
 	}
 }
 
-// TestNodesKeepWhatCanServe: a recorded block that is divided is no reason to give back one that serves; one of which
+// TestNodesKeepWhatCanServe: a recorded block that is divided is no reason to release one that serves; one of which
 // servers use addresses stays in any case.
 func TestNodesKeepWhatCanServe(t *testing.T) {
 	for _, status := range []network.BlockStatus{network.Subnetted, "resting"} {

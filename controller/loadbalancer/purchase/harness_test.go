@@ -20,7 +20,7 @@ const (
 	blocksPath = "/ips/v1/ip-blocks"
 )
 
-// world is a simulated account, a real client of it, a buyer and an object that bears the record.
+// world is a simulated account, a real client of it, a buyer and an object that has the record.
 type world struct {
 	t      *testing.T
 	clock  *pnapsim.Clock
@@ -85,7 +85,7 @@ func (w *world) wantPurchases(want int) {
 	}
 }
 
-// object is a Kubernetes object that bears a purchase and knows compare-and-swap.
+// object is a Kubernetes object that has a purchase and knows compare-and-swap.
 type object struct {
 	mu       sync.Mutex
 	version  int

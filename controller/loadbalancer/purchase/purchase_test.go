@@ -122,7 +122,7 @@ func TestTimeOfAPurchaseWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-func TestRefusalTakesTheIntentBackAndRests(t *testing.T) {
+func TestRefusalRemovesTheIntentAndBacksOff(t *testing.T) {
 	w := newWorld(t)
 	w.oldTags()
 	if err := w.sim.Arm(pnapsim.Fault{Method: http.MethodPost, Path: blocksPath, Times: -1, Action: pnapsim.FaultStatus,
@@ -188,9 +188,9 @@ func TestAPIWantsAPause(t *testing.T) {
 	w.wantPurchases(1)
 }
 
-// TestUnsentPurchaseRests: the record of a purchase that is not sent is written and taken back, which calls for the
+// TestUnsentPurchaseIsBackedOff: the record of a purchase that is not sent is written and taken back, which calls for the
 // next try at once; that must not become a loop of writes.
-func TestUnsentPurchaseRests(t *testing.T) {
+func TestUnsentPurchaseIsBackedOff(t *testing.T) {
 	var fence error
 	w := newWorld(t, func(c *pnap.Config) { c.Fence = func() error { return fence } })
 	w.oldTags()

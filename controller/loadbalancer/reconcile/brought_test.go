@@ -27,10 +27,10 @@ func ofCluster() map[string]string { return map[string]string{contract.TagCluste
 
 func inBlock(id string) func(*corev1.Service) { return annotated(contract.ServiceIPBlockID, id) }
 
-// TestBroughtBlockIsGivenBackAsItWas: several Services use it; who assigned it unassigns it.
+// TestBroughtBlockIsReleasedAsItWas: several Services use it; who assigned it unassigns it.
 //
 //proves:known-bugs/user-block-deleted
-func TestBroughtBlockIsGivenBackAsItWas(t *testing.T) {
+func TestBroughtBlockIsReleasedAsItWas(t *testing.T) {
 	for _, test := range []struct{ network, status string }{{"", "unassigned"}, {"public", "assigned"}} {
 		t.Run(test.status, func(t *testing.T) {
 			w := newWorld(t, broughtBlock(test.network, ofCluster()))

@@ -36,7 +36,7 @@ const (
 const (
 	// waitOutdated: the Service changed while it was worked on.
 	waitOutdated plan.Reason = "ServiceChanged"
-	// waitSurplus: a block is given back that the Service does not keep. Its own block is assigned.
+	// waitSurplus: a block is released that the Service does not keep. Its own block is assigned.
 	waitSurplus plan.Reason = "SurplusBlock"
 	// waitChanges: the Service was changed so often that its next change waits.
 	waitChanges plan.Reason = "ManyChanges"

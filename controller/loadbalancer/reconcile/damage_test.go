@@ -55,7 +55,7 @@ func damaged() map[string]func(*corev1.ConfigMap) {
 
 // TestUnreadableLedgerStopsNoOther: one record of addresses that cannot be read concerns its own block only. Its
 // Service keeps its address and says what is wrong; others, dedicated and shared ones, are served and released; the
-// block is neither used nor given back until the record is readable again.
+// block is neither used nor released until the record is readable again.
 func TestUnreadableLedgerStopsNoOther(t *testing.T) {
 	for how, damage := range damaged() {
 		t.Run(how, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestUnreadableLedgerOfABroughtBlock(t *testing.T) {
 }
 
 // TestLostLabelIsRestored: a ledger that lost its label is found by its name; no Service waits for it, and its block is
-// given back with its last Service.
+// released with its last Service.
 func TestLostLabelIsRestored(t *testing.T) {
 	unlabel := func(c *corev1.ConfigMap) { c.Labels = nil }
 	t.Run("shared", func(t *testing.T) {

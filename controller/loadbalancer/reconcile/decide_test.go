@@ -20,7 +20,7 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func TestRestsOfABlockInError(t *testing.T) {
+func TestBackoffsOfABlockInError(t *testing.T) {
 	now := noon
 	r := newBackoffs(func() time.Time { return now })
 	stuck := plan.Step{Action: plan.Unassign, Block: network.Block{ID: "a", Status: network.ErrorUnassigning}}
@@ -46,7 +46,7 @@ func TestRestsOfABlockInError(t *testing.T) {
 	}
 }
 
-func TestConflictRests(t *testing.T) {
+func TestConflictIsBackedOff(t *testing.T) {
 	now := noon
 	r := newBackoffs(func() time.Time { return now })
 	step := plan.Step{Action: plan.Assign, Reason: plan.AssignmentDue, Block: network.Block{ID: "a"}}

@@ -119,7 +119,7 @@ func (b *Balancer) resumes(ctx context.Context, service *corev1.Service) (bool, 
 	}
 }
 
-// Sweep gives back what no Service will ask for: addresses of Services that are gone without their
+// Sweep releases what no Service will ask for: addresses of Services that are gone without their
 // finalizer, blocks of the pool of which no Service has an address, and what is left of ledgers. It changes the
 // account in at most one way and costs it nothing while there is nothing to sweep.
 func (b *Balancer) Sweep(ctx context.Context) error {
@@ -191,7 +191,7 @@ func (b *Balancer) freeGone(ctx context.Context, o plan.Observed, l plan.Ledger)
 	return true, b.ledgers.save(ctx, freed)
 }
 
-// sweepBlock closes the ledger of an empty block that no Service waits for, and then gives the block back.
+// sweepBlock closes the ledger of an empty block that no Service waits for, and then releases the block.
 func (b *Balancer) sweepBlock(ctx context.Context, o plan.Observed, l plan.Ledger) (bool, error) {
 	if !l.Closed {
 		if o.Awaited() {
@@ -283,7 +283,7 @@ func (s *staleness) due(answering []netip.Addr, now time.Time) []netip.Addr {
 	return due
 }
 
-// reportStale reports addresses that answer though they were given back: an announcer was killed, or someone took one
+// reportStale reports addresses that answer though they were released: an announcer was killed, or someone took one
 // by hand. They are quarantined in their ledgers meanwhile. The event is on the Service that had the address last, or,
 // when that is gone, on the Nodes that answer.
 func (b *Balancer) reportStale(ctx context.Context, o plan.Observed) error {

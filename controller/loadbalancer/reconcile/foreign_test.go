@@ -17,7 +17,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
-// copyOf makes a Service of everything that another one bears, as a restored backup or a copy does.
+// copyOf makes a Service of everything that another one has, as a restored backup or a copy does.
 func copyOf(other *corev1.Service) func(*corev1.Service) {
 	return func(s *corev1.Service) {
 		s.Annotations = maps.Clone(other.Annotations)

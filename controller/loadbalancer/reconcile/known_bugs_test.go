@@ -75,7 +75,7 @@ func TestDeletionThatIsRefusedAtFirst(t *testing.T) {
 	}
 }
 
-// TestADeletedServiceLeavesNeitherOfTwoBlocks: a deletion that finds more than it expects gives back all of it,
+// TestADeletedServiceLeavesNeitherOfTwoBlocks: a deletion that finds more than it expects releases all of it,
 // in whatever states the blocks are.
 //
 //proves:known-bugs/two-blocks

@@ -38,7 +38,7 @@ func (l *lateCloud) BuyBlock(ctx context.Context, wanted pnap.BlockRequest) (net
 
 // TestPurchaseCarriedOutLate: the answer to a purchase is lost, and it is carried out 100 s after its request. The
 // API has no idempotency key, and nothing shows what is still under way. So a second block is bought when a minute
-// has passed since the answer was lost, and no sooner; and as soon as the first one appears, one of them is given back.
+// has passed since the answer was lost, and no sooner; and as soon as the first one appears, one of them is released.
 func TestPurchaseCarriedOutLate(t *testing.T) {
 	for _, allocation := range []string{contract.AllocationDedicated, contract.AllocationShared} {
 		t.Run(allocation, func(t *testing.T) {

@@ -14,9 +14,9 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
-// TestAddressRestsWhereTheBlockStays: a block whose tag was taken away stays on the network, and someone may
+// TestAddressIsQuarantinedWhereTheBlockStays: a block whose tag was taken away stays on the network, and someone may
 // still answer for its address; its ledger remembers that until the rest is over.
-func TestAddressRestsWhereTheBlockStays(t *testing.T) {
+func TestAddressIsQuarantinedWhereTheBlockStays(t *testing.T) {
 	w := newWorld(t, broughtBlock("", ofCluster()))
 	w.service("one", inBlock(broughtID))
 	w.settle("one")
@@ -60,7 +60,7 @@ func (w *world) releasing(name string) {
 	w.t.Fatalf("Service %s never waits for its block", name)
 }
 
-// TestReleaseEndsWhenItsBlockIsWantedAgain: who comes next takes over the block that is being given back, and
+// TestReleaseEndsWhenItsBlockIsWantedAgain: who comes next takes over the block that is being released, and
 // no Service waits for its deletion any longer.
 //
 //proves:service-changes/type-back
@@ -82,8 +82,8 @@ func TestReleaseEndsWhenItsBlockIsWantedAgain(t *testing.T) {
 	w.wantBlocks("203.0.113.8/29 assigned")
 }
 
-// TestBlockIsNotTakenFromUnderAnother: a ledger that says of a block both that it is being given back and that
-// a Service has an address of it, as one edited by hand may, gives nothing back.
+// TestBlockIsNotTakenFromUnderAnother: a ledger that says of a block both that it is being released and that
+// a Service has an address of it, as one edited by hand may, releases nothing.
 func TestBlockIsNotTakenFromUnderAnother(t *testing.T) {
 	w := newWorld(t)
 	w.service("one", inPool())

@@ -11,7 +11,7 @@ import (
 )
 
 //proves:service-changes/delete
-func TestServiceGetsAndGivesBackItsBlock(t *testing.T) {
+func TestServiceGetsAndReleasesItsBlock(t *testing.T) {
 	w := newWorld(t)
 	w.service("web")
 	took := w.settle("web")
@@ -91,7 +91,7 @@ func TestWaitingIsWordedAsWaiting(t *testing.T) {
 //proves:known-bugs/preset-load-balancer-ip
 //proves:known-bugs/type-change-leftovers
 //proves:service-changes/type-away
-func TestTypeChangeGivesBackAndCleansUp(t *testing.T) {
+func TestTypeChangeReleasesAndCleansUp(t *testing.T) {
 	w := newWorld(t)
 	w.service("web", func(s *corev1.Service) { s.Annotations = map[string]string{"team": "a"} })
 	w.settle("web")

@@ -13,7 +13,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
-// TestNextSharedServiceDoesNotWait: the record of a purchase whose block was given back delays no Service that comes
+// TestNextSharedServiceDoesNotWait: the record of a purchase whose block was released delays no Service that comes
 // next, whatever ended in between.
 func TestNextSharedServiceDoesNotWait(t *testing.T) {
 	const slack = 5 * time.Second

@@ -113,7 +113,7 @@ var onTheWay = map[string]situation{
 		says: []string{"disappear from the account"}},
 	"AddressQuarantined": {options: []option{configured(func(c *reconcile.Config) { c.MaxBlocks = 1 })},
 		drive: func(w *world) {
-			w.oneResting(time.Minute)
+			w.oneQuarantined(time.Minute)
 			w.service("web", inPool())
 		}, says: []string{"the quarantine of a released address", "until 2026-03-01T"}},
 	"NetworkChanging": {drive: inTurn(served(), byPortal(pnapsim.Edit{Kind: pnapsim.EditNetworkStatus,

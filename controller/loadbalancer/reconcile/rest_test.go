@@ -13,9 +13,9 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
 )
 
-// oneResting fills the first block of the pool, gives one of its addresses back and lets that rest for a while: nothing
+// oneQuarantined fills the first block of the pool, releases one of its addresses, which is quarantined for a while: nothing
 // is reported by agents. It returns how long the first Service of the pool took from its purchase to its address.
-func (w *world) oneResting(during time.Duration) (bought time.Duration) {
+func (w *world) oneQuarantined(during time.Duration) (bought time.Duration) {
 	w.t.Helper()
 	w.service("gone", inPool())
 	bought = w.settle("gone")
@@ -37,7 +37,7 @@ func TestBuysRatherThanWaitForARestingAddress(t *testing.T) {
 	for _, rested := range []time.Duration{0, time.Minute, 5 * time.Minute, 9 * time.Minute} {
 		t.Run(rested.String(), func(t *testing.T) {
 			w := newWorld(t)
-			bought := w.oneResting(rested)
+			bought := w.oneQuarantined(rested)
 			before := w.sim.Counters()
 			w.service("new", inPool())
 			took := w.settle("new")
@@ -50,10 +50,10 @@ func TestBuysRatherThanWaitForARestingAddress(t *testing.T) {
 	}
 }
 
-// TestWaitsForAnAddressThatRestsNoMoreSoon: nothing is bought when the quarantine ends within half a minute.
-func TestWaitsForAnAddressThatRestsNoMoreSoon(t *testing.T) {
+// TestTheEndOfAQuarantineIsSeenSoon: nothing is bought when the quarantine ends within half a minute.
+func TestTheEndOfAQuarantineIsSeenSoon(t *testing.T) {
 	w := newWorld(t)
-	w.oneResting(plan.Quarantine - 25*time.Second)
+	w.oneQuarantined(plan.Quarantine - 25*time.Second)
 	w.service("new", inPool())
 	if took := w.settle("new"); took > 27*time.Second {
 		t.Errorf("it took %s", took)
@@ -66,7 +66,7 @@ func TestWaitsForAnAddressThatRestsNoMoreSoon(t *testing.T) {
 func TestWaitsForTheQuarantineWhereNothingMayBeBought(t *testing.T) {
 	w := newWorld(t, configured(func(c *reconcile.Config) { c.MaxBlocks = 1 }))
 	began := w.clock.Now()
-	w.oneResting(time.Minute)
+	w.oneQuarantined(time.Minute)
 	var ends time.Time
 	for _, rest := range w.ledgers()[0].Quarantined {
 		ends = rest.Since.Add(plan.Quarantine)

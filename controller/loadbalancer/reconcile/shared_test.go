@@ -156,11 +156,11 @@ func TestSecondSharedServiceCostsNothing(t *testing.T) {
 	w.wantAddressesOnce("one", "two")
 }
 
-// TestReleasedAddressRests: an address that was given back is not given to another at once.
+// TestReleasedAddressIsQuarantined: an address that was released is not given to another at once.
 //
 //proves:known-bugs/early-reuse
 //proves:service-changes/delete-shared
-func TestReleasedAddressRests(t *testing.T) {
+func TestReleasedAddressIsQuarantined(t *testing.T) {
 	w := newWorld(t)
 	w.service("first", inPool())
 	w.settle("first")
@@ -276,10 +276,10 @@ func TestLostLedgerGivesNothingTwice(t *testing.T) {
 	w.wantPurchases(1)
 }
 
-// TestPoolBlockBehindOurBack: unassigned it is assigned again, deleted it is not replaced unasked.
+// TestPoolBlockChangedOutsideTheCluster: unassigned it is assigned again, deleted it is not replaced unasked.
 //
 //proves:known-bugs/never-looked-again
-func TestPoolBlockBehindOurBack(t *testing.T) {
+func TestPoolBlockChangedOutsideTheCluster(t *testing.T) {
 	w := newWorld(t)
 	for _, name := range []string{"one", "two"} {
 		w.service(name, inPool())

@@ -32,7 +32,7 @@ func (w *world) passes(during time.Duration) {
 	}
 }
 
-// TestStaleAddressIsReported: an address of the pool that was given back and still answers is reported once, on the
+// TestStaleAddressIsReported: an address of the pool that was released and still answers is reported once, on the
 // Service if it exists, else on the Node that answers; it is not given to others meanwhile, and at once when it is
 // silent.
 func TestStaleAddressIsReported(t *testing.T) {

@@ -35,7 +35,7 @@ func (w *world) released(want ...string) time.Duration {
 	return w.clock.Now().Sub(start)
 }
 
-// TestTakenNameKeepsNoAddress: who bears the name of a Service that is gone keeps its address and its block only as a
+// TestTakenNameKeepsNoAddress: who has the name of a Service that is gone keeps its address and its block only as a
 // Service of type LoadBalancer of ours.
 func TestTakenNameKeepsNoAddress(t *testing.T) {
 	bare := func(s *corev1.Service) { s.Finalizers = nil }
@@ -130,7 +130,7 @@ func (w *world) loseLedgers(allocation string) {
 }
 
 // TestLostLedgersAndANewDefault: while a Service publishes an address of a block, that is neither withdrawn nor is the
-// block given back, though nothing but the Service says so any more.
+// block released, though nothing but the Service says so any more.
 func TestLostLedgersAndANewDefault(t *testing.T) {
 	names := []string{"one", "two", "odd"}
 	for how, begin := range map[string]func(*world){
@@ -183,7 +183,7 @@ func TestLostLedgersAndANewDefault(t *testing.T) {
 	}
 }
 
-// TestPoolBlockIsKeptForNoOneWhoHasABlock: the last address of the pool is given back while there are Services that
+// TestPoolBlockIsKeptForNoOneWhoHasABlock: the last address of the pool is released while there are Services that
 // seem to wait for one and never get it: they have a block of their own, or ask for what no block of the pool has. No
 // address of the block is used any more, so that it goes.
 func TestPoolBlockIsKeptForNoOneWhoHasABlock(t *testing.T) {

@@ -41,7 +41,7 @@ func TestTheWholeLife(t *testing.T) {
 	c.delete("web")
 	c.await("web", "gone", hasGone)
 	if c.shop.holds("web") {
-		t.Error("the Service is gone and its address is not given back")
+		t.Error("the Service is gone and its address is not released")
 	}
 	c.await("web", "reported", func(*corev1.Service) bool { return c.events.counts()["Normal "+eventDeleted] == 2 })
 	stop()
@@ -90,7 +90,7 @@ func TestOurClass(t *testing.T) {
 	c.delete("web")
 	c.await("web", "gone", hasGone)
 	if c.shop.holds("web") {
-		t.Error("its address is not given back")
+		t.Error("its address is not released")
 	}
 }
 
@@ -136,7 +136,7 @@ func TestFinalizerOfOursIsKnownWithoutMarks(t *testing.T) {
 	c.writeStatus(web)
 	c.patch("web", `{"spec":{"type":"ClusterIP"}}`)
 	if web = c.get("web"); contract.HasOwnedFields(web) {
-		t.Fatalf("it bears marks: %s", describe(web))
+		t.Fatalf("it has marks: %s", describe(web))
 	}
 	c.shop.set(func(s *shop) { s.fail = nil })
 	c.start()
@@ -165,7 +165,7 @@ func TestWhatHappenedWhileTheControllerWasDown(t *testing.T) {
 	c.await("other", "let go", func(*corev1.Service) bool { return !c.shop.holds("other") })
 	c.quiet()
 	if c.shop.holds("deleted") || c.shop.holds("changed") {
-		t.Error("addresses are not given back")
+		t.Error("addresses are not released")
 	}
 	if again := c.get("kept"); again.ResourceVersion != kept.ResourceVersion ||
 		c.shop.count("ensure", "kept") != calls+1 {

@@ -148,7 +148,7 @@ func (w *walk) checkForeign(name string, service *corev1.Service) {
 		return
 	}
 	if contract.HasOwnedFields(service) || slices.Contains(service.Finalizers, ours) {
-		w.t.Errorf("%s bears something of ours: %s", name, describe(service))
+		w.t.Errorf("%s has something of ours: %s", name, describe(service))
 	}
 	if service.DeletionTimestamp != nil && !slices.Contains(service.Finalizers, frameworks) {
 		w.t.Errorf("%s has no finalizer and is not gone: %s", name, describe(service))

@@ -50,7 +50,7 @@ func TestSelectedServersJoinAndLeave(t *testing.T) {
 	w.selectNode(2, true)
 	w.run(2 * time.Minute)
 	w.expectMember(2, "203.0.113.4 assigned")
-	if _, rests := w.ledger().Quarantined[netip.MustParseAddr("203.0.113.2")]; !rests {
+	if _, quarantined := w.ledger().Quarantined[netip.MustParseAddr("203.0.113.2")]; !quarantined {
 		t.Errorf("the address of the server that left is not in quarantine: %+v", w.ledger())
 	}
 }
@@ -264,7 +264,7 @@ func TestUnusableNodeBlockIsReported(t *testing.T) {
 }
 
 // Without a block of the user, one is bought, serves all nodes, and is released when no Node is selected any more.
-func TestNodeBlockIsBoughtAndGivenBack(t *testing.T) {
+func TestNodeBlockIsBoughtAndReleased(t *testing.T) {
 	one := 1
 	w := newWorld(t, seedOf(3, "", func(c *pnapsim.ClientSeed) { c.MaxPurchases = &one }),
 		func(c *Config) { c.NodeIPBlock = "" })

@@ -71,7 +71,7 @@ func TestAdopts(t *testing.T) {
 	}
 }
 
-// TestNoNodeIsWantedOnTheWordOfTheCache: whether a Node is wanted is read live before the node block is given back.
+// TestNoNodeIsWantedOnTheWordOfTheCache: whether a Node is wanted is read live before the node block is released.
 func TestNoNodeIsWantedOnTheWordOfTheCache(t *testing.T) {
 	for name, selected := range map[string]bool{"a Node is selected": true, "no Node is selected": false} {
 		t.Run(name, func(t *testing.T) {

@@ -172,8 +172,8 @@ func (p *pass) releaseBlock(ctx context.Context, seen blocks, s network.Sighting
 	if err != nil {
 		return 0, err
 	}
-	if rests, err := p.quarantine(ctx, current); err != nil || rests > 0 {
-		return max(rests, period), err
+	if remaining, err := p.quarantine(ctx, current); err != nil || remaining > 0 {
+		return max(remaining, period), err
 	}
 	if !current.Closed {
 		if current, err = p.config.Ledgers.Save(ctx, current.Close()); err != nil {

@@ -79,7 +79,7 @@ func (w *world) expectBlocks(want ...string) {
 }
 
 // Of several blocks one is kept; the others are released after a grace period, even if the list shows none of them.
-func TestSurplusNodeBlocksAreGivenBack(t *testing.T) {
+func TestSurplusNodeBlocksAreReleased(t *testing.T) {
 	for name, test := range map[string]struct {
 		recorded string
 		assigned []string
@@ -197,7 +197,7 @@ func TestNoBoughtBlockIsKeptThatIsNotNeeded(t *testing.T) {
 }
 
 // Nothing is released without certainty.
-func TestNothingIsGivenBackOnAGuess(t *testing.T) {
+func TestNothingIsReleasedOnAGuess(t *testing.T) {
 	for name, fault := range map[string]pnapsim.Fault{
 		"the network cannot be read": {Method: "GET", Path: "/networks/v1/public-networks/*",
 			Action: pnapsim.FaultStatus, Status: 403},

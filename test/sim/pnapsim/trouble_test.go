@@ -74,7 +74,7 @@ func TestRestartForgetsPausesNotPurchases(t *testing.T) {
 }
 
 // A status of the portal's choice stays until it is taken back; then the network shows its own.
-func TestNetworkStatusIsGivenBack(t *testing.T) {
+func TestNetworkStatusReturns(t *testing.T) {
 	sim, url := simtest.New(t, pnapsim.Config{}, simtest.Seed())
 	p := newPlain(t, url)
 	status := func() any { return sim.State(simtest.AccountID).Networks[0]["status"] }

@@ -26,7 +26,7 @@ func leavingService(b network.Block, l plan.Ledger, others ...*corev1.Service) p
 	}
 }
 
-// The block of an address that was given back is released with its last one: a block of the pool when no one waits for
+// The block goes with the last of its addresses that is released: a block of the pool when no one waits for
 // an address, a brought one only if the controller assigned it.
 func TestTheLastOneReleasesTheBlock(t *testing.T) {
 	pooled := func(b *network.Block) { b.Tags = pool.Tags() }
