@@ -99,7 +99,7 @@ func TestTheShippedRightsAreNotMore(t *testing.T) {
 
 // right is a permission: one verb on one resource of a shipped role.
 type right struct {
-	name           string
+	name          string
 	take, restore func()
 }
 

@@ -123,11 +123,11 @@ func (d *Draft) Save(ctx context.Context) error {
 		if d.Service.Spec.LoadBalancerIP != "" {
 			spec["loadBalancerIP"] = d.Service.Spec.LoadBalancerIP
 		}
-		live, err = d.send(ctx, live, map[string]any{"metadata": metadata, "spec": spec})
+		live, err = d.send(ctx, live, metadata, map[string]any{"spec": spec})
 		metadata = map[string]any{}
 	}
 	if err == nil && len(metadata)+len(status) > 0 {
-		live, err = d.send(ctx, live, map[string]any{"metadata": metadata, "status": status}, "status")
+		live, err = d.send(ctx, live, metadata, map[string]any{"status": status}, "status")
 	}
 	if err != nil {
 		d.keep(d.stored)
@@ -141,9 +141,9 @@ func (d *Draft) Save(ctx context.Context) error {
 }
 
 // send patches exactly that version of exactly this Service.
-func (d *Draft) send(ctx context.Context, version *corev1.Service, patch map[string]any,
+func (d *Draft) send(ctx context.Context, version *corev1.Service, metadata, patch map[string]any,
 	subresources ...string) (*corev1.Service, error) {
-	metadata, _ := patch["metadata"].(map[string]any)
+	patch["metadata"] = metadata
 	metadata["uid"] = version.UID
 	metadata["resourceVersion"] = version.ResourceVersion
 	name := version.Namespace + "/" + version.Name

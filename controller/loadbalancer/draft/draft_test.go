@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -72,20 +72,9 @@ func check(t *testing.T, kube *fake.Clientset, want *corev1.Service) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	have.ManagedFields = nil
-	if !apiequal(have, want) {
+	if !equality.Semantic.DeepEqual(have, want) {
 		t.Errorf("stored: %+v, want %+v", have, want)
 	}
-}
-
-func apiequal(a, b *corev1.Service) bool {
-	return len(a.Annotations) == len(b.Annotations) && a.Annotations["a"] == b.Annotations["a"] &&
-		a.Annotations["b"] == b.Annotations["b"] && len(a.Finalizers) == len(b.Finalizers) &&
-		a.Finalizers[0] == b.Finalizers[0] && a.Spec.LoadBalancerIP == b.Spec.LoadBalancerIP &&
-		len(a.Status.LoadBalancer.Ingress) == len(b.Status.LoadBalancer.Ingress) &&
-		len(a.Status.Conditions) == len(b.Status.Conditions) &&
-		(meta.FindStatusCondition(a.Status.Conditions, "Ready") == nil) ==
-			(meta.FindStatusCondition(b.Status.Conditions, "Ready") == nil)
 }
 
 // TestALostWrite: a Service that has changed, or is gone, is outdated; other failures are what they are. What was not

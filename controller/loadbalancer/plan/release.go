@@ -206,6 +206,11 @@ func (p ReleasePlan) Waits() bool {
 	return p.Answering || (!changes && len(p.Steps) > 0 && p.Next().Action == Wait)
 }
 
+// NothingLeft reports whether nothing of the Service is left, so that nothing has to be done.
+func (p ReleasePlan) NothingLeft() bool {
+	return !p.Answering && p.Next().Action == Done && len(p.Save) == 0 && p.Tags == nil && len(p.Drop) == 0
+}
+
 // OneStep reports whether nothing is left but to unassign or delete one block, for which it was just read by its ID.
 func (p ReleasePlan) OneStep() bool {
 	changes := len(p.Save) > 0 || p.Tags != nil || len(p.Drop) > 0

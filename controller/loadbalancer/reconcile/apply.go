@@ -127,9 +127,7 @@ func (b *Balancer) record(ctx context.Context, service *corev1.Service, step pla
 		return
 	}
 	logger.Info("Changed an IP block", "service", klog.KObj(service))
-	if step.Action != plan.Assign {
-		b.looks.spend(service, 1, b.config.Now())
-	}
+	b.looks.spend(service, 1, b.config.Now())
 	block := step.Block.ID + " (" + step.Block.CIDR.String() + ")"
 	switch step.Action {
 	case plan.Assign:
@@ -180,6 +178,7 @@ func (b *Balancer) retag(
 	if err != nil {
 		return fmt.Errorf("set the tags of IP block %s (%s): %w", block.ID, block.CIDR, err)
 	}
+	b.looks.spend(service, 2, b.config.Now()) // the list shows old tags for a while
 	klog.FromContext(ctx).Info("Changed the tags of an IP block", "service", klog.KObj(service), "block", block.ID,
 		"tags", tags)
 	if tags[contract.TagRetain] != "" {

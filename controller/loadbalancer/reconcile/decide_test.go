@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -202,5 +203,43 @@ func TestWithdrawalLeavesWhatUsersChose(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, b.withdrawal(service, nodes), cmp.AllowUnexported(fields{})); diff != "" {
 		t.Errorf("fields (-want +got):\n%s", diff)
+	}
+}
+
+// TestEditsHaveABudget: a look costs only if someone else has written the Service, and nothing is due, or the author
+// wants something else by now.
+func TestEditsHaveABudget(t *testing.T) {
+	l := newLooks()
+	take := func(version int, wanted wants, at time.Time) time.Duration {
+		return l.take(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web",
+			ResourceVersion: strconv.Itoa(version)}}, wanted, at)
+	}
+	address := wants{address: true}
+	for version := range looksAtOnce {
+		if wait := take(version, address, noon); wait != 0 {
+			t.Errorf("edit %d waits %s", version, wait)
+		}
+	}
+	due := noon.Add(time.Second)
+	l.served(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", ResourceVersion: "100"}}, address, due)
+	for _, test := range []struct {
+		name    string
+		version int
+		wanted  wants
+		at      time.Time
+		want    time.Duration
+	}{
+		{"what the last sync left", 100, address, noon, 0},
+		{"one edit too many", 101, address, noon, betweenLooks},
+		{"what is due", 101, address, due, 0},
+		{"what is due, and something else is wanted", 101, wants{}, due, betweenLooks - time.Second},
+		{"an edit when a look may be had once more", 101, wants{}, noon.Add(betweenLooks), 0},
+	} {
+		if wait := take(test.version, test.wanted, test.at); wait.Round(time.Millisecond) != test.want {
+			t.Errorf("%s waits %s, want %s", test.name, wait, test.want)
+		}
+	}
+	if l.forget(noon.Add(time.Hour)); len(l.byName) != 0 {
+		t.Errorf("after an hour, %d Services are remembered", len(l.byName))
 	}
 }

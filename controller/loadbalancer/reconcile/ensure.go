@@ -83,8 +83,9 @@ func (b *Balancer) end(r *reconciliation, err error) error {
 	if errors.As(result, &again) {
 		due = b.config.Now().Add(again.RetryAfter())
 	}
-	b.looks.served(r.Service, due)
-	r.AfterSave(func() { b.looks.served(r.Service, due) })
+	served := func() { b.looks.served(r.Service, b.wantsOf(r.Service), due) }
+	served()
+	r.AfterSave(served)
 	return result
 }
 
@@ -114,7 +115,11 @@ func (b *Balancer) decideFromCache(ctx context.Context, r *reconciliation) (bool
 	if r.progress == ended {
 		return false, nil
 	}
-	o, err := b.observe(ctx, r.scope.cached(b.pace.freshness(r.Service, r.start)))
+	after := b.pace.freshness(r.Service, r.start)
+	if b.looks.holds(r.Service, r.start) {
+		after = time.Time{} // nothing is read for an edit that waits
+	}
+	o, err := b.observe(ctx, r.scope.cached(after))
 	if err != nil {
 		return true, b.lookupFailed(ctx, r.Draft, err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
-// TestChangesOfAServiceWait: who changes a Service again and again has the account read seven times, and then
+// TestChangesOfAServiceWait: who changes a Service again and again has the account read eight times, and then
 // seldom; the last change is served.
 func TestChangesOfAServiceWait(t *testing.T) {
 	w := newWorld(t)

@@ -145,9 +145,6 @@ func (b *Balancer) applyRemainingChange(ctx context.Context, r *reconciliation) 
 		if err != nil && !pnap.IsTagFresh(err) {
 			return err
 		}
-		if r.observed.Published.IsValid() { // else the purchase has paid for it
-			b.looks.spend(r.Service, 3, b.config.Now()) // the list shows old tags for a while
-		}
 		return b.waitFor(r.Service, reasonRetagging)
 	}
 	if _, err := b.takeFirst(ctx, r.Service, r.plan.Surplus); err != nil {

@@ -67,18 +67,18 @@ func (b *Balancer) checkRelease(ctx context.Context, r *reconciliation) (bool, e
 
 // decideRelease decides what is left to do.
 func (b *Balancer) decideRelease(ctx context.Context, r *reconciliation) (bool, error) {
-	enough, err := b.enough(r.Service, r.start)
+	since, err := b.commonSince(r.Service, r.start)
 	if err != nil {
 		return true, err
 	}
-	s := r.scope.fresh(enough)
+	s := r.scope.fresh(since)
 	s.known = r.progress == ended
 	if err := b.planRelease(ctx, r, s); err != nil {
 		return true, err
 	}
 	p := r.release
-	common := enough.Before(r.start)
-	if common && nothing(p) || !common && (p.Waits() || p.OneStep()) || r.observed.Fresh(r.start) {
+	common := since.Before(r.start)
+	if common && p.NothingLeft() || !common && (p.Waits() || p.OneStep()) || r.observed.Fresh(r.start) {
 		return false, nil
 	}
 	return false, b.planRelease(ctx, r, r.scope.fresh(r.start))
