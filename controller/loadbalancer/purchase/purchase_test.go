@@ -188,8 +188,8 @@ func TestAPIWantsAPause(t *testing.T) {
 	w.wantPurchases(1)
 }
 
-// TestUnsentPurchaseIsBackedOff: the record of a purchase that is not sent is written and taken back, which calls for the
-// next try at once; that must not become a loop of writes.
+// TestUnsentPurchaseIsBackedOff: the record of a purchase that is not sent is written and removed, which calls for
+// the next try at once; that must not become a loop of writes.
 func TestUnsentPurchaseIsBackedOff(t *testing.T) {
 	var fence error
 	w := newWorld(t, func(c *pnap.Config) { c.Fence = func() error { return fence } })

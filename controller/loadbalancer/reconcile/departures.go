@@ -44,8 +44,8 @@ func (d *departures) of(service *corev1.Service, all []*corev1.Service, now time
 	return now
 }
 
-// commonSince is since when the account must have been read for a release that finds nothing to do. A Service that is being
-// deleted, and on which nothing says that it ever had a block, shares a look with all others like it.
+// commonSince is since when the account must have been read for a release that finds nothing to do. A Service that is
+// being deleted, and on which nothing says that it ever had a block, shares a look with all others like it.
 func (b *Balancer) commonSince(service *corev1.Service, now time.Time) (time.Time, error) {
 	if service.DeletionTimestamp == nil || hasTrace(service) {
 		return now, nil

@@ -13,8 +13,9 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
 )
 
-// oneQuarantined fills the first block of the pool, releases one of its addresses, which is quarantined for a while: nothing
-// is reported by agents. It returns how long the first Service of the pool took from its purchase to its address.
+// oneQuarantined fills the first block of the pool, releases one of its addresses, which is quarantined for a while:
+// nothing is reported by agents. It returns how long the first Service of the pool took from its purchase to its
+// address.
 func (w *world) oneQuarantined(during time.Duration) (bought time.Duration) {
 	w.t.Helper()
 	w.service("gone", inPool())

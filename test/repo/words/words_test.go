@@ -36,7 +36,9 @@ func TestExceptionsAreOfALineOrAFile(t *testing.T) {
 }
 
 func TestWordsOfSomeFolders(t *testing.T) {
-	for file, want := range map[string]int{"agent/run.go": 1, "README.md": 1, "controller/main.go": 1, "test/a.go": 0, "agents.md": 0} {
+	for file, want := range map[string]int{
+		"agent/run.go": 1, "README.md": 1, "controller/main.go": 1, "test/a.go": 0, "agents.md": 0,
+	} {
 		if found := (searcher{}).search(file, wholeText("it was given back")); len(found) != want {
 			t.Errorf("%s: found %v", file, found)
 		}
