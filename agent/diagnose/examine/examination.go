@@ -84,13 +84,6 @@ func (e *Examiner) observe(ctx context.Context, address netip.Addr) (observed, d
 		!slices.Contains(s.expected.Network.IPs, address) {
 		s.expected.Virtual = append(s.expected.Virtual, address)
 	}
-	if s.expected.Unreached {
-		kernel, err := e.Reader.Read(ctx)
-		if err != nil {
-			return s, diagnose.Document{}, fmt.Errorf("examine the node: %w", err)
-		}
-		s.expected = check.Assume(s.expected, kernel)
-	}
 	snapshot, err := sampler.Look(ctx, e.Reader, e.Prober, s.expected)
 	if err != nil {
 		return s, diagnose.Document{}, fmt.Errorf("examine the node: %w", err)

@@ -52,8 +52,7 @@ func Evaluate(expected Expected, snapshot Snapshot) Report {
 		if i >= 0 {
 			deeper[c.ID] = deeper[c.DependsOn[i]]
 			f.Because = becauseOf + string(deeper[c.ID])
-		} else if f = c.evaluate(v); (f.Status == Fail || f.Status == Unknown) &&
-			(c.ID != NetworkPublished || v.Assumed == "") {
+		} else if f = c.evaluate(v); f.Status == Fail || f.Status == Unknown {
 			deeper[c.ID] = c.ID
 		}
 		report.Findings = append(report.Findings, c.declare(f))

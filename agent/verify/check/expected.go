@@ -17,8 +17,6 @@ type Expected struct {
 	Unreadable string
 	// Unreached reports that the Node has not been read from the API server.
 	Unreached bool
-	// Assumed is the VLAN interface that Network was read from because the API server could not be; see Assume.
-	Assumed string
 	// Offline reports that Network was given by hand and the membership is not known.
 	Offline bool
 	// Network is what the controller published.
@@ -56,36 +54,9 @@ func (e Expected) Table() int {
 	return cmp.Or(e.TableBase, DefaultTableBase) + e.Network.VLAN
 }
 
-// ExpectedByHand is the expectation of a person who knows the network but has no API server at hand. The gateway of a
-// block is its first usable address, as phoenixNAP assigns them.
-func ExpectedByHand(vlan int, blocks, addresses []string) (Expected, error) {
-	e := Expected{Published: true, Offline: true, Network: contract.NodeNetwork{VLAN: vlan}}
-	if vlan < 1 || vlan > 4094 {
-		return Expected{}, fmt.Errorf("%d is not a VLAN ID from 1 to 4094", vlan)
-	}
-	for _, raw := range blocks {
-		cidr, err := netip.ParsePrefix(raw)
-		if err != nil {
-			return Expected{}, fmt.Errorf("block %q: %w", raw, err)
-		}
-		cidr = cidr.Masked()
-		e.Network.Blocks = append(e.Network.Blocks, contract.NetworkBlock{CIDR: cidr, Gateway: cidr.Addr().Next()})
-	}
-	for _, raw := range addresses {
-		addr, err := netip.ParseAddr(raw)
-		if err != nil {
-			return Expected{}, fmt.Errorf("node address %q: %w", raw, err)
-		}
-		e.Network.IPs = append(e.Network.IPs, addr)
-	}
-	return e, nil
-}
-
 // Describe describes the expected network in a line.
 func (e Expected) Describe() string {
 	switch {
-	case e.Assumed != "":
-		return e.name() + ", blocks " + e.blockTexts() + " (assumed: that is what " + e.Assumed + " has)"
 	case e.Unreached:
 		return "not known"
 	case e.Unreadable != "":

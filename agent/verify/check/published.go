@@ -26,9 +26,9 @@ var publishedChecks = []Check{
 			"compare with it.",
 		Causes: []string{"The controller does not run, or its option `loadbalancer` is not set.",
 			"The controller has not found the server of this Node.", "The agent cannot reach the API server."},
-		Remedy: "Read the controller's log and the events of the Node. Without an API server, `diagnose` checks the " +
-			"VLAN interface that the machine has, if only one can be meant; otherwise name it with `--interface`, or " +
-			"describe the network with `--vlan`, `--network`, `--gateway` and `--address`.",
+		Remedy: "Read the controller's log and the events of the Node. Without an API server, " +
+			"describe the network with `--vlan`, `--network`, `--gateway` and `--address`: `diagnose` prints a " +
+			"command for each VLAN interface of the machine.",
 		Reasons: []string{ReasonUnreached, "NetworkUnreadable", ReasonWaiting},
 	},
 	{

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,8 +43,8 @@ func (m *machine) Ask(_ context.Context, _ string, questions []arp.Question) ([]
 	return answers, nil
 }
 
-// TestWithoutAPIServer: the machine's own VLAN interface is checked, on the wire too, and the error is in the document
-// once.
+// TestWithoutAPIServer: without an API server, the remedy is a command that checks the machine's VLAN interface, on the
+// wire too. The error is in the document once.
 func TestWithoutAPIServer(t *testing.T) {
 	const away = "no route to the API server"
 	m := &machine{}
@@ -52,8 +53,20 @@ func TestWithoutAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.APIServer != away || d.Interface != "bond0.56" || !strings.Contains(d.Network, "assumed") {
-		t.Errorf("API server %q, interface %q, network %q", d.APIServer, d.Interface, d.Network)
+	const command = "phoenixnap-agent diagnose --vlan 56 --network 203.0.113.0/29 --address 203.0.113.2"
+	first := d.Findings[0]
+	if d.APIServer != away || first.ID != check.NetworkPublished || first.Status != check.Unknown ||
+		!slices.Equal(first.Fixes[0].Commands, []string{command}) {
+		t.Errorf("API server %q, first finding %+v, want the command %q", d.APIServer, first, command)
+	}
+	hand, err := check.ExpectedByHand(56, []string{"203.0.113.0/29"}, []string{"203.0.113.2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e = New(Config{Node: "worker-1", NoClient: errors.New(away), ByHand: &hand, Timeout: time.Minute, Reader: m,
+		Prober: m})
+	if d, err = e.Examine(t.Context()); err != nil || d.Interface != "bond0.56" {
+		t.Errorf("interface %q, %v", d.Interface, err)
 	}
 	status := map[check.ID]check.Status{}
 	for _, f := range d.Findings {
@@ -62,7 +75,7 @@ func TestWithoutAPIServer(t *testing.T) {
 			t.Errorf("%s repeats the error", f.ID)
 		}
 	}
-	for id, want := range map[check.ID]check.Status{check.NetworkPublished: check.Unknown, check.UplinkUp: check.OK,
+	for id, want := range map[check.ID]check.Status{check.NetworkPublished: check.OK, check.UplinkUp: check.OK,
 		check.VLANUp: check.OK, check.NodeAddress: check.OK, check.GatewayAnswers: check.OK,
 		check.Forwarding: check.Fail} {
 		if status[id] != want {
