@@ -164,7 +164,7 @@ func (l Ledger) Take(h Holder, ask Ask) (Ledger, Grant, error) {
 	if reused.IsValid() {
 		return l.give(reused, h), l.grant(reused, h, ask), nil
 	}
-	if l.restingOnly(ask) {
+	if l.onlyQuarantined(ask) {
 		return l, Grant{}, fmt.Errorf("IP block %s: %w", l.BlockID, ErrQuarantined)
 	}
 	return l, Grant{}, fmt.Errorf("IP block %s: %w", l.BlockID, ErrFull)
@@ -205,8 +205,8 @@ func (l Ledger) grant(address netip.Addr, h Holder, ask Ask) Grant {
 	return Grant{Address: address, Reused: found && !released.Holder.sameName(h) && !ask.silent(address)}
 }
 
-// restingOnly reports whether waiting for the quarantine is enough to make an address free.
-func (l Ledger) restingOnly(ask Ask) bool {
+// onlyQuarantined reports whether waiting for the quarantine is enough to make an address free.
+func (l Ledger) onlyQuarantined(ask Ask) bool {
 	for address := range l.Quarantined {
 		if !ask.inUse(address) {
 			return true

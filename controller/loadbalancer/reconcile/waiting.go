@@ -198,7 +198,7 @@ func (p *pace) recordDuration(w waiting, now time.Time) {
 
 // history returns since when the Service waits for a quarantined address, now when it does not, and since when it is
 // known to leave, the zero Time when it is not.
-func (p *pace) history(uid types.UID, now time.Time) (resting, leaving time.Time) {
+func (p *pace) history(uid types.UID, now time.Time) (quarantinedSince, leaving time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w, known := p.waits[uid]; known && w.reason == plan.AddressQuarantined {
