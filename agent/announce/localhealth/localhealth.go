@@ -74,10 +74,11 @@ func (p *Prober) Ready(port int32) bool {
 
 // Run probes until ctx ends.
 func (p *Prober) Run(ctx context.Context) error {
-	defer p.transport.CloseIdleConnections()
+	defer p.transport.keep(nil)
 	for ctx.Err() == nil {
 		began, ports := time.Now(), p.ports()
 		p.probeAll(ctx, ports)
+		p.transport.keep(ports)
 		if len(ports) == 0 {
 			p.wake.Wait(ctx, idle)
 		} else {

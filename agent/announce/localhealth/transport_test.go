@@ -1,6 +1,7 @@
 package localhealth
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -63,8 +64,8 @@ const anyPort = "127.0.0.1:0"
 // patient is a prober that waits long enough for any machine.
 func patient(t *testing.T, ports ...int32) *Prober {
 	a := New(nil, func() []int32 { return ports }, none, func() {})
-	a.transport.Timeout = time.Minute
-	t.Cleanup(a.transport.CloseIdleConnections)
+	a.transport.timeout = time.Minute
+	t.Cleanup(func() { a.transport.keep(nil) })
 	return a
 }
 
@@ -92,6 +93,10 @@ func TestManyServices(t *testing.T) {
 			services*rounds, services)
 	}
 	t.Logf("figure local_services_connections %d connections", p.opened.Load())
+	a.transport.keep(ports[:1])
+	if n := len(a.transport.open); n != 1 {
+		t.Errorf("%d connections are kept for one Service", n)
+	}
 }
 
 // TestRate: many Services are probed more rarely each: at most 400 probes are sent in a second.
@@ -144,20 +149,22 @@ func TestHangs(t *testing.T) {
 	other.serve(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), address.Port()).String())
 	a := newTransport(time.Millisecond)
 	ready, err := a.probe(t.Context(), []netip.Addr{loopback, netip.MustParseAddr("127.0.0.2")}, int32(address.Port()))
-	if ready || !isTimeout(err) || other.opened.Load() != 0 {
+	if ready || !isTimeout(err) || other.opened.Load() != 0 || len(a.open) != 0 {
 		t.Errorf("ready %t, %v; %d connections to another address", ready, err, other.opened.Load())
 	}
 }
 
-// TestForeignAnswers: an answer that is not whole, or has no status of kube-proxy, is an error.
+// TestForeignAnswers: an answer without a status of kube-proxy is an error, and after an answer that is not whole, or
+// has more behind it, the connection is not used again.
 func TestForeignAnswers(t *testing.T) {
 	for name, raw := range map[string]string{
-		"no HTTP":         "hello\r\n\r\n",
-		"nothing":         "",
-		"cut short":       "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok",
-		"an endless head": "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 2*maxAnswer),
-		"another status":  "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
-		"another place":   "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n",
+		"no HTTP":          "hello\r\n\r\n",
+		"nothing":          "",
+		"cut short":        "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok",
+		"an endless head":  "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 2*maxAnswer),
+		"another status":   "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+		"more than asked":  "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 503 X\r\n\r\n",
+		"a closing answer": "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
 	} {
 		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", anyPort)
 		if err != nil {
@@ -169,14 +176,19 @@ func TestForeignAnswers(t *testing.T) {
 				if err != nil {
 					return
 				}
-				_, _ = conn.Read(make([]byte, 1024))
+				_, _ = conn.Read(make([]byte, len(request)))
 				_, _ = conn.Write([]byte(raw))
 				_ = conn.Close()
 			}
 		}()
+		a := patient(t)
 		address, _ := netip.ParseAddrPort(listener.Addr().String())
-		if ready, err := patient(t).probe(t.Context(), int32(address.Port())); ready || err == nil {
+		ready, err := a.probe(context.Background(), int32(address.Port()))
+		if well := strings.HasPrefix(raw, "HTTP/1.1 200 OK\r\nC"); ready != well || (err == nil) != well {
 			t.Errorf("%s: ready %t, %v", name, ready, err)
+		}
+		if n := len(a.transport.open); n != 0 {
+			t.Errorf("%s: %d connections are kept", name, n)
 		}
 		_ = listener.Close()
 	}

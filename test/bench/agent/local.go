@@ -20,7 +20,7 @@ import (
 )
 
 // maxLocal is what the probes of 500 Services with externalTrafficPolicy Local may cost, in percent of a core.
-const maxLocal = 4
+const maxLocal = 2
 
 // MeasureLocal measures what it costs to ask kube-proxy about Services with externalTrafficPolicy Local on these ports.
 // It counts all time on the processor of the calling process, so kube-proxy must be another one.
