@@ -219,7 +219,7 @@ build: $(BINARIES) ## Build static binaries into dist/bin/<name>-<os>-<arch>
 platform = $(subst -, ,$*)
 name = $(patsubst %-$(lastword $(platform)),%,$*)
 $(DIST)/%: go FORCE
-	CGO_ENABLED=0 GOOS=$(lastword $(subst -, ,$(name))) GOARCH=$(lastword $(platform)) go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' \
+	CGO_ENABLED=0 GOOS=$(lastword $(subst -, ,$(name))) GOARCH=$(lastword $(platform)) go build -trimpath -buildvcs=false -tags '$(TAGS)' -ldflags '$(LDFLAGS)' \
 		-o $@ $(package_$(patsubst %-$(lastword $(subst -, ,$(name))),%,$(name)))
 
 # The licenses of what the programs are made of; images, archives and releases contain them.

@@ -37,6 +37,8 @@ type Builder struct {
 	Stamp Stamp
 	// Base is the base image; empty means the Dockerfile's own.
 	Base string
+	// Tags are the build tags of the binaries, none in what is released.
+	Tags []string
 	// Log receives what the programs that are called say.
 	Log io.Writer
 }
@@ -108,7 +110,7 @@ func (b *Builder) Pack(ctx context.Context, r Request, path string) error {
 func (b *Builder) compile(ctx context.Context, i Image, platforms []Platform) error {
 	line := slices.Concat([]string{
 		"make", "-s", "-C", b.Root, "DIST=" + b.binaries(),
-		"VERSION=" + b.Stamp.Version, "COMMIT=" + b.Stamp.Commit,
+		"VERSION=" + b.Stamp.Version, "COMMIT=" + b.Stamp.Commit, "TAGS=" + strings.Join(b.Tags, ","),
 	}, i.Targets(b.binaries(), platforms))
 	if err := b.run(ctx, b.Log, line); err != nil {
 		return fmt.Errorf("build the binaries of %s: %w", i.Name, err)
