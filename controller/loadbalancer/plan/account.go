@@ -106,18 +106,32 @@ func (account Account) PurchaseOpen() bool {
 	return account.Purchase != nil && account.Now.Before(account.Purchase.Time.Add(PurchaseSettles))
 }
 
-// purchaseSettled reports whether the view shows the block of the last purchase: by the ID that the API
-// answered, or by the nonce at the end of the description.
-func (account Account) purchaseSettled(owner network.Owner) bool {
+// purchased returns the block of the recorded purchase, if the view shows it: by the ID that the API answered, or by
+// the nonce at the end of the description.
+func (account Account) purchased(owner network.Owner) (network.Block, bool) {
 	if account.Purchase == nil {
-		return true
+		return network.Block{}, false
 	}
-	return slices.ContainsFunc(account.Owned(owner), func(s network.Sighting) bool {
+	sighting, found := find(account.Owned(owner), func(s network.Sighting) bool {
 		if account.Purchase.BlockID != "" {
 			return s.Block.ID == account.Purchase.BlockID
 		}
 		return account.Purchase.Nonce != "" && strings.HasSuffix(s.Block.Description, account.Purchase.Nonce)
 	})
+	return sighting.Block, found
+}
+
+// Answered returns the record of a purchase that had no answer, with the ID of its block, if the view shows that; else
+// nil. It is stored before the block is used: without the ID, a block whose tags are not shown any more, and which no
+// list shows yet, could not be told from one that does not exist, and another one would be bought.
+func (account Account) Answered(owner network.Owner) *contract.Purchase {
+	block, found := account.purchased(owner)
+	if !found || account.Purchase.BlockID != "" {
+		return nil
+	}
+	answered := *account.Purchase
+	answered.BlockID = block.ID
+	return &answered
 }
 
 // boughtUntagged returns a block that the recorded purchase or its description names while its tags do not name the

@@ -23,6 +23,9 @@ type ServicePlan struct {
 	Owner network.Owner
 	// Save are the ledgers to be stored before anything else; nothing is published when that fails.
 	Save []Ledger
+	// Answered is the record of the purchase for the owner, to be stored before its block is used; nil when it is known
+	// already.
+	Answered *contract.Purchase
 	// Reused is true when the address was not reported silent since another Service had it.
 	Reused bool
 	// Retag is the block that is to carry other tags, and tags are all of them; nil when none is.
@@ -174,7 +177,8 @@ func decideDedicated(obs Observed) ServicePlan {
 	if unseen, isUnseen := obs.unseenAt(obs.Published); isUnseen && len(obs.Own) == 0 {
 		return ServicePlan{Step: waitUnseen(unseen)}
 	}
-	p := ServicePlan{Step: Ensure(obs.Owner, obs.Desired, obs.Account), Owner: obs.Owner, Save: obs.leave("")}
+	p := ServicePlan{Step: Ensure(obs.Owner, obs.Desired, obs.Account), Owner: obs.Owner, Save: obs.leave(""),
+		Answered: obs.Answered(obs.Owner)}
 	if p.Step.Action == Buy || p.Step.Reason == BlockLost {
 		if refused, retagged := obs.refuseRetagged(obs.Published); retagged {
 			return refused

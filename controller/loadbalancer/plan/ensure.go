@@ -290,7 +290,7 @@ func Extend(owner network.Owner, desired Desired, account Account) Step {
 	if refusal, refused := account.anyUntouchable(owner); refused {
 		return refusal
 	}
-	if account.purchaseSettled(owner) {
+	if _, settled := account.purchased(owner); settled {
 		account.Purchase = nil
 	}
 	account.Published = netip.Addr{}

@@ -36,7 +36,8 @@ func decideShared(obs Observed) ServicePlan {
 	extend := obs.extendPool(view)
 	coming := extend.Action == Wait && extend.Reason != NetworkChanging
 	allocated := Allocate(obs.Holder, obs.addressRequest(), blocks, coming)
-	p := ServicePlan{Owner: obs.Pool(), Save: allocated.Save, Reused: allocated.Reused}
+	p := ServicePlan{Owner: obs.Pool(), Save: allocated.Save, Reused: allocated.Reused,
+		Answered: view.Answered(obs.Pool())}
 	switch allocated.Action {
 	case Buy:
 		p.Step = obs.grow(blocks, extend)

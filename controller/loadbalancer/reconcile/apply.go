@@ -32,6 +32,15 @@ func (b *Balancer) prepare(ctx context.Context, r *reconciliation) (bool, error)
 	if r.observed.Live && r.observed.HasForeignFields() {
 		b.removeForeign(ctx, r.Draft, r.observed.Nodes)
 	}
+	if r.plan.Answered != nil {
+		record, err := b.recordOf(ctx, r)
+		if err != nil {
+			return true, err
+		}
+		if err := record.Save(ctx, r.plan.Answered); err != nil {
+			return true, fmt.Errorf("record which IP block was bought: %w", err)
+		}
+	}
 	if len(r.plan.Save) > 0 {
 		if err := b.ledgers.save(ctx, r.plan.Save...); err != nil {
 			return true, err
@@ -191,15 +200,13 @@ func (b *Balancer) retag(
 // buy buys a block for the Service or its pool.
 func (b *Balancer) buy(ctx context.Context, r *reconciliation) error {
 	o := r.observed
-	record := purchase.Record(serviceRecord{r.Draft})
+	record, err := b.recordOf(ctx, r)
+	if err != nil {
+		return err
+	}
 	order := purchase.Order{Owner: r.plan.Owner, Location: o.Desired.Location,
 		LocationSource: o.Desired.LocationSource, Size: o.Desired.Size, Subject: string(r.Service.UID)}
 	if r.plan.Owner.Pool != "" {
-		pool := b.poolRecord()
-		if _, err := pool.Load(ctx); err != nil {
-			return err
-		}
-		record = pool
 		order.Subject = ""
 		order.Size = o.DesiredOfPool().Size
 	}
@@ -215,6 +222,16 @@ func (b *Balancer) buy(ctx context.Context, r *reconciliation) error {
 		b.config.Metrics.repaired(repairReplaced)
 	}
 	return b.waitOn(r.Draft, plan.Step{Block: block}, plan.BlockCreating)
+}
+
+// recordOf is where purchases for the owner of the plan are recorded: the Service, or the ConfigMap of its pool.
+func (b *Balancer) recordOf(ctx context.Context, r *reconciliation) (purchase.Record, error) {
+	if r.plan.Owner.Pool == "" {
+		return serviceRecord{r.Draft}, nil
+	}
+	pool := b.poolRecord()
+	_, err := pool.Load(ctx)
+	return pool, err
 }
 
 // notBought says on the Service why nothing was bought, or that this is not known.

@@ -2,11 +2,13 @@ package reconcile_test
 
 import (
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
@@ -151,5 +153,40 @@ func TestNoSecondBlockWhileTheIndexNamesTheFirst(t *testing.T) {
 				w.wantPurchases(1)
 			})
 		}
+	}
+}
+
+// TestNoSecondBlockAfterAnAnswerThatWasFoundLater: a purchase had no answer, and its block was found by its tags. Then
+// the API shows these no more while the list still lags: the record names the block, so it is waited for.
+func TestNoSecondBlockAfterAnAnswerThatWasFoundLater(t *testing.T) {
+	for name, change := range map[string]func(*corev1.Service){"dedicated": annotated(), "shared": inPool()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, slow(func(l *pnapsim.Latency) { l.ListLag = pnapsim.Duration(time.Hour) }))
+			w.service("first", annotated())
+			w.settle("first") // the tags exist then, so that the purchase is not refused
+			w.arm(pnapsim.Fault{Method: http.MethodPost, Path: blocksPath, Action: pnapsim.FaultLost})
+			w.service("web", change)
+			waits := func(b network.Block) bool { return b.Status != network.Assigned }
+			for len(w.accountBlocks()) < 2 || slices.ContainsFunc(w.accountBlocks(), waits) {
+				_, err := w.sync("web")
+				w.clock.Advance(w.pauseAfter(err))
+			}
+			w.clock.Advance(5 * time.Minute) // so that nothing counts which is only remembered
+			for _, path := range []string{blocksPath, blockPath} {
+				w.arm(pnapsim.Fault{Method: http.MethodGet, Path: path, Action: pnapsim.FaultDropField, Field: "tags",
+					Element: -1, Times: -1})
+			}
+			w.arm(pnapsim.Fault{Method: http.MethodGet, Path: "/tag-manager/v1/tags", Action: pnapsim.FaultDropField,
+				Field: "resourceAssignments", Element: -1, Times: -1})
+			for start := w.clock.Now(); w.clock.Now().Sub(start) < 10*time.Minute; {
+				_, err := w.sync("web")
+				w.clock.Advance(w.pauseAfter(err))
+			}
+			w.wantPurchases(2)
+			w.sim.Disarm()
+			w.settle("web")
+			w.wantPurchases(2)
+		})
 	}
 }

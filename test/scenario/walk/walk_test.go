@@ -150,7 +150,8 @@ func (w *world) walk() {
 }
 
 // isExcused reports whether a violation was unavoidable: a stopped process bought while its successor had bought, or
-// was about to buy after its last look, or its request carried a token that was refused while it was stopped.
+// was about to buy after its last look, or its request carried a token that was refused while it was stopped, or
+// repeated one that had failed for its successor, of which it knows nothing until it finds out that it was deposed.
 func (w *world) isExcused(v pnapsim.Violation) bool {
 	switch v.Rule {
 	case "needless-purchase":
@@ -162,6 +163,10 @@ func (w *world) isExcused(v pnapsim.Violation) bool {
 		return slices.ContainsFunc(w.thaws, func(at time.Time) bool { return v.Time.Sub(at).Abs() < time.Minute })
 	case "stale-token":
 		return slices.ContainsFunc(w.thaws, func(at time.Time) bool { return v.Time.Sub(at).Abs() < time.Second })
+	case "retry-backoff":
+		return slices.ContainsFunc(w.thaws, func(at time.Time) bool {
+			return !v.Time.Before(at) && v.Time.Sub(at) < 5*time.Second
+		})
 	default:
 		return false
 	}
