@@ -209,14 +209,19 @@ figures: go ## Measure the repository: lines, packages, lengths of functions and
 docs: go ## Write the reference (findings, options, names, conditions, events) from the code, and the list of the values of the chart
 	go run ./test/repo/docs/cmd/reference
 
+CRDS := deploy/crds
+COPIES := pkg/api/v1beta1
 .PHONY: crds
 crds: go ## Generate the definition of the kinds in deploy/crds, and what copies their objects, from the types in pkg/api
-	go tool -modfile=test/env/tools/generate/go.mod controller-gen crd:maxDescLen=400 object paths=./pkg/api/... output:crd:dir=deploy/crds
+	go tool -modfile=test/env/tools/generate/go.mod controller-gen crd:maxDescLen=400 object paths=./pkg/api/... \
+		output:crd:dir='$(CRDS)' output:object:dir='$(COPIES)'
 
 .PHONY: manifests
 manifests: go ## Render every overlay to deploy/rendered/<overlay>/deployment.yaml (TAG=v2.0.0 sets the version of the images)
 	go run ./test/repo/deploy/cmd/manifests $(if $(TAG),-version $(TAG))
 
+# Build tags, which only tests set: what is released has none, whatever the environment says.
+TAGS :=
 .PHONY: build
 build: $(BINARIES) ## Build static binaries into dist/bin/<name>-<os>-<arch>
 

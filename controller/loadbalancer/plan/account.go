@@ -121,10 +121,10 @@ func (account Account) purchased(owner network.Owner) (network.Block, bool) {
 	return sighting.Block, found
 }
 
-// Answered returns the record of a purchase that had no answer, with the ID of its block, if the view shows that; else
+// answered returns the record of a purchase that had no answer, with the ID of its block, if the view shows that; else
 // nil. It is stored before the block is used: without the ID, a block whose tags are not shown any more, and which no
 // list shows yet, could not be distinguished from one that does not exist, and another one would be bought.
-func (account Account) Answered(owner network.Owner) *contract.Purchase {
+func (account Account) answered(owner network.Owner) *contract.Purchase {
 	block, found := account.purchased(owner)
 	if !found || account.Purchase.BlockID != "" {
 		return nil

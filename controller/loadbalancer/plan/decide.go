@@ -23,8 +23,8 @@ type ServicePlan struct {
 	Owner network.Owner
 	// Save are the ledgers to be stored before anything else; nothing is published when that fails.
 	Save []Ledger
-	// Answered is the record of the purchase for the owner, to be stored before its block is used; nil when it is known
-	// already.
+	// Answered is the record of the purchase for the Service, to be stored before its block is used; nil if it is.
+	// Of a block for the pool the ledger says as much.
 	Answered *contract.Purchase
 	// Reused is true when the address was not reported silent since another Service had it.
 	Reused bool
@@ -178,7 +178,7 @@ func decideDedicated(obs Observed) ServicePlan {
 		return ServicePlan{Step: waitUnseen(unseen)}
 	}
 	p := ServicePlan{Step: Ensure(obs.Owner, obs.Desired, obs.Account), Owner: obs.Owner, Save: obs.leave(""),
-		Answered: obs.Answered(obs.Owner)}
+		Answered: obs.answered(obs.Owner)}
 	if p.Step.Action == Buy || p.Step.Reason == BlockLost {
 		if refused, retagged := obs.refuseRetagged(obs.Published); retagged {
 			return refused

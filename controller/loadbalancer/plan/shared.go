@@ -36,8 +36,7 @@ func decideShared(obs Observed) ServicePlan {
 	extend := obs.extendPool(view)
 	coming := extend.Action == Wait && extend.Reason != NetworkChanging
 	allocated := Allocate(obs.Holder, obs.addressRequest(), blocks, coming)
-	p := ServicePlan{Owner: obs.Pool(), Save: allocated.Save, Reused: allocated.Reused,
-		Answered: view.Answered(obs.Pool())}
+	p := ServicePlan{Owner: obs.Pool(), Save: allocated.Save, Reused: allocated.Reused}
 	switch allocated.Action {
 	case Buy:
 		p.Step = obs.grow(blocks, extend)

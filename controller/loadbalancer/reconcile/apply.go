@@ -32,14 +32,8 @@ func (b *Balancer) prepare(ctx context.Context, r *reconciliation) (bool, error)
 	if r.observed.Live && r.observed.HasForeignFields() {
 		b.removeForeign(ctx, r.Draft, r.observed.Nodes)
 	}
-	if r.plan.Answered != nil {
-		record, err := b.recordOf(ctx, r)
-		if err != nil {
-			return true, err
-		}
-		if err := record.Save(ctx, r.plan.Answered); err != nil {
-			return true, fmt.Errorf("record which IP block was bought: %w", err)
-		}
+	if err := b.recordAnswer(ctx, r); err != nil {
+		return true, err
 	}
 	if len(r.plan.Save) > 0 {
 		if err := b.ledgers.save(ctx, r.plan.Save...); err != nil {
@@ -200,13 +194,15 @@ func (b *Balancer) retag(
 // buy buys a block for the Service or its pool.
 func (b *Balancer) buy(ctx context.Context, r *reconciliation) error {
 	o := r.observed
-	record, err := b.recordOf(ctx, r)
-	if err != nil {
-		return err
-	}
+	record := purchase.Record(serviceRecord{r.Draft})
 	order := purchase.Order{Owner: r.plan.Owner, Location: o.Desired.Location,
 		LocationSource: o.Desired.LocationSource, Size: o.Desired.Size, Subject: string(r.Service.UID)}
 	if r.plan.Owner.Pool != "" {
+		pool := b.poolRecord()
+		if _, err := pool.Load(ctx); err != nil {
+			return err
+		}
+		record = pool
 		order.Subject = ""
 		order.Size = o.DesiredOfPool().Size
 	}
@@ -224,14 +220,15 @@ func (b *Balancer) buy(ctx context.Context, r *reconciliation) error {
 	return b.waitOn(r.Draft, plan.Step{Block: block}, plan.BlockCreating)
 }
 
-// recordOf is where purchases for the owner of the plan are recorded: the Service, or the ConfigMap of its pool.
-func (b *Balancer) recordOf(ctx context.Context, r *reconciliation) (purchase.Record, error) {
-	if r.plan.Owner.Pool == "" {
-		return serviceRecord{r.Draft}, nil
+// recordAnswer records which block a purchase bought that had no answer, if that is known now.
+func (b *Balancer) recordAnswer(ctx context.Context, r *reconciliation) error {
+	if r.plan.Answered == nil {
+		return nil
 	}
-	pool := b.poolRecord()
-	_, err := pool.Load(ctx)
-	return pool, err
+	if err := (serviceRecord{r.Draft}).Save(ctx, r.plan.Answered); err != nil {
+		return fmt.Errorf("record which IP block was bought: %w", err)
+	}
+	return nil
 }
 
 // notBought says on the Service why nothing was bought, or that this is not known.

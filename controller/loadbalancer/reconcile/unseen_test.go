@@ -130,6 +130,15 @@ func TestReleaseWaitsForABlockThatTheNetworkHas(t *testing.T) {
 	}
 }
 
+// syncFor syncs a Service for a while, as often as it asks for it.
+func (w *world) syncFor(name string, d time.Duration) {
+	w.t.Helper()
+	for start := w.clock.Now(); w.clock.Now().Sub(start) < d; {
+		_, err := w.sync(name)
+		w.clock.Advance(w.pauseAfter(err))
+	}
+}
+
 // TestNoSecondBlockWhileTheIndexNamesTheFirst: a block was bought, the list lags and its ID does not answer. Only the
 // index of the tag of the cluster shows that it exists.
 func TestNoSecondBlockWhileTheIndexNamesTheFirst(t *testing.T) {
@@ -143,10 +152,7 @@ func TestNoSecondBlockWhileTheIndexNamesTheFirst(t *testing.T) {
 				}
 				w.disappear(http.StatusNotFound, false)
 				w.service("web", change)
-				for start := w.clock.Now(); w.clock.Now().Sub(start) < 10*time.Minute; {
-					_, err := w.sync("web")
-					w.clock.Advance(w.pauseAfter(err))
-				}
+				w.syncFor("web", 10*time.Minute)
 				w.wantPurchases(1)
 				w.sim.Disarm()
 				w.settle("web")
@@ -179,9 +185,10 @@ func TestNoSecondBlockAfterAnAnswerThatWasFoundLater(t *testing.T) {
 			}
 			w.arm(pnapsim.Fault{Method: http.MethodGet, Path: "/tag-manager/v1/tags", Action: pnapsim.FaultDropField,
 				Field: "resourceAssignments", Element: -1, Times: -1})
-			for start := w.clock.Now(); w.clock.Now().Sub(start) < 10*time.Minute; {
-				_, err := w.sync("web")
-				w.clock.Advance(w.pauseAfter(err))
+			w.syncFor("web", 10*time.Minute)
+			if name == "shared" {
+				w.service("next", change) // which needs an address of the same block
+				w.syncFor("next", 10*time.Minute)
 			}
 			w.wantPurchases(2)
 			w.sim.Disarm()

@@ -13,10 +13,8 @@ import (
 func TestDefinitionsAreThoseOfTheTypes(t *testing.T) {
 	root := sourceTree(t)
 	dir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), "go", "tool", "-modfile=test/env/tools/generate/go.mod", "controller-gen",
-		"crd:maxDescLen=400", "object", "paths=./pkg/api/...", "output:crd:dir="+filepath.Join(dir, "crds"),
-		"output:object:dir="+filepath.Join(dir, "api"))
-	cmd.Dir = root
+	cmd := exec.CommandContext(t.Context(), "make", "-s", "-C", root, "crds", "CRDS="+filepath.Join(dir, "crds"),
+		"COPIES="+filepath.Join(dir, "api"))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

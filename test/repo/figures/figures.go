@@ -34,10 +34,10 @@ func Print(out io.Writer, root string) error {
 	return nil
 }
 
-// productFiles are the Go files that the programs are built from.
+// productFiles are the Go files that the programs are built from, without those that a program wrote.
 func productFiles(root string) ([]file, error) {
 	files, err := goFiles(root, product...)
-	return slices.DeleteFunc(files, file.isTest), err
+	return slices.DeleteFunc(files, func(f file) bool { return f.isTest() || f.isGenerated() }), err
 }
 
 func sizes(root string) ([]string, error) {

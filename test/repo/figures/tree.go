@@ -30,6 +30,11 @@ type file struct {
 
 func (f file) isTest() bool { return strings.HasSuffix(f.path, "_test.go") }
 
+// isGenerated reports whether a program wrote the file (https://go.dev/s/generatedcode).
+func (f file) isGenerated() bool {
+	return bytes.Contains(f.source, []byte("\n// Code generated "))
+}
+
 func (f file) lines() int { return bytes.Count(f.source, []byte("\n")) }
 
 // goFiles reads the Go files below the folders, tests included.
