@@ -176,12 +176,12 @@ func (b *Balancer) retag(
 			return fmt.Errorf("create tag %s: %w", contract.TagRetain, err)
 		}
 	}
-	b.looks.spend(service, 2, b.config.Now()) // also if it is refused; the list shows old tags for a while
 	err := b.config.Cloud.SetBlockTags(ctx, block.ID, tags)
 	b.config.Account.Invalidate()
 	if err != nil {
 		return fmt.Errorf("set the tags of IP block %s (%s): %w", block.ID, block.CIDR, err)
 	}
+	b.looks.spend(service, looksAfterRetag, b.config.Now())
 	klog.FromContext(ctx).Info("Changed the tags of an IP block", "service", klog.KObj(service), "block", block.ID,
 		"tags", tags)
 	if tags[contract.TagRetain] != "" {

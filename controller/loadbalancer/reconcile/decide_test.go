@@ -211,8 +211,12 @@ func TestWithdrawalLeavesWhatUsersChose(t *testing.T) {
 func TestEditsHaveABudget(t *testing.T) {
 	l := newLooks()
 	take := func(version int, wanted wants, at time.Time) time.Duration {
-		return l.take(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web",
+		wait, edited := l.take(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web",
 			ResourceVersion: strconv.Itoa(version)}}, wanted, at)
+		if wait > 0 && !edited {
+			t.Errorf("version %d waits, and nobody has edited it", version)
+		}
+		return wait
 	}
 	address := wants{address: true}
 	for version := range looksAtOnce {

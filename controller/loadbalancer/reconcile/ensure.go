@@ -31,8 +31,9 @@ type reconciliation struct {
 	acted plan.Reason
 	// status is what the status of the load balancer must be; nil for no change.
 	status *corev1.LoadBalancerStatus
-	// held is true when the sync ended before its live look.
+	// held is true when the sync ended before its live look, edited when an edit has caused that look.
 	held   bool
+	edited bool
 	unlock func()
 }
 

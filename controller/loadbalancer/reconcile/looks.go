@@ -21,6 +21,8 @@ const (
 	// look costs three to five requests, and all tenants share the limit of requests.
 	looksAtOnce  = 8
 	betweenLooks = 90 * time.Second
+	// looksAfterRetag are the further looks that a change of tags costs: the list shows the old ones for a while.
+	looksAfterRetag = 2
 )
 
 // looks bounds the live looks at the account that edits of each Service cause. Services are known by their names: an
@@ -56,8 +58,8 @@ func (b *Balancer) wantsOf(service *corev1.Service) wants {
 func newLooks() *looks { return &looks{byName: map[cache.ObjectName]authored{}} }
 
 // take takes one look out of the budget of a Service if an edit has caused it, and not what the last sync wrote or
-// asked for. It returns how long the look has to wait; 0 if it need not.
-func (l *looks) take(service *corev1.Service, wanted wants, now time.Time) time.Duration {
+// asked for. It returns how long the look has to wait, 0 if it need not, and whether an edit has caused it.
+func (l *looks) take(service *corev1.Service, wanted wants, now time.Time) (wait time.Duration, edited bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	name := cache.MetaObjectToName(service)
@@ -69,16 +71,15 @@ func (l *looks) take(service *corev1.Service, wanted wants, now time.Time) time.
 		l.byName[name] = known
 	case known.version == service.ResourceVersion,
 		!known.due.IsZero() && !now.Before(known.due) && known.wants == wanted:
-		return 0
+		return 0, false
 	}
 	reserved := known.budget.ReserveN(now, 1)
-	wait := reserved.DelayFrom(now)
-	if wait > 0 {
+	if wait = reserved.DelayFrom(now); wait > 0 {
 		reserved.CancelAt(now)
 		known.heldUntil = now.Add(wait)
 		l.byName[name] = known
 	}
-	return wait
+	return wait, true
 }
 
 // holds reports whether edits of the Service wait for their look.
@@ -121,7 +122,8 @@ func (b *Balancer) limitLooks(_ context.Context, r *reconciliation) (bool, error
 	if r.decided {
 		return false, nil
 	}
-	if wait := b.looks.take(r.Service, b.wantsOf(r.Service), b.config.Now()); wait > 0 {
+	var wait time.Duration
+	if wait, r.edited = b.looks.take(r.Service, b.wantsOf(r.Service), b.config.Now()); wait > 0 {
 		r.held = true
 		return true, api.NewRetryError(words(waitChanges), wait)
 	}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
@@ -34,6 +35,21 @@ func TestChangesOfAServiceWait(t *testing.T) {
 	w.edit("web", func(s *corev1.Service) { s.Spec.LoadBalancerIP = "" })
 	if took := w.settle("web"); took > 4*time.Minute {
 		t.Errorf("published after %v", took)
+	}
+}
+
+// TestOnlyEditsAreCharged: while phoenixNAP refuses a tag that is fresh, its change is tried again and again. That is not
+// the author's doing, whose next edits wait for nothing.
+func TestOnlyEditsAreCharged(t *testing.T) {
+	w := newWorld(t, slow(func(l *pnapsim.Latency) { l.TagPropagation = pnapsim.Duration(time.Minute) }))
+	w.service("web", annotated(contract.ServiceIPRetain, "true"))
+	w.syncFor("web", 5*time.Minute)
+	for _, retain := range []string{"false", "true"} {
+		w.edit("web", func(s *corev1.Service) { s.Annotations[contract.ServiceIPRetain] = retain })
+		if _, err := w.sync("web"); err != nil && strings.Contains(err.Error(), "many times") {
+			t.Errorf("retain=%s waits: %v", retain, err)
+		}
+		w.clock.Advance(10 * time.Second)
 	}
 }
 

@@ -142,7 +142,10 @@ func hasAddress(service *corev1.Service, address netip.Addr) bool {
 func (b *Balancer) applyRemainingChange(ctx context.Context, r *reconciliation) error {
 	if r.plan.Tags != nil {
 		err := b.retag(ctx, r.Service, r.plan.Retag, r.plan.Tags)
-		if err != nil && !pnap.IsTagFresh(err) {
+		switch {
+		case pnap.IsTagFresh(err) && r.edited: // the next edit would be refused too
+			b.looks.spend(r.Service, looksAfterRetag, b.config.Now())
+		case err != nil && !pnap.IsTagFresh(err):
 			return err
 		}
 		return b.waitFor(r.Service, reasonRetagging)
