@@ -214,7 +214,7 @@ func TestEditsHaveABudget(t *testing.T) {
 		wait, edited := l.take(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web",
 			ResourceVersion: strconv.Itoa(version)}}, wanted, at)
 		if wait > 0 && !edited {
-			t.Errorf("version %d waits, and nobody has edited it", version)
+			t.Errorf("version %d waits, and no one has edited it", version)
 		}
 		return wait
 	}

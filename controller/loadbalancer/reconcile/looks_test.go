@@ -38,8 +38,8 @@ func TestChangesOfAServiceWait(t *testing.T) {
 	}
 }
 
-// TestOnlyEditsAreCharged: while phoenixNAP refuses a tag that is fresh, its change is tried again and again. That is not
-// the author's doing, whose next edits wait for nothing.
+// TestOnlyEditsAreCharged: while phoenixNAP refuses a tag that is fresh, its change is tried again and again. No edit
+// has caused that, so the next edits do not wait.
 func TestOnlyEditsAreCharged(t *testing.T) {
 	w := newWorld(t, slow(func(l *pnapsim.Latency) { l.TagPropagation = pnapsim.Duration(time.Minute) }))
 	w.service("web", annotated(contract.ServiceIPRetain, "true"))
