@@ -167,21 +167,29 @@ func (b *Balancer) takeFirst(ctx context.Context, service *corev1.Service, steps
 }
 
 // retag sets the tags of a block. The tag that marks a block as retained must exist before, and a new one
-// may be refused for some seconds.
+// may be refused for some seconds: before these are over, nothing is sent.
 func (b *Balancer) retag(
 	ctx context.Context, service *corev1.Service, block network.Block, tags map[string]string,
 ) error {
+	change := plan.Step{Block: block}
+	if b.backoffs.inConflict(change) {
+		return nil
+	}
 	if tags[contract.TagRetain] != "" {
 		if err := b.config.Cloud.EnsureTags(ctx, contract.TagRetain); err != nil {
 			return fmt.Errorf("create tag %s: %w", contract.TagRetain, err)
 		}
 	}
 	err := b.config.Cloud.SetBlockTags(ctx, block.ID, tags)
+	if pnap.IsTagFresh(err) { // nothing has changed, and time heals it
+		b.backoffs.refused(change)
+		return nil
+	}
 	b.config.Account.Invalidate()
 	if err != nil {
 		return fmt.Errorf("set the tags of IP block %s (%s): %w", block.ID, block.CIDR, err)
 	}
-	b.looks.spend(service, looksAfterRetag, b.config.Now())
+	b.looks.spend(service, 2, b.config.Now()) // the list shows old tags for a while
 	klog.FromContext(ctx).Info("Changed the tags of an IP block", "service", klog.KObj(service), "block", block.ID,
 		"tags", tags)
 	if tags[contract.TagRetain] != "" {

@@ -211,12 +211,8 @@ func TestWithdrawalLeavesWhatUsersChose(t *testing.T) {
 func TestEditsHaveABudget(t *testing.T) {
 	l := newLooks()
 	take := func(version int, wanted wants, at time.Time) time.Duration {
-		wait, edited := l.take(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web",
+		return l.take(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web",
 			ResourceVersion: strconv.Itoa(version)}}, wanted, at)
-		if wait > 0 && !edited {
-			t.Errorf("version %d waits, and no one has edited it", version)
-		}
-		return wait
 	}
 	address := wants{address: true}
 	for version := range looksAtOnce {

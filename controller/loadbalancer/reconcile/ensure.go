@@ -31,9 +31,8 @@ type reconciliation struct {
 	acted plan.Reason
 	// status is what the status of the load balancer must be; nil for no change.
 	status *corev1.LoadBalancerStatus
-	// held is true when the sync ended before its live look, edited when an edit has caused that look.
+	// held is true when the sync ended before its live look.
 	held   bool
-	edited bool
 	unlock func()
 }
 
@@ -117,8 +116,8 @@ func (b *Balancer) decideFromCache(ctx context.Context, r *reconciliation) (bool
 		return false, nil
 	}
 	after := b.pace.freshness(r.Service, r.start)
-	if b.looks.holds(r.Service, r.start) {
-		after = time.Time{} // nothing is read for an edit that waits
+	if b.looks.edited(r.Service, b.wantsOf(r.Service), r.start) {
+		after = time.Time{} // nothing is read for an edit before its look, which has a budget
 	}
 	o, err := b.observe(ctx, r.scope.cached(after))
 	if err != nil {

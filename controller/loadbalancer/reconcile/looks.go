@@ -17,12 +17,10 @@ import (
 
 const (
 	// looksAtOnce is how often the account is read live for a Service as soon as someone changes it: enough to have it
-	// retained, deleted and created again. After that there is one look in betweenLooks for all its changes together: a
-	// look costs three to five requests, and all tenants share the limit of requests.
-	looksAtOnce  = 8
+	// retained, deleted and created again, and one to spare. After that there is one look in betweenLooks for all its
+	// changes together: a look costs three to five requests, and all tenants share the limit of requests.
+	looksAtOnce  = 9
 	betweenLooks = 90 * time.Second
-	// looksAfterRetag are the further looks that a change of tags costs: the list shows the old ones for a while.
-	looksAfterRetag = 2
 )
 
 // looks bounds the live looks at the account that edits of each Service cause. Services are known by their names: an
@@ -41,8 +39,11 @@ type authored struct {
 	// Time when it did not.
 	due   time.Time
 	wants wants
-	// heldUntil is until when edits wait for their look.
-	heldUntil time.Time
+}
+
+// edited reports whether a sync is due to an edit, and not to what the last sync wrote or asked for.
+func (a authored) edited(service *corev1.Service, wanted wants, now time.Time) bool {
+	return a.version != service.ResourceVersion && (a.due.IsZero() || now.Before(a.due) || a.wants != wanted)
 }
 
 // wants is what an author wants of a Service, to be compared.
@@ -57,36 +58,34 @@ func (b *Balancer) wantsOf(service *corev1.Service) wants {
 
 func newLooks() *looks { return &looks{byName: map[cache.ObjectName]authored{}} }
 
-// take takes one look out of the budget of a Service if an edit has caused it, and not what the last sync wrote or
-// asked for. It returns how long the look has to wait, 0 if it need not, and whether an edit has caused it.
-func (l *looks) take(service *corev1.Service, wanted wants, now time.Time) (wait time.Duration, edited bool) {
+// take takes one look out of the budget of a Service if an edit has caused it. It returns how long the look has to
+// wait; 0 if it need not.
+func (l *looks) take(service *corev1.Service, wanted wants, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	name := cache.MetaObjectToName(service)
 	known, found := l.byName[name]
-	switch {
-	case !found:
+	if !found {
 		l.forget(now)
 		known.budget = rate.NewLimiter(rate.Every(betweenLooks), looksAtOnce)
 		l.byName[name] = known
-	case known.version == service.ResourceVersion,
-		!known.due.IsZero() && !now.Before(known.due) && known.wants == wanted:
-		return 0, false
+	}
+	if !known.edited(service, wanted, now) {
+		return 0
 	}
 	reserved := known.budget.ReserveN(now, 1)
-	if wait = reserved.DelayFrom(now); wait > 0 {
+	wait := reserved.DelayFrom(now)
+	if wait > 0 {
 		reserved.CancelAt(now)
-		known.heldUntil = now.Add(wait)
-		l.byName[name] = known
 	}
-	return wait, true
+	return wait
 }
 
-// holds reports whether edits of the Service wait for their look.
-func (l *looks) holds(service *corev1.Service, now time.Time) bool {
+// edited reports whether a sync of the Service is due to an edit.
+func (l *looks) edited(service *corev1.Service, wanted wants, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return now.Before(l.byName[cache.MetaObjectToName(service)].heldUntil)
+	return l.byName[cache.MetaObjectToName(service)].edited(service, wanted, now)
 }
 
 // spend takes looks out of the budget for a change of the account: it is read again after that, without a further
@@ -122,8 +121,7 @@ func (b *Balancer) limitLooks(_ context.Context, r *reconciliation) (bool, error
 	if r.decided {
 		return false, nil
 	}
-	var wait time.Duration
-	if wait, r.edited = b.looks.take(r.Service, b.wantsOf(r.Service), b.config.Now()); wait > 0 {
+	if wait := b.looks.take(r.Service, b.wantsOf(r.Service), b.config.Now()); wait > 0 {
 		r.held = true
 		return true, api.NewRetryError(words(waitChanges), wait)
 	}

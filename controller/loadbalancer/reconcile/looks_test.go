@@ -13,7 +13,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
-// TestChangesOfAServiceWait: who changes a Service again and again has the account read eight times, and then
+// TestChangesOfAServiceWait: who changes a Service again and again has the account read nine times, and then
 // seldom; the last change is served.
 func TestChangesOfAServiceWait(t *testing.T) {
 	w := newWorld(t)
@@ -50,6 +50,32 @@ func TestOnlyEditsAreCharged(t *testing.T) {
 			t.Errorf("retain=%s waits: %v", retain, err)
 		}
 		w.clock.Advance(10 * time.Second)
+	}
+}
+
+// TestAFreshTagIsNotSentWithEachEdit: while phoenixNAP refuses a tag that is fresh, an author who edits the Service
+// does not cause a request for each edit.
+func TestAFreshTagIsNotSentWithEachEdit(t *testing.T) {
+	w := newWorld(t, slow(func(l *pnapsim.Latency) { l.TagPropagation = pnapsim.Duration(time.Minute) }))
+	w.service("web")
+	w.settle("web")
+	mark := len(w.sim.Log(0))
+	for n := range 6 {
+		w.edit("web", func(s *corev1.Service) {
+			s.Annotations[contract.ServiceIPRetain] = "true"
+			s.Annotations["n"] = strconv.Itoa(n)
+		})
+		_, _ = w.sync("web")
+		w.clock.Advance(100 * time.Millisecond)
+	}
+	sent := 0
+	for _, entry := range w.sim.Log(0)[mark:] {
+		if strings.HasPrefix(entry.Operation, "PUT") && strings.HasSuffix(entry.Operation, "/tags") {
+			sent++
+		}
+	}
+	if sent != 1 {
+		t.Errorf("%d requests changed the tags in 600 ms, want 1", sent)
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer/reports"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
@@ -141,11 +140,7 @@ func hasAddress(service *corev1.Service, address netip.Addr) bool {
 // change for each call.
 func (b *Balancer) applyRemainingChange(ctx context.Context, r *reconciliation) error {
 	if r.plan.Tags != nil {
-		err := b.retag(ctx, r.Service, r.plan.Retag, r.plan.Tags)
-		switch {
-		case pnap.IsTagFresh(err) && r.edited: // the next edit would be refused too
-			b.looks.spend(r.Service, looksAfterRetag, b.config.Now())
-		case err != nil && !pnap.IsTagFresh(err):
+		if err := b.retag(ctx, r.Service, r.plan.Retag, r.plan.Tags); err != nil {
 			return err
 		}
 		return b.waitFor(r.Service, reasonRetagging)

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -139,7 +138,7 @@ func (b *Balancer) releaseStep(ctx context.Context, r *reconciliation) (plan.Rea
 	case len(p.Save) > 0:
 		return reasonLedger, b.ledgers.save(ctx, p.Save...)
 	case p.Tags != nil:
-		if err := b.retag(ctx, o.Service, p.Retag, p.Tags); err != nil && !pnap.IsTagFresh(err) {
+		if err := b.retag(ctx, o.Service, p.Retag, p.Tags); err != nil {
 			return "", err
 		}
 		return reasonRetagging, nil

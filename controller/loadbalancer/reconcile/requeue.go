@@ -121,7 +121,7 @@ func (b *backoffs) tried(step plan.Step) {
 	}
 }
 
-// refused remembers that the API answered 409.
+// refused remembers that the API answered 409, or refused a fresh tag.
 func (b *backoffs) refused(step plan.Step) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
