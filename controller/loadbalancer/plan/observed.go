@@ -226,10 +226,11 @@ func (obs Observed) Abandoned(address netip.Addr) bool {
 	})
 }
 
-// anothers reports whether a block has the tags of another Service of the cluster.
+// anothers reports whether a block has the tags of another owner, in this cluster or in another one.
 func (obs Observed) anothers(blockID string) bool {
 	block := obs.Block(blockID)
-	return network.OfCluster(block, obs.Owner.Cluster) && !obs.Owner.Owns(block) && network.Purposed(block)
+	bought := network.OfCluster(block, block.Tags[contract.TagCluster])
+	return bought && !obs.Owner.Owns(block) && network.Purposed(block)
 }
 
 // Unswept reports whether there is something to read live.

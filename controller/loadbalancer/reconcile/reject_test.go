@@ -9,6 +9,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/simtest"
 )
 
 // lose deletes the block of a published Service in the portal and lets the controller find out.
@@ -53,6 +54,25 @@ func TestAddressOfALostBlockIsWithdrawn(t *testing.T) {
 		statuses != 1 {
 		t.Errorf("after %s the address is %s, kube-vip is asked for %q and %q, and %d addresses stand in the status",
 			address, w.address("web"), annotation, spec, statuses)
+	}
+}
+
+// TestAnAddressSoldToAnotherClusterIsWithdrawn: a cluster that was restored publishes the address of a block that is
+// gone, and another cluster in the same network has bought the addresses meanwhile.
+func TestAnAddressSoldToAnotherClusterIsWithdrawn(t *testing.T) {
+	w := newWorld(t, slow(func(l *pnapsim.Latency) { l.Quarantine = 0 }))
+	w.service("web")
+	w.settle("web")
+	w.portal(pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: w.blockID()})
+	w.portal(pnapsim.Edit{Kind: pnapsim.EditAddBlock, Network: simtest.NetworkID, Tags: map[string]string{
+		contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: "another", contract.TagPool: "default"}})
+	w.clock.Advance(5 * time.Minute)
+	_ = w.refused("web", 10*time.Minute)
+	if reason := w.condition("web").Reason; reason != "BlockLost" {
+		t.Errorf("the condition says %s", reason)
+	}
+	if annotation, spec, statuses := w.announces("web"); annotation != "" || spec != "" || statuses != 0 {
+		t.Errorf("kube-vip is asked for %q and %q, and %d addresses stand in the status", annotation, spec, statuses)
 	}
 }
 
