@@ -299,6 +299,10 @@ func TestEnsure(t *testing.T) {
 			"refuse AddressRefused a"},
 		{"user's address is the broadcast", wish(requested("203.0.113.15")), view(blocks(block("a", network.Unassigned))),
 			"refuse AddressRefused a"},
+		{"user's address is a server's", wish(requested("203.0.113.13")), view(blocks(block("a", network.Assigned)),
+			publicNetwork(func(n *network.Network) {
+				n.Members = []network.Member{{ServerID: "s1", IPs: []netip.Addr{addr("203.0.113.13")}}}
+			})), "refuse AddressRefused a"},
 		{"user's address elsewhere", wish(requested("192.0.2.1"), published("203.0.113.10")),
 			view(blocks(block("a", network.Assigned))), "refuse AddressRefused a"},
 		{"published address stays", wish(requested("203.0.113.12"), published("203.0.113.12")),

@@ -109,3 +109,17 @@ func TestPublishedBlockIsNotEmpty(t *testing.T) {
 		}
 	}
 }
+
+// TestBlocksOfThePoolMatterToThoseWhoShare: what matters to a Service is read again by its ID before the account is
+// changed, so a Service with a block of its own would pay for each block of the pool.
+func TestBlocksOfThePoolMatterToThoseWhoShare(t *testing.T) {
+	shared := poolBlock(network.Assigned, ledger29(nil)).Sighting.Block
+	for _, wants := range []bool{true, false} {
+		o := plan.Observed{Service: &corev1.Service{}, Holder: holder("web"),
+			Owner: network.Owner{Cluster: pool.Cluster, Namespace: "shop", Name: "web"}}
+		o.WantsPool = wants
+		if got := o.Relevant(shared); got != wants {
+			t.Errorf("wants the pool: %t; its block matters: %t", wants, got)
+		}
+	}
+}
