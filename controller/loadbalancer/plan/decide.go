@@ -251,7 +251,7 @@ func (obs Observed) reserved() int {
 	public := obs.Public()
 	reserved := 0
 	for _, block := range obs.Known() {
-		if network.OfCluster(block, obs.Owner.Cluster) && public.Lacks(block) && obs.needsSlot(block) {
+		if public.Lacks(block) && obs.needsSlot(block) {
 			reserved++
 		}
 	}
