@@ -165,7 +165,7 @@ func TestBlocksThatNeedASlot(t *testing.T) {
 			b.ResourceID = ""
 		}
 		o := leavingService(b, plan.Ledger{}, c.services...)
-		if got := o.Complete().Slots.Reserved; got != c.want {
+		if got := o.Complete().Reserved; got != c.want {
 			t.Errorf("%s: %d slots are reserved, want %d", name, got, c.want)
 		}
 	}

@@ -81,11 +81,12 @@ func (l *looks) take(service *corev1.Service, wanted wants, now time.Time) time.
 	return wait
 }
 
-// edited reports whether a sync of the Service is due to an edit.
+// edited reports whether a sync is due to an edit of a Service that has had looks lately.
 func (l *looks) edited(service *corev1.Service, wanted wants, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.byName[cache.MetaObjectToName(service)].edited(service, wanted, now)
+	known, found := l.byName[cache.MetaObjectToName(service)]
+	return found && known.edited(service, wanted, now)
 }
 
 // spend takes looks out of the budget for a change of the account: it is read again after that, without a further
