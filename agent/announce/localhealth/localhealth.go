@@ -20,8 +20,8 @@ const (
 	// period is the time between two probes of a port, timeout bounds one.
 	period  = 500 * time.Millisecond
 	timeout = 400 * time.Millisecond
-	// each is what one probe adds to the period where there are many ports: at most 400 are sent in a second.
-	each = 2500 * time.Microsecond
+	// each is what one probe adds to the period where there are many ports: at most 250 are sent in a second.
+	each = 4 * time.Millisecond
 	// parallel bounds the probes at a time. kube-proxy answers in less than a millisecond; it bounds how long a round
 	// takes when it answers none.
 	parallel = 64
@@ -38,8 +38,8 @@ type Prober struct {
 	changed func()
 	wake    loop.Wake
 	// probe probes one port. An error means that there was no answer.
-	probe     func(ctx context.Context, port int32) (ready bool, err error)
-	transport *transport
+	probe  func(ctx context.Context, port int32) (ready bool, err error)
+	client *client
 
 	probes, failures atomic.Uint64
 
@@ -52,10 +52,10 @@ type Prober struct {
 // New returns a Prober of ports, on the loopback interface and, without an answer there, on the Node's addresses; it
 // starts nothing. changed, called at a new answer, must not block. wake signals that the ports may have changed.
 func New(wake loop.Wake, ports func() []int32, addresses func() []netip.Addr, changed func()) *Prober {
-	kept := newTransport(timeout)
+	kept := newClient(timeout)
 	return &Prober{
 		ports: ports, changed: changed, wake: wake, ready: map[int32]bool{}, failing: map[int32]time.Time{},
-		transport: kept,
+		client: kept,
 		probe: func(ctx context.Context, port int32) (bool, error) {
 			return kept.probe(ctx, append([]netip.Addr{loopback}, addresses()...), port)
 		},
@@ -74,11 +74,10 @@ func (p *Prober) Ready(port int32) bool {
 
 // Run probes until ctx ends.
 func (p *Prober) Run(ctx context.Context) error {
-	defer p.transport.keep(nil)
+	defer p.client.transport.CloseIdleConnections()
 	for ctx.Err() == nil {
 		began, ports := time.Now(), p.ports()
 		p.probeAll(ctx, ports)
-		p.transport.keep(ports)
 		if len(ports) == 0 {
 			p.wake.Wait(ctx, idle)
 		} else {

@@ -1,7 +1,6 @@
 package localhealth
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,50 +8,37 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"sync"
 	"time"
 )
 
-// maxAnswer bounds an answer in bytes: kube-proxy's have less than 500.
-const maxAnswer = 1 << 16
+const (
+	// maxAnswer bounds the head and the body of an answer, in bytes each: kube-proxy's have less than 500.
+	maxAnswer = 1 << 16
+	// keepIdle is how long a connection is kept that no probe uses: longer than the time between two probes of a port.
+	keepIdle = time.Minute
+)
 
-// request asks for the state of the Service; kube-proxy looks at no header.
-const request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nUser-Agent: phoenixnap-agent\r\n\r\n"
-
-// transport probes over one connection for each port, which stays open: to open one for each probe would cost more than
-// the answer and use up the port numbers of the machine. http.Transport does the same with two goroutines for each and
-// takes about 1.4 times as long on the processor, which is more than make bench allows.
-type transport struct {
+// client probes over one connection for each port, which stays open: to open one for each probe would cost more than
+// the answer and use up the port numbers of the machine.
+type client struct {
 	// timeout bounds one attempt; after one that took so long there is no other.
-	timeout time.Duration
-
-	mu   sync.Mutex
-	open map[int32]net.Conn
+	timeout   time.Duration
+	transport *http.Transport
 }
 
-func newTransport(timeout time.Duration) *transport {
-	return &transport{timeout: timeout, open: map[int32]net.Conn{}}
+func newClient(timeout time.Duration) *client {
+	return &client{timeout: timeout, transport: &http.Transport{
+		MaxIdleConnsPerHost: 1, IdleConnTimeout: keepIdle, MaxResponseHeaderBytes: maxAnswer, DisableCompression: true,
+		ReadBufferSize: 1 << 10, WriteBufferSize: 1 << 10,
+	}}
 }
-
-// buffers are those for reading answers; only as many are in use as there are probes at a time.
-var buffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 1024) }}
 
 // probe asks kube-proxy for one port, at the first of the addresses that answers.
-func (t *transport) probe(ctx context.Context, addresses []netip.Addr, port int32) (ready bool, err error) {
-	if conn := t.take(port); conn != nil {
-		// The other side may have closed it since, as when kube-proxy was restarted.
-		if ready, err = t.ask(conn, port); err == nil || isTimeout(err) {
-			return ready, err
-		}
-	}
-	dialer := net.Dialer{Timeout: t.timeout}
+func (c *client) probe(ctx context.Context, addresses []netip.Addr, port int32) (ready bool, err error) {
 	var errs []error
 	for _, address := range addresses {
 		at := netip.AddrPortFrom(address, uint16(port)) //nolint:gosec // a TCP port
-		conn, err := dialer.DialContext(ctx, "tcp", at.String())
-		if err == nil {
-			ready, err = t.ask(conn, port)
-		}
+		ready, err := c.ask(ctx, at)
 		if err == nil {
 			return ready, nil
 		}
@@ -70,29 +56,15 @@ func isTimeout(err error) bool {
 	return errors.As(err, &network) && network.Timeout()
 }
 
-// ask sends a request and reads the answer, and keeps the connection if it can be used again.
-func (t *transport) ask(conn net.Conn, port int32) (ready bool, err error) {
-	reusable := false
-	defer func() {
-		if reusable {
-			t.put(port, conn)
-		} else {
-			_ = conn.Close()
-		}
-	}()
-	if err := conn.SetDeadline(time.Now().Add(t.timeout)); err != nil {
+// ask asks kube-proxy for the state of one Service; it looks at no header.
+func (c *client) ask(ctx context.Context, at netip.AddrPort) (ready bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at.String()+"/healthz", nil)
+	if err != nil {
 		return false, err
 	}
-	if _, err := io.WriteString(conn, request); err != nil {
-		return false, err
-	}
-	buffer, _ := buffers.Get().(*bufio.Reader)
-	buffer.Reset(io.LimitReader(conn, maxAnswer))
-	defer func() {
-		buffer.Reset(nil)
-		buffers.Put(buffer)
-	}()
-	response, err := http.ReadResponse(buffer, nil)
+	response, err := c.transport.RoundTrip(request)
 	if err != nil {
 		return false, err
 	}
@@ -100,38 +72,7 @@ func (t *transport) ask(conn net.Conn, port int32) (ready bool, err error) {
 	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusServiceUnavailable {
 		return false, fmt.Errorf("the answer is %q: want 200 or 503", response.Status)
 	}
-	// The status is all of the answer; the rest only has to be read before the next one.
-	_, err = io.Copy(io.Discard, response.Body)
-	reusable = err == nil && !response.Close && buffer.Buffered() == 0
+	// The status is all of the answer; the rest only has to be read before the connection is used again.
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxAnswer))
 	return response.StatusCode == http.StatusOK, nil
-}
-
-func (t *transport) take(port int32) net.Conn {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	conn := t.open[port]
-	delete(t.open, port)
-	return conn
-}
-
-func (t *transport) put(port int32, conn net.Conn) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.open[port] = conn
-}
-
-// keep closes the connections to other ports than these.
-func (t *transport) keep(ports []int32) {
-	wanted := map[int32]bool{}
-	for _, port := range ports {
-		wanted[port] = true
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for port, conn := range t.open {
-		if !wanted[port] {
-			_ = conn.Close()
-			delete(t.open, port)
-		}
-	}
 }

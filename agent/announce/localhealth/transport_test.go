@@ -64,8 +64,8 @@ const anyPort = "127.0.0.1:0"
 // patient is a prober that waits long enough for any machine.
 func patient(t *testing.T, ports ...int32) *Prober {
 	a := New(nil, func() []int32 { return ports }, none, func() {})
-	a.transport.timeout = time.Minute
-	t.Cleanup(func() { a.transport.keep(nil) })
+	a.client.timeout = time.Minute
+	t.Cleanup(a.client.transport.CloseIdleConnections)
 	return a
 }
 
@@ -93,16 +93,15 @@ func TestManyServices(t *testing.T) {
 			services*rounds, services)
 	}
 	t.Logf("figure local_services_connections %d connections", p.opened.Load())
-	a.transport.keep(ports[:1])
-	if n := len(a.transport.open); n != 1 {
-		t.Errorf("%d connections are kept for one Service", n)
+	if most := periodOf(10_000); most >= keepIdle {
+		t.Errorf("10,000 Services are probed every %s, and a connection is kept for %s", most, keepIdle)
 	}
 }
 
-// TestRate: many Services are probed more rarely each: at most 400 probes are sent in a second.
+// TestRate: many Services are probed more rarely each: at most 250 probes are sent in a second.
 func TestRate(t *testing.T) {
 	for ports, want := range map[int]time.Duration{
-		1: period, 200: period, 400: time.Second, 500: 1250 * time.Millisecond,
+		1: period, 125: period, 250: time.Second, 500: 2 * time.Second,
 	} {
 		if got := periodOf(ports); got != want {
 			t.Errorf("%d ports every %s, want %s", ports, got, want)
@@ -147,15 +146,15 @@ func TestHangs(t *testing.T) {
 	}
 	other := newProxy(t)
 	other.serve(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), address.Port()).String())
-	a := newTransport(time.Millisecond)
+	a := newClient(time.Millisecond)
 	ready, err := a.probe(t.Context(), []netip.Addr{loopback, netip.MustParseAddr("127.0.0.2")}, int32(address.Port()))
-	if ready || !isTimeout(err) || other.opened.Load() != 0 || len(a.open) != 0 {
+	if ready || !isTimeout(err) || other.opened.Load() != 0 {
 		t.Errorf("ready %t, %v; %d connections to another address", ready, err, other.opened.Load())
 	}
 }
 
-// TestForeignAnswers: an answer without a status of kube-proxy is an error, and after an answer that is not whole, or
-// has more behind it, the connection is not used again.
+// TestForeignAnswers: an answer without a status of kube-proxy is an error, and what stands behind an answer is not taken
+// for the next one.
 func TestForeignAnswers(t *testing.T) {
 	for name, raw := range map[string]string{
 		"no HTTP":          "hello\r\n\r\n",
@@ -176,19 +175,19 @@ func TestForeignAnswers(t *testing.T) {
 				if err != nil {
 					return
 				}
-				_, _ = conn.Read(make([]byte, len(request)))
+				_, _ = conn.Read(make([]byte, 1<<10))
 				_, _ = conn.Write([]byte(raw))
 				_ = conn.Close()
 			}
 		}()
 		a := patient(t)
 		address, _ := netip.ParseAddrPort(listener.Addr().String())
-		ready, err := a.probe(context.Background(), int32(address.Port()))
-		if well := strings.HasPrefix(raw, "HTTP/1.1 200 OK\r\nC"); ready != well || (err == nil) != well {
-			t.Errorf("%s: ready %t, %v", name, ready, err)
-		}
-		if n := len(a.transport.open); n != 0 {
-			t.Errorf("%s: %d connections are kept", name, n)
+		well := strings.HasPrefix(raw, "HTTP/1.1 200 OK\r\nC")
+		for range 2 {
+			ready, err := a.probe(context.Background(), int32(address.Port()))
+			if ready != well || (err == nil) != well {
+				t.Errorf("%s: ready %t, %v", name, ready, err)
+			}
 		}
 		_ = listener.Close()
 	}
