@@ -36,6 +36,8 @@ type ServicePlan struct {
 	// Rejected is what was asked for and cannot be had, while the published address goes on working; its
 	// Action is Refuse or, when there is none, Wait.
 	Rejected Step
+	// Lost reports that a Service is refused whose published address has lost its block, whatever it is refused for.
+	Lost bool
 }
 
 func refusedPlan(reason Reason, format string, args ...any) ServicePlan {
@@ -77,6 +79,7 @@ func decide(obs Observed) ServicePlan {
 	obs = obs.withFacts()
 	kept := decideAs(obs, obs.Kind)
 	if kept.Step.Action == Refuse || kept.Step.Action == Buy {
+		wanted.Lost = wanted.Step.Reason == BlockLost || kept.Step.Reason == BlockLost
 		return wanted
 	}
 	kept.Tags = nil
@@ -273,7 +276,7 @@ func (obs Observed) needsSlot(block network.Block) bool {
 // UpToDate reports whether only the Service itself must be written, so that cached state is enough. Changes of the
 // account, and conclusions that something is missing, need a live read.
 func (p ServicePlan) UpToDate(obs Observed) bool {
-	if obs.HasForeignFields() || len(p.Save) > 0 || p.Tags != nil || len(p.Surplus) > 0 {
+	if obs.HasForeignFields() || len(p.Save) > 0 || p.Tags != nil || len(p.Surplus) > 0 || p.Lost {
 		return false
 	}
 	switch p.Step.Action {

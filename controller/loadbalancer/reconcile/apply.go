@@ -167,7 +167,7 @@ func (b *Balancer) takeFirst(ctx context.Context, service *corev1.Service, steps
 }
 
 // retag sets the tags of a block. The tag that marks a block as retained must exist before, and a new one
-// may be refused for some seconds: before these are over, nothing is sent.
+// may be refused for some seconds: it is sent again after a pause, until it is accepted.
 func (b *Balancer) retag(
 	ctx context.Context, service *corev1.Service, block network.Block, tags map[string]string,
 ) error {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -52,6 +53,8 @@ const (
 	classAbsurd = "absurd_input"
 	// The portal's user adds blocks to the network and removes them.
 	classPortalBlock = "portal_block"
+	// A block of the cluster is deleted in the portal, and another cluster buys the same addresses for the same network.
+	classResold = "block_resold"
 	// Nodes are excluded from load balancers or cordoned, or their agents report a fault.
 	classBarredNodes = "barred_nodes"
 	// A server is replaced under the host name of a Ready Node.
@@ -94,7 +97,7 @@ func (c *classes) list() []classCount {
 		classListLag, classServerLag, classMismatch, classWrongAccount, classStoppedLeader, classClockSkew,
 		classConfigMapEdit, classLedgersLost, classRecordTime, classRestore, classSecondCluster, classWhileDown,
 		classDefaults, classLatePurchase, classAbsurd, classPortalBlock, classRetained, classHeaders, classUntagged,
-		classWebhook, classFreshTag, classBarredNodes, classReplacedServer,
+		classWebhook, classFreshTag, classBarredNodes, classReplacedServer, classResold,
 	}) {
 		all = append(all, classCount{name, c.counts[name]})
 	}
@@ -414,4 +417,54 @@ func (w *world) portalAdds() {
 		return
 	}
 	w.portal(pnapsim.Edit{Kind: pnapsim.EditAddBlock, Network: networkID, Tags: map[string]string{"team": "portal"}})
+}
+
+// buyerCluster is the ID of the cluster that buys what was sold before. It runs elsewhere.
+const buyerCluster = "0d4f7c11-98a6-4b57-8c3e-2f6b1a9e5d70"
+
+// resold are the blocks that it bought.
+func (w *world) resold() []block {
+	return slices.DeleteFunc(w.blocks(), func(b block) bool { return b.tags[contract.TagCluster] != buyerCluster })
+}
+
+// resell deletes a block of the cluster, whose addresses another cluster buys, or gives such a block back. Sometimes
+// the Services that had them are restored afterwards.
+func (w *world) resell() {
+	if sold := w.resold(); len(sold) > 0 {
+		w.portal(pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: sold[0].id})
+		return
+	}
+	b, found := w.anyBlock()
+	if !found {
+		return
+	}
+	w.inject(classResold)
+	if w.random.IntN(2) == 0 {
+		w.backUp()
+	}
+	w.portal(pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: b.id})
+	tags := maps.Clone(b.tags)
+	tags[contract.TagCluster] = buyerCluster
+	w.portal(pnapsim.Edit{Kind: pnapsim.EditAddBlock, Network: networkID, CIDR: b.cidr, Tags: tags})
+}
+
+// judgeResold: no Service keeps an address that another cluster bought.
+func (w *world) judgeResold() {
+	for _, b := range w.resold() {
+		cidr, err := netip.ParsePrefix(b.cidr)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if b.status != "assigned" {
+			w.fail("a block that another cluster bought is %s", b)
+		}
+		for _, service := range w.services() {
+			address, err := netip.ParseAddr(addressOf(&service))
+			if err == nil && cidr.Contains(address) {
+				w.count.twice.Add(1)
+				w.fail("Service %s keeps %s, which another cluster bought with %s: %v", service.Name, address, b,
+					service.Status.Conditions)
+			}
+		}
+	}
 }

@@ -30,7 +30,7 @@ func (w *world) happen() {
 		{2, w.buyLate}, {1, w.absurd}, {2, w.portalAdds}, {2, w.mismatch}, {1, w.loseLedgers}, {2, w.recordPurchase},
 		{2, w.backUp}, {4, w.neighbourActs}, {2, w.churn}, {2, w.absurdHeader}, {3, w.hideTags}, {1, w.interfere},
 		{4, w.nodeIsBarred}, {1, w.serverIsReplaced}, {2, w.watchIsLate}, {2, w.watchStandsStill}, {1, w.watchBreaks},
-		{1, w.watchExpires},
+		{1, w.watchExpires}, {2, w.resell},
 	}
 	total := 0
 	for _, thing := range things {
@@ -51,7 +51,7 @@ func (w *world) force(turn int) {
 		w.wrongAccount, w.stopLeader, w.whileDown, w.editConfigMap, w.loseLedgers, w.recordPurchase, w.backUp,
 		w.changeDefaults, w.interfere, w.absurd, w.portalAdds, w.mismatch, w.neighbourActs, w.die,
 		w.churn, w.absurdHeader, w.hideTags, w.buyLate, w.nodeIsBarred, w.serverIsReplaced,
-		w.watchIsLate, w.watchStandsStill, w.watchBreaks, w.watchExpires,
+		w.watchIsLate, w.watchStandsStill, w.watchBreaks, w.watchExpires, w.resell,
 	}
 	things[(int(w.seed)*forced+turn)%len(things)]()
 }
@@ -207,9 +207,7 @@ func (w *world) anyBlock() (block, bool) {
 func (w *world) portal(edit pnapsim.Edit) {
 	for _, b := range w.blocks() {
 		if b.id == edit.Block {
-			w.mu.Lock()
-			w.observer.moved[b.cidr] = true
-			w.mu.Unlock()
+			w.moves(b, edit.Kind == pnapsim.EditDeleteBlock)
 		}
 	}
 	if err := w.sim.OutOfBand(edit); err != nil {
@@ -217,6 +215,19 @@ func (w *world) portal(edit pnapsim.Edit) {
 		return
 	}
 	w.did("the portal's user: %+v", edit)
+}
+
+// moves notes that the portal's user changes a block, or deletes it.
+func (w *world) moves(b block, deletes bool) {
+	services := w.services()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.observer.moved[b.cidr] = true
+	for _, service := range services {
+		if address := addressOf(&service); deletes && address != "" && within(address, b.cidr) {
+			w.observer.stale[service.UID] = address
+		}
+	}
 }
 
 func (w *world) portalDeletes() {

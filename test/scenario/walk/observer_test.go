@@ -25,6 +25,9 @@ type observer struct {
 	// touched are the Services that a user changed, and moved the blocks that the portal's user did: theirs may change.
 	touched map[types.UID]bool
 	moved   map[string]bool
+	// stale are addresses whose blocks the portal's user deleted while a Service published them: until it does not any
+	// more, a block that is bought with the same addresses is not its own.
+	stale map[types.UID]string
 	// carried is when a Node could carry traffic the last time.
 	carried time.Time
 	// unused is since when a block is paid for without use.
@@ -34,7 +37,7 @@ type observer struct {
 func newObserver() *observer {
 	return &observer{
 		done: make(chan struct{}), published: map[types.UID]string{}, touched: map[types.UID]bool{},
-		moved: map[string]bool{}, unused: map[string]time.Time{},
+		moved: map[string]bool{}, stale: map[types.UID]string{}, unused: map[string]time.Time{},
 	}
 }
 
@@ -77,6 +80,9 @@ func (w *world) observeAddresses() {
 		address := addressOf(&service)
 		w.mu.Lock()
 		w.observer.published[service.UID] = address
+		if w.observer.stale[service.UID] != address {
+			delete(w.observer.stale, service.UID)
+		}
 		lost := before[service.UID] != "" && address != before[service.UID] && service.DeletionTimestamp == nil &&
 			service.Spec.Type == corev1.ServiceTypeLoadBalancer && !w.observer.touched[service.UID] &&
 			!w.wasMoved(before[service.UID])
@@ -129,6 +135,14 @@ func (w *world) observeUse() {
 	w.observer.unused = idle
 }
 
+// isStale reports whether the portal's user deleted the block of what a Service publishes.
+func (w *world) isStale(service *corev1.Service) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	address := addressOf(service)
+	return address != "" && w.observer.stale[service.UID] == address
+}
+
 // publishers are the Services that publish an address of a block, and are to go on with that.
 func (w *world) publishers(b block) []string {
 	var names []string
@@ -136,7 +150,7 @@ func (w *world) publishers(b block) []string {
 		if service.DeletionTimestamp != nil || service.Spec.Type != corev1.ServiceTypeLoadBalancer {
 			continue
 		}
-		if address := addressOf(&service); address != "" && within(address, b.cidr) {
+		if address := addressOf(&service); address != "" && within(address, b.cidr) && !w.isStale(&service) {
 			names = append(names, service.Name+"="+address)
 		}
 	}

@@ -121,11 +121,13 @@ func (w *world) walk() {
 	w.calm()
 	for _, cluster := range w.clusters() {
 		cluster.checkServices()
+		cluster.judgeResold()
 	}
 	w.drift()
 	w.end()
 	for _, cluster := range w.clusters() {
 		cluster.checkEnd()
+		cluster.judgeResold()
 	}
 	w.checkReplaced()
 	for _, violation := range w.sim.Violations() {
@@ -185,12 +187,16 @@ func (w *world) pause() {
 	w.look()
 }
 
-// look is what an observer sees at any time: no address twice, no block too many for long, and a live controller.
+// look is what an observer sees at any time: no address twice, no block too many for long, and a live controller. Until
+// the calm, which has a controller and the right keys all the time, an address may stay whose block the portal deleted.
 func (w *world) look() {
 	synctest.Wait()
 	holders := map[string]string{}
 	for i, cluster := range w.clusters() {
 		for _, service := range cluster.services() {
+			if !cluster.calming.Load() && cluster.isStale(&service) {
+				continue
+			}
 			for _, ingress := range service.Status.LoadBalancer.Ingress {
 				if other, taken := holders[ingress.IP]; taken && !w.reported[ingress.IP] &&
 					time.Since(w.restoredAt) > collapse {
@@ -209,8 +215,13 @@ func (w *world) look() {
 	}
 }
 
-// watchExtras notes which blocks too many are gone, or are left to the user.
+// watchExtras notes which blocks too many are gone, or are left to the user. When their Service is gone, they are orphans,
+// and held to the grace of those: see observeUse and checkEnd.
 func (w *world) watchExtras() {
+	served := map[string]bool{}
+	for _, service := range w.services() {
+		served[contract.TagService+"="+contract.ServiceTag(namespace, service.Name)] = true
+	}
 	have := map[string]int{}
 	for _, b := range w.ours() {
 		if !w.isReported(b) {
@@ -223,6 +234,9 @@ func (w *world) watchExtras() {
 		if have[owner] <= 1 {
 			delete(w.extras, owner)
 			w.count.collapsed.Add(1)
+		}
+		if !served[owner] {
+			delete(w.extras, owner)
 		}
 	}
 }

@@ -39,6 +39,8 @@ type Edit struct {
 	Status   string            `json:"status,omitempty"`
 	Tags     map[string]string `json:"tags,omitempty"`
 	IPs      []string          `json:"ips,omitempty"`
+	// CIDR is the range that EditAddBlock sells, also where it was given back a moment ago; empty for any /29.
+	CIDR string `json:"cidr,omitempty"`
 }
 
 // OutOfBand makes an edit. An error names the missing object.
@@ -69,12 +71,15 @@ func (s *Sim) OutOfBand(e Edit) error {
 	return fmt.Errorf("edit %s: there is no block %q, server %q or network %q", e.Kind, e.Block, e.Server, e.Network)
 }
 
-// addPortalBlock buys a /29 with the given tags and assigns it to a network.
+// addPortalBlock buys a block with the given tags and assigns it to a network.
 func (s *Sim) addPortalBlock(e Edit) error {
 	for _, a := range s.accounts {
 		n := a.networks[e.Network]
 		if n == nil {
 			continue
+		}
+		if e.CIDR != "" {
+			return s.seedBlock(a, BlockSeed{Location: n.location, CIDR: e.CIDR, Network: n.id, Tags: e.Tags})
 		}
 		cidr, ok := s.pool.buy(n.location, 29, false, s.now, time.Duration(s.latency.Quarantine))
 		if !ok {
