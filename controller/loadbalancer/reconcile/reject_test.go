@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"maps"
 	"net/http"
 	"testing"
 	"time"
@@ -57,22 +58,29 @@ func TestAddressOfALostBlockIsWithdrawn(t *testing.T) {
 	}
 }
 
-// TestAnAddressSoldToAnotherClusterIsWithdrawn: a cluster that was restored publishes the address of a block that is
-// gone, and another cluster in the same network has bought the addresses meanwhile.
+// TestAnAddressSoldToAnotherClusterIsWithdrawn: a Service publishes the address of a block that is gone, and another
+// cluster in the same network has bought the addresses meanwhile, whatever else the Service is refused for.
 func TestAnAddressSoldToAnotherClusterIsWithdrawn(t *testing.T) {
-	w := newWorld(t, slow(func(l *pnapsim.Latency) { l.Quarantine = 0 }))
-	w.service("web")
-	w.settle("web")
-	w.portal(pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: w.blockID()})
-	w.portal(pnapsim.Edit{Kind: pnapsim.EditAddBlock, Network: simtest.NetworkID, Tags: map[string]string{
-		contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: "another", contract.TagPool: "default"}})
-	w.clock.Advance(5 * time.Minute)
-	_ = w.refused("web", 10*time.Minute)
-	if reason := w.condition("web").Reason; reason != "BlockLost" {
-		t.Errorf("the condition says %s", reason)
-	}
-	if annotation, spec, statuses := w.announces("web"); annotation != "" || spec != "" || statuses != 0 {
-		t.Errorf("kube-vip is asked for %q and %q, and %d addresses stand in the status", annotation, spec, statuses)
+	for reason, annotations := range map[string]map[string]string{
+		"BlockLost":          {},
+		"AnnotationsRefused": {contract.ServiceIPBlockSize: "/99"},
+	} {
+		w := newWorld(t, slow(func(l *pnapsim.Latency) { l.Quarantine = 0 }))
+		w.service("web")
+		w.settle("web")
+		w.edit("web", func(s *corev1.Service) { maps.Copy(s.Annotations, annotations) })
+		w.portal(pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: w.blockID()})
+		w.portal(pnapsim.Edit{Kind: pnapsim.EditAddBlock, Network: simtest.NetworkID, Tags: map[string]string{
+			contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: "another", contract.TagPool: "default"}})
+		w.clock.Advance(5 * time.Minute)
+		_ = w.refused("web", 10*time.Minute)
+		if got := w.condition("web").Reason; got != reason {
+			t.Errorf("the condition says %s, want %s", got, reason)
+		}
+		if annotation, spec, statuses := w.announces("web"); annotation != "" || spec != "" || statuses != 0 {
+			t.Errorf("%s: kube-vip is asked for %q and %q, and %d addresses stand in the status", reason, annotation,
+				spec, statuses)
+		}
 	}
 }
 

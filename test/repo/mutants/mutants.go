@@ -69,6 +69,7 @@ var targets = []target{
 		"controller/loadbalancer/reconcile"}},
 	{pkg: "controller/loadbalancer/plan",
 		tests: []string{"controller/loadbalancer/plan", "controller/loadbalancer/reconcile"}},
+	{pkg: "controller/loadbalancer/reconcile", tests: []string{"controller/loadbalancer/reconcile"}},
 	{pkg: "controller/loadbalancer/purchase", tests: []string{"controller/loadbalancer/purchase"}},
 	{pkg: "controller/cloud/pnap", tests: []string{"controller/cloud/pnap"}},
 	{pkg: "controller/loadbalancer/orphans", tests: []string{"controller/loadbalancer/orphans"}},

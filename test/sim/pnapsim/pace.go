@@ -12,7 +12,7 @@ import (
 
 // memory is what the judge remembers of a client's requests.
 type memory struct {
-	notBefore  map[string]time.Time   // operation → end of Retry-After
+	notBefore  map[string]pause       // operation → what Retry-After said last
 	conflicts  map[string]time.Time   // request → when it met 409
 	failures   map[string]failure     // request → its 5xx in a row
 	unanswered map[string]bool        // creation whose outcome the client cannot know
@@ -59,13 +59,16 @@ func (s *Sim) memoryOf(c *client) *memory {
 	m := s.judge.memories[c.ID]
 	if m == nil {
 		m = &memory{
-			notBefore: map[string]time.Time{}, conflicts: map[string]time.Time{}, failures: map[string]failure{},
+			notBefore: map[string]pause{}, conflicts: map[string]time.Time{}, failures: map[string]failure{},
 			unanswered: map[string]bool{}, recent: map[string][]time.Time{},
 		}
 		s.judge.memories[c.ID] = m
 	}
 	return m
 }
+
+// pause is what an answer with Retry-After asks for, and when it was given.
+type pause struct{ at, until time.Time }
 
 // requestKey identifies identical requests.
 func requestKey(r *http.Request, raw []byte) string {
@@ -78,7 +81,8 @@ func (s *Sim) judgePace(c *client, op *operation, r *http.Request, raw []byte) {
 		return
 	}
 	m, name, key := s.memoryOf(c), op.name(), requestKey(r, raw)
-	if until := m.notBefore[name]; s.now.Before(until) {
+	// What came in at the instant of the answer was on its way already.
+	if named := m.notBefore[name]; s.now.After(named.at) && s.now.Before(named.until) {
 		s.violate(c, "retry-after", "%s before the time that 429 named", name)
 	}
 	if at, met := m.conflicts[key]; met && s.now.Sub(at) < s.clientTime(conflictPause) {
@@ -117,7 +121,8 @@ func (s *Sim) judgeAnswer(c *client, op *operation, r *http.Request, raw []byte,
 	delete(m.conflicts, key)
 	switch {
 	case status == http.StatusTooManyRequests && d.fault != nil:
-		m.notBefore[name] = s.now.Add(s.clientTime(time.Duration(d.fault.RetryAfter) * time.Second))
+		until := s.now.Add(s.clientTime(time.Duration(d.fault.RetryAfter) * time.Second))
+		m.notBefore[name] = pause{at: s.now, until: until}
 	case status == http.StatusConflict:
 		m.conflicts[key] = s.now
 	case status == http.StatusOK && (d.fault == nil || d.fault.Action == FaultDropField): // that is a look, too
