@@ -153,8 +153,8 @@ func TestHangs(t *testing.T) {
 	}
 }
 
-// TestForeignAnswers: an answer without a status of kube-proxy is an error, and what stands behind an answer is not taken
-// for the next one.
+// TestForeignAnswers: an answer without a status of kube-proxy is an error, and what stands behind an answer is not
+// taken for the next one.
 func TestForeignAnswers(t *testing.T) {
 	for name, raw := range map[string]string{
 		"no HTTP":          "hello\r\n\r\n",

@@ -31,10 +31,11 @@ type Draft struct {
 	Service *corev1.Service
 	// Successor is a Service that has taken the name of this one, which is gone; nil when Read found none.
 	Successor *corev1.Service
+	// Gone is true when the API server has no Service of this UID any more, as far as it is known.
+	Gone bool
 
 	kube   kubernetes.Interface
 	stored *corev1.Service
-	gone   bool
 	saved  []func()
 }
 
@@ -43,21 +44,18 @@ func Of(kube kubernetes.Interface, service *corev1.Service) *Draft {
 	return &Draft{Service: service.DeepCopy(), stored: service.DeepCopy(), kube: kube}
 }
 
-// Gone reports whether the API server has no Service of this UID any more, as far as it is known.
-func (d *Draft) Gone() bool { return d.gone }
-
 // Read reads the Service again. Changes that were not saved are lost.
 func (d *Draft) Read(ctx context.Context) error {
 	d.saved = nil
 	live, err := d.kube.CoreV1().Services(d.Service.Namespace).Get(ctx, d.Service.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		d.gone = true
+		d.Gone = true
 		return nil
 	case err != nil:
 		return fmt.Errorf("read Service %s/%s: %w", d.Service.Namespace, d.Service.Name, err)
 	case live.UID != d.Service.UID:
-		d.gone = true
+		d.Gone = true
 		d.Successor = live
 		return nil
 	}
@@ -113,7 +111,7 @@ func (d *Draft) Save(ctx context.Context) error {
 	metadata := metadataPatch(d.stored, d.Service)
 	status := statusPatch(d.stored, d.Service)
 	respec := d.stored.Spec.LoadBalancerIP != d.Service.Spec.LoadBalancerIP
-	if d.gone || !respec && len(metadata) == 0 && len(status) == 0 {
+	if d.Gone || !respec && len(metadata) == 0 && len(status) == 0 {
 		return nil
 	}
 	live := d.stored

@@ -111,14 +111,14 @@ func TestALostWrite(t *testing.T) {
 func TestReadFindsWhatBecameOfTheService(t *testing.T) {
 	kube := fake.NewClientset()
 	d := draft.Of(kube, stored())
-	if err := d.Read(t.Context()); err != nil || !d.Gone() || d.Successor != nil {
-		t.Errorf("a Service that is gone: %v, gone %t", err, d.Gone())
+	if err := d.Read(t.Context()); err != nil || !d.Gone || d.Successor != nil {
+		t.Errorf("a Service that is gone: %v, gone %t", err, d.Gone)
 	}
 	another := stored()
 	another.UID = "2"
 	kube = fake.NewClientset(another)
 	d = draft.Of(kube, stored())
-	if err := d.Read(t.Context()); err != nil || !d.Gone() || d.Successor == nil || d.Successor.UID != "2" {
+	if err := d.Read(t.Context()); err != nil || !d.Gone || d.Successor == nil || d.Successor.UID != "2" {
 		t.Errorf("another Service of the name: %v, %+v", err, d.Successor)
 	}
 	d.Set(map[string]any{"a": "2"})
@@ -129,7 +129,7 @@ func TestReadFindsWhatBecameOfTheService(t *testing.T) {
 	changed.Annotations["a"] = "3"
 	d = draft.Of(fake.NewClientset(changed), stored())
 	d.Set(map[string]any{"b": "2"})
-	if err := d.Read(t.Context()); err != nil || d.Gone() || d.Service.Annotations["a"] != "3" ||
+	if err := d.Read(t.Context()); err != nil || d.Gone || d.Service.Annotations["a"] != "3" ||
 		d.Service.Annotations["b"] != "" {
 		t.Errorf("%v, %v", err, d.Service.Annotations)
 	}

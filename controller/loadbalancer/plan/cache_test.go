@@ -26,7 +26,7 @@ func TestWhatFollowsFromACache(t *testing.T) {
 		"a block to release": {plan.ServicePlan{Step: plan.Step{Action: plan.Unassign}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := c.plan.UpToDate(plan.Observed{Service: &corev1.Service{}}.Complete()); got != c.want {
+			if got := c.plan.IsUpToDate(plan.Observed{Service: &corev1.Service{}}.Complete()); got != c.want {
 				t.Errorf("got %t, want %t", got, c.want)
 			}
 		})

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -36,8 +35,12 @@ type ServicePlan struct {
 	// Rejected is what was asked for and cannot be had, while the published address goes on working; its
 	// Action is Refuse or, when there is none, Wait.
 	Rejected Step
-	// Lost reports that a Service is refused whose published address has lost its block, whatever it is refused for.
-	Lost bool
+	// Withdraw is true when a Service is refused, for whatever, whose published address has lost its block and leads to
+	// no server of ours any more.
+	Withdraw bool
+	// UpToDate is true when only the Service itself must be written, so that cached state is enough. Changes of the
+	// account, and conclusions that something is missing, need a live read.
+	UpToDate bool
 }
 
 func refusedPlan(reason Reason, format string, args ...any) ServicePlan {
@@ -57,6 +60,7 @@ func Decide(obs Observed) ServicePlan {
 			p.Step = Step{Action: Wait, Reason: NoNodeReady, Detail: why}
 		}
 	}
+	p.UpToDate = p.upToDate(obs)
 	return p
 }
 
@@ -79,7 +83,8 @@ func decide(obs Observed) ServicePlan {
 	obs = obs.withFacts()
 	kept := decideAs(obs, obs.Kind)
 	if kept.Step.Action == Refuse || kept.Step.Action == Buy {
-		wanted.Lost = wanted.Step.Reason == BlockLost || kept.Step.Reason == BlockLost
+		lost := wanted.Step.Reason == BlockLost || kept.Step.Reason == BlockLost
+		wanted.Withdraw = lost && obs.abandoned(obs.Published)
 		return wanted
 	}
 	kept.Tags = nil
@@ -273,10 +278,8 @@ func (obs Observed) needsSlot(block network.Block) bool {
 	})
 }
 
-// UpToDate reports whether only the Service itself must be written, so that cached state is enough. Changes of the
-// account, and conclusions that something is missing, need a live read.
-func (p ServicePlan) UpToDate(obs Observed) bool {
-	if obs.HasForeignFields() || len(p.Save) > 0 || p.Tags != nil || len(p.Surplus) > 0 || p.Lost {
+func (p ServicePlan) upToDate(obs Observed) bool {
+	if obs.HasForeignFields() || len(p.Save) > 0 || p.Tags != nil || len(p.Surplus) > 0 || p.Withdraw {
 		return false
 	}
 	switch p.Step.Action {
@@ -307,9 +310,6 @@ func (p ServicePlan) ChangesAccount() bool {
 		return false
 	}
 }
-
-// Fresh reports whether the account was read live since the given time.
-func (obs Observed) Fresh(since time.Time) bool { return obs.Live && !obs.AskedAt.Before(since) }
 
 // oneLine joins the problems of an error with several.
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

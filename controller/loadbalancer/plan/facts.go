@@ -41,6 +41,7 @@ const (
 // Complete finds the facts. Every decision needs them; they are found again when what is observed or desired changes.
 func (obs Observed) Complete() Observed {
 	obs = obs.withFacts()
+	obs.Ours = obs.Ours || obs.showsOurs()
 	obs.Slots = Slots{MaxBlocks: obs.Options.MaxBlocks, Bought: obs.bought(), Reserved: obs.reserved(),
 		Coming: obs.coming()}
 	return obs
@@ -107,4 +108,11 @@ func (obs Observed) kind() Kind {
 	default:
 		return Dedicated
 	}
+}
+
+// showsOurs reports whether a block carries the tag of this cluster.
+func (obs Observed) showsOurs() bool {
+	ours := func(b network.Block) bool { return network.OfCluster(b, obs.Owner.Cluster) }
+	return slices.ContainsFunc(obs.Blocks, ours) ||
+		slices.ContainsFunc(obs.Sightings, func(i network.Sighting) bool { return ours(i.Block) })
 }

@@ -68,48 +68,8 @@ type Observed struct {
 // Known are all blocks of the account that the observation shows.
 func (obs Observed) Known() []network.Block { return slices.Concat(obs.Blocks, obs.Unlisted) }
 
-// ShowsOurs reports whether a block carries the tag of this cluster.
-func (obs Observed) ShowsOurs() bool {
-	ours := func(b network.Block) bool { return network.OfCluster(b, obs.Owner.Cluster) }
-	return slices.ContainsFunc(obs.Blocks, ours) ||
-		slices.ContainsFunc(obs.Sightings, func(i network.Sighting) bool { return ours(i.Block) })
-}
-
 // Pool is the owner of the blocks whose addresses Services share.
 func (obs Observed) Pool() network.Owner { return network.PoolOwner(obs.Owner.Cluster) }
-
-// Relevant reports whether a block matters to the Service: it is its own, of its pool, named by it, or one of which it
-// holds an address; its own also where only the description says so.
-func (obs Observed) Relevant(block network.Block) bool {
-	for _, owner := range obs.Owners() {
-		if owner.DescribedBy(block) {
-			return true
-		}
-	}
-	if obs.Owner.Owns(block) || (obs.Desired.BlockID != "" && block.ID == obs.Desired.BlockID) ||
-		(obs.WantsPool && obs.Pool().Owns(block)) {
-		return true
-	}
-	l, stored := obs.Ledger(block.ID)
-	return stored && Knows(l, obs.Holder)
-}
-
-// Knows reports whether the ledger knows the holder: an address is given to it, or quarantined after it.
-func Knows(l Ledger, h Holder) bool {
-	if _, holds := l.AddressOf(h); holds {
-		return true
-	}
-	return l.Closed && slices.ContainsFunc(slices.Collect(maps.Values(l.Quarantined)), func(r Released) bool {
-		return r.Holder == h
-	})
-}
-
-// InUse reports whether the block is an assigned one of the pool with an open ledger.
-func (obs Observed) InUse(block network.Block) bool {
-	l, stored := obs.Ledger(block.ID)
-	return stored && !l.Closed && block.Status == network.Assigned && obs.Pool().Owns(block) &&
-		obs.Service.DeletionTimestamp == nil
-}
 
 // Owners are those whose blocks may serve the Service.
 func (obs Observed) Owners() []network.Owner {
@@ -121,22 +81,6 @@ func (obs Observed) Owners() []network.Owner {
 		owners = append(owners, obs.Pool())
 	}
 	return owners
-}
-
-// NeedsNoIndex reports whether there can be nothing to look for beyond what is seen. The index of the tag of the
-// cluster is needed as long as a block is missing that the Service may have, or one that is about to take a slot where
-// a purchase may follow; and where retained blocks are counted.
-func (obs Observed) NeedsNoIndex() bool {
-	own := obs.Own
-	retained := slices.ContainsFunc(own, func(s network.Sighting) bool { return network.Retained(s.Block) })
-	if contract.WantsAddress(obs.Service) && len(own) == 0 || obs.Desired.Retain && !retained {
-		return false
-	}
-	return !slices.ContainsFunc(obs.Owners(), func(owner network.Owner) bool {
-		return !slices.ContainsFunc(obs.Sightings, func(i network.Sighting) bool {
-			return owner.Owns(i.Block) && (owner == obs.Owner || i.Block.Status != network.Assigned)
-		})
-	})
 }
 
 // Listed reports whether the list of blocks names the block. A new block may take some seconds to show.
@@ -213,10 +157,10 @@ func (obs Observed) written() bool {
 	})
 }
 
-// Abandoned reports whether an address certainly leads to no server of ours: the public network can be read, so the
+// abandoned reports whether an address certainly leads to no server of ours: the public network can be read, so the
 // credentials are those of the right account, and none of its blocks has the address, or one that has
 // the tags of another owner.
-func (obs Observed) Abandoned(address netip.Addr) bool {
+func (obs Observed) abandoned(address netip.Addr) bool {
 	public, readable := obs.Networks[obs.NetworkID]
 	if !readable || !address.IsValid() {
 		return false

@@ -11,10 +11,10 @@ import (
 func TestABlockThatOnlyALookupShows(t *testing.T) {
 	o := leavingService(block("a", network.Assigned, func(b *network.Block) { b.Tags = pool.Tags() }), plan.Ledger{})
 	o.Blocks = nil
-	if !o.ShowsOurs() {
+	if !o.Complete().Ours {
 		t.Error("a block with the tags of the cluster was found, and does not count")
 	}
-	if o.Sightings = nil; o.ShowsOurs() {
+	if o.Sightings = nil; o.Complete().Ours {
 		t.Error("nothing was found, and counts")
 	}
 }

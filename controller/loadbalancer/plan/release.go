@@ -245,7 +245,7 @@ func PlanRelease(obs Observed, live *corev1.Service) ReleasePlan {
 		switch {
 		case len(freed.Held) != len(l.Held):
 			p.Save = append(p.Save, obs.closeIfLast(freed))
-		case l.Closed && l.Empty() && Knows(l, obs.Holder):
+		case l.Closed && l.Empty() && knows(l, obs.Holder):
 			p.addClosed(obs, l)
 		}
 	}
@@ -270,7 +270,7 @@ func PlanRelease(obs Observed, live *corev1.Service) ReleasePlan {
 // before it buys, or a ledger names it. A Service that never had anything goes in any account.
 func (obs Observed) hadSomething() bool {
 	return obs.written() || len(obs.Service.Status.LoadBalancer.Ingress) > 0 ||
-		slices.ContainsFunc(obs.Ledgers, func(l Ledger) bool { return Knows(l, obs.Holder) })
+		slices.ContainsFunc(obs.Ledgers, func(l Ledger) bool { return knows(l, obs.Holder) })
 }
 
 // closeIfLast marks the block of a ledger as being released when no Service has an address of it any more

@@ -272,7 +272,7 @@ func (r serviceRecord) Load(ctx context.Context) (*contract.Purchase, error) {
 	if err := r.Read(ctx); err != nil {
 		return nil, err
 	}
-	if r.Gone() {
+	if r.Gone {
 		return nil, fmt.Errorf("read Service %s/%s, which is gone: %w", r.Service.Namespace, r.Service.Name,
 			purchase.ErrOutdated)
 	}

@@ -238,7 +238,7 @@ func (b *Balancer) refuse(d *draft.Draft, step plan.Step) error {
 // gone can say nothing.
 func (b *Balancer) recordRefusal(d *draft.Draft, step plan.Step) *plan.Refusal {
 	refusal := &plan.Refusal{Reason: step.Reason, Detail: step.Detail}
-	refusal.Reported = !d.Gone() && hasRefusal(d.Service, step)
+	refusal.Reported = !d.Gone && hasRefusal(d.Service, step)
 	if changed := b.setBlockCondition(d, step.Reason, step.Detail); changed && !refusal.Reported {
 		b.report(d, refusal)
 	}

@@ -80,7 +80,7 @@ func (b *Balancer) mayEnd(ctx context.Context, service *corev1.Service) bool {
 
 // drifted reports whether Ensure would change anything.
 func (b *Balancer) drifted(ctx context.Context, service *corev1.Service) (bool, error) {
-	o, err := b.observe(ctx, scopeOf(service))
+	o, err := b.observe(ctx, b.scopeOf(service))
 	if err != nil {
 		return false, err
 	}
@@ -89,12 +89,13 @@ func (b *Balancer) drifted(ctx context.Context, service *corev1.Service) (bool, 
 	case plan.Done:
 		ready, why := o.NodeReady()
 		ready = ready || hasAddress(service, p.Step.Address)
-		return !p.UpToDate(o) || !b.publication(o, p.Step).empty() || ready && !hasAddress(service, p.Step.Address) ||
+		return !p.UpToDate || !b.publication(o, p.Step).empty() || ready && !hasAddress(service, p.Step.Address) ||
 			!hasConditions(service, publishedConditions(o, p, ready, why)), nil
 	case plan.Wait:
 		return o.Published.IsValid(), nil
 	case plan.Refuse:
-		return !hasRefusal(service, p.Step), nil
+		published := len(service.Status.LoadBalancer.Ingress) > 0
+		return !hasRefusal(service, p.Step) || p.Withdraw && published, nil
 	default: // the account must change
 		return true, nil
 	}
@@ -103,7 +104,7 @@ func (b *Balancer) drifted(ctx context.Context, service *corev1.Service) (bool, 
 // resumes reports whether Release would change anything, or has something else to say. What it waits for it checks
 // itself.
 func (b *Balancer) resumes(ctx context.Context, service *corev1.Service) (bool, error) {
-	s := scopeOf(service)
+	s := b.scopeOf(service)
 	s.releasing = true
 	o, err := b.observe(ctx, s)
 	if err != nil {

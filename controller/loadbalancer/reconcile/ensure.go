@@ -91,10 +91,10 @@ func (b *Balancer) end(r *reconciliation, err error) error {
 
 // wanted checks that the Service is to have an address at all.
 func (b *Balancer) wanted(_ context.Context, r *reconciliation) (bool, error) {
-	if r.Gone() || !contract.WantsAddress(r.Service) {
+	r.scope = b.scopeOf(r.Service)
+	if r.Gone || !r.scope.memory.declared.WantsAddress {
 		return true, b.waitFor(r.Service, waitOutdated)
 	}
-	r.scope = scopeOf(r.Service)
 	return false, nil
 }
 
@@ -125,7 +125,7 @@ func (b *Balancer) decideFromCache(ctx context.Context, r *reconciliation) (bool
 	}
 	r.observed = o
 	r.plan = plan.Decide(o)
-	r.decided = r.plan.UpToDate(o)
+	r.decided = r.plan.UpToDate
 	return false, nil
 }
 
@@ -147,7 +147,7 @@ func (b *Balancer) readLive(ctx context.Context, r *reconciliation) (bool, error
 	if err := r.Read(ctx); err != nil {
 		return true, b.lookupFailed(ctx, r.Draft, err)
 	}
-	if r.Gone() || !contract.WantsAddress(r.Service) {
+	if r.Gone || !contract.WantsAddress(r.Service) {
 		return true, b.waitFor(r.Service, waitOutdated)
 	}
 	return false, nil
@@ -165,7 +165,7 @@ func (b *Balancer) decideLive(ctx context.Context, r *reconciliation) (bool, err
 		return true, b.lookupFailed(ctx, r.Draft, err)
 	}
 	p := plan.Decide(o)
-	if (p.ChangesAccount() || p.Step.Action == plan.Done && o.Purchase != nil) && !o.Fresh(r.start) {
+	if (p.ChangesAccount() || p.Step.Action == plan.Done && o.Purchase != nil) && !isFresh(o, r.start) {
 		if o, p, err = b.refresh(ctx, r.scope, o, p); err != nil {
 			return true, b.lookupFailed(ctx, r.Draft, err)
 		}
@@ -174,6 +174,9 @@ func (b *Balancer) decideLive(ctx context.Context, r *reconciliation) (bool, err
 	r.plan = p
 	return false, nil
 }
+
+// isFresh reports whether the account was read live since a time.
+func isFresh(o plan.Observed, since time.Time) bool { return o.Live && !o.AskedAt.Before(since) }
 
 // refresh reads what a decision may not take from an older reading, and decides again. To assign a block that was just
 // read by its ID, that is the network; to forget its purchase, the list that shows it.

@@ -89,7 +89,7 @@ func (b *Balancer) clear(ctx context.Context, d *draft.Draft) {
 func (b *Balancer) reject(ctx context.Context, r *reconciliation) error {
 	address := r.observed.Published
 	step := r.plan.Step
-	if !r.plan.Lost || !r.observed.Abandoned(address) {
+	if !r.plan.Withdraw {
 		return b.refuse(r.Draft, step)
 	}
 	if changes := b.withdrawAnnouncement(r.Service, address); !changes.empty() {

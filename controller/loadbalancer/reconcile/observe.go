@@ -55,24 +55,15 @@ func (s scope) fresh(after time.Time) scope {
 
 // memory is what the observations of one sync share.
 type memory struct {
-	// desired is what the Service asks for, and problem what is wrong with it, read of what its author asked.
-	desired plan.Desired
-	problem error
-	asked   plan.Asked
+	// declared is what the Service says, read when it was looked at last.
+	declared plan.Declared
 	// ours is true once a block of this cluster was seen.
 	ours bool
 }
 
 // scopeOf is the scope of a sync of a Service.
-func scopeOf(service *corev1.Service) scope { return scope{service: service, memory: &memory{}} }
-
-// read returns what a version of a Service asks for. It is read again only if its author changed it meanwhile.
-func (m *memory) read(service *corev1.Service, options plan.Options) (plan.Desired, error) {
-	if asked := options.AskedBy(service); asked != m.asked {
-		m.asked = asked
-		m.desired, m.problem = plan.ReadDesired(service, options)
-	}
-	return m.desired, m.problem
+func (b *Balancer) scopeOf(service *corev1.Service) scope {
+	return scope{service: service, memory: &memory{declared: b.config.Declared(service, plan.Declared{})}}
 }
 
 // observe reads what a decision looks at, and finds its facts.
@@ -99,22 +90,25 @@ func (b *Balancer) observe(ctx context.Context, s scope) (plan.Observed, error) 
 		}
 		o.PoolPurchase = b.seen.Bounded(o.PoolPurchase)
 	}
-	found, err := b.config.Account.Find(ctx, searchFor(o, s, listing))
+	wanted := o.Search()
+	found, err := b.config.Account.Find(ctx, account.Search{Cluster: o.Owner.Cluster, Wanted: wanted.Wanted,
+		Trusted: wanted.Trusted, Enough: wanted.Enough, IDs: wanted.IDs, List: &listing, After: s.after})
 	if err != nil {
 		return plan.Observed{}, err
 	}
 	o.Sightings = found.Wanted
 	o.Unlisted = found.Unlisted
 	o.Unseen = found.Unseen
-	if s.memory != nil {
-		s.memory.ours = s.memory.ours || o.ShowsOurs()
-		o.Ours = s.memory.ours
-	}
 	if o.Networks, err = b.readNetworks(ctx, o.Account, s); err != nil {
 		return plan.Observed{}, err
 	}
 	o.NetworkSlots = b.slots.next(o)
-	return o.Complete(), nil
+	o.Ours = s.memory != nil && s.memory.ours
+	o = o.Complete()
+	if s.memory != nil {
+		s.memory.ours = o.Ours
+	}
+	return o, nil
 }
 
 // observeCluster observes what can be known without the account.
@@ -140,21 +134,25 @@ func (b *Balancer) observeCluster(ctx context.Context, s scope) (plan.Observed, 
 
 // observeService observes what the Service itself says.
 func (b *Balancer) observeService(ctx context.Context, o plan.Observed, s scope) plan.Observed {
+	said := b.config.Declared(s.service, s.memory.declared)
+	s.memory.declared = said
 	o.Service = s.service
-	o.Owner = plan.OwnerOf(s.service, o.Owner.Cluster)
-	o.Holder = plan.HolderOf(s.service)
+	o.Owner = network.Owner{Cluster: o.Owner.Cluster, Namespace: said.Owner.Namespace, Name: said.Owner.Name}
+	o.Holder = said.Holder
 	o.QuarantinedSince, o.LeavingSince = b.pace.history(s.service.UID, o.Now)
-	o.Desired, o.Problem = s.memory.read(s.service, o.Options)
-	recorded, err := plan.RecordedPurchase(s.service)
-	o.Purchase = b.seen.Bounded(recorded)
+	o.Desired = said.Desired
+	o.Problem = said.Problem
+	o.Purchase = b.seen.Bounded(said.Purchase)
 	switch {
 	case s.releasing:
 		o.Desired.BlockID = "" // what was asked for matters no more, only what is held
-		if err != nil {        // nothing that is written into a Service may keep it: tags find the block without
-			klog.FromContext(ctx).Info("Ignoring the record of a purchase", "service", klog.KObj(s.service), "err", err)
+		// Nothing that is written into a Service may keep it: tags find the block without.
+		if said.PurchaseProblem != nil {
+			klog.FromContext(ctx).Info("Ignoring the record of a purchase", "service", klog.KObj(s.service), "err",
+				said.PurchaseProblem)
 		}
-	case err != nil:
-		o.Problem = errors.Join(o.Problem, err)
+	case said.PurchaseProblem != nil:
+		o.Problem = errors.Join(o.Problem, said.PurchaseProblem)
 	}
 	return o
 }
@@ -226,35 +224,6 @@ func (b *Balancer) network(ctx context.Context, id string, s scope) (network.Net
 
 func (b *Balancer) poolRecord() *purchase.ConfigMap {
 	return purchase.NewConfigMap(b.config.Kube, purchase.PoolName(contract.PoolDefault))
-}
-
-// searchFor is what to look for: the blocks that matter to the Service. From the cache, the list is enough. Live,
-// blocks are also found by what a purchase recorded, and by what a ledger or the user names; and a block of the pool
-// that is assigned and in use needs no second look.
-func searchFor(o plan.Observed, s scope, list account.Listing) account.Search {
-	search := account.Search{Cluster: o.Owner.Cluster, Wanted: o.Relevant, List: &list, After: s.after}
-	if !s.live {
-		search.Trusted = func(network.Block) bool { return true }
-		search.Enough = func([]network.Sighting) bool { return true }
-		return search
-	}
-	search.Trusted = o.InUse
-	search.Enough = func(sightings []network.Sighting) bool {
-		o.Sightings = sightings
-		return o.Complete().NeedsNoIndex()
-	}
-	search.IDs = []string{o.Desired.BlockID}
-	for _, recorded := range []*contract.Purchase{o.Purchase, o.PoolPurchase} {
-		if recorded != nil {
-			search.IDs = append(search.IDs, recorded.BlockID)
-		}
-	}
-	for _, l := range o.Ledgers {
-		if plan.Knows(l, o.Holder) {
-			search.IDs = append(search.IDs, l.BlockID)
-		}
-	}
-	return search
 }
 
 // readNetworks reads the configured network and those that hold one of the blocks that matter.

@@ -32,7 +32,7 @@ func (b *Balancer) released(ctx context.Context, r *reconciliation) (bool, error
 	if err := r.Read(ctx); err != nil {
 		return true, err
 	}
-	if !r.Gone() && contract.WantsAddress(r.Service) {
+	if !r.Gone && contract.WantsAddress(r.Service) {
 		return true, b.waitFor(r.Service, waitOutdated)
 	}
 	// The Service was deleted and created again: the new one takes over what it had, address and all.
@@ -42,7 +42,7 @@ func (b *Balancer) released(ctx context.Context, r *reconciliation) (bool, error
 // withdraw takes our address off a Service that lives on as another type. A Service that is going keeps
 // it: kube-vip stops announcing only when the object is gone, so there is nothing to wait for.
 func (b *Balancer) withdraw(ctx context.Context, r *reconciliation) (bool, error) {
-	if r.Gone() || r.Service.DeletionTimestamp != nil {
+	if r.Gone || r.Service.DeletionTimestamp != nil {
 		return false, nil
 	}
 	nodes, err := b.config.Nodes.List(labels.Everything())
@@ -56,7 +56,7 @@ func (b *Balancer) withdraw(ctx context.Context, r *reconciliation) (bool, error
 // checkRelease is checkWait for a Service that is leaving. Another one may want the addresses of a shared block.
 func (b *Balancer) checkRelease(ctx context.Context, r *reconciliation) (bool, error) {
 	r.start = b.config.Now()
-	r.scope = scopeOf(r.Service)
+	r.scope = b.scopeOf(r.Service)
 	r.scope.releasing = true
 	if w, _ := b.pace.waitsFor(r.Service.UID); !w.dedicated {
 		return false, nil
@@ -77,7 +77,7 @@ func (b *Balancer) decideRelease(ctx context.Context, r *reconciliation) (bool, 
 	}
 	p := r.release
 	common := since.Before(r.start)
-	if common && p.NothingLeft() || !common && (p.Waits() || p.OneStep()) || r.observed.Fresh(r.start) {
+	if common && p.NothingLeft() || !common && (p.Waits() || p.OneStep()) || isFresh(r.observed, r.start) {
 		return false, nil
 	}
 	return false, b.planRelease(ctx, r, r.scope.fresh(r.start))
@@ -90,7 +90,7 @@ func (b *Balancer) planRelease(ctx context.Context, r *reconciliation, s scope) 
 		return b.lookupFailed(ctx, r.Draft, err)
 	}
 	live := r.Service
-	if r.Gone() {
+	if r.Gone {
 		live = nil
 	}
 	r.observed = o

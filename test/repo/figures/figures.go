@@ -21,7 +21,7 @@ func percent(name string, value float64) string {
 // Print measures the repository at root and writes one figure a line.
 func Print(out io.Writer, root string) error {
 	for _, measure := range []func(string) ([]string, error){
-		sizes, roomFigures, functionFigures, seamFigures, textFigures, pageFigures,
+		sizes, roomFigures, functionFigures, seamFigures, walkFigures, textFigures, pageFigures,
 	} {
 		figures, err := measure(root)
 		if err != nil {

@@ -53,7 +53,7 @@ const (
 	classAbsurd = "absurd_input"
 	// The portal's user adds blocks to the network and removes them.
 	classPortalBlock = "portal_block"
-	// A block of the cluster is deleted in the portal, and another cluster buys the same addresses for the same network.
+	// A block of the cluster is deleted in the portal, and another cluster buys the same addresses for the network.
 	classResold = "block_resold"
 	// Nodes are excluded from load balancers or cordoned, or their agents report a fault.
 	classBarredNodes = "barred_nodes"

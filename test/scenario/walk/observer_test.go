@@ -129,7 +129,8 @@ func (w *world) observeUse() {
 		unused := now.Sub(idle[b.id])
 		w.count.unused.raise(int64(unused.Seconds()))
 		if limit := w.patience(); unused > limit && unused <= limit+observeEvery {
-			w.fail("%s is paid for without use for more than %s", b, limit)
+			w.fail("%s is paid for without use for more than %s; Services wait for %v; the account has %v", b, limit,
+				w.explanations(), w.ours())
 		}
 	}
 	w.observer.unused = idle
@@ -141,6 +142,17 @@ func (w *world) isStale(service *corev1.Service) bool {
 	defer w.mu.Unlock()
 	address := addressOf(service)
 	return address != "" && w.observer.stale[service.UID] == address
+}
+
+// explanations are why Services have no address, by their names.
+func (w *world) explanations() map[string]string {
+	reasons := map[string]string{}
+	for _, service := range w.services() {
+		if addressOf(&service) == "" {
+			reasons[service.Name] = explanation(&service)
+		}
+	}
+	return reasons
 }
 
 // publishers are the Services that publish an address of a block, and are to go on with that.

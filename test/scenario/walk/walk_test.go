@@ -215,8 +215,8 @@ func (w *world) look() {
 	}
 }
 
-// watchExtras notes which blocks too many are gone, or are left to the user. When their Service is gone, they are orphans,
-// and held to the grace of those: see observeUse and checkEnd.
+// watchExtras notes which blocks too many are gone, or are left to the user. When their Service is gone, they are
+// orphans, and held to the grace of those: see observeUse and checkEnd.
 func (w *world) watchExtras() {
 	served := map[string]bool{}
 	for _, service := range w.services() {
