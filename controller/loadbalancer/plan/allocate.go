@@ -91,14 +91,15 @@ type allocating struct {
 	left map[int]Ledger
 }
 
-// lost refuses a holder whose published address is gone together with its block.
+// lost refuses a holder whose published address is gone together with its block, unless another block has the address
+// by now: phoenixNAP sells addresses again.
 func (p *allocating) lost() (Allocated, bool) {
 	if p.wish.Replace || !p.wish.Published.IsValid() {
 		return Allocated{}, false
 	}
 	for _, b := range p.blocks {
 		held, holds := b.Ledger.AddressOf(p.holder)
-		if b.Gone && holds && held == p.wish.Published {
+		if b.Gone && holds && held == p.wish.Published && !p.isBack(held) {
 			return p.refuse(BlockLost,
 				"the IP block %s (%s) of address %s is gone from the account; "+
 					"for a new address set the annotation %s to \"true\", or create the Service again without an "+
@@ -107,6 +108,20 @@ func (p *allocating) lost() (Allocated, bool) {
 		}
 	}
 	return Allocated{}, false
+}
+
+// isBack reports whether the holder can have an address in a block that is there.
+func (p *allocating) isBack(address netip.Addr) bool {
+	if p.wish.Requested.IsValid() && p.wish.Requested != address {
+		return false
+	}
+	return slices.ContainsFunc(p.candidates(), func(i int) bool {
+		if !p.blocks[i].Ledger.CIDR.Contains(address) {
+			return false
+		}
+		_, err := p.take(i, address)
+		return err == nil
+	})
 }
 
 // kept returns the index of the block in which the holder keeps an address: the published one, else the

@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
@@ -21,6 +22,36 @@ func TestOnlyThePublishedAddressIsLost(t *testing.T) {
 		got := plan.Allocate(holder("web"), wish, []plan.PoolBlock{kept, lost}, false)
 		if describeAllocated(got) != want {
 			t.Errorf("published %s: %s, want %s", published, describeAllocated(got), want)
+		}
+	}
+}
+
+// An address that phoenixNAP has sold again, with a block of the same pool, goes back to the Service that lost it,
+// unless another has it by now or a user wants a different one.
+func TestALostAddressThatIsBack(t *testing.T) {
+	lost := poolBlock(network.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}), gone)
+	back := func(held map[string]string, change ...func(*plan.Ledger)) plan.PoolBlock {
+		changes := append([]func(*plan.Ledger){named("b", "203.0.113.8/29")}, change...)
+		return poolBlock(network.Assigned, ledger29(held, changes...))
+	}
+	quarantined := func(l *plan.Ledger) {
+		l.Quarantined = map[netip.Addr]plan.Released{addr("203.0.113.11"): {Holder: holder("api"), Since: noon}}
+	}
+	for name, c := range map[string]struct {
+		block     plan.PoolBlock
+		requested string
+		want      string
+	}{
+		"free": {back(nil), "",
+			"done BlockAssigned b 203.0.113.11; save b 1 held 0 quarantined; save a 0 held 1 quarantined"},
+		"given":         {back(map[string]string{"203.0.113.11": "api"}), "", "refuse BlockLost "},
+		"quarantined":   {back(nil, quarantined), "", "refuse BlockLost "},
+		"not asked for": {back(nil), "203.0.113.12", "refuse BlockLost "},
+	} {
+		wish := wanted{Published: addr("203.0.113.11"), Desired: plan.Desired{Requested: addr(c.requested)}}.request()
+		got := plan.Allocate(holder("web"), wish, []plan.PoolBlock{lost, c.block}, false)
+		if describeAllocated(got) != c.want {
+			t.Errorf("%s: %s, want %s", name, describeAllocated(got), c.want)
 		}
 	}
 }

@@ -314,6 +314,32 @@ func TestPoolBlockChangedOutsideTheCluster(t *testing.T) {
 	}
 }
 
+// TestTheAddressOfALostBlockIsBoughtAgain: a block that is bought for another Service has the addresses of the lost
+// one. The Service that lost its address gets it back.
+func TestTheAddressOfALostBlockIsBoughtAgain(t *testing.T) {
+	w := newWorld(t, slow(func(l *pnapsim.Latency) { l.Quarantine = 0 }))
+	w.service("web", inPool())
+	w.settle("web")
+	lost := w.address("web")
+	w.portal(pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: w.blockID()})
+	w.clock.Advance(5 * time.Minute)
+	_ = w.refused("web", 10*time.Minute)
+	w.service("api", inPool())
+	w.settle("api")
+	w.wantDrifted("web")
+	w.settle("web")
+	if got := w.address("web"); got != lost {
+		t.Errorf("the Service has %s, want %s again", got, lost)
+	}
+	w.wantAddressesOnce("web", "api")
+	w.wantPurchases(2)
+	w.delete("api")
+	w.delete("web")
+	w.settleAll("api", "web")
+	w.sweep()
+	w.wantBlocks()
+}
+
 // sweep lets the drift pass run for some minutes.
 func (w *world) sweep() {
 	w.t.Helper()
