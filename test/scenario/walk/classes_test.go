@@ -427,8 +427,8 @@ func (w *world) resold() []block {
 	return slices.DeleteFunc(w.blocks(), func(b block) bool { return b.tags[contract.TagCluster] != buyerCluster })
 }
 
-// resell deletes a block of the cluster, whose addresses another cluster buys, or gives such a block back. Sometimes
-// the Services that had them are restored afterwards.
+// resell deletes a block of the cluster, whose addresses another cluster buys, or deletes such a block. Sometimes the
+// Services that had them are restored afterwards.
 func (w *world) resell() {
 	if sold := w.resold(); len(sold) > 0 {
 		w.portal(pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: sold[0].id})

@@ -39,7 +39,7 @@ type Edit struct {
 	Status   string            `json:"status,omitempty"`
 	Tags     map[string]string `json:"tags,omitempty"`
 	IPs      []string          `json:"ips,omitempty"`
-	// CIDR is the range that EditAddBlock sells, also where it was given back a moment ago; empty for any /29.
+	// CIDR is that of the new block of EditAddBlock, also of one deleted a moment ago; empty for any /29.
 	CIDR string `json:"cidr,omitempty"`
 }
 
