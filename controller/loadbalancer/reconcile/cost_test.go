@@ -35,7 +35,7 @@ func TestDedicatedServiceCostsFewCalls(t *testing.T) {
 	w.clock.Advance(time.Minute)
 	before := w.sim.Counters()
 	w.service("web")
-	if took := w.settle("web"); took > 2*time.Second {
+	if took := w.settle("web"); took > 1500*time.Millisecond {
 		t.Errorf("the controller added %s", took)
 	}
 	asked := w.asked(before)

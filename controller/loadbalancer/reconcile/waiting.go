@@ -122,13 +122,21 @@ func (w waiting) needsNetwork() bool {
 	return w.reason == plan.NetworkChanging || w.reason == plan.BlockCreating && w.block != ""
 }
 
-// blockPause is the pause before the next check of a block whose change usually takes that long; 0 for not known.
+// blockPause is the pause before the next check of a block whose change usually takes that long; 0 for not known. A
+// block that was bought may be ready at once, as in the example of the API's reference: one more check finds that.
 func (w waiting) blockPause(usual time.Duration) time.Duration {
-	if w.checks == 0 {
+	checks := w.checks
+	if w.reason == plan.BlockCreating && usual < firstPause {
+		if checks == 0 {
+			return max(usual, leastPause)
+		}
+		checks--
+	}
+	if checks == 0 {
 		return min(max(usual, firstPause), driftPeriod)
 	}
 	pause := max(usual/8, firstPause)
-	for range min(w.checks-1, maxGrowth) {
+	for range min(checks-1, maxGrowth) {
 		pause = time.Duration(float64(pause) * growth)
 	}
 	if usual == 0 {
