@@ -78,6 +78,7 @@ func decide(obs Observed) ServicePlan {
 	if wanted.Step.Action != Refuse || !obs.Published.IsValid() {
 		return wanted
 	}
+	replaces := obs.Desired.Replace
 	obs.Desired = obs.Desired.withoutOptionalRequests()
 	obs.Problem = nil
 	obs = obs.withFacts()
@@ -85,6 +86,9 @@ func decide(obs Observed) ServicePlan {
 	if kept.Step.Action == Refuse || kept.Step.Action == Buy {
 		lost := wanted.Step.Reason == BlockLost || kept.Step.Reason == BlockLost
 		wanted.Withdraw = lost && obs.abandoned(obs.Published)
+		if wanted.Step.Reason != BlockLost && kept.Step.Reason == BlockLost && !replaces {
+			wanted.Step.Detail += "; besides, " + kept.Step.Detail
+		}
 		return wanted
 	}
 	kept.Tags = nil
@@ -279,7 +283,7 @@ func (obs Observed) needsSlot(block network.Block) bool {
 }
 
 func (p ServicePlan) upToDate(obs Observed) bool {
-	if obs.HasForeignFields() || len(p.Save) > 0 || p.Tags != nil || len(p.Surplus) > 0 || p.Withdraw {
+	if obs.ForeignFields || len(p.Save) > 0 || p.Tags != nil || len(p.Surplus) > 0 || p.Withdraw {
 		return false
 	}
 	switch p.Step.Action {

@@ -26,6 +26,9 @@ type Facts struct {
 	// Kind is where the address of the Service comes from: from where it is published, else from where something is
 	// already that the author does not object to, else from where it was asked for.
 	Kind Kind
+	// ForeignFields is true when the Service has annotations written for another Service, which nothing of its own
+	// confirms.
+	ForeignFields bool
 }
 
 // Kind is where the address of a Service comes from, in words.
@@ -62,6 +65,7 @@ func (obs Observed) withFacts() Observed {
 	obs.Pooled = obs.pooled()
 	obs.WantsPool = obs.Desired.BlockID == "" && (obs.Desired.Shared || obs.Held.IsValid() || obs.Pooled.ID != "")
 	obs.Kind = obs.kind()
+	obs.ForeignFields = !contract.WrittenForThis(obs.Service) && !obs.Published.IsValid() && obs.written()
 	return obs
 }
 

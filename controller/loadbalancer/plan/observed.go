@@ -140,15 +140,6 @@ func find[T any](all []T, matches func(T) bool) (first T, found bool) {
 	return first, false
 }
 
-// HasForeignFields reports whether the Service has annotations written for another Service, which nothing of its own
-// confirms.
-func (obs Observed) HasForeignFields() bool {
-	if contract.WrittenForThis(obs.Service) || obs.Published.IsValid() {
-		return false
-	}
-	return obs.written()
-}
-
 // written reports whether the Service has an annotation that only the controller writes, for this Service or another.
 func (obs Observed) written() bool {
 	return slices.ContainsFunc(contract.OwnedServiceAnnotations(), func(name string) bool {

@@ -293,10 +293,7 @@ func (obs Observed) Awaited() bool {
 
 // asFor is the observation as one about another Service, with what the list shows of its blocks.
 func (obs Observed) asFor(other *corev1.Service) Observed {
-	obs.Service = other
-	obs.Owner = OwnerOf(other, obs.Owner.Cluster)
-	obs.Holder = HolderOf(other)
-	obs.Desired, obs.Problem = ReadDesired(other, obs.Options)
+	obs, _ = obs.About(other, Declared{})
 	obs.Sightings = nil
 	for _, b := range obs.Known() {
 		obs.Sightings = append(obs.Sightings, network.Sighting{Block: b})

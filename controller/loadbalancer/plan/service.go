@@ -12,15 +12,10 @@ import (
 
 // Declared is what a version of a Service says: what its author asks for, and what the controller has recorded on it.
 type Declared struct {
-	// WantsAddress is true for a Service that is to have an address of ours.
-	WantsAddress bool
 	// Asked is what the author has written, and Desired what that asks for. Problem is what is wrong with it.
 	Asked   Asked
 	Desired Desired
 	Problem error
-	// Owner is whose blocks are the Service's own, in any cluster, and Holder its name in ledgers.
-	Owner  network.Owner
-	Holder Holder
 	// Purchase is the recorded intent to buy for the Service, and PurchaseProblem why it cannot be read.
 	Purchase        *contract.Purchase
 	PurchaseProblem error
@@ -29,13 +24,23 @@ type Declared struct {
 // Declared reads what a version of a Service says. What its author asks for is not read again where that is the same
 // as before.
 func (opts Options) Declared(service *corev1.Service, before Declared) Declared {
-	d := Declared{WantsAddress: contract.WantsAddress(service), Owner: OwnerOf(service, ""), Holder: HolderOf(service),
-		Asked: opts.AskedBy(service), Desired: before.Desired, Problem: before.Problem}
+	d := Declared{Asked: opts.AskedBy(service), Desired: before.Desired, Problem: before.Problem}
 	if d.Asked != before.Asked {
 		d.Desired, d.Problem = ReadDesired(service, opts)
 	}
 	d.Purchase, d.PurchaseProblem = RecordedPurchase(service)
 	return d
+}
+
+// About is the observation as one about a Service, with what that says; before is what it said when it was read last.
+func (obs Observed) About(service *corev1.Service, before Declared) (Observed, Declared) {
+	said := obs.Options.Declared(service, before)
+	obs.Service = service
+	obs.Owner = OwnerOf(service, obs.Owner.Cluster)
+	obs.Holder = HolderOf(service)
+	obs.Desired = said.Desired
+	obs.Problem = said.Problem
+	return obs, said
 }
 
 // OwnerOf is the owner of the blocks that are bought for the Service only.

@@ -29,7 +29,7 @@ func logDecision(ctx context.Context, o plan.Observed, p plan.ServicePlan) {
 // prepare does what the plan needs before its step.
 func (b *Balancer) prepare(ctx context.Context, r *reconciliation) (bool, error) {
 	logDecision(ctx, r.observed, r.plan)
-	if r.observed.Live && r.observed.HasForeignFields() {
+	if r.observed.Live && r.observed.ForeignFields {
 		b.removeForeign(ctx, r.Draft, r.observed.Nodes)
 	}
 	if err := b.recordAnswer(ctx, r); err != nil {

@@ -88,8 +88,7 @@ func (b *Balancer) setConditions(d *draft.Draft, conditions ...metav1.Condition)
 
 // setBlockCondition says where the block of a Service stands that has no published address, or is about to lose it.
 func (b *Balancer) setBlockCondition(d *draft.Draft, reason plan.Reason, message string) (changed bool) {
-	claimed := plan.ClaimedAddress(d.Service)
-	published := claimed.IsValid() && hasAddress(d.Service, claimed)
+	published := hasAddress(d.Service, d.Service.Annotations[contract.ServiceIPAddress])
 	return b.setConditions(d, blockCondition(reason, message),
 		publishedCondition(published, reasonBlockNotReady, messageBlockNotReady))
 }

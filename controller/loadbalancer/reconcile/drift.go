@@ -80,7 +80,7 @@ func (b *Balancer) mayEnd(ctx context.Context, service *corev1.Service) bool {
 
 // drifted reports whether Ensure would change anything.
 func (b *Balancer) drifted(ctx context.Context, service *corev1.Service) (bool, error) {
-	o, err := b.observe(ctx, b.scopeOf(service))
+	o, err := b.observe(ctx, scopeOf(service))
 	if err != nil {
 		return false, err
 	}
@@ -88,8 +88,9 @@ func (b *Balancer) drifted(ctx context.Context, service *corev1.Service) (bool, 
 	switch p.Step.Action {
 	case plan.Done:
 		ready, why := o.NodeReady()
-		ready = ready || hasAddress(service, p.Step.Address)
-		return !p.UpToDate || !b.publication(o, p.Step).empty() || ready && !hasAddress(service, p.Step.Address) ||
+		published := hasAddress(service, p.Step.Address.String())
+		ready = ready || published
+		return !p.UpToDate || !b.publication(o, p.Step).empty() || ready && !published ||
 			!hasConditions(service, publishedConditions(o, p, ready, why)), nil
 	case plan.Wait:
 		return o.Published.IsValid(), nil
@@ -104,7 +105,7 @@ func (b *Balancer) drifted(ctx context.Context, service *corev1.Service) (bool, 
 // resumes reports whether Release would change anything, or has something else to say. What it waits for it checks
 // itself.
 func (b *Balancer) resumes(ctx context.Context, service *corev1.Service) (bool, error) {
-	s := b.scopeOf(service)
+	s := scopeOf(service)
 	s.releasing = true
 	o, err := b.observe(ctx, s)
 	if err != nil {

@@ -91,8 +91,8 @@ func (b *Balancer) end(r *reconciliation, err error) error {
 
 // wanted checks that the Service is to have an address at all.
 func (b *Balancer) wanted(_ context.Context, r *reconciliation) (bool, error) {
-	r.scope = b.scopeOf(r.Service)
-	if r.Gone || !r.scope.memory.declared.WantsAddress {
+	r.scope = scopeOf(r.Service)
+	if r.Gone || !contract.WantsAddress(r.Service) {
 		return true, b.waitFor(r.Service, waitOutdated)
 	}
 	return false, nil

@@ -62,9 +62,7 @@ type memory struct {
 }
 
 // scopeOf is the scope of a sync of a Service.
-func (b *Balancer) scopeOf(service *corev1.Service) scope {
-	return scope{service: service, memory: &memory{declared: b.config.Declared(service, plan.Declared{})}}
-}
+func scopeOf(service *corev1.Service) scope { return scope{service: service, memory: &memory{}} }
 
 // observe reads what a decision looks at, and finds its facts.
 func (b *Balancer) observe(ctx context.Context, s scope) (plan.Observed, error) {
@@ -134,14 +132,9 @@ func (b *Balancer) observeCluster(ctx context.Context, s scope) (plan.Observed, 
 
 // observeService observes what the Service itself says.
 func (b *Balancer) observeService(ctx context.Context, o plan.Observed, s scope) plan.Observed {
-	said := b.config.Declared(s.service, s.memory.declared)
+	o, said := o.About(s.service, s.memory.declared)
 	s.memory.declared = said
-	o.Service = s.service
-	o.Owner = network.Owner{Cluster: o.Owner.Cluster, Namespace: said.Owner.Namespace, Name: said.Owner.Name}
-	o.Holder = said.Holder
 	o.QuarantinedSince, o.LeavingSince = b.pace.history(s.service.UID, o.Now)
-	o.Desired = said.Desired
-	o.Problem = said.Problem
 	o.Purchase = b.seen.Bounded(said.Purchase)
 	switch {
 	case s.releasing:

@@ -27,7 +27,7 @@ func (b *Balancer) publish(ctx context.Context, r *reconciliation) error {
 	b.recordPublished(ctx, r, changes)
 	changes.apply(r.Draft)
 	ready, why := o.NodeReady()
-	ready = ready || hasAddress(r.Service, p.Step.Address)
+	ready = ready || hasAddress(r.Service, p.Step.Address.String())
 	rejected := p.Rejects() && !hasRefusal(r.Service, p.Rejected)
 	conditions := publishedConditions(o, p, ready, why)
 	for i := range conditions {
@@ -130,10 +130,9 @@ func statusFor(service *corev1.Service, address netip.Addr) *corev1.LoadBalancer
 	return &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{ingress}}
 }
 
-func hasAddress(service *corev1.Service, address netip.Addr) bool {
-	return slices.ContainsFunc(service.Status.LoadBalancer.Ingress, func(i corev1.LoadBalancerIngress) bool {
-		return i.IP == address.String()
-	})
+func hasAddress(service *corev1.Service, address string) bool {
+	return address != "" && slices.ContainsFunc(service.Status.LoadBalancer.Ingress,
+		func(i corev1.LoadBalancerIngress) bool { return i.IP == address })
 }
 
 // applyRemainingChange changes what else is due of the account for a Service whose address is published already: one

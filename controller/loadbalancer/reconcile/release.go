@@ -56,7 +56,7 @@ func (b *Balancer) withdraw(ctx context.Context, r *reconciliation) (bool, error
 // checkRelease is checkWait for a Service that is leaving. Another one may want the addresses of a shared block.
 func (b *Balancer) checkRelease(ctx context.Context, r *reconciliation) (bool, error) {
 	r.start = b.config.Now()
-	r.scope = b.scopeOf(r.Service)
+	r.scope = scopeOf(r.Service)
 	r.scope.releasing = true
 	if w, _ := b.pace.waitsFor(r.Service.UID); !w.dedicated {
 		return false, nil

@@ -127,6 +127,17 @@ var alternatives = map[string]struct {
 			}
 			w.service("web", inBlock(broughtID))
 		}, says: []string{"are in use", "name another block"}}, edited(inBlock(foreignID))},
+	"AnnotationsRefused, of a lost block": {situation{drive: inTurn(published(),
+		edited(annotated(contract.ServiceIPBlockSize, "/99")),
+		func(w *world) {
+			w.portal(pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: w.blockID()})
+			w.clock.Advance(5 * time.Minute)
+		}), says: []string{"/99", "besides, the IP block", "is gone from the account",
+		"set the annotation " + contract.ServiceIPReplace + " to \"true\""}},
+		edited(func(s *corev1.Service) {
+			delete(s.Annotations, contract.ServiceIPBlockSize)
+			s.Annotations[contract.ServiceIPReplace] = "true"
+		})},
 	"LedgerUnreadable, restored": {situation{drive: inTurn(published(inPool()), damageLedger),
 		says: []string{"restore it from a backup"}}, func(w *world) {
 		w.editConfigMap(allocation.NamePrefix+w.blockID(), func(c *corev1.ConfigMap) {

@@ -144,6 +144,13 @@ func (w *world) isStale(service *corev1.Service) bool {
 	return address != "" && w.observer.stale[service.UID] == address
 }
 
+// excuseNothing ends the excuse of addresses whose blocks were deleted: by now each has been withdrawn.
+func (w *world) excuseNothing() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.observer.stale)
+}
+
 // explanations are why Services have no address, by their names.
 func (w *world) explanations() map[string]string {
 	reasons := map[string]string{}

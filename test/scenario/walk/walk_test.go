@@ -277,6 +277,9 @@ func (w *world) calm() {
 	for range 2 {
 		time.Sleep(collapse)
 		w.look()
+		for _, cluster := range w.clusters() {
+			cluster.excuseNothing()
+		}
 	}
 	w.mu.Lock()
 	late := len(w.extras)
