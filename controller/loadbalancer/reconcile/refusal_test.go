@@ -76,6 +76,29 @@ func TestRefusalIsReportedOnce(t *testing.T) {
 	}
 }
 
+// TestRefusalIsNotReportedAgainWhenTheAddressGoes: the condition turns False and says the same.
+func TestRefusalIsNotReportedAgainWhenTheAddressGoes(t *testing.T) {
+	w := newWorld(t)
+	w.service("web")
+	w.settle("web")
+	w.edit("web", annotated(contract.ServiceIPReplace, "true"))
+	w.edit("web", annotated(contract.ServiceIPRetain, "perhaps"))
+	_ = w.refused("web", time.Minute)
+	before := w.condition("web")
+	w.eventReasons()
+	w.portal(pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: w.blockID()})
+	w.clock.Advance(5 * time.Minute)
+	_ = w.refused("web", time.Minute)
+	after := w.condition("web")
+	if before.Status != metav1.ConditionTrue || after.Status != metav1.ConditionFalse ||
+		after.Message != before.Message {
+		t.Errorf("the condition was %+v and is %+v", before, after)
+	}
+	if sent := w.eventReasons(); slices.Contains(sent, "IPBlockRefused") {
+		t.Errorf("events %q", sent)
+	}
+}
+
 // TestRefusalThatIsWrittenNowhereIsNotReported: a Service that is gone can say nothing.
 func TestRefusalThatIsWrittenNowhereIsNotReported(t *testing.T) {
 	w := newWorld(t)
