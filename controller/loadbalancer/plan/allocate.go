@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // PoolBlock is one block that addresses may be given of, with its ledger.
@@ -100,11 +99,8 @@ func (p *allocating) lost() (Allocated, bool) {
 	for _, b := range p.blocks {
 		held, holds := b.Ledger.AddressOf(p.holder)
 		if b.Gone && holds && held == p.wish.Published && !p.isBack(held) {
-			return p.refuse(BlockLost,
-				"the IP block %s (%s) of address %s is gone from the account; "+
-					"for a new address set the annotation %s to \"true\", or create the Service again without an "+
-					"address",
-				b.Ledger.BlockID, b.Ledger.CIDR, held, contract.ServiceIPReplace), true
+			return p.refuse(BlockLost, "the IP block %s (%s) of address %s%s",
+				b.Ledger.BlockID, b.Ledger.CIDR, held, lostRemedy), true
 		}
 	}
 	return Allocated{}, false

@@ -78,7 +78,7 @@ func decide(obs Observed) ServicePlan {
 	if wanted.Step.Action != Refuse || !obs.Published.IsValid() {
 		return wanted
 	}
-	replaces := obs.Desired.Replace
+	asked := obs
 	obs.Desired = obs.Desired.withoutOptionalRequests()
 	obs.Problem = nil
 	obs = obs.withFacts()
@@ -86,8 +86,8 @@ func decide(obs Observed) ServicePlan {
 	if kept.Step.Action == Refuse || kept.Step.Action == Buy {
 		lost := wanted.Step.Reason == BlockLost || kept.Step.Reason == BlockLost
 		wanted.Withdraw = lost && obs.abandoned(obs.Published)
-		if wanted.Step.Reason != BlockLost && kept.Step.Reason == BlockLost && !replaces {
-			wanted.Step.Detail += "; besides, " + kept.Step.Detail
+		if wanted.Step.Reason != BlockLost && kept.Step.Reason == BlockLost {
+			wanted.Step.Detail += asked.besides(kept.Step)
 		}
 		return wanted
 	}

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // Ensure decides the next step towards exactly one block that is assigned to the configured network. Blocks too many
@@ -252,10 +251,7 @@ func withoutBlock(owner network.Owner, desired Desired, account Account, public 
 	case isUnseen:
 		return waitUnseen(unseen)
 	case account.Published.IsValid() && !desired.Replace:
-		return refuse(network.Block{}, BlockLost,
-			"the IP block of address %s is gone from the account; "+
-				"for a new address set the annotation %s to \"true\", or create the Service again without an address",
-			account.Published, contract.ServiceIPReplace)
+		return refuse(network.Block{}, BlockLost, "the IP block of address %s%s", account.Published, lostRemedy)
 	case desired.Requested.IsValid():
 		return refuse(network.Block{}, AddressRefused,
 			"%s %s lies in no IP block of this Service; clear it to get an address of a new block", desired.requestedSource(),

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -118,10 +119,29 @@ func (obs Observed) lost(published netip.Addr) ServicePlan {
 	if refused, retagged := obs.refuseRetagged(published); retagged {
 		return refused
 	}
-	return refusedPlan(BlockLost,
-		"the IP block of address %s is gone from the account; "+
-			"for a new address set the annotation %s to \"true\", or create the Service again without an address",
-		published, contract.ServiceIPReplace)
+	return refusedPlan(BlockLost, "the IP block of address %s%s", published, lostRemedy)
+}
+
+// lostRemedy is what a refusal says about a block that was bought for the cluster and is gone.
+const lostRemedy = " is gone from the account; for a new address set the annotation " + contract.ServiceIPReplace +
+	" to \"true\", or create the Service again without an address"
+
+// besides is what a Service that is refused for another reason learns about its lost block.
+func (obs Observed) besides(lost Step) string {
+	switch {
+	case obs.Held == obs.Published && obs.ledgerKind(obs.HeldIn) == Brought:
+		lost = obs.lostBrought(obs.HeldIn.BlockID).Step
+	case obs.Desired.Replace:
+		return fmt.Sprintf("; besides, the IP block of address %s is gone from the account; the Service gets a new "+
+			"address as soon as this is corrected", obs.Published)
+	}
+	return "; besides, " + lost.Detail
+}
+
+func (obs Observed) lostBrought(id string) ServicePlan {
+	return refusedPlan(BlockLost, "IP block %s of address %s is gone from the account; delete the Service and create it "+
+		"again, with another block in annotation %s or without this annotation",
+		id, obs.Published, contract.ServiceIPBlockID)
 }
 
 // DesiredOfPool describes the next block for the pool. Its size is the option's.
@@ -268,10 +288,7 @@ func decideBrought(obs Observed) ServicePlan {
 	case slices.Contains(obs.Unseen, id), (!seen || sighting.Hidden) && obs.Exists(id):
 		return ServicePlan{Step: waitUnseen(network.Block{ID: id, CIDR: obs.HeldIn.CIDR})}
 	case !seen && obs.Published.IsValid():
-		return refusedPlan(BlockLost,
-			"IP block %s of address %s is gone from the account; name another one in annotation %s and set %s to "+
-				"\"true\"",
-			id, obs.Published, contract.ServiceIPBlockID, contract.ServiceIPReplace)
+		return obs.lostBrought(id)
 	case !seen || sighting.Hidden:
 		return refusedPlan(BlockUnusable, "IP block %s, which annotation %s names, is not in the account; name one "+
 			"of this account, or remove the annotation", id, contract.ServiceIPBlockID)

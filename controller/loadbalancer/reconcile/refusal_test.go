@@ -3,6 +3,7 @@ package reconcile_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,8 +77,9 @@ func TestRefusalIsReportedOnce(t *testing.T) {
 	}
 }
 
-// TestRefusalIsNotReportedAgainWhenTheAddressGoes: the condition turns False and says the same.
-func TestRefusalIsNotReportedAgainWhenTheAddressGoes(t *testing.T) {
+// TestRefusalIsReportedOnceMoreWhenTheAddressGoes: the condition turns False and says what happened besides, also where
+// the author allowed a new address.
+func TestRefusalIsReportedOnceMoreWhenTheAddressGoes(t *testing.T) {
 	w := newWorld(t)
 	w.service("web")
 	w.settle("web")
@@ -91,11 +93,15 @@ func TestRefusalIsNotReportedAgainWhenTheAddressGoes(t *testing.T) {
 	_ = w.refused("web", time.Minute)
 	after := w.condition("web")
 	if before.Status != metav1.ConditionTrue || after.Status != metav1.ConditionFalse ||
-		after.Message != before.Message {
+		!strings.HasPrefix(after.Message, before.Message+"; besides, the IP block") {
 		t.Errorf("the condition was %+v and is %+v", before, after)
 	}
-	if sent := w.eventReasons(); slices.Contains(sent, "IPBlockRefused") {
-		t.Errorf("events %q", sent)
+	for _, want := range []int{1, 0} {
+		sent := slices.DeleteFunc(w.eventReasons(), func(reason string) bool { return reason != "IPBlockRefused" })
+		if len(sent) != want {
+			t.Errorf("%d refusals, want %d", len(sent), want)
+		}
+		_ = w.refused("web", time.Hour)
 	}
 }
 

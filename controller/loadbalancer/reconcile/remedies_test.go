@@ -117,9 +117,7 @@ var alternatives = map[string]struct {
 		byPortal(pnapsim.Edit{Kind: pnapsim.EditRetagBlock, Block: dividedID})},
 	"BlockUnusable, managed": {situation{options: []option{one(ofCluster(), managed), broughtBlock("", ofCluster())},
 		drive: served(inBlock(dividedID)), says: []string{"name another one"}}, edited(inBlock(broughtID))},
-	"BlockUnusable, full": {situation{options: []option{broughtBlock("", ofCluster()), withBlocks(pnapsim.BlockSeed{
-		ID: foreignID, Location: "ASH", CIDR: "203.0.113.72/29", Tags: ofCluster(), BringYourOwn: true,
-		Grants: []string{pnapsim.GrantAssign, pnapsim.GrantUnassign}})},
+	"BlockUnusable, full": {situation{options: []option{broughtBlock("", ofCluster()), withBlocks(secondBrought())},
 		drive: func(w *world) {
 			for _, name := range []string{"one", "two", "three", "four", "five"} {
 				w.service(name, inBlock(broughtID))
@@ -127,13 +125,30 @@ var alternatives = map[string]struct {
 			}
 			w.service("web", inBlock(broughtID))
 		}, says: []string{"are in use", "name another block"}}, edited(inBlock(foreignID))},
+	"BlockLost, brought": {situation{options: []option{broughtBlock("", ofCluster()), withBlocks(secondBrought())},
+		drive: inTurn(served(inBlock(broughtID)), settled, deletesBlock(broughtID)),
+		says:  []string{broughtID, "delete the Service and create it again", contract.ServiceIPBlockID}},
+		recreated(inBlock(foreignID))},
+	"BlockLost, brought, and from no block of the user": {situation{options: []option{broughtBlock("", ofCluster())},
+		drive: inTurn(served(inBlock(broughtID)), settled, deletesBlock(broughtID)),
+		says:  []string{"or without this annotation"}}, recreated()},
+	"AnnotationsRefused, of a lost block that was brought": {situation{
+		options: []option{broughtBlock("", ofCluster()), withBlocks(secondBrought())},
+		drive: inTurn(served(inBlock(broughtID)), settled, edited(annotated(contract.ServiceIPBlockSize, "/99")),
+			deletesBlock(broughtID)),
+		says: []string{"/99", "besides, IP block " + broughtID, "delete the Service and create it again"}},
+		recreated(inBlock(foreignID))},
+	"AnnotationsRefused, of a lost block that may be replaced": {situation{drive: inTurn(published(),
+		edited(annotated(contract.ServiceIPBlockSize, "/99", contract.ServiceIPReplace, "true")),
+		func(w *world) { deletesBlock(w.blockID())(w) }),
+		says: []string{"/99", "besides, the IP block", "is gone from the account",
+			"the Service gets a new address as soon as this is corrected"}},
+		edited(func(s *corev1.Service) { delete(s.Annotations, contract.ServiceIPBlockSize) })},
 	"AnnotationsRefused, of a lost block": {situation{drive: inTurn(published(),
 		edited(annotated(contract.ServiceIPBlockSize, "/99")),
-		func(w *world) {
-			w.portal(pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: w.blockID()})
-			w.clock.Advance(5 * time.Minute)
-		}), says: []string{"/99", "besides, the IP block", "is gone from the account",
-		"set the annotation " + contract.ServiceIPReplace + " to \"true\""}},
+		func(w *world) { deletesBlock(w.blockID())(w) }),
+		says: []string{"/99", "besides, the IP block", "is gone from the account",
+			"set the annotation " + contract.ServiceIPReplace + " to \"true\""}},
 		edited(func(s *corev1.Service) {
 			delete(s.Annotations, contract.ServiceIPBlockSize)
 			s.Annotations[contract.ServiceIPReplace] = "true"
@@ -144,6 +159,23 @@ var alternatives = map[string]struct {
 			c.Data = map[string]string{"ledger.json": c.Data["backup"]}
 		})
 	}},
+}
+
+// secondBrought is a block of the user beside the one of broughtBlock.
+func secondBrought() pnapsim.BlockSeed {
+	return pnapsim.BlockSeed{ID: foreignID, Location: "ASH", CIDR: "203.0.113.72/29", Tags: ofCluster(),
+		BringYourOwn: true, Grants: []string{pnapsim.GrantAssign, pnapsim.GrantUnassign}}
+}
+
+// settled lets the Service web get its address.
+func settled(w *world) { w.settle("web") }
+
+// deletesBlock deletes a block in the portal, for longer than a list of the account may lag.
+func deletesBlock(id string) func(*world) {
+	return func(w *world) {
+		w.portal(pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: id})
+		w.clock.Advance(5 * time.Minute)
+	}
 }
 
 // reconfigured starts the controller again with other options.
