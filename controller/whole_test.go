@@ -80,6 +80,16 @@ func newScene(t *testing.T) *scene {
 
 // forget deletes the records of the controller, which are of an account that ends with the test.
 func (s *scene) forget() {
+	blocks, err := plane.IPBlocks().List(context.WithoutCancel(s.Context()), metav1.ListOptions{})
+	if err != nil {
+		s.Error(err)
+		return
+	}
+	for _, each := range blocks.Items {
+		if err := plane.IPBlocks().Delete(context.WithoutCancel(s.Context()), each.Name, metav1.DeleteOptions{}); err != nil {
+			s.Error(err)
+		}
+	}
 	maps := s.client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 	all, err := maps.List(context.WithoutCancel(s.Context()), metav1.ListOptions{})
 	if err != nil {
@@ -194,7 +204,7 @@ func (s *scene) checkShared() {
 	}
 	s.delete("shared-b")
 	s.gone(s.space, "shared-b")
-	kept, err := allocation.NewStore(s.client).Get(s.Context(), pool.id)
+	kept, err := allocation.NewStore(plane.IPBlocks(), nil).Get(s.Context(), pool.id)
 	s.ok(err)
 	if rest := kept.Quarantined[b]; rest.Holder.Name != "shared-b" || len(kept.Held) != 2 {
 		s.Errorf("%s does not rest: %+v", b, kept)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"k8s.io/client-go/rest"
 	appconfig "k8s.io/cloud-provider/app/config"
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
@@ -9,6 +10,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/config"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/controllers"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/leader"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/client"
 )
 
 // connection is what needs no Kubernetes client.
@@ -51,6 +53,10 @@ func newControllers(lifecycle *lifecycle, c *connection, completed *appconfig.Co
 	if err == nil {
 		err = lifecycle.serve(completed, c.api.Health, loaded.MetricsPrivate)
 	}
+	var blocks *client.IPBlocks
+	if err == nil {
+		blocks, err = client.New(rest.AddUserAgent(rest.CopyConfig(completed.Kubeconfig), program))
+	}
 	if err != nil {
 		klog.Fatal(err) //nolint:forbidigo // the framework has no other way out
 	}
@@ -63,6 +69,7 @@ func newControllers(lifecycle *lifecycle, c *connection, completed *appconfig.Co
 		Options:    loaded,
 		API:        c.api,
 		Client:     completed.Client,
+		IPBlocks:   blocks,
 		Informers:  completed.SharedInformers,
 		Events:     completed.EventRecorder,
 		Metrics:    c.metrics,

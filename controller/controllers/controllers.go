@@ -30,6 +30,8 @@ type Config struct {
 	Options *config.Config
 	API     *pnap.Client
 	Client  kubernetes.Interface
+	// IPBlocks are the objects of the cluster's IP blocks.
+	IPBlocks allocation.IPBlocks
 	// Informers are started by the caller, after New and the builders.
 	Informers informers.SharedInformerFactory
 	Events    record.EventRecorder
@@ -75,7 +77,7 @@ func New(c Config) *Controllers {
 		account: account.New(account.Config{Cloud: c.API, Metrics: c.Metrics.account, OnNetwork: changes.Notice,
 			Now: c.Now}),
 		buyer:   purchase.New(purchase.Config{Cloud: c.API, Now: c.Now}),
-		ledgers: allocation.NewStore(c.Client),
+		ledgers: allocation.NewStore(c.IPBlocks, c.Now),
 	}
 	all.instances = instances.New(instances.Config{
 		Inventory: all.inventory,

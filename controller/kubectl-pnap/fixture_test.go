@@ -172,7 +172,7 @@ func (s fixture) ledgers() {
 	l, _, err := plan.NewLedger(poolBlock, prefix("203.0.113.24/29")).Take(plan.Holder{Namespace: "shop", Name: "api",
 		UID: "u"}, plan.Ask{Now: now()})
 	s.ok(err)
-	_, err = allocation.NewStore(s.kube).Save(s.Context(), l)
+	_, err = allocation.NewStore(plane.IPBlocks(), nil).Save(s.Context(), l)
 	s.ok(err)
 }
 
@@ -194,7 +194,7 @@ func (s fixture) reportBlocks() {
 	factory := informers.NewSharedInformerFactory(s.kube, 0)
 	collector := orphans.New(orphans.Config{
 		Account: account.New(account.Config{Cloud: client, Now: clock.Now}), Cloud: client,
-		Ledgers: allocation.NewStore(s.kube), Kube: s.kube,
+		Ledgers: allocation.NewStore(plane.IPBlocks(), nil), Kube: s.kube,
 		Services: factory.Core().V1().Services(), Events: record.NewFakeRecorder(100),
 		Metrics: orphans.NewMetrics(), NetworkID: simtest.NetworkID, MaxBlocks: 3, MaxRetained: 2,
 		Now: clock.Now,
@@ -274,6 +274,11 @@ func (s fixture) clear() {
 	for _, each := range slices.DeleteFunc(configMaps.Items,
 		func(c corev1.ConfigMap) bool { return !strings.HasPrefix(c.Name, "phoenixnap-") }) {
 		s.ok(s.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(ctx, each.Name, metav1.DeleteOptions{}))
+	}
+	blocks, err := plane.IPBlocks().List(ctx, everything)
+	s.ok(err)
+	for _, each := range blocks.Items {
+		s.ok(plane.IPBlocks().Delete(ctx, each.Name, metav1.DeleteOptions{}))
 	}
 	s.ok(s.kube.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(ctx, "phoenixnap-cloud-controller-manager",
 		metav1.DeleteOptions{}))

@@ -12,9 +12,10 @@ import (
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -65,21 +66,16 @@ func (s fixture) foreignReport() {
 	s.ok(err)
 }
 
-// foreignLedger changes the owner of an address in the ledger of the pool's block.
+// foreignLedger wants to change the owner of an address in the ledger of the pool's block, which the API server refuses.
 func (s fixture) foreignLedger() {
 	s.Helper()
-	object, err := s.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(s.Context(), allocation.NamePrefix+poolBlock,
-		metav1.GetOptions{})
+	blocks := plane.IPBlocks()
+	object, err := blocks.Get(s.Context(), v1beta1.NamePrefix+poolBlock, metav1.GetOptions{})
 	s.ok(err)
-	name, err := json.Marshal(hostile)
-	s.ok(err)
-	before := object.Data["ledger.json"]
-	object.Data["ledger.json"] = strings.Replace(before, `"api"`, string(name), 1)
-	if object.Data["ledger.json"] == before {
-		s.Fatalf("the ledger has no owner %q: %s", "api", before)
+	(*object.Status.Allocations)[0].Services[0].Name = hostile
+	if _, err = blocks.UpdateStatus(s.Context(), object, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) {
+		s.Errorf("the API server said %v, want a refusal", err)
 	}
-	_, err = s.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Update(s.Context(), object, metav1.UpdateOptions{})
-	s.ok(err)
 }
 
 // harmless checks that a text only prints lines on a terminal.

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/kubectl-pnap/overview"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/client"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 	_ "github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/version" // the version of go build
 )
@@ -201,11 +202,15 @@ func (p *plugin) newBlocksCommand() *cobra.Command {
 
 // overview reads the cluster.
 func (p *plugin) overview(ctx context.Context) (overview.Overview, error) {
-	_, kube, err := p.connect()
+	config, kube, err := p.connect()
 	if err != nil {
 		return overview.Overview{}, err
 	}
-	facts, err := read(ctx, kube, p.now)
+	blocks, err := client.New(config)
+	if err != nil {
+		return overview.Overview{}, err
+	}
+	facts, err := read(ctx, kube, blocks, p.now)
 	return overview.Make(facts), err
 }
 

@@ -21,8 +21,9 @@ const leaseName = "phoenixnap-cloud-controller-manager"
 
 // read reads the cluster, part by part. Facts.Unreadable describes what the user may not read or what is malformed;
 // after a request without an answer, nothing more is asked. The error is that of ctx.
-func read(ctx context.Context, kube kubernetes.Interface, now func() time.Time) (overview.Facts, error) {
-	r := reader{ctx: ctx, kube: kube}
+func read(ctx context.Context, kube kubernetes.Interface, blocks allocation.IPBlocks, now func() time.Time,
+) (overview.Facts, error) {
+	r := reader{ctx: ctx, kube: kube, allocations: allocation.NewStore(blocks, now)}
 	for _, part := range r.parts() {
 		switch err := part.read(); {
 		case err == nil:
@@ -52,7 +53,7 @@ func (r *reader) parts() []request {
 	return []request{
 		{overview.PartNodes, "list", "nodes", "", "Nodes", r.nodes},
 		{overview.PartServices, "list", "services", everywhere, "Services", r.services},
-		{overview.PartAllocations, "list", "configmaps", system, "Owners of addresses in shared IP blocks", r.ledgers},
+		{overview.PartAllocations, "list", "ipblocks.networking.phoenixnap.com", "", "Owners of addresses in shared IP blocks", r.ledgers},
 		{overview.PartBlocks, "get", "configmaps", system, "IP blocks", r.report},
 		{overview.PartAccount, "list", "events", metav1.NamespaceDefault, "Why the account cannot be read", r.failures},
 		{overview.PartController, "get", "leases.coordination.k8s.io", system, "The state of the controller", r.leader},
@@ -96,6 +97,8 @@ type reader struct {
 	ctx   context.Context //nolint:containedctx // used only during one call of read
 	kube  kubernetes.Interface
 	facts overview.Facts
+
+	allocations *allocation.Store
 }
 
 func (r *reader) nodes() error {
@@ -117,7 +120,7 @@ func (r *reader) services() error {
 }
 
 func (r *reader) ledgers() error {
-	listing, err := allocation.NewStore(r.kube).List(r.ctx)
+	listing, err := r.allocations.List(r.ctx)
 	r.facts.Ledgers = listing.Ledgers
 	for _, unread := range listing.Unreadable {
 		r.facts.Unreadable = append(r.facts.Unreadable, "Owners of addresses in IP block "+unread.BlockID+

@@ -17,6 +17,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/kubectl-pnap/overview"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
 )
 
 // reportOf returns the ConfigMap with the report of the controller.
@@ -61,7 +62,7 @@ func TestOnePartDoesNotHideTheOthers(t *testing.T) {
 				return true, nil, tc.err
 			})
 		}
-		facts, err := read(t.Context(), kube, now)
+		facts, err := read(t.Context(), kube, kubefake.NewStore().IPBlocks(), now)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package allocation
 
 import (
+	"encoding/json"
 	"net/netip"
 	"strings"
 	"testing"
@@ -8,68 +9,98 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 )
 
-var sameAddresses = cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})
+const (
+	blockID  = "60473a6115e34466c9f8f083"
+	serverID = "60473c2509268bc77fd06d31"
+)
+
+var (
+	sameAddresses = cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})
+	noon          = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+)
 
 // sample is a ledger with everything that one can say.
 func sample() plan.Ledger {
 	address := netip.MustParseAddr
 	return plan.Ledger{
-		BlockID: "60473a6115e34466c9f8f083", CIDR: netip.MustParsePrefix("203.0.113.8/29"), Closed: true,
-		AssignedHere: true, Version: "7",
+		BlockID: blockID, CIDR: netip.MustParsePrefix("203.0.113.8/29"), Closed: true,
+		Nodes: true, Brought: true, AssignedHere: true, Version: "7",
 		Held: map[netip.Addr]plan.Holder{
 			address("203.0.113.10"): {Namespace: "shop", Name: "web", UID: "u1"},
-			address("203.0.113.11"): {Name: "60473c2509268bc77fd06d31"},
+			address("203.0.113.11"): {Name: serverID},
 		},
 		Quarantined: map[netip.Addr]plan.Released{
 			address("203.0.113.12"): {Holder: plan.Holder{Namespace: "shop", Name: "api", UID: "u2"},
-				Since: time.Date(2026, 3, 1, 12, 0, 0, 5, time.UTC)},
+				Since: noon.Add(5 * time.Microsecond)},
+			address("203.0.113.13"): {Holder: plan.Holder{Name: serverID}, Since: noon},
 		},
 	}
 }
 
+// encode is the object of a ledger that was never stored.
+func encode(l plan.Ledger) *v1beta1.IPBlock {
+	object := withLedger(newObject(l), l, noon)
+	object.ResourceVersion = l.Version
+	return object
+}
+
 func TestStoredFormStays(t *testing.T) {
-	object, err := encode(sample())
+	object := encode(sample())
+	raw, err := yaml.Marshal(object)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{
-  "blockID": "60473a6115e34466c9f8f083",
-  "cidr": "203.0.113.8/29",
-  "closed": true,
-  "assignedHere": true,
-  "held": {
-    "203.0.113.10": {
-      "namespace": "shop",
-      "name": "web",
-      "uid": "u1"
-    },
-    "203.0.113.11": {
-      "name": "60473c2509268bc77fd06d31"
-    }
-  },
-  "quarantined": {
-    "203.0.113.12": {
-      "holder": {
-        "namespace": "shop",
-        "name": "api",
-        "uid": "u2"
-      },
-      "since": "2026-03-01T12:00:00.000000005Z"
-    }
-  }
-}`
-	if diff := cmp.Diff(want, object.Data[dataKey]); diff != "" {
+	const want = `metadata:
+  name: block-60473a6115e34466c9f8f083
+  resourceVersion: "7"
+spec:
+  attachment:
+    kind: PublicNetwork
+    name: default
+  blockID: 60473a6115e34466c9f8f083
+  purpose: Nodes
+  source: Brought
+status:
+  allocations:
+  - address: 203.0.113.10
+    services:
+    - name: web
+      namespace: shop
+      uid: u1
+    since: "2026-03-01T12:00:00Z"
+  - address: 203.0.113.11
+    server: 60473c2509268bc77fd06d31
+    since: "2026-03-01T12:00:00Z"
+  assignedHere: true
+  cidr: 203.0.113.8/29
+  conditions:
+  - lastTransitionTime: "2026-03-01T12:00:00Z"
+    message: The block is being released
+    reason: Closed
+    status: "False"
+    type: Allocatable
+  gateway: 203.0.113.9
+  quarantined:
+  - address: 203.0.113.12
+    services:
+    - name: api
+      namespace: shop
+      uid: u2
+    since: "2026-03-01T12:00:00.000005Z"
+  - address: 203.0.113.13
+    server: 60473c2509268bc77fd06d31
+    since: "2026-03-01T12:00:00.000000Z"
+  used: 2/5
+`
+	if diff := cmp.Diff(want, string(raw)); diff != "" {
 		t.Errorf("stored form (-want +got):\n%s", diff)
-	}
-	if object.Name != "phoenixnap-ip-block-60473a6115e34466c9f8f083" || object.Namespace != "kube-system" ||
-		object.Labels["phoenixnap.com/ip-block-ledger"] != "true" || object.ResourceVersion != "7" {
-		t.Errorf("ConfigMap is %v", object.ObjectMeta)
 	}
 	back, err := decode(object)
 	if err != nil {
@@ -80,37 +111,84 @@ func TestStoredFormStays(t *testing.T) {
 	}
 }
 
-func TestWhatBreaksTheRulesIsNotStored(t *testing.T) {
-	broken := sample()
-	broken.Held[netip.MustParseAddr("203.0.113.9")] = plan.Holder{Namespace: "shop", Name: "gateway"}
-	if _, err := encode(broken); err == nil || !strings.Contains(err.Error(), "203.0.113.9") {
-		t.Errorf("said %v", err)
+// TestSinceStaysWithTheHolder: who keeps an address has it since it was first stored.
+func TestSinceStaysWithTheHolder(t *testing.T) {
+	first := encode(sample())
+	changed := sample()
+	changed.Held[netip.MustParseAddr("203.0.113.14")] = plan.Holder{Namespace: "shop", Name: "dns", UID: "u3"}
+	changed.Held[netip.MustParseAddr("203.0.113.10")] = plan.Holder{Namespace: "shop", Name: "web", UID: "u4"}
+	changed.Closed = false
+	later := noon.Add(time.Hour)
+	second := withLedger(first, changed, later)
+	since := map[string]time.Time{}
+	for _, allocated := range *second.Status.Allocations {
+		since[allocated.Address] = allocated.Since.UTC()
+	}
+	want := map[string]time.Time{"203.0.113.10": later, "203.0.113.11": noon, "203.0.113.14": later}
+	if diff := cmp.Diff(want, since); diff != "" {
+		t.Errorf("since (-want +got):\n%s", diff)
+	}
+	if c := second.Status.Conditions; len(c) != 1 || c[0].Status != metav1.ConditionTrue ||
+		!c[0].LastTransitionTime.Time.Equal(later) {
+		t.Errorf("conditions are %+v", c)
+	}
+}
+
+// TestQuarantineIsNotStoredEarlier: a report of an agent counts if it is from after the release.
+func TestQuarantineIsNotStoredEarlier(t *testing.T) {
+	for _, late := range []time.Duration{0, 1, 999, 1000, 1001} {
+		released := noon.Add(late)
+		if kept := stored(released); kept.Before(released) || kept.Sub(released) >= time.Microsecond ||
+			!kept.Equal(kept.Truncate(time.Microsecond)) {
+			t.Errorf("%s is stored as %s", released, kept)
+		}
+	}
+}
+
+// TestNothingIsRecordedWithoutAllocations: an interrupted creation and a restore without status leave such objects.
+func TestNothingIsRecordedWithoutAllocations(t *testing.T) {
+	object := encode(sample())
+	object.Status.Allocations = nil
+	if l, err := decode(object); err == nil || !strings.Contains(err.Error(), ErrNotFound.Error()) {
+		t.Errorf("read %v, %v", l, err)
 	}
 }
 
 func TestDamageIsNamed(t *testing.T) {
-	const head = `{"blockID":"b","cidr":"203.0.113.8/29","held":`
-	for _, test := range []struct{ name, data, want string }{
-		{"no data", "", "EOF"},
-		{"no JSON", "held: {}", "invalid character"},
-		{"cut off", head + `{`, "unexpected EOF"},
-		{"a field that is not known", head + `{},"until":"tomorrow"}`, "until"},
-		{"more behind it", head + `{}}{}`, "more follows"},
-		{"of another block", strings.Replace(head, `"b"`, `"c"`, 1) + `{}}`, `IP block "c"`},
-		{"no address", head + `{"web":{"name":"x"}}}`, "web"},
-		{"an address that no host may have", head + `{"203.0.113.15":{"name":"x"}}}`, "203.0.113.15"},
-		{"a holder twice", head + `{"203.0.113.10":{"name":"x"},"203.0.113.11":{"name":"x"}}}`, "holds 203.0.113."},
-		{"no CIDR", `{"blockID":"b","held":{}}`, "is not a valid IPv4 block"},
-		{"null", "null", "is not a valid IPv4 block"},
+	for name, test := range map[string]struct {
+		damage func(*v1beta1.IPBlock)
+		want   string
+	}{
+		"no CIDR":              {func(b *v1beta1.IPBlock) { b.Status.CIDR = "" }, "status.cidr"},
+		"a CIDR of IPv6":       {func(b *v1beta1.IPBlock) { b.Status.CIDR = "2001:db8::/64" }, "not a valid IPv4 block"},
+		"a CIDR with a host":   {func(b *v1beta1.IPBlock) { b.Status.CIDR = "203.0.113.9/29" }, "not a valid IPv4 block"},
+		"another block":        {func(b *v1beta1.IPBlock) { b.Name = "block-b" }, "it is the ledger of IP block"},
+		"no block":             {func(b *v1beta1.IPBlock) { b.Spec.BlockID = "" }, "not a valid IPv4 block"},
+		"no address":           {edit(func(a *v1beta1.Allocation) { a.Address = "web" }), "web"},
+		"no host's address":    {edit(func(a *v1beta1.Allocation) { a.Address = "203.0.113.15" }), "203.0.113.15"},
+		"an address twice":     {edit(func(a *v1beta1.Allocation) { a.Address = "203.0.113.11" }), "is there twice"},
+		"no holder":            {edit(func(a *v1beta1.Allocation) { a.Services = nil }), "0 Services"},
+		"a Service and server": {edit(func(a *v1beta1.Allocation) { a.Server = "s" }), `server "s"`},
+		"two Services": {edit(func(a *v1beta1.Allocation) { a.Services = append(a.Services, a.Services[0]) }),
+			"2 Services"},
+		"a holder without a name": {edit(func(a *v1beta1.Allocation) { a.Services[0].Name = "" }), "without a name"},
+		"a holder twice": {edit(func(a *v1beta1.Allocation) {
+			a.Services = nil
+			a.Server = serverID
+		}), "holds 203.0.113."},
+		"held and quarantined": {func(b *v1beta1.IPBlock) { b.Status.Quarantined[0].Address = "203.0.113.10" },
+			"quarantined as well"},
+		"quarantined without a holder": {func(b *v1beta1.IPBlock) { b.Status.Quarantined[0].Services = nil },
+			"status.quarantined"},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: NamePrefix + "b"},
-				Data: map[string]string{dataKey: test.data}}
+		t.Run(name, func(t *testing.T) {
+			object := encode(sample())
+			test.damage(object)
 			_, err := decode(object)
 			if err == nil {
 				t.Fatal("it was read")
 			}
-			for _, part := range []string{test.want, "ConfigMap kube-system/phoenixnap-ip-block-b", "restore it"} {
+			for _, part := range []string{test.want, "IPBlock " + object.Name, "repair its status, or delete it"} {
 				if !strings.Contains(err.Error(), part) {
 					t.Errorf("%q lacks %q", err, part)
 				}
@@ -119,30 +197,35 @@ func TestDamageIsNamed(t *testing.T) {
 	}
 }
 
-// FuzzParse: what is read keeps the rules, and is stored and read again as the same.
-func FuzzParse(f *testing.F) {
+// edit changes the first allocation.
+func edit(change func(*v1beta1.Allocation)) func(*v1beta1.IPBlock) {
+	return func(b *v1beta1.IPBlock) { change(&(*b.Status.Allocations)[0]) }
+}
+
+// FuzzDecode: what is read keeps the rules, and is stored and read again as the same.
+func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
-		`{"blockID":"b","cidr":"203.0.113.8/29","held":{"203.0.113.10":{"name":"x"}}}`,
-		`{"blockID":"b","cidr":"203.0.113.8/29","held":{},"quarantined":{"203.0.113.10":{"holder":{"name":"x"},"since":"2026-03-01T12:00:00+01:00"}}}`,
-		`{"blockID":"b","cidr":"::/0","held":null}`, "null", "", `{"BLOCKID":"b","cidr":"203.0.113.9/29"}`,
+		`{"cidr":"203.0.113.8/29","allocations":[{"address":"203.0.113.10","server":"x","since":null}]}`,
+		`{"cidr":"203.0.113.8/29","allocations":[],"quarantined":[{"address":"203.0.113.10","server":"x","since":"2026-03-01T12:00:00.5+01:00"}]}`,
+		`{"cidr":"::/0","allocations":[]}`, "null", "", `{"cidr":"203.0.113.9/29","allocations":null}`,
 	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		read, err := parse(raw)
+		object := newObject(plan.Ledger{BlockID: blockID})
+		if json.Unmarshal([]byte(raw), &object.Status) != nil {
+			return
+		}
+		read, err := decode(object)
 		if err != nil {
 			return
 		}
-		object, err := encode(read)
-		if err != nil {
-			t.Fatalf("what was read is not stored: %v", err)
-		}
-		again, err := parse(object.Data[dataKey])
+		again, err := decode(encode(read))
 		if err != nil {
 			t.Fatalf("what was stored is not read: %v", err)
 		}
-		if diff := cmp.Diff(read, again, sameAddresses); diff != "" {
-			t.Errorf("read again (-first +second):\n%s", diff)
+		if !sameLedger(again, read) {
+			t.Errorf("read again (-first +second):\n%s", cmp.Diff(read, again, sameAddresses))
 		}
 	})
 }

@@ -1,35 +1,21 @@
-// Package allocation stores who holds which address of an IP block: one ConfigMap for each block, changed by
+// Package allocation stores who holds which address of an IP block: one IPBlock for each block, changed by
 // compare-and-swap.
 package allocation
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
-	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
-)
-
-const (
-	// NamePrefix and the ID of the block make the name of its ConfigMap, in the namespace kube-system.
-	NamePrefix = "phoenixnap-ip-block-"
-	// Label is "true" on these ConfigMaps.
-	Label = contract.Prefix + "ip-block-ledger"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 )
 
 var (
@@ -41,14 +27,27 @@ var (
 	ErrUnreadable = errors.New("the ledger cannot be read")
 )
 
-// Store keeps ledgers in the cluster. It is safe for concurrent use, by several processes too.
-type Store struct {
-	configMaps typedcorev1.ConfigMapInterface
+// IPBlocks are the objects on the API server.
+type IPBlocks interface {
+	Get(ctx context.Context, name string, options metav1.GetOptions) (*v1beta1.IPBlock, error)
+	List(ctx context.Context, options metav1.ListOptions) (*v1beta1.IPBlockList, error)
+	Create(ctx context.Context, object *v1beta1.IPBlock, options metav1.CreateOptions) (*v1beta1.IPBlock, error)
+	UpdateStatus(ctx context.Context, object *v1beta1.IPBlock, options metav1.UpdateOptions) (*v1beta1.IPBlock, error)
+	Delete(ctx context.Context, name string, options metav1.DeleteOptions) error
 }
 
-// NewStore returns a Store. It makes no calls.
-func NewStore(kube kubernetes.Interface) *Store {
-	return &Store{configMaps: kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)}
+// Store keeps ledgers in the cluster. It is safe for concurrent use, by several processes too.
+type Store struct {
+	objects IPBlocks
+	now     func() time.Time
+}
+
+// NewStore returns a Store; a nil clock is time.Now. It makes no calls.
+func NewStore(objects IPBlocks, now func() time.Time) *Store {
+	if now == nil {
+		now = time.Now
+	}
+	return &Store{objects: objects, now: now}
 }
 
 // Listing is what is stored, ordered by block ID.
@@ -57,111 +56,102 @@ type Listing struct {
 	Ledgers []plan.Ledger
 	// Unreadable are the others: an address that one of them gives must not be given again.
 	Unreadable []plan.Unreadable
+	// Unrecorded are the blocks whose object says nothing of addresses: its creation was interrupted, or it was restored
+	// without its status.
+	Unrecorded []plan.Ledger
 }
 
-// lists reports whether something is stored of the block.
-func (l Listing) lists(blockID string) bool {
-	return slices.ContainsFunc(l.Ledgers, func(l plan.Ledger) bool { return l.BlockID == blockID }) ||
-		slices.ContainsFunc(l.Unreadable, func(u plan.Unreadable) bool { return u.BlockID == blockID })
-}
-
-// Without returns those of the blocks of which nothing is listed.
-func (l Listing) Without(blockIDs []string) []string {
-	return slices.DeleteFunc(slices.Clone(blockIDs), l.lists)
-}
-
-// List reads all ledgers as they are now. Those that lost their label are not among them, see Relabel. A ConfigMap with
-// the label and another name than that of a ledger is ignored.
+// List reads all ledgers as they are now. An IPBlock with another name than that of a ledger is ignored.
 func (s *Store) List(ctx context.Context) (Listing, error) {
-	list, err := s.configMaps.List(ctx, metav1.ListOptions{LabelSelector: Label + "=true"})
+	list, err := s.objects.List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return Listing{}, fmt.Errorf("list the ledgers of IP blocks: %w", err)
+		return Listing{}, explain("list the IPBlocks", err)
 	}
 	var listing Listing
 	for i := range list.Items {
-		id, named := strings.CutPrefix(list.Items[i].Name, NamePrefix)
+		id, named := strings.CutPrefix(list.Items[i].Name, v1beta1.NamePrefix)
 		if !named {
 			continue
 		}
 		read, err := decode(&list.Items[i])
-		if err != nil {
+		switch {
+		case errors.Is(err, ErrNotFound):
+			listing.Unrecorded = append(listing.Unrecorded, read)
+		case err != nil:
 			listing.Unreadable = append(listing.Unreadable, plan.Unreadable{BlockID: id, Problem: err.Error()})
-			continue
+		default:
+			listing.Ledgers = append(listing.Ledgers, read)
 		}
-		listing.Ledgers = append(listing.Ledgers, read)
 	}
 	slices.SortFunc(listing.Ledgers, func(a, b plan.Ledger) int { return cmp.Compare(a.BlockID, b.BlockID) })
 	slices.SortFunc(listing.Unreadable, func(a, b plan.Unreadable) int { return cmp.Compare(a.BlockID, b.BlockID) })
 	return listing, nil
 }
 
-// Relabel restores the label of those ledgers of the blocks that lost it, and returns the names of their ConfigMaps. A
-// block of which nothing is stored is no error, nor is one whose ledger changes at this moment.
-func (s *Store) Relabel(ctx context.Context, blockIDs ...string) (restored []string, err error) {
-	for _, id := range blockIDs {
-		object, err := s.configMaps.Get(ctx, NamePrefix+id, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return restored, fmt.Errorf("read the ledger of IP block %s: %w", id, err)
-		}
-		if object.Labels[Label] == contract.TagTrue {
-			continue // it was made a moment ago
-		}
-		metav1.SetMetaDataLabel(&object.ObjectMeta, Label, contract.TagTrue)
-		_, err = s.configMaps.Update(ctx, object, metav1.UpdateOptions{})
-		switch {
-		case err == nil:
-			restored = append(restored, object.Name)
-		case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		default:
-			return restored, fmt.Errorf("restore label %s of ConfigMap %s/%s: %w", Label, object.Namespace, object.Name,
-				err)
-		}
-	}
-	return restored, nil
-}
-
-// Get reads the ledger of one block as it is now, whatever its labels; ErrNotFound when none is stored, ErrUnreadable
-// when it cannot be read.
+// Get reads the ledger of one block as it is now; ErrNotFound when none is stored, ErrUnreadable when it cannot be
+// read.
 func (s *Store) Get(ctx context.Context, blockID string) (plan.Ledger, error) {
-	object, err := s.configMaps.Get(ctx, NamePrefix+blockID, metav1.GetOptions{})
+	object, err := s.objects.Get(ctx, v1beta1.NamePrefix+blockID, metav1.GetOptions{})
 	switch {
+	case undefined(err):
+		return plan.Ledger{}, explain("read IPBlock "+v1beta1.NamePrefix+blockID, err)
 	case apierrors.IsNotFound(err):
 		return plan.Ledger{}, fmt.Errorf("IP block %s: %w", blockID, ErrNotFound)
 	case err != nil:
-		return plan.Ledger{}, fmt.Errorf("read the ledger of IP block %s: %w", blockID, err)
+		return plan.Ledger{}, explain("read IPBlock "+v1beta1.NamePrefix+blockID, err)
 	}
-	return decode(object)
+	l, err := decode(object)
+	if err != nil {
+		return plan.Ledger{}, err
+	}
+	return l, nil
 }
 
 // Save stores the ledger and returns it with its new version. ErrConflict when what is stored is not the
 // version that l was made from; a ledger without a version is created.
 func (s *Store) Save(ctx context.Context, l plan.Ledger) (plan.Ledger, error) {
-	object, err := encode(l)
+	if err := l.Check(); err != nil {
+		return plan.Ledger{}, fmt.Errorf("ledger of IP block %s is not stored: %w", l.BlockID, err)
+	}
+	base, err := s.base(ctx, l)
 	if err != nil {
 		return plan.Ledger{}, err
 	}
-	stored, err := s.write(ctx, object)
+	stored, err := s.objects.UpdateStatus(ctx, withLedger(base, l, s.now()), metav1.UpdateOptions{})
 	switch {
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) && l.Version != "":
-		return plan.Ledger{}, fmt.Errorf("save the ledger of IP block %s: %w (%w)", l.BlockID, ErrConflict, err)
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err) && !undefined(err):
+		return plan.Ledger{}, fmt.Errorf("save IPBlock %s: %w (%w)", base.Name, ErrConflict, err)
 	case err != nil:
-		return plan.Ledger{}, fmt.Errorf("save the ledger of IP block %s: %w", l.BlockID, err)
-	case stored.Data[dataKey] != object.Data[dataKey]:
-		return plan.Ledger{}, fmt.Errorf("the API server did not keep the ledger in ConfigMap %s/%s as it was "+
-			"written; exclude it from the admission webhook that changes it", object.Namespace, object.Name)
+		return plan.Ledger{}, explain("save IPBlock "+base.Name, err)
 	}
-	l.Version = stored.ResourceVersion
-	return l, nil
+	kept, err := decode(stored)
+	if err != nil || !sameLedger(kept, l) {
+		return plan.Ledger{}, fmt.Errorf("the API server did not keep the status of IPBlock %s as it was written; "+
+			"exclude it from the admission webhook that changes it, or %s", base.Name, install)
+	}
+	return kept, nil
 }
 
-func (s *Store) write(ctx context.Context, object *corev1.ConfigMap) (*corev1.ConfigMap, error) {
-	if object.ResourceVersion == "" {
-		return s.configMaps.Create(ctx, object, metav1.CreateOptions{})
+// base is the stored object that the ledger was made from. One without allocations, as an interrupted creation or a
+// restore without status leaves it, is the base of a ledger that is to be created.
+func (s *Store) base(ctx context.Context, l plan.Ledger) (*v1beta1.IPBlock, error) {
+	name := v1beta1.NamePrefix + l.BlockID
+	if l.Version == "" {
+		created, err := s.objects.Create(ctx, newObject(l), metav1.CreateOptions{})
+		if !apierrors.IsAlreadyExists(err) {
+			return created, explain("create IPBlock "+name, err)
+		}
 	}
-	return s.configMaps.Update(ctx, object, metav1.UpdateOptions{})
+	base, err := s.objects.Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err) && !undefined(err):
+		return nil, fmt.Errorf("save IPBlock %s: %w", name, ErrConflict)
+	case err != nil:
+		return nil, explain("read IPBlock "+name, err)
+	case l.Version != "" && l.Version != base.ResourceVersion, l.Version == "" && base.Status.Allocations != nil:
+		return nil, fmt.Errorf("save IPBlock %s: %w", name, ErrConflict)
+	}
+	return base, nil
 }
 
 // Delete removes the ledger of a block that is gone; ErrConflict when what is stored is not the version
@@ -170,74 +160,35 @@ func (s *Store) Delete(ctx context.Context, l plan.Ledger) error {
 	if l.Version == "" {
 		return nil
 	}
-	err := s.configMaps.Delete(ctx, NamePrefix+l.BlockID, metav1.DeleteOptions{
+	name := v1beta1.NamePrefix + l.BlockID
+	err := s.objects.Delete(ctx, name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{ResourceVersion: &l.Version},
 	})
 	switch {
 	case err == nil, apierrors.IsNotFound(err):
 		return nil
 	case apierrors.IsConflict(err):
-		return fmt.Errorf("delete the ledger of IP block %s: %w (%w)", l.BlockID, ErrConflict, err)
+		return fmt.Errorf("delete IPBlock %s: %w (%w)", name, ErrConflict, err)
 	default:
-		return fmt.Errorf("delete the ledger of IP block %s: %w", l.BlockID, err)
+		return explain("delete IPBlock "+name, err)
 	}
 }
 
-// dataKey is where the ConfigMap holds the ledger.
-const dataKey = "ledger.json"
+// install is how the definition of the objects gets on the API server.
+const install = "install the definition of IPBlock of this version: kubectl apply -k deploy/crds"
 
-// encode makes the ConfigMap of a ledger. A ledger that breaks its own rules is not stored.
-func encode(l plan.Ledger) (*corev1.ConfigMap, error) {
-	if err := l.Check(); err != nil {
-		return nil, fmt.Errorf("ledger of IP block %s is not stored: %w", l.BlockID, err)
-	}
-	l.Held = maps.Collect(maps.All(l.Held)) // never nil, which would be stored as null
-	quarantined := map[netip.Addr]plan.Released{}
-	for address, r := range l.Quarantined {
-		quarantined[address] = plan.Released{Holder: r.Holder, Since: r.Since.UTC()}
-	}
-	l.Quarantined = quarantined
-	raw, err := json.MarshalIndent(l, "", "  ")
-	if err != nil {
-		return nil, fmt.Errorf("encode the ledger of IP block %s: %w", l.BlockID, err)
-	}
-	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: NamePrefix + l.BlockID, Namespace: metav1.NamespaceSystem, ResourceVersion: l.Version,
-			Labels: map[string]string{Label: contract.TagTrue},
-		},
-		Data: map[string]string{dataKey: string(raw)},
-	}, nil
+// undefined reports whether the API server does not know the kind. That an object is missing is something else.
+func undefined(err error) bool {
+	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// decode reads the ledger in a ConfigMap.
-func decode(object *corev1.ConfigMap) (plan.Ledger, error) {
-	l, err := parse(object.Data[dataKey])
-	if err == nil && object.Name != NamePrefix+l.BlockID {
-		err = fmt.Errorf("it is the ledger of IP block %q", l.BlockID)
+func explain(action string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case undefined(err):
+		return fmt.Errorf("%s: %w; %s", action, err, install)
+	default:
+		return fmt.Errorf("%s: %w", action, err)
 	}
-	if err != nil {
-		return plan.Ledger{},
-			fmt.Errorf("ConfigMap %s/%s, key %s: %w: %w; restore it from a backup, or delete it: then it is made "+
-				"again from the addresses of Services",
-				object.Namespace, object.Name, dataKey, ErrUnreadable, err)
-	}
-	l.Version = object.ResourceVersion
-	return l, nil
-}
-
-// parse reads a stored ledger. What it does not know is an error: a later version may mean something by it.
-func parse(raw string) (plan.Ledger, error) {
-	var l plan.Ledger
-	decoder := json.NewDecoder(bytes.NewReader([]byte(raw)))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&l); err != nil {
-		return plan.Ledger{}, err
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return plan.Ledger{}, errors.New("more follows behind the ledger")
-	}
-	l.Held = maps.Collect(maps.All(l.Held))
-	l.Quarantined = maps.Collect(maps.All(l.Quarantined))
-	return l, l.Check()
 }

@@ -1,10 +1,11 @@
 package allocation_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,11 +13,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
 )
 
@@ -45,7 +48,7 @@ func save(t *testing.T, s *allocation.Store, l plan.Ledger) plan.Ledger {
 }
 
 func TestLifeOfALedger(t *testing.T) {
-	s := allocation.NewStore(kubefake.NewStore().Client())
+	s := allocation.NewStore(kubefake.NewStore().IPBlocks(), nil)
 	if _, err := s.Get(t.Context(), "b1"); !errors.Is(err, allocation.ErrNotFound) {
 		t.Errorf("before anything is stored: %v", err)
 	}
@@ -75,21 +78,14 @@ func TestLifeOfALedger(t *testing.T) {
 }
 
 func TestListIsOrderedAndComplete(t *testing.T) {
-	client := kubefake.NewStore().Client()
-	s := allocation.NewStore(client)
+	objects := kubefake.NewStore().IPBlocks()
+	s := allocation.NewStore(objects, nil)
 	for _, id := range []string{"b3", "b1", "b2"} {
 		save(t, s, take(t, fresh(id), "web"))
 	}
-	configMaps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
-	stranger := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: allocation.NamePrefix + "without-label"}}
-	if _, err := configMaps.Create(t.Context(), stranger, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"of-a-person", v1beta1.NamePrefix + "b4"} { // the second has no status yet
+		create(t, objects, name)
 	}
-	defer func() {
-		if err := configMaps.Delete(t.Context(), stranger.Name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-	}()
 	ledgers, err := s.List(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -101,65 +97,51 @@ func TestListIsOrderedAndComplete(t *testing.T) {
 			t.Errorf("ledger is %v", l)
 		}
 	}
-	if diff := cmp.Diff([]string{"b1", "b2", "b3"}, ids); diff != "" {
-		t.Errorf("blocks (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"b1", "b2", "b3"}, ids); diff != "" || len(ledgers.Unreadable) > 0 {
+		t.Errorf("unreadable are %v, blocks (-want +got):\n%s", ledgers.Unreadable, diff)
+	}
+	if u := ledgers.Unrecorded; len(u) != 1 || u[0].BlockID != "b4" || u[0].Version == "" {
+		t.Errorf("unrecorded are %v", u)
 	}
 }
 
-// TestLostLabelIsRestored: a ledger is found by its name. What else has such a name, or the label, stays as it is.
-func TestLostLabelIsRestored(t *testing.T) {
-	client := kubefake.NewStore().Client()
-	s := allocation.NewStore(client)
-	save(t, s, take(t, fresh("b1"), "web"))
-	save(t, s, fresh("b2"))
-	maps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
-	for name, labels := range map[string]map[string]string{
-		allocation.NamePrefix + "b1": {"team": "network", allocation.Label: "false"},
-		"other":                      {allocation.Label: "true"},
-	} {
-		object, err := maps.Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			object, err = maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
-				metav1.CreateOptions{})
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		object.Labels = labels
-		if _, err := maps.Update(t.Context(), object, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+func create(t *testing.T, objects allocation.IPBlocks, name string) {
+	t.Helper()
+	object := &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	object.Spec.BlockID = strings.TrimPrefix(name, v1beta1.NamePrefix)
+	if _, err := objects.Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
 	}
-	listing, err := s.List(t.Context())
-	if err != nil || len(listing.Ledgers) != 1 || len(listing.Unreadable) != 0 {
-		t.Errorf("without its label: %v, %v", listing, err)
+}
+
+// TestAnInterruptedCreationGoesOn: the object of a creation that ended between its two writes has no status, and so
+// has one that was restored without.
+func TestAnInterruptedCreationGoesOn(t *testing.T) {
+	objects := kubefake.NewStore().IPBlocks()
+	s := allocation.NewStore(objects, nil)
+	create(t, objects, v1beta1.NamePrefix+"b1")
+	if _, err := s.Get(t.Context(), "b1"); !errors.Is(err, allocation.ErrNotFound) {
+		t.Errorf("before it goes on: %v", err)
 	}
-	restored, err := s.Relabel(t.Context(), listing.Without([]string{"b1", "b2", "b3"})...)
-	if err != nil || !slices.Equal(restored, []string{allocation.NamePrefix + "b1"}) {
-		t.Errorf("restored %q, %v", restored, err)
+	if l := save(t, s, take(t, fresh("b1"), "web")); len(l.Held) != 1 || l.Version == "" {
+		t.Errorf("saved is %v", l)
 	}
-	listing, err = s.List(t.Context())
-	if err != nil || len(listing.Ledgers) != 2 || len(listing.Ledgers[0].Held) != 1 {
-		t.Errorf("with its label: %v, %v", listing, err)
-	}
-	if object, err := maps.Get(t.Context(), allocation.NamePrefix+"b1", metav1.GetOptions{}); err != nil ||
-		object.Labels["team"] != "network" {
-		t.Errorf("labels are %v, %v", object.Labels, err)
+	if _, err := s.Save(t.Context(), take(t, fresh("b1"), "api")); !errors.Is(err, allocation.ErrConflict) {
+		t.Errorf("a second creation: %v", err)
 	}
 }
 
 // TestDamagedLedgerHidesNothing: what cannot be read may give an address to someone. It hides no other.
 func TestDamagedLedgerHidesNothing(t *testing.T) {
-	client := kubefake.NewStore().Client()
-	s := allocation.NewStore(client)
+	objects := kubefake.NewStore().IPBlocks()
+	s := allocation.NewStore(objects, nil)
 	save(t, s, fresh("b1"))
-	maps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
-	object, err := maps.Get(t.Context(), allocation.NamePrefix+"b1", metav1.GetOptions{})
+	object, err := objects.Get(t.Context(), v1beta1.NamePrefix+"b1", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	object.Data["ledger.json"] = "{"
-	if _, err := maps.Update(t.Context(), object, metav1.UpdateOptions{}); err != nil {
+	object.Status.CIDR = ""
+	if _, err := objects.UpdateStatus(t.Context(), object, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	save(t, s, fresh("b2"))
@@ -167,8 +149,7 @@ func TestDamagedLedgerHidesNothing(t *testing.T) {
 	if err != nil || len(listing.Ledgers) != 1 || listing.Ledgers[0].BlockID != "b2" {
 		t.Errorf("the list is %v, %v", listing, err)
 	}
-	if u := listing.Unreadable; len(u) != 1 || u[0].BlockID != "b1" ||
-		!strings.Contains(u[0].Problem, "kube-system/phoenixnap-ip-block-b1") {
+	if u := listing.Unreadable; len(u) != 1 || u[0].BlockID != "b1" || !strings.Contains(u[0].Problem, "IPBlock block-b1") {
 		t.Errorf("unreadable are %v", u)
 	}
 	if l, err := s.Get(t.Context(), "b1"); !errors.Is(err, allocation.ErrUnreadable) {
@@ -176,12 +157,55 @@ func TestDamagedLedgerHidesNothing(t *testing.T) {
 	}
 }
 
+// undefined is an API server without the definition of IPBlock: the answers are those of the real one.
+type undefined struct{ allocation.IPBlocks }
+
+func missing(verb string) error {
+	return apierrors.NewGenericServerResponse(http.StatusNotFound, verb, schema.GroupResource{}, "", "404 page not found",
+		0, true)
+}
+
+func (undefined) Get(context.Context, string, metav1.GetOptions) (*v1beta1.IPBlock, error) {
+	return nil, missing("GET")
+}
+
+func (undefined) List(context.Context, metav1.ListOptions) (*v1beta1.IPBlockList, error) {
+	return nil, missing("GET")
+}
+
+func (undefined) Create(context.Context, *v1beta1.IPBlock, metav1.CreateOptions) (*v1beta1.IPBlock, error) {
+	return nil, missing("POST")
+}
+
+// TestAMissingDefinitionIsNamed: it does not look like a ledger that is missing, which would be made again.
+func TestAMissingDefinitionIsNamed(t *testing.T) {
+	s := allocation.NewStore(undefined{}, nil)
+	calls := map[string]func() error{
+		"list":   func() error { _, err := s.List(t.Context()); return err },
+		"get":    func() error { _, err := s.Get(t.Context(), "b1"); return err },
+		"create": func() error { _, err := s.Save(t.Context(), fresh("b1")); return err },
+		"update": func() error {
+			l := fresh("b1")
+			l.Version = "7"
+			_, err := s.Save(t.Context(), l)
+			return err
+		},
+	}
+	for name, call := range calls {
+		err := call()
+		if err == nil || errors.Is(err, allocation.ErrNotFound) || errors.Is(err, allocation.ErrConflict) ||
+			!strings.Contains(err.Error(), "kubectl apply -k deploy/crds") {
+			t.Errorf("%s: %v, want how to install the definition", name, err)
+		}
+	}
+}
+
 // TestOneOfTwoWritersWins: writers that read the same version race for the last address again and again;
 // each time exactly one of them wins, and no address is given twice.
 func TestOneOfTwoWritersWins(t *testing.T) {
 	api := kubefake.NewStore()
-	s := allocation.NewStore(api.Client())
-	other := allocation.NewStore(api.Client())
+	s := allocation.NewStore(api.IPBlocks(), nil)
+	other := allocation.NewStore(api.IPBlocks(), nil)
 	save(t, s, fresh("b1"))
 	for round := range 5 {
 		before, err := s.Get(t.Context(), "b1")
@@ -212,7 +236,7 @@ func TestOneOfTwoCreatorsWins(t *testing.T) {
 	results := make([]error, 2)
 	var both sync.WaitGroup
 	for i := range results {
-		writer := allocation.NewStore(api.Client())
+		writer := allocation.NewStore(api.IPBlocks(), nil)
 		wanted := take(t, fresh("b1"), fmt.Sprint("s", i))
 		both.Go(func() { _, results[i] = writer.Save(t.Context(), wanted) })
 	}
@@ -239,12 +263,24 @@ func wantOneWinner(t *testing.T, results []error) {
 // TestALedgerThatIsNotKept: an address is given only once the API server's answer shows the ledger as it was written.
 func TestALedgerThatIsNotKept(t *testing.T) {
 	store := kubefake.NewStore()
-	s := allocation.NewStore(store.Client())
+	s := allocation.NewStore(store.IPBlocks(), nil)
 	l := save(t, s, fresh("b1"))
 	store.Admit = func(changed, _ metav1.Object) {
-		changed.(*corev1.ConfigMap).Data = nil //nolint:errcheck // it has no others
+		changed.(*v1beta1.IPBlock).Status.Allocations = nil //nolint:errcheck // it has no others
 	}
 	if _, err := s.Save(t.Context(), take(t, l, "web")); err == nil || !strings.Contains(err.Error(), "webhook") {
 		t.Errorf("said %v, want an error that names the webhook", err)
+	}
+}
+
+func TestWhatBreaksTheRulesIsNotStored(t *testing.T) {
+	s := allocation.NewStore(kubefake.NewStore().IPBlocks(), nil)
+	broken := take(t, fresh("b1"), "web")
+	broken.Held[netip.MustParseAddr("203.0.113.9")] = plan.Holder{Namespace: "shop", Name: "gateway"}
+	if _, err := s.Save(t.Context(), broken); err == nil || !strings.Contains(err.Error(), "203.0.113.9") {
+		t.Errorf("said %v", err)
+	}
+	if _, err := s.Get(t.Context(), "b1"); !errors.Is(err, allocation.ErrNotFound) {
+		t.Errorf("something is stored: %v", err)
 	}
 }

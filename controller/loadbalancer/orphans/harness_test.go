@@ -51,6 +51,7 @@ type world struct {
 	sim       *pnapsim.Sim
 	url       string // where the account answers
 	kube      *fake.Clientset
+	ledgers   *allocation.Store
 	informers informers.SharedInformerFactory
 	events    *record.FakeRecorder
 	client    *pnap.Client
@@ -87,7 +88,9 @@ func newWorld(t *testing.T, options ...option) *world {
 	t.Helper()
 	w := &world{t: t, as: clientID, clock: pnapsim.NewManualClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
 		events: record.NewFakeRecorder(1000)}
-	w.kube = kubefake.NewStore().Client()
+	store := kubefake.NewStore()
+	w.kube = store.Client()
+	w.ledgers = allocation.NewStore(store.IPBlocks(), w.clock.Now)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: clusterUID}}
 	if _, err := w.kube.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -104,7 +107,7 @@ func newWorld(t *testing.T, options ...option) *world {
 	}
 	simulated := pnapsim.Config{Clock: w.clock}
 	w.config = orphans.Config{
-		Ledgers: allocation.NewStore(w.kube), Kube: w.kube, Services: w.informers.Core().V1().Services(),
+		Ledgers: w.ledgers, Kube: w.kube, Services: w.informers.Core().V1().Services(),
 		Events:  w.events,
 		Metrics: orphans.NewMetrics(), NetworkID: networkID, Grace: grace, Now: w.clock.Now,
 	}

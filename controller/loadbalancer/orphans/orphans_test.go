@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/orphans"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -155,7 +154,7 @@ func TestWhatIsNoOrphanIsNeverTouched(t *testing.T) {
 // holds stores a ledger in which an address is held.
 func (w *world) holds(id, cidr, address string) {
 	w.t.Helper()
-	_, err := allocation.NewStore(w.kube).Save(w.t.Context(), plan.Ledger{
+	_, err := w.ledgers.Save(w.t.Context(), plan.Ledger{
 		BlockID: id, CIDR: netip.MustParsePrefix(cidr),
 		Held: map[netip.Addr]plan.Holder{netip.MustParseAddr(address): {Name: "server"}},
 	})

@@ -154,7 +154,7 @@ func (obs Observed) ledgerKind(l Ledger) Kind {
 		network.Brought(sighting.Block, obs.Owner.Cluster, obs.Options.OwnBlocks) {
 		return Brought
 	}
-	if !seen && l.BlockID == obs.Desired.BlockID {
+	if !seen && l.Brought {
 		return Brought
 	}
 	return Shared

@@ -19,12 +19,12 @@ const Quarantine = 10 * time.Minute
 // empty, Name the server's ID).
 type Holder struct {
 	// Namespace of the Service; empty for a server.
-	Namespace string `json:"namespace,omitempty"`
+	Namespace string
 	// Name of the Service, or ID of the server.
-	Name string `json:"name"`
+	Name string
 	// UID of the Service; empty for a server. A Service of the same name and another UID takes over what
 	// its predecessor held, but what is freed for the predecessor stays with the successor.
-	UID string `json:"uid,omitempty"`
+	UID string
 }
 
 // String names the holder.
@@ -43,30 +43,34 @@ func (h Holder) sameName(other Holder) bool {
 // Released is an address that was released and is not given again yet.
 type Released struct {
 	// Holder is who held it last.
-	Holder Holder `json:"holder"`
+	Holder Holder
 	// Since is when it was released.
-	Since time.Time `json:"since"`
+	Since time.Time
 }
 
-// Ledger says who holds which address of one block; package allocation stores it as JSON. It is a value: methods return
+// Ledger says who holds which address of one block; package allocation stores it. It is a value: methods return
 // new ledgers and change nothing. An address has one holder, a holder one address, and none is the network's, the
 // gateway's or the broadcast address; Check reports violations.
 type Ledger struct {
 	// BlockID is the API's ID of the block.
-	BlockID string `json:"blockID"`
+	BlockID string
 	// CIDR is the block.
-	CIDR netip.Prefix `json:"cidr"`
+	CIDR netip.Prefix
+	// Nodes is true when the addresses are for nodes and not for Services.
+	Nodes bool
+	// Brought is true when the block was in the account before, and is never deleted.
+	Brought bool
 	// Closed is true when the block is being released: no address of it is given any more.
-	Closed bool `json:"closed,omitempty"`
+	Closed bool
 	// AssignedHere is true when this controller assigned a block that was brought, so that it is the one to
 	// unassign it again. It says nothing about blocks that were bought.
-	AssignedHere bool `json:"assignedHere,omitempty"`
+	AssignedHere bool
 	// Held are the addresses that are given.
-	Held map[netip.Addr]Holder `json:"held"`
+	Held map[netip.Addr]Holder
 	// Quarantined are the addresses in quarantine.
-	Quarantined map[netip.Addr]Released `json:"quarantined,omitempty"`
+	Quarantined map[netip.Addr]Released
 	// Version is the store's word for the state that was read; empty when nothing is stored yet.
-	Version string `json:"-"`
+	Version string
 }
 
 // Unreadable is a ledger that is stored and cannot be read. Who has which address of its block is not known: none is

@@ -54,6 +54,8 @@ type Observed struct {
 	Ledgers []Ledger
 	// Unreadable are the stored ledgers that cannot be read.
 	Unreadable []Unreadable
+	// Unrecorded are the blocks with a stored ledger that says nothing of addresses.
+	Unrecorded []Ledger
 	// FutureDated are those of Ledgers that differ from what is stored: there an address was released in the future.
 	FutureDated []Ledger
 	// Nodes and Services are all of the cluster, from the cache.
@@ -110,22 +112,6 @@ func (obs Observed) stored(blockID string) bool {
 	return readable || unreadable
 }
 
-// Allocated are the IDs of the blocks of which a ledger is to be expected: those of the pool, those that were brought,
-// and the one that the Service names.
-func (obs Observed) Allocated() []string {
-	var ids []string
-	if named := obs.Service.Annotations[contract.ServiceIPBlockID]; obs.Listed(named) {
-		ids = append(ids, named)
-	}
-	for _, block := range obs.Blocks {
-		if obs.Pool().Owns(block) || network.Brought(block, obs.Owner.Cluster, obs.Options.OwnBlocks) {
-			ids = append(ids, block.ID)
-		}
-	}
-	slices.Sort(ids)
-	return slices.Compact(ids)
-}
-
 // Block returns the listed block with the ID; the zero Block when there is none.
 func (obs Observed) Block(id string) network.Block {
 	block, _ := find(obs.Blocks, func(b network.Block) bool { return b.ID == id })
@@ -173,7 +159,7 @@ func (obs Observed) Unswept() bool {
 	if len(obs.FutureDated) > 0 {
 		return true
 	}
-	for _, l := range obs.Ledgers {
+	for _, l := range slices.Concat(obs.Ledgers, obs.Unrecorded) {
 		if !obs.KeptElsewhere(l) && (l.Closed || l.Empty() || !obs.Listed(l.BlockID) || len(obs.LeftBehind(l)) > 0) {
 			return true
 		}

@@ -311,6 +311,7 @@ func decideBrought(obs Observed) ServicePlan {
 	l, stored := obs.Ledger(id)
 	if !stored {
 		l = NewLedger(id, sighting.Block.CIDR)
+		l.Brought = true
 	}
 	return allocateBrought(obs, sighting, l)
 }

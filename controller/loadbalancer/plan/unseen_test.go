@@ -51,6 +51,8 @@ func publishedIn(b network.Block, shown sources, desired plan.Desired, ledgers .
 func TestABlockOfTheNetworkIsNotGone(t *testing.T) {
 	const waits, vanishes = "wait BlockInvisible a", "wait DeletionUnverified a"
 	given := []plan.Ledger{ledger29(map[string]string{"203.0.113.11": "web"})}
+	ofUser := []plan.Ledger{given[0]}
+	ofUser[0].Brought = true
 	brought := map[string]string{contract.TagCluster: "c1"}
 	for name, kind := range map[string]struct {
 		tags    map[string]string
@@ -73,7 +75,7 @@ func TestABlockOfTheNetworkIsNotGone(t *testing.T) {
 		"shared, the default says dedicated": {pool.Tags(), plan.Desired{}, given, "refuse BlockLost ", waits, vanishes},
 		"shared, its record is lost": {pool.Tags(), plan.Desired{Shared: true}, nil, "refuse BlockLost ",
 			"refuse BlockLost ", vanishes},
-		"brought": {brought, plan.Desired{BlockID: "a"}, given, "refuse BlockLost ", waits,
+		"brought": {brought, plan.Desired{BlockID: "a"}, ofUser, "refuse BlockLost ", waits,
 			"refuse BlockUnusable "},
 	} {
 		b := block("a", network.Assigned, func(b *network.Block) { b.Tags = kind.tags })

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -124,11 +123,10 @@ func TestQuarantineOfAWrongClock(t *testing.T) {
 			w.service("keeps", inBlock(broughtID))
 			w.settle("keeps")
 			address := netip.MustParseAddr("203.0.113.69")
-			store := allocation.NewStore(w.kube)
 			l := w.ledgers()[0]
 			l.Quarantined = map[netip.Addr]plan.Released{address: {Holder: plan.Holder{Namespace: "shop", Name: "gone"},
 				Since: w.wrongTimes()[kind]}}
-			if _, err := store.Save(t.Context(), l); err != nil {
+			if _, err := w.ledgerStore().Save(t.Context(), l); err != nil {
 				t.Fatal(err)
 			}
 			w.clock.Advance(time.Minute)

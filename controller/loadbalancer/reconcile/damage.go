@@ -18,8 +18,6 @@ const (
 	// eventDamaged (Warning): a ConfigMap in which the controller records addresses or purchases cannot be read; names
 	// it and what to do.
 	eventDamaged = "RecordUnreadable"
-	// eventRelabelled (Normal): a ConfigMap that records addresses had lost its label, which was restored.
-	eventRelabelled = "RecordRelabelled"
 )
 
 // damageRepeats is how often the same damage is reported: events expire after an hour by default.

@@ -9,13 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	ktesting "k8s.io/client-go/testing"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
@@ -36,19 +34,15 @@ func (w *world) editConfigMap(name string, change func(*corev1.ConfigMap)) {
 }
 
 // damaged are the ways in which a ledger becomes unreadable.
-func damaged() map[string]func(*corev1.ConfigMap) {
-	return map[string]func(*corev1.ConfigMap){
-		"no JSON": func(c *corev1.ConfigMap) { c.Data["ledger.json"] = "{" },
-		"no data": func(c *corev1.ConfigMap) { c.Data = nil },
-		"of another block": func(c *corev1.ConfigMap) {
-			c.Data["ledger.json"] = `{"blockID":"b","cidr":"203.0.113.8/29"}`
-		},
-		"of a later version": func(c *corev1.ConfigMap) {
-			c.Data["ledger.json"] = strings.Replace(c.Data["ledger.json"], "{", `{"newField": 1,`, 1)
-		},
-		"no JSON, no label": func(c *corev1.ConfigMap) {
-			c.Data["ledger.json"] = "{"
-			c.Labels = nil
+func damaged() map[string]func(*v1beta1.IPBlockStatus) {
+	return map[string]func(*v1beta1.IPBlockStatus){
+		"no CIDR":       func(s *v1beta1.IPBlockStatus) { s.CIDR = "" },
+		"another block": func(s *v1beta1.IPBlockStatus) { s.CIDR = "203.0.113.32/29" },
+		"no address":    func(s *v1beta1.IPBlockStatus) { (*s.Allocations)[0].Address = "" },
+		"no holder":     func(s *v1beta1.IPBlockStatus) { (*s.Allocations)[0].Services = nil },
+		"two holders": func(s *v1beta1.IPBlockStatus) {
+			one := &(*s.Allocations)[0]
+			one.Services = append(one.Services, v1beta1.ServiceReference{Namespace: "blog", Name: "web"})
 		},
 	}
 }
@@ -64,14 +58,15 @@ func TestUnreadableLedgerStopsNoOther(t *testing.T) {
 			w.service("one", inPool())
 			w.settle("one")
 			address := w.address("one")
-			name := allocation.NamePrefix + w.blockID()
+			id := w.blockID()
+			name := "IPBlock " + v1beta1.NamePrefix + id
 			w.service("own")
 			w.settle("own")
 			w.eventReasons()
-			var before corev1.ConfigMap
-			w.editConfigMap(name, func(c *corev1.ConfigMap) {
-				c.DeepCopyInto(&before)
-				damage(c)
+			var before v1beta1.IPBlockStatus
+			w.editIPBlock(id, func(s *v1beta1.IPBlockStatus) {
+				s.DeepCopyInto(&before)
+				damage(s)
 			})
 			w.restart()
 			w.clock.Advance(time.Minute)
@@ -85,14 +80,14 @@ func TestUnreadableLedgerStopsNoOther(t *testing.T) {
 			took += w.settle("two")
 			t.Logf("figure unreadable_ledger_delays_others %.1f s", took.Seconds())
 			if err := w.refused("one", 10*time.Minute); !strings.Contains(err.Error(), name) {
-				t.Errorf("refusal %q does not name the ConfigMap", err)
+				t.Errorf("refusal %q does not name the IPBlock", err)
 			}
 			if got := w.address("one"); got != address {
 				t.Errorf("address %s became %q", address, got)
 			}
 			condition := w.condition("one")
 			if condition.Reason != string(plan.LedgerUnreadable) || !strings.Contains(condition.Message, name) ||
-				!strings.Contains(condition.Message, "restore it") {
+				!strings.Contains(condition.Message, "repair its status") {
 				t.Errorf("condition %+v", condition)
 			}
 			w.wantAddressesDiffer("one", "two")
@@ -107,10 +102,7 @@ func TestUnreadableLedgerStopsNoOther(t *testing.T) {
 			w.settle("two")
 			w.passes(30 * time.Minute)
 			w.wantBlocks("203.0.113.8/29 assigned", "203.0.113.24/29 assigned")
-			w.editConfigMap(name, func(c *corev1.ConfigMap) {
-				c.Data = before.Data
-				c.Labels = before.Labels
-			})
+			w.editIPBlock(id, func(s *v1beta1.IPBlockStatus) { *s = before })
 			w.passes(5 * time.Minute)
 			w.wantBlocks("203.0.113.24/29 assigned")
 			w.delete("next")
@@ -140,18 +132,18 @@ func TestUnreadableLedgerOfABroughtBlock(t *testing.T) {
 	w.service("one", inBlock(broughtID))
 	w.settle("one")
 	address := w.address("one")
-	var data map[string]string
-	w.editConfigMap(allocation.NamePrefix+broughtID, func(c *corev1.ConfigMap) {
-		data = c.Data
-		c.Data = map[string]string{"ledger.json": "[]"}
+	var before string
+	w.editIPBlock(broughtID, func(s *v1beta1.IPBlockStatus) {
+		before = s.CIDR
+		s.CIDR = ""
 	})
 	w.clock.Advance(time.Minute)
 	w.service("two", inBlock(broughtID))
 	w.service("own")
 	w.settle("own")
 	for _, name := range []string{"one", "two"} {
-		if err := w.refused(name, 10*time.Minute); !strings.Contains(err.Error(), allocation.NamePrefix+broughtID) {
-			t.Errorf("refusal %q of Service %s does not name the ConfigMap", err, name)
+		if err := w.refused(name, 10*time.Minute); !strings.Contains(err.Error(), v1beta1.NamePrefix+broughtID) {
+			t.Errorf("refusal %q of Service %s does not name the IPBlock", err, name)
 		}
 	}
 	if got := w.address("one"); got != address || w.address("two") != "" {
@@ -161,7 +153,7 @@ func TestUnreadableLedgerOfABroughtBlock(t *testing.T) {
 	w.settle("one")
 	w.passes(15 * time.Minute)
 	w.wantBlocks("203.0.113.64/29 assigned", "203.0.113.8/29 assigned")
-	w.editConfigMap(allocation.NamePrefix+broughtID, func(c *corev1.ConfigMap) { c.Data = data })
+	w.editIPBlock(broughtID, func(s *v1beta1.IPBlockStatus) { s.CIDR = before })
 	w.clock.Advance(time.Minute)
 	w.settle("two")
 	w.delete("two")
@@ -170,85 +162,83 @@ func TestUnreadableLedgerOfABroughtBlock(t *testing.T) {
 	w.wantBlocks("203.0.113.64/29 unassigned", "203.0.113.8/29 assigned")
 }
 
-// TestLostLabelIsRestored: a ledger that lost its label is found by its name; no Service waits for it, and its block is
-// released with its last Service.
-func TestLostLabelIsRestored(t *testing.T) {
-	unlabel := func(c *corev1.ConfigMap) { c.Labels = nil }
-	t.Run("shared", func(t *testing.T) {
-		w := newWorld(t)
-		w.service("one", inPool())
-		w.settle("one")
-		name := allocation.NamePrefix + w.blockID()
-		w.editConfigMap(name, unlabel)
-		w.clock.Advance(time.Minute)
-		w.service("two", inPool())
-		took := w.settle("two")
-		t.Logf("figure unlabelled_ledger_delays_next %.1f s", took.Seconds())
-		if took > 5*time.Second {
-			t.Errorf("the next Service waited %s", took)
-		}
-		w.wantPurchases(1)
-		w.wantAddressesOnce("one", "two")
-		if got := w.configMap(name).Labels[allocation.Label]; got != "true" {
-			t.Errorf("the label is %q", got)
-		}
-		if events := w.eventsOf("RecordRelabelled"); len(events) != 1 || !strings.Contains(events[0], name) {
-			t.Errorf("events %q, want one that names %s", events, name)
-		}
-		w.editConfigMap(name, unlabel)
-		w.clock.Advance(time.Minute)
-		w.delete("one")
-		w.settle("one")
-		w.delete("two")
-		w.settle("two")
-		w.sweep()
-		w.wantBlocks()
-		if w.configMap(name) != nil {
-			t.Errorf("ConfigMap %s is left", name)
-		}
-	})
-	t.Run("the list lacks the block", func(t *testing.T) {
-		w := newWorld(t, slow(func(l *pnapsim.Latency) { l.ListLag = pnapsim.Duration(10 * time.Minute) }))
-		w.service("one", inPool())
-		w.settle("one")
-		w.editConfigMap(allocation.NamePrefix+w.blockID(), unlabel)
-		w.restart()
-		w.service("two", inPool())
-		if took := w.settle("two"); took > 5*time.Second {
-			t.Errorf("the next Service waited %s", took)
-		}
-		w.wantPurchases(1)
-		w.wantAddressesOnce("one", "two")
-	})
-	t.Run("no Service left", func(t *testing.T) {
-		w := newWorld(t)
-		w.service("one", inPool())
-		w.settle("one")
-		w.editConfigMap(allocation.NamePrefix+w.blockID(), unlabel)
-		if err := w.tracker.Delete(servicesResource, "shop", "one"); err != nil {
-			t.Fatal(err)
-		}
-		w.restart()
-		w.sweep()
-		w.wantBlocks()
-	})
-	t.Run("brought", func(t *testing.T) {
-		w := newWorld(t, broughtBlock("", ofCluster()))
-		w.service("one", inBlock(broughtID))
-		w.settle("one")
-		w.editConfigMap(allocation.NamePrefix+broughtID, unlabel)
-		w.clock.Advance(time.Minute)
-		w.service("two", inBlock(broughtID))
-		w.settle("two")
-		w.wantAddressesOnce("one", "two")
-		w.editConfigMap(allocation.NamePrefix+broughtID, unlabel)
-		w.clock.Advance(time.Minute)
-		for _, name := range []string{"one", "two"} {
-			w.delete(name)
-			w.settle(name)
-		}
-		w.wantBlocks("203.0.113.64/29 unassigned")
-	})
+// TestLostLedgerIsMadeAgain: an IPBlock that a person deletes, or that is restored without its status, takes no
+// address from a Service and gives none to two, and its block is released with its last Service.
+func TestLostLedgerIsMadeAgain(t *testing.T) {
+	for how, lose := range map[string]func(*world, string){
+		"deleted": func(w *world, id string) { w.deleteIPBlock(v1beta1.NamePrefix + id) },
+		"without status": func(w *world, id string) {
+			w.editIPBlock(id, func(s *v1beta1.IPBlockStatus) { *s = v1beta1.IPBlockStatus{} })
+		},
+	} {
+		t.Run(how+", shared", func(t *testing.T) {
+			w := newWorld(t)
+			w.service("one", inPool())
+			w.settle("one")
+			id := w.blockID()
+			lose(w, id)
+			w.clock.Advance(time.Minute)
+			w.service("two", inPool())
+			w.settle("two")
+			w.wantPurchases(1)
+			w.wantAddressesDiffer("one", "two")
+			w.passes(5 * time.Minute)
+			w.wantAddressesOnce("one", "two")
+			lose(w, id)
+			for _, name := range []string{"one", "two"} {
+				w.delete(name)
+				w.settle(name)
+			}
+			w.sweep()
+			w.wantBlocks()
+			if w.ipBlock(id) != nil {
+				t.Errorf("the IPBlock of block %s is left", id)
+			}
+		})
+		t.Run(how+", no Service left", func(t *testing.T) {
+			w := newWorld(t)
+			w.service("one", inPool())
+			w.settle("one")
+			lose(w, w.blockID())
+			if err := w.tracker.Delete(servicesResource, "shop", "one"); err != nil {
+				t.Fatal(err)
+			}
+			w.restart()
+			w.sweep()
+			w.wantBlocks()
+		})
+		t.Run(how+", the block deleted besides", func(t *testing.T) {
+			w := newWorld(t)
+			w.service("one", inPool())
+			w.settle("one")
+			id := w.blockID()
+			lose(w, id)
+			w.portal(pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: id})
+			w.clock.Advance(5 * time.Minute)
+			w.delete("one")
+			w.settle("one")
+			w.sweep()
+			if w.ipBlock(id) != nil {
+				t.Errorf("the IPBlock of block %s is left", id)
+			}
+		})
+		t.Run(how+", brought", func(t *testing.T) {
+			w := newWorld(t, broughtBlock("", ofCluster()))
+			w.service("one", inBlock(broughtID))
+			w.settle("one")
+			lose(w, broughtID)
+			w.clock.Advance(time.Minute)
+			w.service("two", inBlock(broughtID))
+			w.settle("two")
+			w.wantAddressesDiffer("one", "two")
+			w.passes(5 * time.Minute)
+			w.wantAddressesOnce("one", "two")
+			for _, name := range []string{"one", "two"} {
+				w.delete(name)
+				w.settle(name)
+			}
+		})
+	}
 }
 
 // TestUnreadablePoolPurchaseStopsOnlyPurchases: while it is not known whether a block was bought for the pool, none is
@@ -288,7 +278,7 @@ func TestUnreadablePoolPurchaseStopsOnlyPurchases(t *testing.T) {
 // TestNoAddressWithoutItsRecord: while the ledger cannot be written, for it was changed meanwhile or the API server
 // fails, no address of it is published.
 func TestNoAddressWithoutItsRecord(t *testing.T) {
-	resource := schema.GroupResource{Resource: "configmaps"}
+	resource := schema.GroupResource{Resource: "ipblocks"}
 	for name, failure := range map[string]error{
 		"changed meanwhile":    apierrors.NewConflict(resource, "ledger", errors.New("the object has been modified")),
 		"the API server fails": apierrors.NewInternalError(errors.New("etcd has no leader")),
@@ -297,10 +287,7 @@ func TestNoAddressWithoutItsRecord(t *testing.T) {
 			w := newWorld(t)
 			w.service("one", inPool())
 			w.settle("one")
-			fails := true
-			w.kube.PrependReactor("update", "configmaps", func(ktesting.Action) (bool, runtime.Object, error) {
-				return fails, nil, failure
-			})
+			w.objects.fails = func() error { return failure }
 			w.service("two", inPool())
 			for range 20 {
 				if done, _ := w.sync("two"); done || w.address("two") != "" {
@@ -308,7 +295,7 @@ func TestNoAddressWithoutItsRecord(t *testing.T) {
 				}
 				w.clock.Advance(time.Second)
 			}
-			fails = false
+			w.objects.fails = nil
 			w.settle("two")
 			w.wantAddressesOnce("one", "two")
 		})

@@ -213,7 +213,7 @@ func (b *Balancer) sweepBlock(ctx context.Context, o plan.Observed, l plan.Ledge
 // sweepLedgers deletes ledgers that say nothing any more: of blocks that are gone, and of brought blocks
 // that are unused and have no address in quarantine.
 func (b *Balancer) sweepLedgers(ctx context.Context, o plan.Observed) error {
-	for _, l := range o.Ledgers {
+	for _, l := range slices.Concat(o.Ledgers, o.Unrecorded) {
 		if !l.Empty() || o.KeptElsewhere(l) || o.Pool().Owns(o.Block(l.BlockID)) {
 			continue
 		}

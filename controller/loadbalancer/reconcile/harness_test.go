@@ -31,6 +31,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
@@ -68,6 +69,7 @@ type world struct {
 	clock   *pnapsim.Clock
 	sim     *pnapsim.Sim
 	kube    *fake.Clientset
+	objects *ipBlocks
 	// tracker keeps the Services. The clientset's own one builds a REST mapper for each write, which took
 	// half the time of these tests.
 	tracker ktesting.ObjectTracker
@@ -192,6 +194,7 @@ func (w *world) neighbour() *world {
 func (w *world) startCluster() {
 	w.kube = fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem,
 		UID: types.UID(w.cluster)}})
+	w.objects = &ipBlocks{IPBlocks: kubefake.NewStore().IPBlocks(), world: w}
 	w.tracker = ktesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())
 	w.kube.PrependReactor("patch", "services", w.patchService)
 	w.kube.PrependReactor("get", "services", func(action ktesting.Action) (bool, runtime.Object, error) {
@@ -249,7 +252,7 @@ func (w *world) restartWith(api cloud) {
 	config := w.config
 	config.Cloud = api
 	config.Account = account.New(account.Config{Cloud: api, Now: config.Now})
-	config.Ledgers = allocation.NewStore(w.kube)
+	config.Ledgers = allocation.NewStore(w.objects, w.clock.Now)
 	config.Buyer = purchase.New(purchase.Config{Cloud: api, Interval: interval, Now: config.Now})
 	w.lb = reconcile.New(config)
 }
@@ -311,10 +314,7 @@ func (w *world) configMap(name string) *corev1.ConfigMap {
 // ledgers are the ledgers as they are stored.
 func (w *world) ledgers() []plan.Ledger {
 	w.t.Helper()
-	crashAt := w.crashAt
-	w.crashAt = 0
-	defer func() { w.crashAt = crashAt }()
-	all, err := allocation.NewStore(w.kube).List(w.t.Context())
+	all, err := w.ledgerStore().List(w.t.Context())
 	if err != nil || len(all.Unreadable) > 0 {
 		w.t.Fatal(err, all.Unreadable)
 	}

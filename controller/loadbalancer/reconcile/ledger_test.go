@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cloud-provider/api"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
@@ -91,10 +90,9 @@ func TestBlockIsNotTakenFromUnderAnother(t *testing.T) {
 	w.service("two", inPool())
 	w.settle("two")
 	w.delete("one")
-	store := allocation.NewStore(w.kube)
 	l := w.ledgers()[0]
 	l = l.Free(plan.Holder{Namespace: "shop", Name: "one"}, w.clock.Now()).Close()
-	if _, err := store.Save(t.Context(), l); err != nil {
+	if _, err := w.ledgerStore().Save(t.Context(), l); err != nil {
 		t.Fatal(err)
 	}
 	w.clock.Advance(time.Minute)

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -38,7 +37,7 @@ func TestNextSharedServiceDoesNotWait(t *testing.T) {
 			w.delete("one")
 			w.settle("one")
 			w.editConfigMap(record, annotatedMap(contract.ServiceIPPurchase, recorded))
-			if _, err := allocation.NewStore(w.kube).Save(w.ctx, l); err != nil {
+			if _, err := w.ledgerStore().Save(w.ctx, l); err != nil {
 				w.t.Fatal(err)
 			}
 			w.restart()

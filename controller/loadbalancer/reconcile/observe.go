@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
@@ -164,16 +163,12 @@ func (p *slots) next(o plan.Observed) plan.NetworkSlots {
 	return p.known
 }
 
-// readLedgers reads the ledgers, and restores the labels of those that lost theirs.
+// readLedgers reads the ledgers.
 func (b *Balancer) readLedgers(ctx context.Context, o *plan.Observed, s scope) error {
-	listing, restored, err := b.ledgers.list(ctx, s, o.Allocated())
-	for _, name := range restored {
-		b.recordInSystem(ctx, corev1.EventTypeNormal, eventRelabelled, "Restored label "+allocation.Label+
-			"=true of ConfigMap "+metav1.NamespaceSystem+"/"+name+
-			", which records who has which address of an IP block")
-	}
+	listing, err := b.ledgers.list(ctx, s)
 	o.Ledgers, o.FutureDated = plan.BoundQuarantine(listing.Ledgers, o.Now)
 	o.Unreadable = listing.Unreadable
+	o.Unrecorded = listing.Unrecorded
 	return err
 }
 
@@ -252,8 +247,6 @@ type ledgerCopy struct {
 	mu    sync.Mutex
 	known allocation.Listing
 	at    time.Time
-	// unlisted are blocks of which a ledger is stored that was not listed. The list of blocks may lack them too.
-	unlisted []string
 }
 
 // ledgerWindow is how old the copy may be. It serves to find that there is nothing to do; whatever gives or
@@ -265,11 +258,8 @@ func newLedgerCopy(store *allocation.Store, now func() time.Time) *ledgerCopy {
 }
 
 // list returns the ledgers, which the caller does not change: live, as they are or were since then, or as the copy
-// shows them. Of the expected blocks a ledger is to be found; restored names those whose label had to be restored for
-// that.
-func (c *ledgerCopy) list(
-	ctx context.Context, s scope, expected []string,
-) (known allocation.Listing, restored []string, err error) {
+// shows them.
+func (c *ledgerCopy) list(ctx context.Context, s scope) (allocation.Listing, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
@@ -278,24 +268,15 @@ func (c *ledgerCopy) list(
 		since = s.after
 	}
 	if c.at.After(since) {
-		return c.known, nil, nil
+		return c.known, nil
 	}
-	if known, err = c.store.List(ctx); err != nil {
-		return allocation.Listing{}, nil, err
-	}
-	missing := known.Without(slices.Concat(expected, c.unlisted))
-	if restored, err = c.store.Relabel(ctx, missing...); err != nil {
-		return allocation.Listing{}, restored, err
-	}
-	c.unlisted = nil
-	if len(restored) > 0 {
-		if known, err = c.store.List(ctx); err != nil {
-			return allocation.Listing{}, restored, err
-		}
+	known, err := c.store.List(ctx)
+	if err != nil {
+		return allocation.Listing{}, err
 	}
 	c.known = known
 	c.at = now
-	return known, restored, nil
+	return known, nil
 }
 
 // save stores ledgers one after the other by compare-and-swap.
@@ -303,20 +284,10 @@ func (c *ledgerCopy) save(ctx context.Context, changed ...plan.Ledger) error {
 	defer c.forget()
 	for _, l := range changed {
 		if _, err := c.store.Save(ctx, l); err != nil {
-			if l.Version == "" && errors.Is(err, allocation.ErrConflict) {
-				c.miss(l.BlockID)
-			}
 			return err
 		}
 	}
 	return nil
-}
-
-// miss notes that a ledger of the block is stored, although none was listed.
-func (c *ledgerCopy) miss(blockID string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.unlisted = append(c.unlisted, blockID)
 }
 
 // remove deletes a ledger.

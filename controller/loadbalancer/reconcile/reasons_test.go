@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
@@ -182,9 +182,8 @@ var refusals = map[string]situation{
 		says: []string{contract.ServiceIPRetain, "perhaps", `must be "true" or "false"`}},
 	"AllocationMismatch": {drive: inTurn(published(), edited(inPool())),
 		says: []string{"203.0.113.10", contract.ServiceIPAllocation, "delete the Service and create it again"}},
-	"LedgerUnreadable": {drive: inTurn(published(inPool()), func(w *world) {
-		w.editConfigMap(allocation.NamePrefix+w.blockID(), func(c *corev1.ConfigMap) { c.Data["ledger.json"] = "{" })
-	}), says: []string{"ConfigMap kube-system/" + allocation.NamePrefix, "ledger.json", "restore it from a backup"}},
+	"LedgerUnreadable": {drive: inTurn(published(inPool()), damageLedger),
+		says: []string{"IPBlock " + v1beta1.NamePrefix, "status.cidr", "repair its status"}},
 	"PurchaseRecordUnreadable": {drive: inTurn(unreadablePurchase, served(inPool())),
 		says: []string{"ConfigMap kube-system/phoenixnap-pool-default", "remove the annotation"}},
 }

@@ -8,12 +8,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
@@ -54,7 +53,7 @@ var remedies = map[string]func(*world){
 	"LocationNotOnSale":     useNetwork(networkInPHX),
 	"BlockUnusable":         edited(func(s *corev1.Service) { delete(s.Annotations, contract.ServiceIPBlockID) }),
 	"BlockInErrorState":     byPortal(pnapsim.Edit{Kind: pnapsim.EditUnassignBlock}),
-	"LedgerUnreadable":      func(w *world) { w.deleteConfigMap(allocation.NamePrefix + w.blockID()) },
+	"LedgerUnreadable":      func(w *world) { w.deleteIPBlock(v1beta1.NamePrefix + w.blockID()) },
 	"PurchaseRecordUnreadable": func(w *world) {
 		w.editConfigMap(purchase.PoolName(contract.PoolDefault), func(c *corev1.ConfigMap) {
 			delete(c.Annotations, contract.ServiceIPPurchase)
@@ -154,11 +153,7 @@ var alternatives = map[string]struct {
 			s.Annotations[contract.ServiceIPReplace] = "true"
 		})},
 	"LedgerUnreadable, restored": {situation{drive: inTurn(published(inPool()), damageLedger),
-		says: []string{"restore it from a backup"}}, func(w *world) {
-		w.editConfigMap(allocation.NamePrefix+w.blockID(), func(c *corev1.ConfigMap) {
-			c.Data = map[string]string{"ledger.json": c.Data["backup"]}
-		})
-	}},
+		says: []string{"repair its status"}}, func(w *world) { repairLedger(w, w.blockID()) }},
 }
 
 // secondBrought is a block of the user beside the one of broughtBlock.
@@ -196,14 +191,6 @@ func useNetwork(id string) func(*world) {
 				c.Location = "PHX"
 			}
 		})(w)
-	}
-}
-
-func (w *world) deleteConfigMap(name string) {
-	w.t.Helper()
-	err := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(w.ctx, name, metav1.DeleteOptions{})
-	if err != nil {
-		w.t.Fatal(err)
 	}
 }
 
@@ -275,15 +262,9 @@ func TestEventsEndByTheirRemedy(t *testing.T) {
 			w.report(advised[1], contract.AddressSilent)
 		}},
 		"a record of addresses, deleted": {"RecordUnreadable", damagedLedger,
-			`ConfigMap kube-system/(\S+), key (\S+): .* or delete it`, func(w *world, advised []string) {
-				w.deleteConfigMap(advised[1])
-			}},
+			`IPBlock (\S+): .* or delete it`, func(w *world, advised []string) { w.deleteIPBlock(advised[1]) }},
 		"a record of addresses, restored": {"RecordUnreadable", damagedLedger,
-			`ConfigMap kube-system/(\S+), key ([a-z.]+): .* restore it from a backup`, func(w *world, advised []string) {
-				w.editConfigMap(advised[1], func(c *corev1.ConfigMap) {
-					c.Data = map[string]string{advised[2]: c.Data["backup"]}
-				})
-			}},
+			`IPBlock block-(\S+): .* repair its status`, func(w *world, advised []string) { repairLedger(w, advised[1]) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -315,11 +296,4 @@ func damagedLedger(w *world) {
 	w.service("other", inPool())
 	w.settle("other")
 	damageLedger(w)
-}
-
-func damageLedger(w *world) {
-	w.editConfigMap(allocation.NamePrefix+w.blockID(), func(c *corev1.ConfigMap) {
-		c.Data["backup"] = c.Data["ledger.json"]
-		c.Data["ledger.json"] = "{"
-	})
 }

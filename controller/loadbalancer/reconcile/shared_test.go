@@ -10,9 +10,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
@@ -262,10 +262,7 @@ func TestLostLedgerGivesNothingTwice(t *testing.T) {
 	}
 	first := w.address("one")
 	second := w.address("two")
-	if err := w.tracker.Delete(configMapsResource, metav1.NamespaceSystem,
-		"phoenixnap-ip-block-"+w.blockID()); err != nil {
-		t.Fatal(err)
-	}
+	w.deleteIPBlock(v1beta1.NamePrefix + w.blockID())
 	w.restart()
 	w.service("three", inPool())
 	w.settleAll("three", "two", "one")

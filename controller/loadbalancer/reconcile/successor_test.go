@@ -6,10 +6,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	ledgers "github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -120,10 +119,7 @@ func TestReleasingServiceKeepsItsAddress(t *testing.T) {
 func (w *world) loseLedgers(allocation string) {
 	w.t.Helper()
 	for _, l := range w.ledgers() {
-		name := ledgers.NamePrefix + l.BlockID
-		if err := w.tracker.Delete(configMapsResource, metav1.NamespaceSystem, name); err != nil {
-			w.t.Fatal(err)
-		}
+		w.deleteIPBlock(v1beta1.NamePrefix + l.BlockID)
 	}
 	w.config.Allocation = allocation
 	w.restart()

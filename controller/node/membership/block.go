@@ -232,7 +232,10 @@ func (p *pass) taken(known []network.Block) string {
 func (p *pass) ledgerOf(ctx context.Context, block network.Block) (plan.Ledger, error) {
 	current, err := p.config.Ledgers.Get(ctx, block.ID)
 	if errors.Is(err, allocation.ErrNotFound) {
-		return plan.NewLedger(block.ID, block.CIDR), nil
+		created := plan.NewLedger(block.ID, block.CIDR)
+		created.Nodes = true
+		created.Brought = !p.owner().Owns(block)
+		return created, nil
 	}
 	current, _ = current.Bound(p.config.Now())
 	return current, err

@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -106,24 +106,23 @@ func TestUnreadableNodeLedgerIsReportedOnTheNode(t *testing.T) {
 	w.start()
 	w.run(10 * time.Minute)
 	w.expectMember(0, "203.0.113.2 assigned")
-	name := allocation.NamePrefix + w.recorded()
-	var data map[string]string
-	w.writeConfigMap(name, func(c *corev1.ConfigMap) {
-		data = c.Data
-		c.Data = map[string]string{"ledger.json": "{"}
+	var before string
+	w.editLedger(w.recorded(), func(s *v1beta1.IPBlockStatus) {
+		before = s.CIDR
+		s.CIDR = ""
 	})
 	w.takeEvents()
 	w.selectNode(1, true)
 	w.run(10 * time.Minute)
 	w.expectMember(1, "none")
 	if events := strings.Join(w.takeEvents(), "\n"); !strings.Contains(events, ReasonNodeBlockUnavailable) ||
-		!strings.Contains(events, name) {
+		!strings.Contains(events, "IPBlock "+v1beta1.NamePrefix+w.recorded()) {
 		t.Errorf("events %q", events)
 	}
 	w.selectNode(0, false)
 	w.run(30 * time.Minute)
 	w.expectMember(0, "none")
-	w.writeConfigMap(name, func(c *corev1.ConfigMap) { c.Data = data })
+	w.editLedger(w.recorded(), func(s *v1beta1.IPBlockStatus) { s.CIDR = before })
 	w.run(10 * time.Minute)
 	w.expectMember(1, "203.0.113.3 assigned")
 	w.expectPurchases(1)

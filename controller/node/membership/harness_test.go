@@ -24,6 +24,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/instances"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/client"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
@@ -44,6 +46,7 @@ type world struct {
 	t       *testing.T
 	sim     *pnapsim.Sim
 	url     string
+	blocks  *client.IPBlocks
 	kube    *fake.Clientset
 	events  *record.FakeRecorder
 	config  Config
@@ -96,7 +99,9 @@ func lagging(lag time.Duration) pnapsim.Config {
 func newWorldOf(t *testing.T, simulated pnapsim.Config, seed pnapsim.Seed, change func(*Config)) *world {
 	t.Helper()
 	sim, url := simtest.New(t, simulated, seed)
-	w := &world{t: t, sim: sim, url: url, kube: kubefake.NewStore().Client(), events: record.NewFakeRecorder(10000)}
+	store := kubefake.NewStore()
+	w := &world{t: t, sim: sim, url: url, kube: store.Client(), blocks: store.IPBlocks(),
+		events: record.NewFakeRecorder(10000)}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: clusterUID}}
 	if _, err := w.kube.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -131,7 +136,7 @@ func (w *world) start() {
 	config.Servers = instances.NewInventory(instances.InventoryConfig{Source: api, Now: w.sim.Clock().Now})
 	config.Account = account.New(account.Config{Cloud: api, Now: w.sim.Clock().Now})
 	config.Cloud = api
-	config.Ledgers = allocation.NewStore(w.kube)
+	config.Ledgers = allocation.NewStore(w.blocks, w.sim.Clock().Now)
 	config.Buyer = purchase.New(purchase.Config{Cloud: api, Now: w.sim.Clock().Now})
 	if w.manager, err = New(config); err != nil {
 		w.t.Fatal(err)
@@ -289,9 +294,17 @@ func (w *world) expectEvents(want ...string) {
 	}
 }
 
+// editLedger changes the status of the IPBlock of a block.
+func (w *world) editLedger(id string, change func(*v1beta1.IPBlockStatus)) {
+	w.t.Helper()
+	if err := kubefake.EditStatus(w.t.Context(), w.blocks, v1beta1.NamePrefix+id, change); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 func (w *world) ledger() plan.Ledger {
 	w.t.Helper()
-	read, err := allocation.NewStore(w.kube).Get(w.t.Context(), simtest.NodeBlockID)
+	read, err := allocation.NewStore(w.blocks, nil).Get(w.t.Context(), simtest.NodeBlockID)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/simtest"
@@ -138,11 +138,9 @@ func warnings() map[string]advises {
 			selected(w)
 		}, ReasonNodeBlockUnavailable, `ConfigMap kube-system/(\S+): .*remove the annotation`, removePurchase, 1, nobodys},
 		"NodeBlockUnavailable, record of addresses": {seedOf(2, "203.0.113.0/28", nil), nil, damagedRecord,
-			ReasonNodeBlockUnavailable, `ConfigMap kube-system/(\S+), key (\S+): .*restore it from a backup, or delete it`,
+			ReasonNodeBlockUnavailable, `IPBlock (\S+): .*repair its status, or delete it`,
 			func(w *world, advised []string) {
-				err := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(w.t.Context(), advised[1],
-					metav1.DeleteOptions{})
-				if err != nil {
+				if err := w.blocks.Delete(w.t.Context(), advised[1], metav1.DeleteOptions{}); err != nil {
 					w.t.Fatal(err)
 				}
 			}, 1, nobodys},
@@ -196,9 +194,7 @@ func damagedRecord(w *world) {
 	w.node(1, false)
 	w.start()
 	w.run(5 * time.Minute)
-	w.writeConfigMap(allocation.NamePrefix+simtest.NodeBlockID, func(c *corev1.ConfigMap) {
-		c.Data = map[string]string{"ledger.json": "{"}
-	})
+	w.editLedger(simtest.NodeBlockID, func(s *v1beta1.IPBlockStatus) { s.CIDR = "" })
 	w.selectNode(1, true)
 }
 

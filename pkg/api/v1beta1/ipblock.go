@@ -7,12 +7,14 @@ import (
 
 // IPBlock is an IP block of the phoenixNAP account that this cluster uses.
 //
-// The name of an object that the controller creates says what for, so that it is never created twice: svc-<UID of the
-// Service>, <network>-shared-<number>, <network>-nodes, and block-<ID of the block> for one that it found.
+// The controller names an object block-<ID of the block>, so that it is never created twice.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=ipb
+// +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
+// +kubebuilder:metadata:annotations="argocd.argoproj.io/sync-options=Prune=false"
+// +kubebuilder:metadata:annotations="kustomize.toolkit.fluxcd.io/prune=disabled"
 // +kubebuilder:printcolumn:name="CIDR",type=string,JSONPath=`.status.cidr`
 // +kubebuilder:printcolumn:name="Network",type=string,JSONPath=`.spec.attachment.name`
 // +kubebuilder:printcolumn:name="Purpose",type=string,JSONPath=`.spec.purpose`
@@ -66,6 +68,17 @@ type Attachment struct {
 // Source says where a block comes from.
 // +kubebuilder:validation:Enum=Bought;Brought
 type Source string
+
+// NamePrefix and the ID of a block make the name of its IPBlock.
+const NamePrefix = "block-"
+
+// ConditionAllocatable is the condition of an IPBlock that is False, with reason ReasonClosed, while no address of it is
+// allocated any more, because it is being released.
+const (
+	ConditionAllocatable = "Allocatable"
+	ReasonOpen           = "Open"
+	ReasonClosed         = "Closed"
+)
 
 // Sources of blocks.
 const (
@@ -197,10 +210,15 @@ type IPBlockStatus struct {
 	// +kubebuilder:validation:MaxLength=16
 	// +optional
 	Used string `json:"used,omitempty"`
+	// AssignedHere is true when the controller assigned a block with source Brought, so that it is the one to unassign
+	// the block.
+	// +optional
+	AssignedHere bool `json:"assignedHere,omitempty"`
 	// Purchase is the latest attempt to buy the block. It is written before the request.
 	// +optional
 	Purchase *Purchase `json:"purchase,omitempty"`
-	// Allocations say who has which address. While the field is missing no one knows, and no address is allocated.
+	// Allocations say who has which address. While the field is missing no one knows, and it is made again from the
+	// addresses of Services.
 	// +kubebuilder:validation:MaxItems=256
 	// +listType=map
 	// +listMapKey=address
@@ -212,7 +230,7 @@ type IPBlockStatus struct {
 	// +listMapKey=address
 	// +optional
 	Quarantined []Quarantine `json:"quarantined,omitempty"`
-	// Conditions are Purchased, Assigned, Allocatable, InUse and Ready; Orphaned, Drifted and Lost while they hold.
+	// Conditions of the block. Allocatable is False while the block is being released.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=map
 	// +listMapKey=type
@@ -232,11 +250,11 @@ type Purchase struct {
 	Time metav1.Time `json:"time"`
 }
 
-// Allocation says who has an address: Services, or a Node.
+// Allocation says who has an address: Services, or a server.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.services) != has(self.node)",message="an address belongs either to Services or to a Node"
+// +kubebuilder:validation:XValidation:rule="has(self.services) != has(self.server)",message="an address belongs either to Services or to a server"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.services) || (has(self.services) && self.services.exists(s, oldSelf.services.exists(o, o.__namespace__ == s.__namespace__ && o.name == s.name)))",message="an address goes to another Service only after it was free"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.node) || (has(self.node) && self.node == oldSelf.node)",message="an address goes to another Node only after it was free"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.server) || (has(self.server) && self.server == oldSelf.server)",message="an address goes to another server only after it was free"
 type Allocation struct {
 	// Address of the block.
 	// +kubebuilder:validation:MaxLength=39
@@ -251,11 +269,11 @@ type Allocation struct {
 	// +listMapKey=name
 	// +optional
 	Services []ServiceReference `json:"services,omitempty"`
-	// Node that has the address.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
+	// Server is the ID of the server that has the address for its node, as phoenixNAP's portal and API show it.
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9a-f]{24}$')",message="server must be the ID of a server, 24 hexadecimal digits in lowercase"
 	// +optional
-	Node string `json:"node,omitempty"`
+	Server string `json:"server,omitempty"`
 	// Since when it has been allocated.
 	// +required
 	Since metav1.Time `json:"since"`
@@ -275,7 +293,12 @@ type Quarantine struct {
 	// +listMapKey=name
 	// +optional
 	Services []ServiceReference `json:"services,omitempty"`
-	// Since when it has been free.
+	// Server is the ID of the server that had the address for its node.
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9a-f]{24}$')",message="server must be the ID of a server, 24 hexadecimal digits in lowercase"
+	// +optional
+	Server string `json:"server,omitempty"`
+	// Since when it has been free. What an agent reported before does not count.
 	// +required
-	Since metav1.Time `json:"since"`
+	Since metav1.MicroTime `json:"since"`
 }

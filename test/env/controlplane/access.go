@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/client"
 )
 
 // tokenSeconds is how long a token of a ServiceAccount is valid, in seconds: a day.
@@ -34,6 +36,9 @@ func (c *ControlPlane) User(name string, groups ...string) (*rest.Config, error)
 	config.CertData, config.KeyData, err = c.authority.issue(clientTemplate(name, groups))
 	return config, err
 }
+
+// IPBlocks returns a client of the cluster's IPBlocks, as a cluster administrator.
+func (c *ControlPlane) IPBlocks() *client.IPBlocks { return c.ipBlocks }
 
 // ServiceAccount returns the configuration of a client that holds a token of an existing ServiceAccount, got as
 // a kubelet gets it for a pod (TokenRequest API). A ServiceAccount that is missing is an error, because the

@@ -10,10 +10,14 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/keyutil"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/client"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
 
@@ -52,7 +56,11 @@ type ControlPlane struct {
 	apiServer *server
 	admin     *rest.Config
 	kube      kubernetes.Interface
+	ipBlocks  *client.IPBlocks
 }
+
+// definitions is what every control plane knows besides the kinds of Kubernetes.
+const definitions = "deploy/crds/networking.phoenixnap.com_ipblocks.yaml"
 
 // Start starts etcd and kube-apiserver and waits until the API server is ready and has made its namespaces. The
 // context bounds only the start; Stop ends the control plane. RBAC and the Node authorizer are on, as is the
@@ -71,6 +79,9 @@ func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 		return nil, err
 	}
 	if err := cp.waitReady(ctx); err != nil {
+		return nil, err
+	}
+	if err := cp.define(ctx); err != nil {
 		return nil, err
 	}
 	if err := cp.applyFromRoot(ctx, o.Manifests); err != nil {
@@ -105,8 +116,25 @@ func (c *ControlPlane) prepare(ctx context.Context, o Options) (err error) {
 	if c.admin, err = c.User("admin", "system:masters"); err != nil {
 		return err
 	}
-	c.kube, err = kubernetes.NewForConfig(c.admin)
+	if c.kube, err = kubernetes.NewForConfig(c.admin); err != nil {
+		return err
+	}
+	c.ipBlocks, err = client.New(c.admin)
 	return err
+}
+
+// define installs the kinds of this project, and waits until they are served.
+func (c *ControlPlane) define(ctx context.Context) error {
+	if err := c.applyFromRoot(ctx, []string{definitions}); err != nil {
+		return err
+	}
+	return wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		_, err := c.ipBlocks.List(ctx, metav1.ListOptions{})
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return err == nil, err
+	})
 }
 
 // The places of the three reserved ports.

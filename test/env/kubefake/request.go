@@ -20,13 +20,26 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 )
+
+// known is the scheme of all kinds that clients know: those of Kubernetes and those of this project.
+var known = sync.OnceValue(func() *runtime.Scheme {
+	all := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, v1beta1.AddToScheme} {
+		if err := add(all); err != nil {
+			panic(err) // two kinds have the same name
+		}
+	}
+	return all
+})
 
 // kinds are the kinds of the resources that clients know.
 var kinds = sync.OnceValue(func() map[schema.GroupVersionResource]schema.GroupVersionKind {
 	all := map[schema.GroupVersionResource]schema.GroupVersionKind{}
-	for kind := range scheme.Scheme.AllKnownTypes() {
-		if object, err := scheme.Scheme.New(kind); err == nil {
+	for kind := range known().AllKnownTypes() {
+		if object, err := known().New(kind); err == nil {
 			if _, err := meta.Accessor(object); err == nil {
 				plural, _ := meta.UnsafeGuessKindToResource(kind)
 				all[plural] = kind
@@ -85,7 +98,7 @@ func notFound(raw *http.Request) error {
 }
 
 func (r request) hasStatus() bool {
-	object, err := scheme.Scheme.New(r.kind)
+	object, err := known().New(r.kind)
 	return err == nil && statusOf(object).IsValid()
 }
 
@@ -96,7 +109,7 @@ func statusOf(object runtime.Object) reflect.Value {
 
 // body decodes what was sent.
 func (r request) body() (runtime.Object, error) {
-	sent, err := scheme.Scheme.New(r.kind)
+	sent, err := known().New(r.kind)
 	if err != nil {
 		return nil, err
 	}
@@ -261,7 +274,7 @@ func (r request) patch(stored runtime.Object) (runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	patched, err := scheme.Scheme.New(r.kind)
+	patched, err := known().New(r.kind)
 	if err != nil {
 		return nil, err
 	}

@@ -18,14 +18,41 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/client"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 )
 
 // Connect returns a client whose requests take a way: a Line, or what a test puts before one.
 func Connect(way http.RoundTripper) (kubernetes.Interface, error) {
-	return kubernetes.NewForConfig(&rest.Config{Host: "http://kubernetes.test", Transport: way, QPS: -1,
-		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}})
+	return kubernetes.NewForConfig(Config(way))
+}
+
+// Config is the configuration of a client whose requests take a way.
+func Config(way http.RoundTripper) *rest.Config {
+	return &rest.Config{Host: "http://kubernetes.test", Transport: way, QPS: -1,
+		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}}
+}
+
+// IPBlocks returns a client of the IPBlocks of the Store.
+func (s *Store) IPBlocks() *client.IPBlocks {
+	blocks, err := client.New(Config(s.Line()))
+	if err != nil {
+		panic(err) // the configuration is the one above
+	}
+	return blocks
+}
+
+// EditStatus changes the status of an IPBlock, whatever version it has, as a person with --subresource=status does.
+func EditStatus(ctx context.Context, blocks *client.IPBlocks, name string, change func(*v1beta1.IPBlockStatus)) error {
+	object, err := blocks.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	change(&object.Status)
+	_, err = blocks.UpdateStatus(ctx, object, metav1.UpdateOptions{})
+	return err
 }
 
 // RoundTrip implements http.RoundTripper: the Store answers in memory.
@@ -83,7 +110,7 @@ func encode(object runtime.Object) ([]byte, error) {
 		status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 		return json.Marshal(status)
 	}
-	known, _, err := scheme.Scheme.ObjectKinds(object)
+	known, _, err := known().ObjectKinds(object)
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +253,7 @@ func (w *stream) sendInitial(listed runtime.Object) error {
 	if err != nil || w.request.raw.URL.Query().Get("sendInitialEvents") != "true" {
 		return err
 	}
-	end, err := scheme.Scheme.New(w.request.kind)
+	end, err := known().New(w.request.kind)
 	if err != nil {
 		return err
 	}

@@ -16,10 +16,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/kubernetes/scheme"
 	ktesting "k8s.io/client-go/testing"
 )
 
@@ -45,7 +45,7 @@ type key struct {
 // NewStore returns an empty Store.
 func NewStore() *Store {
 	return &Store{
-		ObjectTracker: ktesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder()), keys: map[key]bool{},
+		ObjectTracker: ktesting.NewObjectTracker(known(), serializer.NewCodecFactory(known()).UniversalDecoder()), keys: map[key]bool{},
 		history: newHistory(),
 	}
 }

@@ -193,11 +193,11 @@ func TestAllocationsChangeOnlyToTheirHolder(t *testing.T) {
 		{web, `services: [{namespace: shop, name: web}, {namespace: shop, name: dns}]`}: ``,
 		{web, `services: [{namespace: shop, name: dns}]`}:                               `only after it was free`,
 		{web, `services: [{namespace: blog, name: web}]`}:                               `only after it was free`,
-		{web, `node: srv-a`}:           `only after it was free`,
-		{`node: srv-a`, `node: srv-a`}: ``,
-		{`node: srv-a`, `node: srv-b`}: `only after it was free`,
-		{web, `services: []`}:          `should have at least 1 items`,
-		{web, web + `, node: srv-a`}:   `either to Services or to a Node`,
+		{web, `server: 60473c2509268bc77fd06d31`}:                                       `only after it was free`,
+		{`server: 60473c2509268bc77fd06d31`, `server: 60473c2509268bc77fd06d31`}:        ``,
+		{`server: 60473c2509268bc77fd06d31`, `server: 60473c2509268bc77fd06d32`}:        `only after it was free`,
+		{web, `services: []`}:                             `should have at least 1 items`,
+		{web, web + `, server: 60473c2509268bc77fd06d31`}: `either to Services or to a server`,
 	} {
 		object, err := blocks.Create(t.Context(), ipBlock(t, "allocated", ofService("web")), strict)
 		must(t, err)

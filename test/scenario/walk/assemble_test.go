@@ -34,7 +34,7 @@ func (p *process) assemble() ([]loop, error) {
 		return nil, err
 	}
 	all := controllers.New(controllers.Config{
-		Options: p.world.options(), API: client, Client: p.kube, Informers: p.shared, Events: p.world.events,
+		Options: p.world.options(), API: client, Client: p.kube, IPBlocks: p.blocks, Informers: p.shared, Events: p.world.events,
 		Metrics: controllers.NewMetrics(), Workers: 3, Now: p.now,
 	})
 	loops, err := p.framework(all)

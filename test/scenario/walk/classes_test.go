@@ -15,7 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
@@ -41,8 +43,10 @@ const (
 	classStoppedLeader = "stopped_leader"
 	// The clock of a process is wrong by up to 6 hours.
 	classClockSkew = "clock_skew"
-	// A ConfigMap of the controller is deleted, damaged or loses its labels.
+	// A ConfigMap of the controller is deleted or damaged.
 	classConfigMapEdit = "configmap_edit"
+	// An IPBlock is deleted, damaged, or restored without its status.
+	classIPBlockEdit = "ipblock_edit"
 	// Services are deleted, recreated or change their type while no controller runs, also without their finalizer.
 	classWhileDown = "change_while_down"
 	// The controller restarts with another default allocation or block size.
@@ -95,7 +99,7 @@ func (c *classes) list() []classCount {
 	all := []classCount{}
 	for _, name := range slices.Concat(watchClasses, []string{
 		classListLag, classServerLag, classMismatch, classWrongAccount, classStoppedLeader, classClockSkew,
-		classConfigMapEdit, classLedgersLost, classRecordTime, classRestore, classSecondCluster, classWhileDown,
+		classConfigMapEdit, classIPBlockEdit, classLedgersLost, classRecordTime, classRestore, classSecondCluster, classWhileDown,
 		classDefaults, classLatePurchase, classAbsurd, classPortalBlock, classRetained, classHeaders, classUntagged,
 		classWebhook, classFreshTag, classBarredNodes, classReplacedServer, classResold,
 	}) {
@@ -225,13 +229,10 @@ func (w *world) editConfigMap() {
 	}
 	chosen := list.Items[w.random.IntN(len(list.Items))]
 	w.inject(classConfigMapEdit)
-	what := []string{"deleted", "unlabelled", "garbage"}[w.random.IntN(3)]
+	what := []string{"deleted", "garbage"}[w.random.IntN(2)]
 	switch what {
 	case "deleted":
 		err = maps.Delete(w.t.Context(), chosen.Name, metav1.DeleteOptions{})
-	case "unlabelled":
-		chosen.Labels = nil
-		_, err = maps.Update(w.t.Context(), &chosen, metav1.UpdateOptions{})
 	default:
 		for key := range chosen.Data {
 			chosen.Data[key] = "{"
@@ -240,6 +241,29 @@ func (w *world) editConfigMap() {
 		w.damaged = append(w.damaged, chosen.Name)
 	}
 	w.did("ConfigMap %s is %s: %v", chosen.Name, what, err)
+}
+
+// editIPBlock damages an IPBlock.
+func (w *world) editIPBlock() {
+	list, err := w.ipBlocks.List(w.t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) == 0 {
+		return
+	}
+	chosen := list.Items[w.random.IntN(len(list.Items))].Name
+	w.inject(classIPBlockEdit)
+	what := []string{"deleted", "restored without its status", "damaged"}[w.random.IntN(3)]
+	switch what {
+	case "deleted":
+		err = w.ipBlocks.Delete(w.t.Context(), chosen, metav1.DeleteOptions{})
+	case "damaged":
+		err = kubefake.EditStatus(w.t.Context(), w.ipBlocks, chosen, func(s *v1beta1.IPBlockStatus) { s.CIDR = "" })
+		w.damagedBlocks = append(w.damagedBlocks, chosen)
+	default:
+		err = kubefake.EditStatus(w.t.Context(), w.ipBlocks, chosen, func(s *v1beta1.IPBlockStatus) {
+			*s = v1beta1.IPBlockStatus{}
+		})
+	}
+	w.did("IPBlock %s is %s: %v", chosen, what, err)
 }
 
 // deleteDamaged does what the event about an unreadable record asks a person for.
@@ -252,6 +276,15 @@ func (w *world) deleteDamaged() {
 		}
 		if err := records.Delete(w.t.Context(), name, metav1.DeleteOptions{}); err == nil {
 			w.did("ConfigMap %s is deleted by a person", name)
+		}
+	}
+	for _, name := range w.damagedBlocks {
+		one, err := w.ipBlocks.Get(w.t.Context(), name, metav1.GetOptions{})
+		if err != nil || one.Status.CIDR != "" || one.Status.Allocations == nil {
+			continue
+		}
+		if err := w.ipBlocks.Delete(w.t.Context(), name, metav1.DeleteOptions{}); err == nil {
+			w.did("IPBlock %s is deleted by a person", name)
 		}
 	}
 }
@@ -333,7 +366,7 @@ func (w *world) mismatch() {
 	w.arm(fault)
 }
 
-// loseLedgers deletes all ConfigMaps of the controller and restarts it with other defaults.
+// loseLedgers deletes all ConfigMaps and IPBlocks of the controller and restarts it with other defaults.
 func (w *world) loseLedgers() {
 	w.inject(classLedgersLost)
 	w.process.kill()
@@ -347,6 +380,16 @@ func (w *world) loseLedgers() {
 			w.t.Fatal(err)
 		}
 		w.did("ConfigMap %s is lost", one.Name)
+	}
+	blocks, err := w.ipBlocks.List(w.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, one := range blocks.Items {
+		if err := w.ipBlocks.Delete(w.t.Context(), one.Name, metav1.DeleteOptions{}); err != nil {
+			w.t.Fatal(err)
+		}
+		w.did("IPBlock %s is lost", one.Name)
 	}
 	w.changeDefaults()
 }

@@ -1,6 +1,7 @@
 package walk
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -197,13 +198,13 @@ func (w *world) trip(end *doom) {
 
 // checkRecords: no record of an address outlives the Service that had it.
 func (w *world) checkRecords() {
-	list, err := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).List(w.t.Context(), metav1.ListOptions{})
+	list, err := w.ipBlocks.List(w.t.Context(), metav1.ListOptions{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	for _, one := range list.Items {
-		if strings.Contains(fmt.Sprint(one.Data), `"web"`) {
-			w.fail("ConfigMap %s is left: %v", one.Name, one.Data)
+		if status, err := json.Marshal(one.Status); err != nil || strings.Contains(string(status), `"web"`) {
+			w.fail("IPBlock %s is left: %s", one.Name, status)
 		}
 	}
 }

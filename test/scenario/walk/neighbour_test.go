@@ -56,6 +56,7 @@ func (w *world) found() {
 		w.t.Fatal(err)
 	}
 	w.kube = kube
+	w.ipBlocks = w.store.IPBlocks()
 	w.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: types.UID(w.uid)}})
 	w.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 }

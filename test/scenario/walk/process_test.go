@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/leader"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/client"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
 )
 
@@ -63,6 +64,7 @@ type process struct {
 	world  *world
 	line   *kubefake.Line
 	kube   kubernetes.Interface
+	blocks *client.IPBlocks
 	shared informers.SharedInformerFactory
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
@@ -107,6 +109,9 @@ func newProcess(w *world) *process {
 		w.t.Fatal(err)
 	}
 	p.kube = kube
+	if p.blocks, err = client.New(kubefake.Config(apiServer{p})); err != nil {
+		w.t.Fatal(err)
+	}
 	p.shared = informers.NewSharedInformerFactory(p.kube, 0)
 	return p
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/client"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
@@ -73,7 +74,9 @@ type world struct {
 	store   *kubefake.Store
 	lags    map[string]kubefake.Lag // by resource, of the watches of the processes
 	kube    kubernetes.Interface    // the users' client
-	events  *events
+	// ipBlocks are the objects, for users.
+	ipBlocks *client.IPBlocks
+	events   *events
 	// uid is the ID of the cluster, client the ID of its API client, own its credentials.
 	uid, client string
 	own         keys
@@ -114,8 +117,8 @@ type world struct {
 	// were reported.
 	webhook string
 	excess  bool
-	// damaged are the ConfigMaps that a user made unreadable.
-	damaged []string
+	// damaged are the ConfigMaps and IPBlocks that a user made unreadable.
+	damaged, damagedBlocks []string
 	// mismatchEnds is when lists and IDs agree again.
 	mismatchEnds time.Time
 	// backup is a snapshot of the cluster, restoreAt is when it is restored. restoredAt is when the last was: a status
@@ -131,6 +134,8 @@ type world struct {
 	nodesLate time.Time
 	// calming reports that the trouble is over.
 	calming atomic.Bool
+	// calmedAt is since when.
+	calmedAt time.Time
 }
 
 func newWorld(t *testing.T, seed uint64, count *counts, specs *pnapsim.Specs) *world {

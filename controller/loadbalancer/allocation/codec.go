@@ -1,0 +1,202 @@
+package allocation
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
+)
+
+// newObject is the object of a ledger that is to be created, without its status.
+func newObject(l plan.Ledger) *v1beta1.IPBlock {
+	spec := v1beta1.IPBlockSpec{
+		Attachment: v1beta1.Attachment{Kind: "PublicNetwork", Name: "default"},
+		Source:     v1beta1.SourceBought, Purpose: v1beta1.PurposeShared, BlockID: l.BlockID,
+	}
+	if l.Brought {
+		spec.Source = v1beta1.SourceBrought
+	}
+	if l.Nodes {
+		spec.Purpose = v1beta1.PurposeNodes
+	}
+	return &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: v1beta1.NamePrefix + l.BlockID}, Spec: spec}
+}
+
+// withLedger is the object with a status that says what the ledger says.
+func withLedger(base *v1beta1.IPBlock, l plan.Ledger, now time.Time) *v1beta1.IPBlock {
+	object := base.DeepCopy()
+	status := &object.Status
+	allocations := allocationsOf(l, status.Allocations, now)
+	status.CIDR = l.CIDR.String()
+	status.Gateway = network.Gateway(l.CIDR).String()
+	held, quarantined, free := l.Count()
+	status.Used = fmt.Sprintf("%d/%d", held, held+quarantined+free)
+	status.AssignedHere = l.AssignedHere
+	status.Allocations = &allocations
+	status.Quarantined = quarantineOf(l)
+	meta.SetStatusCondition(&status.Conditions, allocatable(l, now))
+	return object
+}
+
+func allocatable(l plan.Ledger, now time.Time) metav1.Condition {
+	c := metav1.Condition{
+		Type: v1beta1.ConditionAllocatable, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonOpen,
+		Message: "Addresses of the block are allocated", LastTransitionTime: metav1.NewTime(now),
+	}
+	if l.Closed {
+		c.Status = metav1.ConditionFalse
+		c.Reason = v1beta1.ReasonClosed
+		c.Message = "The block is being released"
+	}
+	return c
+}
+
+// allocationsOf are the held addresses, each since it was first stored for its holder.
+func allocationsOf(l plan.Ledger, before *[]v1beta1.Allocation, now time.Time) []v1beta1.Allocation {
+	all := []v1beta1.Allocation{}
+	for _, address := range sorted(l.Held) {
+		services, server := holders(l.Held[address])
+		allocated := v1beta1.Allocation{Address: address.String(), Services: services, Server: server,
+			Since: metav1.NewTime(now)}
+		if before != nil {
+			for _, known := range *before {
+				if known.Address == allocated.Address && known.Server == server &&
+					slices.Equal(known.Services, services) {
+					allocated.Since = known.Since
+				}
+			}
+		}
+		all = append(all, allocated)
+	}
+	return all
+}
+
+func quarantineOf(l plan.Ledger) []v1beta1.Quarantine {
+	var all []v1beta1.Quarantine
+	for _, address := range sorted(l.Quarantined) {
+		released := l.Quarantined[address]
+		services, server := holders(released.Holder)
+		all = append(all, v1beta1.Quarantine{Address: address.String(), Services: services, Server: server,
+			Since: metav1.NewMicroTime(stored(released.Since))})
+	}
+	return all
+}
+
+// stored is a time with the precision of the API, which is a microsecond, and not earlier: an agent's report from before
+// a release would count as one from after it.
+func stored(t time.Time) time.Time {
+	return t.Add(time.Microsecond - time.Nanosecond).Truncate(time.Microsecond).UTC()
+}
+
+func sorted[T any](of map[netip.Addr]T) []netip.Addr {
+	return slices.SortedFunc(maps.Keys(of), netip.Addr.Compare)
+}
+
+func holders(h plan.Holder) (services []v1beta1.ServiceReference, server string) {
+	if h.Namespace == "" {
+		return nil, h.Name
+	}
+	return []v1beta1.ServiceReference{{Namespace: h.Namespace, Name: h.Name, UID: types.UID(h.UID)}}, ""
+}
+
+// sameLedger reports whether what is stored says the same as a ledger.
+func sameLedger(kept, l plan.Ledger) bool {
+	quarantined := map[netip.Addr]plan.Released{}
+	for address, r := range l.Quarantined {
+		quarantined[address] = plan.Released{Holder: r.Holder, Since: stored(r.Since)}
+	}
+	return kept.BlockID == l.BlockID && kept.CIDR == l.CIDR && kept.Closed == l.Closed &&
+		kept.AssignedHere == l.AssignedHere && maps.Equal(kept.Held, l.Held) &&
+		maps.EqualFunc(kept.Quarantined, quarantined, func(a, b plan.Released) bool {
+			return a.Holder == b.Holder && a.Since.Equal(b.Since)
+		})
+}
+
+// decode reads the ledger in an object; ErrNotFound, and only what block it is, when it has none.
+func decode(object *v1beta1.IPBlock) (plan.Ledger, error) {
+	if object.Status.Allocations == nil {
+		return identity(object), fmt.Errorf("IPBlock %s has no allocations: %w", object.Name, ErrNotFound)
+	}
+	l, err := parse(object)
+	if err == nil {
+		err = l.Check()
+	}
+	if err == nil && object.Name != v1beta1.NamePrefix+l.BlockID {
+		err = fmt.Errorf("it is the ledger of IP block %q", l.BlockID)
+	}
+	if err != nil {
+		return plan.Ledger{}, fmt.Errorf("IPBlock %s: %w: %w; repair its status, or delete it: then it is made again "+
+			"from the addresses of Services", object.Name, ErrUnreadable, err)
+	}
+	return l, nil
+}
+
+// identity is what a specification says of a block.
+func identity(object *v1beta1.IPBlock) plan.Ledger {
+	return plan.Ledger{
+		BlockID: object.Spec.BlockID, Version: object.ResourceVersion,
+		Brought: object.Spec.Source == v1beta1.SourceBrought, Nodes: object.Spec.Purpose == v1beta1.PurposeNodes,
+	}
+}
+
+// parse reads what a status says, whether or not that keeps the rules of a ledger.
+func parse(object *v1beta1.IPBlock) (plan.Ledger, error) {
+	status := object.Status
+	l := identity(object)
+	l.AssignedHere = status.AssignedHere
+	l.Closed = meta.IsStatusConditionFalse(status.Conditions, v1beta1.ConditionAllocatable)
+	l.Held = map[netip.Addr]plan.Holder{}
+	l.Quarantined = map[netip.Addr]plan.Released{}
+	var err error
+	if l.CIDR, err = netip.ParsePrefix(status.CIDR); err != nil {
+		return l, fmt.Errorf("status.cidr: %w", err)
+	}
+	for _, allocated := range *status.Allocations {
+		if err := hold(l.Held, allocated.Address, allocated.Services, allocated.Server,
+			func(h plan.Holder) plan.Holder { return h }); err != nil {
+			return l, fmt.Errorf("status.allocations: %w", err)
+		}
+	}
+	for _, quarantined := range status.Quarantined {
+		if err := hold(l.Quarantined, quarantined.Address, quarantined.Services, quarantined.Server,
+			func(h plan.Holder) plan.Released {
+				return plan.Released{Holder: h, Since: quarantined.Since.UTC()}
+			}); err != nil {
+			return l, fmt.Errorf("status.quarantined: %w", err)
+		}
+	}
+	return l, nil
+}
+
+// hold adds an address, which one Service or one server has, or had.
+func hold[T any](to map[netip.Addr]T, text string, services []v1beta1.ServiceReference, server string,
+	as func(plan.Holder) T,
+) error {
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return err
+	}
+	_, twice := to[address]
+	switch {
+	case twice:
+		return fmt.Errorf("address %s is there twice", address)
+	case len(services) == 1 && server == "":
+		one := services[0]
+		to[address] = as(plan.Holder{Namespace: one.Namespace, Name: one.Name, UID: string(one.UID)})
+	case len(services) == 0 && server != "":
+		to[address] = as(plan.Holder{Name: server})
+	default:
+		return fmt.Errorf("address %s belongs to %d Services and server %q; it belongs to one of either", address,
+			len(services), server)
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+package reconcile_test
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/client"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
+)
+
+// ipBlocks are the IPBlocks of the cluster as the controller reaches them: it may die before and after each call, and
+// fails decides which writes fail.
+type ipBlocks struct {
+	*client.IPBlocks
+	world *world
+	fails func() error
+}
+
+func (b *ipBlocks) Get(ctx context.Context, name string, o metav1.GetOptions) (*v1beta1.IPBlock, error) {
+	b.world.mayCrash()
+	return b.IPBlocks.Get(ctx, name, o)
+}
+
+func (b *ipBlocks) List(ctx context.Context, o metav1.ListOptions) (*v1beta1.IPBlockList, error) {
+	b.world.mayCrash()
+	return b.IPBlocks.List(ctx, o)
+}
+
+func (b *ipBlocks) Create(ctx context.Context, object *v1beta1.IPBlock, o metav1.CreateOptions) (*v1beta1.IPBlock,
+	error) {
+	b.world.mayCrash()
+	defer b.world.mayCrash()
+	return b.IPBlocks.Create(ctx, object, o)
+}
+
+func (b *ipBlocks) UpdateStatus(ctx context.Context, object *v1beta1.IPBlock, o metav1.UpdateOptions,
+) (*v1beta1.IPBlock, error) {
+	b.world.mayCrash()
+	defer b.world.mayCrash()
+	if b.fails != nil {
+		if err := b.fails(); err != nil {
+			return nil, err
+		}
+	}
+	return b.IPBlocks.UpdateStatus(ctx, object, o)
+}
+
+func (b *ipBlocks) Delete(ctx context.Context, name string, o metav1.DeleteOptions) error {
+	b.world.mayCrash()
+	defer b.world.mayCrash()
+	return b.IPBlocks.Delete(ctx, name, o)
+}
+
+// ledgerStore reaches the ledgers as they are stored, past the crashes of the controller.
+func (w *world) ledgerStore() *allocation.Store {
+	return allocation.NewStore(w.objects.IPBlocks, w.clock.Now)
+}
+
+// ipBlock returns the IPBlock of a block; nil when there is none.
+func (w *world) ipBlock(id string) *v1beta1.IPBlock {
+	object, err := w.objects.IPBlocks.Get(w.ctx, v1beta1.NamePrefix+id, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return object
+}
+
+// editIPBlock changes the status of the IPBlock of a block as a person does.
+func (w *world) editIPBlock(id string, change func(*v1beta1.IPBlockStatus)) {
+	w.t.Helper()
+	if err := kubefake.EditStatus(w.ctx, w.objects.IPBlocks, v1beta1.NamePrefix+id, change); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) deleteIPBlock(name string) {
+	w.t.Helper()
+	if err := w.objects.IPBlocks.Delete(w.ctx, name, metav1.DeleteOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// damageLedger makes the ledger of the block of the pool unreadable, repairLedger readable again.
+func damageLedger(w *world) {
+	w.editIPBlock(w.blockID(), func(s *v1beta1.IPBlockStatus) {
+		s.Location = s.CIDR // which no one reads: a backup
+		s.CIDR = ""
+	})
+}
+
+func repairLedger(w *world, id string) {
+	w.editIPBlock(id, func(s *v1beta1.IPBlockStatus) { s.CIDR = s.Location })
+}
