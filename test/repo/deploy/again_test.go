@@ -20,7 +20,7 @@ import (
 func shipped(t *testing.T) map[string]string {
 	t.Helper()
 	texts := map[string]string{}
-	for _, path := range []string{"kube-vip", "kubectl-pnap", "examples"} {
+	for _, path := range []string{"crds", "kube-vip", "kubectl-pnap", "examples"} {
 		manifests, err := controlplane.Read(t.Context(), filepath.Join(sourceTree(t), "deploy", path))
 		must(t, err)
 		for _, m := range manifests {
@@ -77,7 +77,7 @@ func TestAppliedAgainNothingChanges(t *testing.T) {
 }
 
 // add writes an object unless it is known. Those of one name that differ get different names: so all are applied at
-// once, and each name says where the object comes from.
+// once, and each name says where the object comes from. The name of a definition follows from its kind, and stays.
 func add(t *testing.T, all *strings.Builder, known map[string]bool, source string, object *unstructured.Unstructured) {
 	t.Helper()
 	text, err := yaml.Marshal(object.Object)
@@ -86,7 +86,9 @@ func add(t *testing.T, all *strings.Builder, known map[string]bool, source strin
 		return
 	}
 	known[string(text)] = true
-	object.SetName(fmt.Sprintf("%s-%d", object.GetName(), len(known)))
+	if object.GetKind() != "CustomResourceDefinition" {
+		object.SetName(fmt.Sprintf("%s-%d", object.GetName(), len(known)))
+	}
 	text, err = yaml.Marshal(object.Object)
 	must(t, err)
 	fmt.Fprintf(all, "---\n# %s\n%s", source, text)

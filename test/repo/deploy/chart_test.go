@@ -21,6 +21,14 @@ func template(t *testing.T, set ...string) (string, error) {
 	return RenderChart(t.Context(), sourceTree(t), set...)
 }
 
+// withDefinitions is an overlay with the definition of the kinds, which the chart has, too.
+func withDefinitions(t *testing.T, overlay []byte) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(sourceTree(t), filepath.FromSlash(Definitions)))
+	must(t, err)
+	return string(overlay) + "\n---\n" + string(text)
+}
+
 // documents are the objects of a manifest, in an order of their own.
 func documents(t *testing.T, text string) []*unstructured.Unstructured {
 	t.Helper()
@@ -50,7 +58,7 @@ func TestChartIsWhatTheOverlaysAre(t *testing.T) {
 		}
 		rendered, err := os.ReadFile(Rendered(sourceTree(t), overlay))
 		must(t, err)
-		want := documents(t, string(rendered))
+		want := documents(t, withDefinitions(t, rendered))
 		have := documents(t, text)
 		enough := 20
 		if strings.HasSuffix(overlay, nodesOnly) {
@@ -78,7 +86,7 @@ func TestChartValuesAreWhatComponentsMake(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s with %s: %v\n%s", overlay, value, err, text)
 			}
-			want := documents(t, string(composedText(t, overlay, component)))
+			want := documents(t, withDefinitions(t, composedText(t, overlay, component)))
 			if diff := gocmp.Diff(want, documents(t, text)); diff != "" {
 				t.Errorf("%s: the chart with %s differs from the overlay with components/%s (-overlay +chart):\n%s",
 					overlay, value, component, diff)

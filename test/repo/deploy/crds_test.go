@@ -4,9 +4,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/controlplane"
 )
 
 // TestDefinitionsAreThoseOfTheTypes: make crds would change nothing.
@@ -33,6 +37,46 @@ func TestDefinitionsAreThoseOfTheTypes(t *testing.T) {
 				t.Errorf("%s/%s is not what make crds generates (-generated +committed):\n%s", committed, entry.Name(),
 					diff)
 			}
+		}
+	}
+}
+
+// TestDefinitionsAreAppliedByKustomize: kubectl apply -k deploy/crds applies what the chart has.
+func TestDefinitionsAreAppliedByKustomize(t *testing.T) {
+	manifests, err := controlplane.Read(t.Context(), filepath.Join(sourceTree(t), "deploy", "crds"))
+	must(t, err)
+	if diff := cmp.Diff(documents(t, withDefinitions(t, nil)), documents(t, string(manifests[0].Data))); diff != "" {
+		t.Errorf("deploy/crds differs from %s (-file +kustomize):\n%s", Definitions, diff)
+	}
+	must(t, cp.Apply(t.Context(), manifests...))
+}
+
+// TestDefinitionsAreKept: an object goes with its definition, and a block that is paid for would not be known any more.
+// So the definition is in no overlay, Helm leaves it when the chart goes, and no GitOps tool prunes it.
+func TestDefinitionsAreKept(t *testing.T) {
+	text, err := template(t)
+	must(t, err)
+	found := 0
+	for _, o := range documents(t, text) {
+		if o.GetKind() != "CustomResourceDefinition" {
+			continue
+		}
+		found++
+		for name, want := range map[string]string{"helm.sh/resource-policy": "keep",
+			"argocd.argoproj.io/sync-options": "Prune=false", "kustomize.toolkit.fluxcd.io/prune": "disabled"} {
+			if got := o.GetAnnotations()[name]; got != want {
+				t.Errorf("%s has the annotation %s: %q, want %q", o.GetName(), name, got, want)
+			}
+		}
+	}
+	if found != 1 {
+		t.Errorf("the chart has %d definitions", found)
+	}
+	for _, overlay := range overlays(t) {
+		rendered, err := os.ReadFile(Rendered(sourceTree(t), overlay))
+		must(t, err)
+		if slices.Contains(strings.Split(string(rendered), "\n"), "kind: CustomResourceDefinition") {
+			t.Errorf("%s has a definition", overlay)
 		}
 	}
 }

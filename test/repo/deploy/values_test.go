@@ -104,7 +104,7 @@ func TestEveryValueChangesWhatItSays(t *testing.T) {
 			if without == text {
 				t.Error("the value changes nothing")
 			}
-			if diff := gocmp.Diff(documents(t, string(c.render(t))), documents(t, text)); diff != "" {
+			if diff := gocmp.Diff(documents(t, withDefinitions(t, c.render(t))), documents(t, text)); diff != "" {
 				t.Errorf("the chart differs from the kustomization (-kustomization +chart):\n%s", diff)
 			}
 		})

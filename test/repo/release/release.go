@@ -149,7 +149,7 @@ func (r Release) addProgram(name string, contained []licenses.Part) error {
 
 // besides are the manifests that users need beside an overlay: file of the release → path below the root.
 func besides() map[string]string {
-	return map[string]string{"secret.yaml": "deploy/template/secret.yaml",
+	return map[string]string{"crds.yaml": deploy.Definitions, "secret.yaml": "deploy/template/secret.yaml",
 		"kube-vip.yaml": "deploy/kube-vip/kube-vip.yaml"}
 }
 

@@ -52,7 +52,7 @@ func TestFiles(t *testing.T) {
 	checkPlugin(t, r)
 	checkChart(t, r, chart)
 	for _, want := range []string{"bin/phoenixnap-agent-linux-amd64", "sbom/phoenixnap-agent-linux-amd64.cdx.json",
-		"manifests/kubeadm/deployment.yaml", "manifests/secret.yaml", "manifests/kube-vip.yaml",
+		"manifests/kubeadm/deployment.yaml", "manifests/crds.yaml", "manifests/secret.yaml", "manifests/kube-vip.yaml",
 		"third-party-licenses.txt"} {
 		if _, err := os.Stat(filepath.Join(r.Dir, want)); err != nil {
 			t.Error(err)

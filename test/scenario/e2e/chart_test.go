@@ -38,6 +38,7 @@ func (s *site) chart() {
 	s.allowed()
 	s.run("helm uninstall phoenixnap --namespace kube-system --wait --timeout 10m")
 	s.gone()
+	s.run("kubectl delete -k deploy/crds") // the chart leaves the definition
 }
 
 // chartPath is the chart that is installed: that of the release, if one is tested, or that of the source tree.

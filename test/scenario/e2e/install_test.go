@@ -155,8 +155,10 @@ func (s *site) install() {
 	began := time.Now()
 	s.run("kubectl apply -f " + s.secret())
 	if s.images.release == "" {
+		s.run("kubectl apply -k deploy/crds")
 		s.run("kubectl apply -k " + s.overlay)
 	} else {
+		s.run("kubectl apply -f " + filepath.Join(s.images.release, "manifests", "crds.yaml"))
 		s.run("kubectl apply -f " + filepath.Join(s.images.release, "manifests", filepath.Base(s.overlay),
 			"deployment.yaml"))
 	}

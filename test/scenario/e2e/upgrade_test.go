@@ -37,6 +37,7 @@ func (s *site) upgrade(address netip.Addr, probe int) {
 		}
 	}
 	began := time.Now()
+	s.run("kubectl apply -k deploy/crds")
 	s.run("kubectl apply -k " + s.newer())
 	s.rolledOut()
 	s.figure("upgrade_took", time.Since(began).Seconds(), "s")
