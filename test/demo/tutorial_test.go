@@ -97,6 +97,8 @@ func (f *follower) change(ctx context.Context, command string) error {
 		return nil
 	case "kubectl apply -f secret.yaml": // the lab's controller has its secret in a file
 		return nil
+	case "kubectl apply -k deploy/crds":
+		return nil
 	case "kubectl apply -k deploy/overlays/kubeadm": // as everything of deploy, the control plane has it already
 		return errors.Join(f.StartController(ctx), f.StartAgents(ctx))
 	case "kubectl apply -f deploy/kube-vip/kube-vip.yaml":

@@ -45,6 +45,7 @@ func TestAnExistingCluster(t *testing.T) {
 	}
 	c.expect("kubectl get nodes", "worker-1 <none> <none>", "foreign k3s://foreign <none>")
 	c.expect("kubectl get services", "default first LoadBalancer", "default other LoadBalancer")
+	c.kubectl("apply", "-k", "deploy/crds") // with the overlay, as the guide of the installation says
 	c.controller("--max-ip-blocks=1")
 	c.eventually("the Services report that no Node may carry their traffic", func() bool {
 		return strings.Contains(c.kubectl("get", "services", "-o",
@@ -107,6 +108,7 @@ func TestFromVersion1(t *testing.T) {
 			}})
 	}, clusterOfVersion1)
 	c.run("kubectl -n kube-system scale deployment cloud-provider-phoenixnap")
+	c.run("kubectl apply -k deploy/crds")
 	c.run("kubectl apply -k deploy/overlays/kubeadm")
 	c.controller("--max-ip-blocks=1")
 	c.run("kubectl wait service --all-namespaces")

@@ -65,7 +65,7 @@ func newBench(t *testing.T) *bench {
 		Data: []byte(onTheCluster)}); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"apply", "-k", "deploy/overlays/kubeadm"},
+	for _, args := range [][]string{{"apply", "-k", "deploy/crds"}, {"apply", "-k", "deploy/overlays/kubeadm"},
 		{"apply", "-f", "deploy/kube-vip/kube-vip.yaml"}} {
 		if out, err := b.run(t.Context(), t, 30*time.Second, nil, args...); err != nil {
 			t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
