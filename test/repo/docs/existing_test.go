@@ -312,6 +312,7 @@ func TestRotatedCredentials(t *testing.T) {
 	c := newRunning(t, "docs/guides/operate.md", func(*pnapsim.AccountSeed, string) {}, runningCluster)
 	valid, err := os.ReadFile(c.secret)
 	must(t, err)
+	c.kubectl("apply", "-k", "deploy/crds")
 	c.controller("--max-ip-blocks=1")
 	report := func() string {
 		return c.kubectl("-n", "kube-system", "get", "configmap", contract.BlockReportName, "--ignore-not-found", "-o",
