@@ -36,7 +36,8 @@ func takeOver(t *testing.T, cluster *reapply.Cluster, kubeconfig, overlay string
 	}
 	definitions := filepath.Join(sourceTree(t), "deploy", "crds")
 	install := slices.Concat([]string{"upgrade", "--install", "phoenixnap", chart(t)}, values)
-	cluster.Must(t, "delete", "--ignore-not-found", "-k", dir) // another test may have left what differs
+	cluster.Must(t, "delete", "--ignore-not-found", "-k", dir)         // another test may have left what differs
+	cluster.Must(t, "delete", "--ignore-not-found", "-k", definitions) // every control plane of the tests has it
 	cluster.Must(t, "apply", "-k", definitions)
 	defined := cluster.Live(t, "-k", definitions)
 	cluster.Must(t, "apply", "-k", dir)

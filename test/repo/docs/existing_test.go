@@ -45,7 +45,6 @@ func TestAnExistingCluster(t *testing.T) {
 	}
 	c.expect("kubectl get nodes", "worker-1 <none> <none>", "foreign k3s://foreign <none>")
 	c.expect("kubectl get services", "default first LoadBalancer", "default other LoadBalancer")
-	c.kubectl("apply", "-k", "deploy/crds") // with the overlay, as the guide of the installation says
 	c.controller("--max-ip-blocks=1")
 	c.eventually("the Services report that no Node may carry their traffic", func() bool {
 		return strings.Contains(c.kubectl("get", "services", "-o",
@@ -312,7 +311,6 @@ func TestRotatedCredentials(t *testing.T) {
 	c := newRunning(t, "docs/guides/operate.md", func(*pnapsim.AccountSeed, string) {}, runningCluster)
 	valid, err := os.ReadFile(c.secret)
 	must(t, err)
-	c.kubectl("apply", "-k", "deploy/crds")
 	c.controller("--max-ip-blocks=1")
 	report := func() string {
 		return c.kubectl("-n", "kube-system", "get", "configmap", contract.BlockReportName, "--ignore-not-found", "-o",
