@@ -77,7 +77,7 @@ func New(c Config) *Controllers {
 		account: account.New(account.Config{Cloud: c.API, Metrics: c.Metrics.account, OnNetwork: changes.Notice,
 			Now: c.Now}),
 		buyer:   purchase.New(purchase.Config{Cloud: c.API, Now: c.Now}),
-		ledgers: allocation.NewStore(c.IPBlocks, c.Now),
+		ledgers: ledgers(c),
 	}
 	all.instances = instances.New(instances.Config{
 		Inventory: all.inventory,
@@ -93,6 +93,13 @@ func New(c Config) *Controllers {
 	})
 	all.Cloud = provider.New(all.instances)
 	return all
+}
+
+func ledgers(c Config) *allocation.Store {
+	if c.Options.DryRun {
+		return allocation.NewStore(allocation.Preview{IPBlocks: c.IPBlocks}, c.Now)
+	}
+	return allocation.NewStore(c.IPBlocks, c.Now)
 }
 
 // ControlPlane is the name of the controller of the address of the control plane, the only one that needs a Kubeconfig.

@@ -273,6 +273,26 @@ func TestALedgerThatIsNotKept(t *testing.T) {
 	}
 }
 
+// TestAPreviewNeedsNoDefinition: a dry run before a migration finds nothing, and shows what would be stored.
+func TestAPreviewNeedsNoDefinition(t *testing.T) {
+	s := allocation.NewStore(allocation.Preview{IPBlocks: undefined{}}, nil)
+	if listing, err := s.List(t.Context()); err != nil || len(listing.Ledgers) > 0 {
+		t.Errorf("the list is %v, %v", listing, err)
+	}
+	if _, err := s.Get(t.Context(), "b1"); !errors.Is(err, allocation.ErrNotFound) {
+		t.Errorf("the ledger: %v", err)
+	}
+	if l := save(t, s, take(t, fresh("b1"), "web")); len(l.Held) != 1 {
+		t.Errorf("would be stored: %v", l)
+	}
+	objects := kubefake.NewStore().IPBlocks()
+	stored := save(t, allocation.NewStore(objects, nil), fresh("b1"))
+	s = allocation.NewStore(allocation.Preview{IPBlocks: objects}, nil)
+	if l := save(t, s, take(t, stored, "web")); len(l.Held) != 1 || l.Version == stored.Version {
+		t.Errorf("a stored ledger: %v", l)
+	}
+}
+
 func TestWhatBreaksTheRulesIsNotStored(t *testing.T) {
 	s := allocation.NewStore(kubefake.NewStore().IPBlocks(), nil)
 	broken := take(t, fresh("b1"), "web")

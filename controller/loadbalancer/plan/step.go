@@ -129,7 +129,7 @@ const (
 	// AllocationMismatch: the Service asks for an address from elsewhere than where its own is.
 	AllocationMismatch Reason = "AllocationMismatch"
 	// LedgerUnreadable: the record of who has which address of the block cannot be read; the message names the
-	// ConfigMap. A published address keeps working.
+	// IPBlock. A published address keeps working.
 	LedgerUnreadable Reason = "LedgerUnreadable"
 	// PurchaseRecordUnreadable: the record of the last purchase for shared blocks cannot be read, so that none is
 	// bought; the message names the ConfigMap.

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -42,12 +43,15 @@ func TestControllerWritesItsOwn(t *testing.T) {
 	install(t)
 	client := account(t, "phoenixnap-cloud-controller-manager")
 	configs := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
-	made, err := configs.Create(t.Context(), configMap("phoenixnap-ip-block-60473c2509268bc77fd06d40"),
-		metav1.CreateOptions{})
-	must(t, err)
-	made.Data = map[string]string{"a": "b"}
-	must2(configs.Update(t.Context(), made, metav1.UpdateOptions{}))(t)
-	must(t, configs.Delete(t.Context(), made.Name, metav1.DeleteOptions{}))
+	for _, name := range []string{"phoenixnap-pool-default", "phoenixnap-nodes", "phoenixnap-members",
+		"phoenixnap-ip-blocks"} {
+		made, err := configs.Create(t.Context(), configMap(name), metav1.CreateOptions{})
+		must(t, err)
+		made.Data = map[string]string{"a": "b"}
+		must2(configs.Update(t.Context(), made, metav1.UpdateOptions{}))(t)
+		must(t, clientOf(t, cp.Config()).CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(t.Context(), name,
+			metav1.DeleteOptions{}))
+	}
 
 	slices := client.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem)
 	endpoints, err := slices.Create(t.Context(), slice("phoenixnap-control-plane-1", "phoenixnap-control-plane"),
@@ -74,7 +78,7 @@ func TestControllerWritesItsOwn(t *testing.T) {
 	must(t, services.Delete(t.Context(), service.Name, metav1.DeleteOptions{}))
 }
 
-// TestControllerIsConfined tries what RBAC lets it do to what others have there.
+// TestControllerIsConfined tries what RBAC lets it do to what others have there, and what RBAC refuses.
 func TestControllerIsConfined(t *testing.T) {
 	admin := install(t)
 	inKubeSystem(t, admin)
@@ -88,9 +92,8 @@ func TestControllerIsConfined(t *testing.T) {
 	var found []error
 	collect := func(_ any, err error) { found = append(found, err) }
 	collect(configs.Create(t.Context(), configMap("another"), metav1.CreateOptions{}))
-	collect(configs.Update(t.Context(), configMap("coredns"), metav1.UpdateOptions{}))
-	collect(nil, configs.Delete(t.Context(), "coredns", metav1.DeleteOptions{}))
-	collect(configs.Update(t.Context(), configMap("phoenixnap-announcer"), metav1.UpdateOptions{}))
+	collect(configs.Create(t.Context(), configMap("phoenixnap-ip-block-60473c2509268bc77fd06d40"),
+		metav1.CreateOptions{}))
 	collect(slices.Create(t.Context(), slice("kube-dns-2", "kube-dns"), metav1.CreateOptions{}))
 	collect(slices.Update(t.Context(), slice("kube-dns-1", "kube-dns"), metav1.UpdateOptions{}))
 	collect(slices.Update(t.Context(), slice("kube-dns-1", "phoenixnap-control-plane"), metav1.UpdateOptions{}))
@@ -102,6 +105,14 @@ func TestControllerIsConfined(t *testing.T) {
 	for i, err := range found {
 		if !refusedBy(err, "phoenixnap-controller") {
 			t.Errorf("attempt %d: %v", i+1, err)
+		}
+	}
+	for _, name := range []string{"coredns", "phoenixnap-announcer"} {
+		if _, err := configs.Update(t.Context(), configMap(name), metav1.UpdateOptions{}); !apierrors.IsForbidden(err) {
+			t.Errorf("ConfigMap %s is updated: %v", name, err)
+		}
+		if err := configs.Delete(t.Context(), name, metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
+			t.Errorf("ConfigMap %s is deleted: %v", name, err)
 		}
 	}
 }
