@@ -304,3 +304,17 @@ func TestWhatBreaksTheRulesIsNotStored(t *testing.T) {
 		t.Errorf("something is stored: %v", err)
 	}
 }
+
+// TestALedgerThatIsChanged: nor when the answer shows it with another holder.
+func TestALedgerThatIsChanged(t *testing.T) {
+	store := kubefake.NewStore()
+	s := allocation.NewStore(store.IPBlocks(), nil)
+	l := save(t, s, fresh("b1"))
+	store.Admit = func(changed, _ metav1.Object) {
+		allocations := changed.(*v1beta1.IPBlock).Status.Allocations //nolint:errcheck // it has no others
+		(*allocations)[0].Services[0].Name = "another"
+	}
+	if _, err := s.Save(t.Context(), take(t, l, "web")); err == nil || !strings.Contains(err.Error(), "webhook") {
+		t.Errorf("said %v, want an error that names the webhook", err)
+	}
+}
