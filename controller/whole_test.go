@@ -86,7 +86,8 @@ func (s *scene) forget() {
 		return
 	}
 	for _, each := range blocks.Items {
-		if err := plane.IPBlocks().Delete(context.WithoutCancel(s.Context()), each.Name, metav1.DeleteOptions{}); err != nil {
+		err := plane.IPBlocks().Delete(context.WithoutCancel(s.Context()), each.Name, metav1.DeleteOptions{})
+		if err != nil {
 			s.Error(err)
 		}
 	}

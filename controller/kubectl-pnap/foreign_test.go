@@ -66,7 +66,7 @@ func (s fixture) foreignReport() {
 	s.ok(err)
 }
 
-// foreignLedger wants to change the owner of an address in the ledger of the pool's block, which the API server refuses.
+// foreignLedger wants to change the owner of an address in the IPBlock of the pool, which the API server refuses.
 func (s fixture) foreignLedger() {
 	s.Helper()
 	blocks := plane.IPBlocks()

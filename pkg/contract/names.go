@@ -159,6 +159,10 @@ const (
 // clusters.
 const HeartbeatKeyShared = "HeartbeatKeyShared"
 
+// AllowDeletion is the annotation, "true", with which a person allows an IPBlock to be deleted although addresses of it
+// are allocated, or the definition of a kind although its objects go with it (deploy/crds/policy.yaml).
+const AllowDeletion = Prefix + "allow-deletion"
+
 // NamespaceCollectOrphans is the annotation of the Namespace kube-system with which a user confirms that orphaned IP
 // blocks are deleted, although too many became orphans at once: their IDs, separated by commas. It has an effect only
 // with --collect-orphans.

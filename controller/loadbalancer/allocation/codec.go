@@ -14,6 +14,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // newObject is the object of a ledger that is to be created, without its status.
@@ -91,8 +92,8 @@ func quarantineOf(l plan.Ledger) []v1beta1.Quarantine {
 	return all
 }
 
-// stored is a time with the precision of the API, which is a microsecond, and not earlier: an agent's report from before
-// a release would count as one from after it.
+// stored is a time with the precision of the API, which is a microsecond, and not earlier: an agent's report from
+// before a release would count as one from after it.
 func stored(t time.Time) time.Time {
 	return t.Add(time.Microsecond - time.Nanosecond).Truncate(time.Microsecond).UTC()
 }
@@ -134,8 +135,9 @@ func decode(object *v1beta1.IPBlock) (plan.Ledger, error) {
 		err = fmt.Errorf("it is the ledger of IP block %q", l.BlockID)
 	}
 	if err != nil {
-		return plan.Ledger{}, fmt.Errorf("IPBlock %s: %w: %w; repair its status, or delete it: then it is made again "+
-			"from the addresses of Services", object.Name, ErrUnreadable, err)
+		return plan.Ledger{}, fmt.Errorf("IPBlock %s: %w: %w; repair its status, or give it the annotation %s=true "+
+			"and delete it: then it is made again from the addresses of Services", object.Name, ErrUnreadable, err,
+			contract.AllowDeletion)
 	}
 	return l, nil
 }

@@ -56,8 +56,8 @@ type Listing struct {
 	Ledgers []plan.Ledger
 	// Unreadable are the others: an address that one of them gives must not be given again.
 	Unreadable []plan.Unreadable
-	// Unrecorded are the blocks whose object says nothing of addresses: its creation was interrupted, or it was restored
-	// without its status.
+	// Unrecorded are the blocks whose object says nothing of addresses: its creation was interrupted, or it was
+	// restored without its status.
 	Unrecorded []plan.Ledger
 }
 

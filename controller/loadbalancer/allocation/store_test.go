@@ -149,7 +149,8 @@ func TestDamagedLedgerHidesNothing(t *testing.T) {
 	if err != nil || len(listing.Ledgers) != 1 || listing.Ledgers[0].BlockID != "b2" {
 		t.Errorf("the list is %v, %v", listing, err)
 	}
-	if u := listing.Unreadable; len(u) != 1 || u[0].BlockID != "b1" || !strings.Contains(u[0].Problem, "IPBlock block-b1") {
+	if u := listing.Unreadable; len(u) != 1 || u[0].BlockID != "b1" ||
+		!strings.Contains(u[0].Problem, "IPBlock block-b1") {
 		t.Errorf("unreadable are %v", u)
 	}
 	if l, err := s.Get(t.Context(), "b1"); !errors.Is(err, allocation.ErrUnreadable) {
@@ -161,8 +162,8 @@ func TestDamagedLedgerHidesNothing(t *testing.T) {
 type undefined struct{ allocation.IPBlocks }
 
 func missing(verb string) error {
-	return apierrors.NewGenericServerResponse(http.StatusNotFound, verb, schema.GroupResource{}, "", "404 page not found",
-		0, true)
+	return apierrors.NewGenericServerResponse(http.StatusNotFound, verb, schema.GroupResource{}, "",
+		"404 page not found", 0, true)
 }
 
 func (undefined) Get(context.Context, string, metav1.GetOptions) (*v1beta1.IPBlock, error) {

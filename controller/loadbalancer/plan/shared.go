@@ -139,8 +139,8 @@ func (obs Observed) besides(lost Step) string {
 }
 
 func (obs Observed) lostBrought(id string) ServicePlan {
-	return refusedPlan(BlockLost, "IP block %s of address %s is gone from the account; delete the Service and create it "+
-		"again, with another block in annotation %s or without this annotation",
+	return refusedPlan(BlockLost, "IP block %s of address %s is gone from the account; delete the Service and create "+
+		"it again, with another block in annotation %s or without this annotation",
 		id, obs.Published, contract.ServiceIPBlockID)
 }
 

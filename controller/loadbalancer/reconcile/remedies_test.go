@@ -262,7 +262,7 @@ func TestEventsEndByTheirRemedy(t *testing.T) {
 			w.report(advised[1], contract.AddressSilent)
 		}},
 		"a record of addresses, deleted": {"RecordUnreadable", damagedLedger,
-			`IPBlock (\S+): .* or delete it`, func(w *world, advised []string) { w.deleteIPBlock(advised[1]) }},
+			`IPBlock (\S+): .* and delete it`, func(w *world, advised []string) { w.deleteIPBlock(advised[1]) }},
 		"a record of addresses, restored": {"RecordUnreadable", damagedLedger,
 			`IPBlock block-(\S+): .* repair its status`, func(w *world, advised []string) { repairLedger(w, advised[1]) }},
 	} {

@@ -88,9 +88,9 @@ func (w *withAccount) start() (stop func()) {
 	factory := informers.NewSharedInformerFactoryWithOptions(w.kube, 0, informers.WithNamespace(w.namespace))
 	core := factory.Core().V1()
 	load := reconcile.New(reconcile.Config{
-		Cloud: client, Account: account.New(account.Config{Cloud: client}), Ledgers: allocation.NewStore(shared.IPBlocks(), nil),
-		Buyer: purchase.New(purchase.Config{Cloud: client}),
-		Kube:  w.kube, Services: core.Services().Lister(), Nodes: core.Nodes().Lister(), Events: w.events.recorder,
+		Cloud: client, Account: account.New(account.Config{Cloud: client}),
+		Ledgers: allocation.NewStore(shared.IPBlocks(), nil), Buyer: purchase.New(purchase.Config{Cloud: client}),
+		Kube: w.kube, Services: core.Services().Lister(), Nodes: core.Nodes().Lister(), Events: w.events.recorder,
 		NetworkID: networkID, Options: plan.Options{
 			Location: "ASH", Announcer: contract.AnnouncerKubeVIP, MaxRetained: 9, MaxRetainedPerNamespace: 9,
 		},

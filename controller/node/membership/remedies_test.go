@@ -138,7 +138,7 @@ func warnings() map[string]advises {
 			selected(w)
 		}, ReasonNodeBlockUnavailable, `ConfigMap kube-system/(\S+): .*remove the annotation`, removePurchase, 1, nobodys},
 		"NodeBlockUnavailable, record of addresses": {seedOf(2, "203.0.113.0/28", nil), nil, damagedRecord,
-			ReasonNodeBlockUnavailable, `IPBlock (\S+): .*repair its status, or delete it`,
+			ReasonNodeBlockUnavailable, `IPBlock (\S+): .*repair its status, or .* delete it`,
 			func(w *world, advised []string) {
 				if err := w.blocks.Delete(w.t.Context(), advised[1], metav1.DeleteOptions{}); err != nil {
 					w.t.Fatal(err)

@@ -45,8 +45,8 @@ type key struct {
 // NewStore returns an empty Store.
 func NewStore() *Store {
 	return &Store{
-		ObjectTracker: ktesting.NewObjectTracker(known(), serializer.NewCodecFactory(known()).UniversalDecoder()), keys: map[key]bool{},
-		history: newHistory(),
+		ObjectTracker: ktesting.NewObjectTracker(known(), serializer.NewCodecFactory(known()).UniversalDecoder()),
+		keys:          map[key]bool{}, history: newHistory(),
 	}
 }
 

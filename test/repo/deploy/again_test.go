@@ -74,7 +74,7 @@ func TestAppliedAgainNothingChanges(t *testing.T) {
 		t.Errorf("only %d different objects", len(known))
 	}
 	cluster := reapply.NewCluster(t, cp.Config())
-	cluster.Must(t, "delete", "--ignore-not-found", "-f", filepath.Join(sourceTree(t), filepath.FromSlash(Definitions)))
+	undefine(t, cluster)
 	cluster.Check(t, []byte(all.String()))
 }
 

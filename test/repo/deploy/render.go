@@ -102,16 +102,17 @@ func Stamp(root, version string) error {
 // Chart is the directory of the Helm chart, below the root of the source tree.
 const Chart = "deploy/helm/phoenixnap-cloud-provider"
 
-// Definitions is the definition of the kinds, below the root of the source tree. No overlay has it: it is applied before
-// all of them, and deleted last, because objects go with their definition.
-const Definitions = "deploy/crds/networking.phoenixnap.com_ipblocks.yaml"
+// Definitions are the definition of the kinds, and what guards it, below the root of the source tree. No overlay has
+// them: they are applied before all of them, and deleted last, because objects go with their definition.
+var Definitions = []string{"deploy/crds/networking.phoenixnap.com_ipblocks.yaml", "deploy/crds/policy.yaml"}
 
 // copied are the manifests that the chart shares with the kustomizations: name in the chart → path below the root.
 func copied() map[string]string {
 	const announcer = "deploy/components/announcer/"
 	const monitoring = "deploy/monitoring/"
 	return map[string]string{
-		"crds.yaml":                     Definitions,
+		"crds.yaml":                     Definitions[0],
+		"crds-policy.yaml":              Definitions[1],
 		"agent.yaml":                    "deploy/base/agent.yaml",
 		"agent-policy.yaml":             "deploy/base/agent-policy.yaml",
 		"controller.yaml":               "deploy/base/controller.yaml",

@@ -9,6 +9,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/controlplane"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/repo/deploy/reapply"
 )
@@ -27,6 +28,13 @@ func TestFromKubectlToHelmAndBack(t *testing.T) {
 	}
 }
 
+// undefine deletes the definitions, which every control plane of the tests has.
+func undefine(t *testing.T, cluster *reapply.Cluster) {
+	t.Helper()
+	cluster.Must(t, "annotate", "--overwrite", "crd", "--all", contract.AllowDeletion+"=true")
+	cluster.Must(t, "delete", "--ignore-not-found", "-k", filepath.Join(sourceTree(t), "deploy", "crds"))
+}
+
 func takeOver(t *testing.T, cluster *reapply.Cluster, kubeconfig, overlay string, values []string) {
 	t.Helper()
 	dir := filepath.Join(sourceTree(t), "deploy", "overlays", overlay)
@@ -36,8 +44,8 @@ func takeOver(t *testing.T, cluster *reapply.Cluster, kubeconfig, overlay string
 	}
 	definitions := filepath.Join(sourceTree(t), "deploy", "crds")
 	install := slices.Concat([]string{"upgrade", "--install", "phoenixnap", chart(t)}, values)
-	cluster.Must(t, "delete", "--ignore-not-found", "-k", dir)         // another test may have left what differs
-	cluster.Must(t, "delete", "--ignore-not-found", "-k", definitions) // every control plane of the tests has it
+	cluster.Must(t, "delete", "--ignore-not-found", "-k", dir) // another test may have left what differs
+	undefine(t, cluster)
 	cluster.Must(t, "apply", "-k", definitions)
 	defined := cluster.Live(t, "-k", definitions)
 	cluster.Must(t, "apply", "-k", dir)

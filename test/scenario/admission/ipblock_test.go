@@ -207,7 +207,7 @@ func TestAllocationsChangeOnlyToTheirHolder(t *testing.T) {
 			!strings.Contains(err.Error(), refusal)) {
 			t.Errorf("%s: %v, want %q", change, err, refusal)
 		}
-		must(t, blocks.Delete(t.Context(), "allocated", metav1.DeleteOptions{}))
+		must(t, allowed(t.Context(), blocks, "allocated"))
 	}
 	object, err := blocks.Create(t.Context(), ipBlock(t, "allocated", ofService("web")), strict)
 	must(t, err)

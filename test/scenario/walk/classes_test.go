@@ -99,8 +99,8 @@ func (c *classes) list() []classCount {
 	all := []classCount{}
 	for _, name := range slices.Concat(watchClasses, []string{
 		classListLag, classServerLag, classMismatch, classWrongAccount, classStoppedLeader, classClockSkew,
-		classConfigMapEdit, classIPBlockEdit, classLedgersLost, classRecordTime, classRestore, classSecondCluster, classWhileDown,
-		classDefaults, classLatePurchase, classAbsurd, classPortalBlock, classRetained, classHeaders, classUntagged,
+		classConfigMapEdit, classIPBlockEdit, classLedgersLost, classRecordTime, classRestore, classSecondCluster,
+		classWhileDown, classDefaults, classLatePurchase, classAbsurd, classPortalBlock, classRetained, classHeaders, classUntagged,
 		classWebhook, classFreshTag, classBarredNodes, classReplacedServer, classResold,
 	}) {
 		all = append(all, classCount{name, c.counts[name]})

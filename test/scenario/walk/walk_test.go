@@ -159,7 +159,8 @@ func (w *world) isExcused(v pnapsim.Violation) bool {
 	switch v.Rule {
 	case "needless-purchase":
 		return slices.ContainsFunc(w.lateCIDRs, func(cidr string) bool {
-			unlisted := time.Duration(w.latencies.ListLag) > time.Minute && strings.Contains(v.String(), "("+cidr+") lies idle")
+			unlisted := time.Duration(w.latencies.ListLag) > time.Minute &&
+				strings.Contains(v.String(), "("+cidr+") lies idle")
 			return unlisted || strings.Contains(v.String(), "purchase of "+cidr+" ")
 		})
 	case "repeated-post":
@@ -189,8 +190,8 @@ func (w *world) pause() {
 }
 
 // look is what an observer sees at any time: no address twice, no block too many for long, and a live controller. Until
-// the calm, which has a controller and the right keys all the time, and as long as the list of the account shows a block
-// that is gone, an address may stay whose block the portal deleted.
+// the calm, which has a controller and the right keys all the time, and as long as the list of the account shows a
+// block that is gone, an address may stay whose block the portal deleted.
 func (w *world) look() {
 	synctest.Wait()
 	holders := map[string]string{}

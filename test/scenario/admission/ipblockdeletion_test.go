@@ -1,0 +1,98 @@
+package admission
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+)
+
+const allowDeletion = `{"metadata":{"annotations":{"` + contract.AllowDeletion + `":"true"}}}`
+
+var deletionTried = metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
+
+// allowed deletes an IPBlock as a person does who means it.
+func allowed(ctx context.Context, blocks dynamic.ResourceInterface, name string) error {
+	_, err := blocks.Patch(ctx, name, types.MergePatchType, []byte(allowDeletion), metav1.PatchOptions{})
+	if err != nil {
+		return err
+	}
+	return blocks.Delete(ctx, name, metav1.DeleteOptions{})
+}
+
+// TestAllocatedBlocksAreNotDeleted: the refusal names who has which address, also where all IPBlocks are deleted at once,
+// and by the controller.
+func TestAllocatedBlocksAreNotDeleted(t *testing.T) {
+	blocks := ipBlocks(t)
+	for name, has := range map[string]string{
+		"of-services": allocation("203.0.113.2", `services: [{namespace: shop, name: web}, {namespace: shop, name: dns}]`),
+		"of-a-server": allocation("203.0.113.2", `server: 60473c2509268bc77fd06d31`),
+		"of-no-one":   `{cidr: 203.0.113.0/29, allocations: []}`,
+		"unrecorded":  `{cidr: 203.0.113.0/29}`,
+	} {
+		object, err := blocks.Create(t.Context(), ipBlock(t, name, brought(blockID)), strict)
+		must(t, err)
+		setStatus(t, blocks, object, has)
+		t.Cleanup(func() {
+			if err := allowed(cleanup(t), blocks, name); err != nil && !apierrors.IsNotFound(err) {
+				t.Error(err)
+			}
+		})
+	}
+	eventually(t, "the policy for IPBlocks", func() bool {
+		return refusedBy(blocks.Delete(t.Context(), "of-services", deletionTried), "phoenixnap-ipblocks")
+	})
+	for name, has := range map[string]string{
+		"of-services": "203.0.113.2 to Service shop/web, shop/dns",
+		"of-a-server": "203.0.113.2 to server 60473c2509268bc77fd06d31",
+	} {
+		err := blocks.Delete(t.Context(), name, metav1.DeleteOptions{})
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), has) ||
+			!strings.Contains(err.Error(), contract.AllowDeletion+"=true") {
+			t.Errorf("%s: %v, want a refusal that names %s and the annotation", name, err, has)
+		}
+	}
+	err := blocks.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
+	if !apierrors.IsForbidden(err) {
+		t.Errorf("all are deleted at once: %v", err)
+	}
+	for _, name := range []string{"of-services", "of-a-server"} {
+		if _, err := blocks.Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		must(t, allowed(t.Context(), blocks, name))
+	}
+	for _, name := range []string{"of-no-one", "unrecorded"} { // the collection may have had them already
+		if err := blocks.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestDefinitionsAreNotDeleted: the API server deletes the objects of a definition past every policy.
+func TestDefinitionsAreNotDeleted(t *testing.T) {
+	ipBlocks(t)
+	client, err := dynamic.NewForConfig(cp.Config())
+	must(t, err)
+	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"})
+	const name = "ipblocks.networking.phoenixnap.com"
+	eventually(t, "the policy for definitions", func() bool {
+		return refusedBy(definitions.Delete(t.Context(), name, deletionTried), "phoenixnap-definitions")
+	})
+	err = definitions.Delete(t.Context(), name, metav1.DeleteOptions{})
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "kubectl annotate crd "+name) {
+		t.Errorf("the definition is deleted: %v, want a refusal that says how to allow it", err)
+	}
+	must2(definitions.Patch(t.Context(), name, types.MergePatchType, []byte(allowDeletion), metav1.PatchOptions{}))(t)
+	must(t, definitions.Delete(t.Context(), name, deletionTried))
+	must2(definitions.Patch(t.Context(), name, types.MergePatchType,
+		[]byte(strings.Replace(allowDeletion, `"true"`, "null", 1)), metav1.PatchOptions{}))(t)
+}
