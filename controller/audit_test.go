@@ -55,7 +55,7 @@ func runTests(m *testing.M) int {
 	plane, err = controlplane.Start(ctx, controlplane.Options{APIServerArgs: []string{
 		"--endpoint-reconciler-type=lease", "--advertise-address=" + advertised(),
 		"--audit-policy-file=" + policy, "--audit-log-path=" + auditLog,
-	}})
+	}, Manifests: []string{"deploy/crds/policy.yaml"}})
 	if err != nil {
 		return complain(err)
 	}

@@ -170,10 +170,12 @@ func (a *Account) readIndex(ctx context.Context, s Search, f *Found) error {
 		if !found || !s.shows(block) {
 			f.Unseen = append(f.Unseen, id)
 		}
-		if !found || !network.OfCluster(block, s.Cluster) {
+		if !found {
 			continue
 		}
-		f.Unlisted = append(f.Unlisted, block)
+		if network.OfCluster(block, s.Cluster) {
+			f.Unlisted = append(f.Unlisted, block)
+		}
 		seen := slices.ContainsFunc(f.Wanted, func(i network.Sighting) bool { return i.Block.ID == id })
 		if s.Wanted(block) && !seen {
 			f.Wanted = append(f.Wanted, network.Sighting{Block: block})

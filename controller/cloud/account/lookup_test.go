@@ -94,6 +94,10 @@ func TestFind(t *testing.T) {
 			IDs: []string{"untagged"}}, want: []string{"untagged hidden"}, unlisted: []string{"new"},
 			all: []string{"untagged", "new", "old", "deleted", "odd", "foreign"},
 			ask: []string{"untagged", "cluster", "gone", "new", "retagged"}, unseen: []string{"gone", "retagged"}},
+		"in the index, recognised without its tags": {search: account.Search{
+			Wanted: func(b network.Block) bool { return b.ID == "retagged" }}, want: []string{"retagged"},
+			unlisted: []string{"new"}, all: []string{"retagged", "new", "old", "deleted", "odd", "foreign", "untagged"},
+			ask: []string{"cluster", "gone", "new", "retagged"}, unseen: []string{"gone", "retagged"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api.asked = nil

@@ -50,12 +50,12 @@ func withLedger(base *v1beta1.IPBlock, l plan.Ledger, now time.Time) *v1beta1.IP
 
 func allocatable(l plan.Ledger, now time.Time) metav1.Condition {
 	c := metav1.Condition{
-		Type: v1beta1.ConditionAllocatable, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonOpen,
+		Type: v1beta1.ConditionAllocatable, Status: metav1.ConditionTrue, Reason: v1beta1.AllocatableOpen,
 		Message: "Addresses of the block are allocated", LastTransitionTime: metav1.NewTime(now),
 	}
 	if l.Closed {
 		c.Status = metav1.ConditionFalse
-		c.Reason = v1beta1.ReasonClosed
+		c.Reason = v1beta1.AllocatableClosed
 		c.Message = "The block is being released"
 	}
 	return c

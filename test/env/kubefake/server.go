@@ -61,6 +61,9 @@ func (l *Line) RoundTrip(raw *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	asked, err := parse(raw)
+	if err == nil && l.store.isUndefined(asked.gvr) {
+		err = notFound(raw)
+	}
 	if err == nil && raw.Method == http.MethodGet && raw.URL.Query().Get("watch") == "true" {
 		return l.watch(raw.Context(), asked)
 	}

@@ -33,7 +33,9 @@ type Store struct {
 	mu      sync.Mutex
 	version int64
 	keys    map[key]bool // of the objects that were ever there
-	history *history
+	// undefined are the resources whose definition was deleted.
+	undefined map[schema.GroupVersionResource]bool
+	history   *history
 }
 
 // key identifies an object.
@@ -47,6 +49,7 @@ func NewStore() *Store {
 	return &Store{
 		ObjectTracker: ktesting.NewObjectTracker(known(), serializer.NewCodecFactory(known()).UniversalDecoder()),
 		keys:          map[key]bool{}, history: newHistory(),
+		undefined: map[schema.GroupVersionResource]bool{},
 	}
 }
 
@@ -122,6 +125,35 @@ func (s *Store) admit(changed, stored metav1.Object) {
 	if s.Admit != nil {
 		s.Admit(changed, stored)
 	}
+}
+
+// Undefine deletes the definition of a resource: its objects are gone, and requests for it are not served, until Define.
+func (s *Store) Undefine(gvr schema.GroupVersionResource) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k := range s.keys {
+		if k.gvr != gvr {
+			continue
+		}
+		if err := s.restore(k, nil); err != nil {
+			return err
+		}
+	}
+	s.undefined[gvr] = true
+	return nil
+}
+
+// Define applies the definition again.
+func (s *Store) Define(gvr schema.GroupVersionResource) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.undefined, gvr)
+}
+
+func (s *Store) isUndefined(gvr schema.GroupVersionResource) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.undefined[gvr]
 }
 
 // Snapshot is what a Store held at a time.

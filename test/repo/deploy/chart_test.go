@@ -24,13 +24,9 @@ func template(t *testing.T, set ...string) (string, error) {
 // withDefinitions is an overlay with the definition of the kinds, which the chart has, too.
 func withDefinitions(t *testing.T, overlay []byte) string {
 	t.Helper()
-	all := string(overlay)
-	for _, path := range Definitions {
-		text, err := os.ReadFile(filepath.Join(sourceTree(t), filepath.FromSlash(path)))
-		must(t, err)
-		all += "\n---\n" + string(text)
-	}
-	return all
+	text, err := os.ReadFile(filepath.Join(sourceTree(t), filepath.FromSlash(Definitions)))
+	must(t, err)
+	return string(overlay) + "\n---\n" + string(text)
 }
 
 // documents are the objects of a manifest, in an order of their own.

@@ -46,7 +46,7 @@ func TestDefinitionsAreAppliedByKustomize(t *testing.T) {
 	manifests, err := controlplane.Read(t.Context(), filepath.Join(sourceTree(t), "deploy", "crds"))
 	must(t, err)
 	if diff := cmp.Diff(documents(t, withDefinitions(t, nil)), documents(t, string(manifests[0].Data))); diff != "" {
-		t.Errorf("deploy/crds differs from its files (-files +kustomize):\n%s", diff)
+		t.Errorf("deploy/crds differs from %s (-file +kustomize):\n%s", Definitions, diff)
 	}
 	must(t, cp.Apply(t.Context(), manifests...))
 }

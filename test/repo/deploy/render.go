@@ -35,12 +35,16 @@ func Overlays(root string) ([]string, error) {
 
 // Render is the text of an overlay's File.
 func Render(ctx context.Context, root, overlay string) ([]byte, error) {
-	manifests, err := controlplane.Read(ctx, filepath.Join(root, "deploy", "overlays", overlay))
+	return render(ctx, root, "deploy/overlays/"+overlay)
+}
+
+// render builds a kustomization below the root.
+func render(ctx context.Context, root, path string) ([]byte, error) {
+	manifests, err := controlplane.Read(ctx, filepath.Join(root, filepath.FromSlash(path)))
 	if err != nil {
 		return nil, err
 	}
-	text := fmt.Appendf(nil, "# Made by `make manifests` from deploy/overlays/%s, which explains it. Do not edit.\n",
-		overlay)
+	text := fmt.Appendf(nil, "# Made by `make manifests` from %s, which explains it. Do not edit.\n", path)
 	for _, m := range manifests {
 		text = append(text, m.Data...)
 	}
@@ -70,6 +74,13 @@ func Write(ctx context.Context, root string) error {
 		if err := os.WriteFile(path, text, 0o644); err != nil {
 			return err
 		}
+	}
+	definitions, err := render(ctx, root, "deploy/crds")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(root, filepath.FromSlash(Definitions)), definitions, 0o644); err != nil {
+		return err
 	}
 	return CopyToChart(root)
 }
@@ -102,17 +113,18 @@ func Stamp(root, version string) error {
 // Chart is the directory of the Helm chart, below the root of the source tree.
 const Chart = "deploy/helm/phoenixnap-cloud-provider"
 
-// Definitions are the definition of the kinds, and what guards it, below the root of the source tree. No overlay has
-// them: they are applied before all of them, and deleted last, because objects go with their definition.
-var Definitions = []string{"deploy/crds/networking.phoenixnap.com_ipblocks.yaml", "deploy/crds/policy.yaml"}
+// Definitions are the definition of the kinds, and what guards it, rendered into one file, below the root of the source
+// tree. No overlay has them: they are applied before all of them, and deleted last, because objects go with their
+// definition.
+const Definitions = "deploy/rendered/crds.yaml"
 
 // copied are the manifests that the chart shares with the kustomizations: name in the chart → path below the root.
 func copied() map[string]string {
 	const announcer = "deploy/components/announcer/"
 	const monitoring = "deploy/monitoring/"
 	return map[string]string{
-		"crds.yaml":                     Definitions[0],
-		"crds-policy.yaml":              Definitions[1],
+		"crds.yaml":                     "deploy/crds/networking.phoenixnap.com_ipblocks.yaml",
+		"crds-policy.yaml":              "deploy/crds/policy.yaml",
 		"agent.yaml":                    "deploy/base/agent.yaml",
 		"agent-policy.yaml":             "deploy/base/agent-policy.yaml",
 		"controller.yaml":               "deploy/base/controller.yaml",

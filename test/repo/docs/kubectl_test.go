@@ -15,6 +15,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/controlplane"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
@@ -66,7 +67,9 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"apply", "-k", "deploy/crds"}, {"apply", "-k", "deploy/overlays/kubeadm"},
-		{"apply", "-f", "deploy/kube-vip/kube-vip.yaml"}} {
+		{"apply", "-f", "deploy/kube-vip/kube-vip.yaml"},
+		// what the guide does before it deletes the definition, and a dry run does not
+		{"annotate", "crd", "ipblocks.networking.phoenixnap.com", contract.AllowDeletion + "=true"}} {
 		if out, err := b.run(t.Context(), t, 30*time.Second, nil, args...); err != nil {
 			t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
 		}

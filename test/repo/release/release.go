@@ -149,22 +149,8 @@ func (r Release) addProgram(name string, contained []licenses.Part) error {
 
 // besides are the manifests that users need beside an overlay: file of the release → path below the root.
 func besides() map[string]string {
-	return map[string]string{"secret.yaml": "deploy/template/secret.yaml",
+	return map[string]string{"crds.yaml": deploy.Definitions, "secret.yaml": "deploy/template/secret.yaml",
 		"kube-vip.yaml": "deploy/kube-vip/kube-vip.yaml"}
-}
-
-// addDefinitions writes the definitions of the kinds, and what guards them, into one file.
-func (r Release) addDefinitions() error {
-	var all []byte
-	for _, path := range deploy.Definitions {
-		text, err := os.ReadFile(filepath.Join(r.Root, filepath.FromSlash(path)))
-		if err != nil {
-			return err
-		}
-		all = append(all, "---\n"...)
-		all = append(all, text...)
-	}
-	return os.WriteFile(filepath.Join(r.Dir, manifests, "crds.yaml"), all, 0o644)
 }
 
 // addManifests writes what users apply, one file for each overlay, with the images of this release by their digests.
@@ -174,9 +160,6 @@ func (r Release) addManifests(published []Published) error {
 			0o644); err != nil {
 			return err
 		}
-	}
-	if err := r.addDefinitions(); err != nil {
-		return err
 	}
 	overlays, err := deploy.Overlays(r.Root)
 	if err != nil {

@@ -38,7 +38,7 @@ func (s *site) chart() {
 	s.allowed()
 	s.run("helm uninstall phoenixnap --namespace kube-system --wait --timeout 10m")
 	s.gone()
-	s.run("kubectl annotate crd ipblocks.networking.phoenixnap.com phoenixnap.com/allow-deletion=true")
+	s.run("kubectl annotate crd ipblocks.networking.phoenixnap.com phoenixnap.com/allow-deletion=true --overwrite")
 	s.run("kubectl delete -k deploy/crds") // the chart leaves the definition
 }
 

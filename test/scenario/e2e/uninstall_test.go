@@ -33,7 +33,7 @@ func (s *site) uninstall(probe int) {
 	}
 	s.run("kubectl delete -k " + s.overlay)
 	s.gone()
-	s.run("kubectl annotate crd ipblocks.networking.phoenixnap.com phoenixnap.com/allow-deletion=true")
+	s.run("kubectl annotate crd ipblocks.networking.phoenixnap.com phoenixnap.com/allow-deletion=true --overwrite")
 	s.run("kubectl delete -k deploy/crds")
 	_, err = s.Kube.CoreV1().Services(metav1.NamespaceDefault).Get(s.Context(), "web", metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {

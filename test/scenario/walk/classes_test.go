@@ -47,6 +47,8 @@ const (
 	classConfigMapEdit = "configmap_edit"
 	// An IPBlock is deleted, damaged, or restored without its status.
 	classIPBlockEdit = "ipblock_edit"
+	// The definition of IPBlock is deleted with all of them, and applied again later.
+	classUndefined = "definition_deleted"
 	// Services are deleted, recreated or change their type while no controller runs, also without their finalizer.
 	classWhileDown = "change_while_down"
 	// The controller restarts with another default allocation or block size.
@@ -99,8 +101,9 @@ func (c *classes) list() []classCount {
 	all := []classCount{}
 	for _, name := range slices.Concat(watchClasses, []string{
 		classListLag, classServerLag, classMismatch, classWrongAccount, classStoppedLeader, classClockSkew,
-		classConfigMapEdit, classIPBlockEdit, classLedgersLost, classRecordTime, classRestore, classSecondCluster,
-		classWhileDown, classDefaults, classLatePurchase, classAbsurd, classPortalBlock, classRetained, classHeaders, classUntagged,
+		classConfigMapEdit, classIPBlockEdit, classUndefined, classLedgersLost, classRecordTime, classRestore,
+		classSecondCluster, classWhileDown, classDefaults, classLatePurchase, classAbsurd, classPortalBlock, classRetained,
+		classHeaders, classUntagged,
 		classWebhook, classFreshTag, classBarredNodes, classReplacedServer, classResold,
 	}) {
 		all = append(all, classCount{name, c.counts[name]})
@@ -266,6 +269,15 @@ func (w *world) editIPBlock() {
 	w.did("IPBlock %s is %s: %v", chosen, what, err)
 }
 
+// undefine deletes the definition of IPBlock, past the policy that refuses it, and applies it again after a while.
+func (w *world) undefine() {
+	gvr := v1beta1.GroupVersion.WithResource("ipblocks")
+	w.inject(classUndefined)
+	length := w.upTo(10 * time.Minute)
+	w.did("the definition of IPBlock is deleted, for %s: %v", length, w.store.Undefine(gvr))
+	time.AfterFunc(length, func() { w.store.Define(gvr) })
+}
+
 // deleteDamaged does what the event about an unreadable record asks a person for.
 func (w *world) deleteDamaged() {
 	records := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)
@@ -383,7 +395,8 @@ func (w *world) loseLedgers() {
 	}
 	blocks, err := w.ipBlocks.List(w.t.Context(), metav1.ListOptions{})
 	if err != nil {
-		w.t.Fatal(err)
+		w.changeDefaults()
+		return // their definition is deleted, too
 	}
 	for _, one := range blocks.Items {
 		if err := w.ipBlocks.Delete(w.t.Context(), one.Name, metav1.DeleteOptions{}); err != nil {
