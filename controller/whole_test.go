@@ -86,7 +86,12 @@ func (s *scene) forget() {
 		return
 	}
 	for _, each := range blocks.Items {
-		err := plane.IPBlocks().Delete(context.WithoutCancel(s.Context()), each.Name, metav1.DeleteOptions{})
+		ctx := context.WithoutCancel(s.Context())
+		_, err := plane.IPBlocks().Patch(ctx, each.Name, types.MergePatchType,
+			[]byte(`{"metadata":{"annotations":{"`+contract.AllowDeletion+`":"true"}}}`), metav1.PatchOptions{})
+		if err == nil {
+			err = plane.IPBlocks().Delete(ctx, each.Name, metav1.DeleteOptions{})
+		}
 		if err != nil {
 			s.Error(err)
 		}

@@ -188,7 +188,7 @@ func TestDamageIsNamed(t *testing.T) {
 			if err == nil {
 				t.Fatal("it was read")
 			}
-			for _, part := range []string{test.want, "IPBlock " + object.Name, "repair its status, or give it the annotation"} {
+			for _, part := range []string{test.want, "IPBlock " + object.Name, "repair its status, or give it the"} {
 				if !strings.Contains(err.Error(), part) {
 					t.Errorf("%q lacks %q", err, part)
 				}

@@ -72,8 +72,8 @@ type Source string
 // NamePrefix and the ID of a block make the name of its IPBlock.
 const NamePrefix = "block-"
 
-// ConditionAllocatable is the condition of an IPBlock that is False, with reason AllocatableClosed, while no address of it
-// is allocated any more, because it is being released.
+// ConditionAllocatable is the condition of an IPBlock that is False, with reason AllocatableClosed, while no address of
+// it is allocated any more, because it is being released.
 const (
 	ConditionAllocatable = "Allocatable"
 	AllocatableOpen      = "Open"

@@ -127,7 +127,7 @@ func (s *Store) admit(changed, stored metav1.Object) {
 	}
 }
 
-// Undefine deletes the definition of a resource: its objects are gone, and requests for it are not served, until Define.
+// Undefine deletes the definition of a resource: its objects are gone, and requests for it are not served until Define.
 func (s *Store) Undefine(gvr schema.GroupVersionResource) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

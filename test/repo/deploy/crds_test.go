@@ -58,8 +58,9 @@ func TestDefinitionsAreKept(t *testing.T) {
 	must(t, err)
 	found := 0
 	for _, o := range documents(t, text) {
-		if guards := strings.HasPrefix(o.GetName(), "phoenixnap-definitions") ||
-			strings.HasPrefix(o.GetName(), "phoenixnap-ipblocks"); o.GetKind() != "CustomResourceDefinition" && !guards {
+		guards := strings.HasPrefix(o.GetName(), "phoenixnap-definitions") ||
+			strings.HasPrefix(o.GetName(), "phoenixnap-ipblocks")
+		if o.GetKind() != "CustomResourceDefinition" && !guards {
 			continue
 		}
 		found++

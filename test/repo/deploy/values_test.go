@@ -52,7 +52,8 @@ func (c valueCase) flags(t *testing.T, path string) []string {
 func (c valueCase) render(t *testing.T) []byte {
 	t.Helper()
 	dir := t.TempDir()
-	c.Kustomization["resources"] = slices.Concat([]any{"deploy/overlays/kubeadm", "deploy/crds"}, list(c.Kustomization["resources"]))
+	c.Kustomization["resources"] = slices.Concat([]any{"deploy/overlays/kubeadm", "deploy/crds"},
+		list(c.Kustomization["resources"]))
 	raw, err := json.Marshal(c.Kustomization)
 	must(t, err)
 	kubeVIP, err := os.ReadFile(filepath.Join(sourceTree(t), "deploy", "kube-vip", "kube-vip.yaml"))

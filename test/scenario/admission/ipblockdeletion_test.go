@@ -27,8 +27,8 @@ func allowed(ctx context.Context, blocks dynamic.ResourceInterface, name string)
 	return blocks.Delete(ctx, name, metav1.DeleteOptions{})
 }
 
-// TestAllocatedBlocksAreNotDeleted: the refusal names who has which address, also where all IPBlocks are deleted at once,
-// and by the controller.
+// TestAllocatedBlocksAreNotDeleted: the refusal names who has which address, also where all IPBlocks are deleted at
+// once.
 func TestAllocatedBlocksAreNotDeleted(t *testing.T) {
 	blocks := ipBlocks(t)
 	for name, has := range map[string]string{

@@ -102,8 +102,8 @@ func (c *classes) list() []classCount {
 	for _, name := range slices.Concat(watchClasses, []string{
 		classListLag, classServerLag, classMismatch, classWrongAccount, classStoppedLeader, classClockSkew,
 		classConfigMapEdit, classIPBlockEdit, classUndefined, classLedgersLost, classRecordTime, classRestore,
-		classSecondCluster, classWhileDown, classDefaults, classLatePurchase, classAbsurd, classPortalBlock, classRetained,
-		classHeaders, classUntagged,
+		classSecondCluster, classWhileDown, classDefaults, classLatePurchase, classAbsurd, classPortalBlock,
+		classRetained, classHeaders, classUntagged,
 		classWebhook, classFreshTag, classBarredNodes, classReplacedServer, classResold,
 	}) {
 		all = append(all, classCount{name, c.counts[name]})

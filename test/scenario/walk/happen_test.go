@@ -50,8 +50,8 @@ func (w *world) happen() {
 func (w *world) force(turn int) {
 	things := []func(){
 		w.wrongAccount, w.stopLeader, w.whileDown, w.editConfigMap, w.editIPBlock, w.undefine, w.loseLedgers,
-		w.recordPurchase, w.backUp, w.changeDefaults, w.interfere, w.absurd, w.portalAdds, w.mismatch, w.neighbourActs, w.die,
-		w.churn, w.absurdHeader, w.hideTags, w.buyLate, w.nodeIsBarred, w.serverIsReplaced,
+		w.recordPurchase, w.backUp, w.changeDefaults, w.interfere, w.absurd, w.portalAdds, w.mismatch, w.neighbourActs,
+		w.die, w.churn, w.absurdHeader, w.hideTags, w.buyLate, w.nodeIsBarred, w.serverIsReplaced,
 		w.watchIsLate, w.watchStandsStill, w.watchBreaks, w.watchExpires, w.resell,
 	}
 	things[(int(w.seed)*forced+turn)%len(things)]()
