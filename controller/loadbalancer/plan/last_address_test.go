@@ -83,7 +83,8 @@ func TestTheTagOfARetainedBlock(t *testing.T) {
 	}
 }
 
-// Who has a block of its own waits for no address of the pool, whatever an option that was changed since says.
+// Who has a block of its own waits for no address of the pool, whatever an option that was changed since says; nor does
+// who is refused because the block is lost.
 func TestWhoWaitsForThePool(t *testing.T) {
 	service := func(change ...func(*corev1.Service)) *corev1.Service {
 		s := &corev1.Service{
@@ -120,13 +121,17 @@ func TestWhoWaitsForThePool(t *testing.T) {
 		"of a block of its own, asks for pool": {other: service(published, demands), blocks: []network.Block{own}},
 		"its own block is on its way":          {other: service(), blocks: []network.Block{own}},
 		"its own block is not to be used":      {other: service(demands), blocks: []network.Block{own}, want: true},
-		"its own block is gone":                {other: service(published), want: true},
-		"has an address of the pool":           {other: service(), held: map[string]string{"203.0.113.12": "api"}},
-		"asks for an address of the pool":      {other: service(asks("203.0.113.13")), want: true},
-		"asks for an address of no block":      {other: service(asks("198.51.100.7"))},
-		"asks for nonsense":                    {other: service(demands, asks("here"))},
-		"names a block":                        {other: service(named)},
-		"of another type":                      {other: service(nodePort)},
+		"its own block is gone":                {other: service(published)},
+		"its own block is gone, to be replaced": {other: service(published, annotated(contract.ServiceIPReplace, "true")),
+			want: true},
+		"its address is in a block of the pool": {other: service(annotated(contract.ServiceIPAddress, "203.0.113.13")),
+			want: true},
+		"has an address of the pool":      {other: service(), held: map[string]string{"203.0.113.12": "api"}},
+		"asks for an address of the pool": {other: service(asks("203.0.113.13")), want: true},
+		"asks for an address of no block": {other: service(asks("198.51.100.7"))},
+		"asks for nonsense":               {other: service(demands, asks("here"))},
+		"names a block":                   {other: service(named)},
+		"of another type":                 {other: service(nodePort)},
 	} {
 		b := block("a", network.Assigned, func(b *network.Block) { b.Tags = pool.Tags() })
 		o := leavingService(b, ledger29(c.held), c.other)

@@ -303,14 +303,17 @@ func (obs Observed) asFor(other *corev1.Service) Observed {
 
 // waitsForPool reports whether the Service is to get an address of the pool and has none. One that has a block of its
 // own does not, though the option for those that name no kind may say shared since. Nor does one that asks for an
-// address which no block of the pool has.
+// address which no block of the pool has, or has lost such a one and may not get another.
 func (obs Observed) waitsForPool() bool {
 	if obs.Problem != nil || !obs.Desired.Shared || obs.Held.IsValid() || obs.Kind != Shared {
 		return false
 	}
-	requested := obs.Desired.Requested
-	return !requested.IsValid() || slices.ContainsFunc(obs.Known(), func(b network.Block) bool {
-		return obs.Pool().Owns(b) && b.CIDR.IsValid() && b.CIDR.Contains(requested)
+	wanted := obs.Desired.Requested
+	if obs.Published.IsValid() && !obs.Desired.Replace {
+		wanted = obs.Published
+	}
+	return !wanted.IsValid() || slices.ContainsFunc(obs.Known(), func(b network.Block) bool {
+		return obs.Pool().Owns(b) && b.CIDR.IsValid() && b.CIDR.Contains(wanted)
 	})
 }
 

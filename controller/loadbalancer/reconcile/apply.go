@@ -51,13 +51,16 @@ func (b *Balancer) prepare(ctx context.Context, r *reconciliation) (bool, error)
 
 // applyStep takes the step of the plan.
 func (b *Balancer) applyStep(ctx context.Context, r *reconciliation) (bool, error) {
+	if r.plan.Withdraw {
+		b.withdrawLost(ctx, r)
+	}
 	switch step := r.plan.Step; step.Action {
 	case plan.Done:
 		return true, b.publish(ctx, r)
 	case plan.Buy:
 		return true, b.buy(ctx, r)
 	case plan.Refuse:
-		return true, b.reject(ctx, r)
+		return true, b.refuse(r.Draft, step)
 	case plan.Wait:
 		return true, b.waitUntil(r.Draft, step)
 	case plan.Assign, plan.Unassign, plan.Delete:

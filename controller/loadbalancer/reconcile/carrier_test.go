@@ -80,3 +80,26 @@ func (w *world) setNodes(nodes ...any) {
 		w.t.Fatal(err)
 	}
 }
+
+// TestALostAddressIsWithdrawnWhileNoNodeIsReady: a Service that may get a new address waits for a Node with that. The
+// old one may be someone else's by then.
+func TestALostAddressIsWithdrawnWhileNoNodeIsReady(t *testing.T) {
+	w := newWorld(t)
+	w.service("web", annotated(contract.ServiceIPReplace, "true"))
+	w.settle("web")
+	lost := w.address("web")
+	deletesBlock(w.blockID())(w)
+	noNodeReady(w)
+	for range 5 {
+		_, err := w.sync("web")
+		w.clock.Advance(w.pauseAfter(err))
+	}
+	if got := w.get("web").Status.LoadBalancer.Ingress; len(got) > 0 || w.condition("web").Reason != "NoNodeReady" {
+		t.Errorf("the Service has %v (%s before), and says %+v", got, lost, w.condition("web"))
+	}
+	if err := w.nodes.Replace([]any{w.node("node-1")}, ""); err != nil {
+		t.Fatal(err)
+	}
+	w.settle("web")
+	w.wantPurchases(2)
+}

@@ -241,6 +241,26 @@ func TestLostLedgerIsMadeAgain(t *testing.T) {
 	}
 }
 
+// TestALostServiceKeepsNoBlockOfThePool: one whose block is lost, and what is recorded of it, gets no address of another
+// block without its author, so no block is paid for until then.
+func TestALostServiceKeepsNoBlockOfThePool(t *testing.T) {
+	w := newWorld(t)
+	w.service("lost", inPool())
+	w.settle("lost")
+	id := w.blockID()
+	w.deleteIPBlock(v1beta1.NamePrefix + id)
+	deletesBlock(id)(w)
+	_ = w.refused("lost", 10*time.Minute)
+	w.service("taker") // phoenixNAP sells the addresses again
+	w.settle("taker")
+	w.service("next", inPool())
+	w.settle("next")
+	w.delete("next")
+	w.settle("next")
+	w.sweep()
+	w.wantBlocks("203.0.113.8/29 assigned")
+}
+
 // TestUnreadablePoolPurchaseStopsOnlyPurchases: while it is not known whether a block was bought for the pool, none is
 // bought for it. Everything else goes on.
 func TestUnreadablePoolPurchaseStopsOnlyPurchases(t *testing.T) {

@@ -83,15 +83,11 @@ func (b *Balancer) clear(ctx context.Context, d *draft.Draft) {
 	}
 }
 
-// reject refuses the Service. When its block is lost, the published address is withdrawn as well: phoenixNAP
-// may sell it to another customer, and whoever announces it would answer in their place. What shows that there was
-// one stays, so that another one is bought only where the user allows it.
-func (b *Balancer) reject(ctx context.Context, r *reconciliation) error {
+// withdrawLost withdraws a published address whose block is lost: phoenixNAP may sell it to another customer, and
+// whoever announces it would answer in their place. What shows that there was one stays, so that another one is bought
+// only where the user allows it.
+func (b *Balancer) withdrawLost(ctx context.Context, r *reconciliation) {
 	address := r.observed.Published
-	step := r.plan.Step
-	if !r.plan.Withdraw {
-		return b.refuse(r.Draft, step)
-	}
 	if changes := b.withdrawAnnouncement(r.Service, address); !changes.empty() {
 		changes.apply(r.Draft)
 		r.AfterSave(func() {
@@ -100,7 +96,6 @@ func (b *Balancer) reject(ctx context.Context, r *reconciliation) error {
 		})
 	}
 	r.status = &corev1.LoadBalancerStatus{}
-	return b.refuse(r.Draft, step)
 }
 
 // withdrawAnnouncement takes off a Service what announcers read.

@@ -93,7 +93,7 @@ func (c *counts) judgeVariety(t *testing.T) {
 
 // steps is how many things happen in a walk, and forced how many of them beside those that are drawn: so many that all
 // of these occur in five walks.
-const steps, forced = 40, 5
+const steps, forced = 40, 6
 
 // walk makes trouble, then waits through a calm in which everything must end.
 func (w *world) walk() {
