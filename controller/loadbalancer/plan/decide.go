@@ -35,8 +35,8 @@ type ServicePlan struct {
 	// Rejected is what was asked for and cannot be had, while the published address goes on working; its
 	// Action is Refuse or, when there is none, Wait.
 	Rejected Step
-	// Withdraw is true when a Service is refused, for whatever, or waits for a Node, whose published address has lost its
-	// block and leads to no server of ours any more.
+	// Withdraw is true when a Service is refused, for whatever, or waits for a Node, whose published address has lost
+	// its block and leads to no server of ours any more.
 	Withdraw bool
 	// UpToDate is true when only the Service itself must be written, so that cached state is enough. Changes of the
 	// account, and conclusions that something is missing, need a live read.

@@ -241,8 +241,8 @@ func TestLostLedgerIsMadeAgain(t *testing.T) {
 	}
 }
 
-// TestALostServiceKeepsNoBlockOfThePool: one whose block is lost, and what is recorded of it, gets no address of another
-// block without its author, so no block is paid for until then.
+// TestALostServiceKeepsNoBlockOfThePool: one whose block is lost, and what is recorded of it, gets no address of
+// another block without its author, so no block is paid for until then.
 func TestALostServiceKeepsNoBlockOfThePool(t *testing.T) {
 	w := newWorld(t)
 	w.service("lost", inPool())

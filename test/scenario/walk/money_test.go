@@ -99,7 +99,7 @@ func (w *world) hideTags() {
 			w.arm(hidden)
 		}
 	}
-	// Where the list lacks a new block for long, the index alone shows it: without it no one could find the block.
+	// Where the list lacks a new block for long, only the index shows it: without it no one could find the block.
 	if w.random.IntN(2) == 0 && time.Duration(w.latencies.ListLag) < time.Minute {
 		index := hidden
 		index.Path = "/tag-manager/v1/tags"
