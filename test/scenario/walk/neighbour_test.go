@@ -36,7 +36,8 @@ func (w *world) addNeighbour(uid string) *world {
 		t: w.t, seed: w.seed, random: w.random, sim: w.sim, handler: w.handler, count: w.count,
 		store:  kubefake.NewStore(),
 		events: &events{reasons: map[string]int{}}, extras: map[string]bool{}, late: map[string]bool{},
-		seen: map[string]bool{}, reported: map[string]bool{}, abandoned: map[string]bool{}, observer: newObserver(),
+		seen: map[string]bool{}, published: map[string]bool{}, reported: map[string]bool{},
+		abandoned: map[string]bool{}, observer: newObserver(),
 		uid: uid, client: neighbourClient, own: keys{neighbourClient, neighbourSecret}, latencies: w.latencies,
 		collect: w.collect, parent: w, lags: map[string]kubefake.Lag{},
 	}

@@ -85,7 +85,7 @@ func (c *counts) judgeVariety(t *testing.T) {
 			t.Errorf("no walk injected %s", class.name)
 		}
 	}
-	if c.faults.Load() < 10*c.seeds.Load() || c.published.Load() < c.seeds.Load() {
+	if c.faults.Load() < 10*c.seeds.Load() || c.published.Load() < 2*c.seeds.Load() {
 		t.Errorf("%d faults and %d addresses in %d walks: too few", c.faults.Load(), c.published.Load(),
 			c.seeds.Load())
 	}
@@ -202,6 +202,7 @@ func (w *world) look() {
 				continue
 			}
 			for _, ingress := range service.Status.LoadBalancer.Ingress {
+				cluster.notePublished(string(service.UID) + " " + ingress.IP)
 				if other, taken := holders[ingress.IP]; taken && !w.reported[ingress.IP] &&
 					time.Since(w.restoredAt) > w.listed() {
 					w.reported[ingress.IP] = true
@@ -216,6 +217,14 @@ func (w *world) look() {
 		if cluster.process.isLost() {
 			cluster.succeed()
 		}
+	}
+}
+
+// notePublished counts the addresses of Services, each once.
+func (w *world) notePublished(address string) {
+	if !w.published[address] {
+		w.published[address] = true
+		w.count.published.Add(1)
 	}
 }
 
@@ -317,7 +326,6 @@ func (w *world) checkServices() {
 			}
 			continue
 		}
-		w.count.published.Add(1)
 		if address := service.Status.LoadBalancer.Ingress[0].IP; !w.isServed(address) {
 			if explanation(&service) == "" {
 				w.fail("Service %s has %s, which no assigned block has: %v; conditions %v", service.Name, address,

@@ -105,6 +105,8 @@ type world struct {
 	thaws     []time.Time
 	// seen are the purchases that were judged.
 	seen map[string]bool
+	// published are the addresses that Services had, with their UIDs.
+	published map[string]bool
 	// history is what was done, to explain how a walk ended.
 	history []string
 	// reported are addresses whose double use was reported.
@@ -151,7 +153,7 @@ func emptyWorld(t *testing.T, seed uint64, count *counts) *world {
 		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 0x77616c6b)), store: kubefake.NewStore(),
 		events: &events{reasons: map[string]int{}},
 		count:  count, extras: map[string]bool{}, late: map[string]bool{}, seen: map[string]bool{},
-		reported: map[string]bool{}, uid: clusterUID, client: clientID, own: ownKeys,
+		published: map[string]bool{}, reported: map[string]bool{}, uid: clusterUID, client: clientID, own: ownKeys,
 		observer: newObserver(), abandoned: map[string]bool{}, lags: map[string]kubefake.Lag{},
 	}
 	w.collect = w.random.IntN(2) == 0
