@@ -53,7 +53,8 @@ func (r *reader) parts() []request {
 	return []request{
 		{overview.PartNodes, "list", "nodes", "", "Nodes", r.nodes},
 		{overview.PartServices, "list", "services", everywhere, "Services", r.services},
-		{overview.PartAllocations, "list", "ipblocks.networking.phoenixnap.com", "", "Owners of addresses in shared IP blocks", r.ledgers},
+		{overview.PartAllocations, "list", "ipblocks.networking.phoenixnap.com", "",
+			"Owners of addresses in shared IP blocks", r.ledgers},
 		{overview.PartBlocks, "get", "configmaps", system, "IP blocks", r.report},
 		{overview.PartAccount, "list", "events", metav1.NamespaceDefault, "Why the account cannot be read", r.failures},
 		{overview.PartController, "get", "leases.coordination.k8s.io", system, "The state of the controller", r.leader},

@@ -136,7 +136,7 @@ func decode(object *v1beta1.IPBlock) (plan.Ledger, error) {
 	}
 	if err != nil {
 		return plan.Ledger{}, fmt.Errorf("IPBlock %s: %w: %w; repair its status, or give it the annotation %s=true "+
-			"and delete it: then it is made again from the addresses of Services", object.Name, ErrUnreadable, err,
+			"and delete it: then it is made again from the addresses that are in use", object.Name, ErrUnreadable, err,
 			contract.AllowDeletion)
 	}
 	return l, nil

@@ -218,7 +218,7 @@ type IPBlockStatus struct {
 	// +optional
 	Purchase *Purchase `json:"purchase,omitempty"`
 	// Allocations say who has which address. While the field is missing no one knows, and it is made again from the
-	// addresses of Services.
+	// addresses that are in use.
 	// +kubebuilder:validation:MaxItems=256
 	// +listType=map
 	// +listMapKey=address
