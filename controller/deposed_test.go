@@ -17,6 +17,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -44,7 +45,8 @@ var (
 	lookingAtBlock = asks(http.MethodGet, "/ips/v1/ip-blocks/")
 	lookingAt      = asks(http.MethodGet, "/networks/v1/public-networks/")
 	intending      = func(c change) bool {
-		return c.method == http.MethodPatch && strings.Contains(c.body, contract.ServiceIPPurchase)
+		return c.method == http.MethodPut && strings.Contains(c.path, "/ipblocks/"+v1beta1.ServicePrefix) &&
+			strings.HasSuffix(c.path, "/status")
 	}
 )
 

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"time"
-
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
 
 // Tags on an IP block. Tag names and values may contain letters, digits, "-" and "_", at most 100 characters
@@ -60,39 +58,6 @@ func ServiceTag(namespace, name string) string {
 	sum := sha256.Sum256([]byte(id))
 	digest := hex.EncodeToString(sum[:8])
 	return id[:maxTagValue-1-len(digest)] + "_" + digest
-}
-
-// Purchase is the intent to buy a block. It is recorded on the Service by compare-and-swap before the
-// block is bought, because the API has no idempotency key: a later reconciliation finds the block by the nonce in its
-// description, or knows how long to wait before buying again.
-type Purchase struct {
-	Nonce   string    `json:"nonce"`             // part of the block's description
-	Time    time.Time `json:"time"`              // Time of the intent
-	BlockID string    `json:"blockID,omitempty"` // the ID in the API's answer; empty until an answer is known
-}
-
-// Encode returns the value of the annotation ServiceIPPurchase.
-func (p Purchase) Encode() (string, error) {
-	raw, err := json.Marshal(p)
-	if err != nil {
-		return "", fmt.Errorf("encode annotation %s: %w", ServiceIPPurchase, err)
-	}
-	return string(raw), nil
-}
-
-// ParsePurchase reads the annotation ServiceIPPurchase; nil without an error when it is empty.
-func ParsePurchase(raw string) (*Purchase, error) {
-	if raw == "" {
-		return nil, nil
-	}
-	var p Purchase
-	if err := json.Unmarshal([]byte(raw), &p); err != nil {
-		return nil, fmt.Errorf("annotation %s: %w", ServiceIPPurchase, err)
-	}
-	if p.Nonce == "" || p.Time.IsZero() {
-		return nil, fmt.Errorf("annotation %s: nonce or time is missing in %s", ServiceIPPurchase, text.Quote(raw))
-	}
-	return &p, nil
 }
 
 // BlockReportName is the ConfigMap in kube-system in which the controller reports the IP blocks to users and programs

@@ -143,30 +143,6 @@ func TestParseNodeNetworkRefuses(t *testing.T) {
 	}
 }
 
-func TestPurchaseRoundTrip(t *testing.T) {
-	want := Purchase{Nonce: "a1b2", Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
-		BlockID: "0123456789abcdef01234567"}
-	raw, err := want.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := ParsePurchase(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(&want, got); diff != "" {
-		t.Error(diff)
-	}
-	if got, err := ParsePurchase(""); got != nil || err != nil {
-		t.Errorf("empty: %v, %v", got, err)
-	}
-	for _, bad := range []string{"x", "{}", `{"nonce":"a"}`, `{"time":"2026-01-02T03:04:05Z"}`} {
-		if _, err := ParsePurchase(bad); err == nil {
-			t.Errorf("ParsePurchase(%q) returned no error", bad)
-		}
-	}
-}
-
 func TestReportedAddressesSurviveTheAnnotation(t *testing.T) {
 	want := ReportedAddresses{
 		netip.MustParseAddr("203.0.113.10"): {State: AddressAnswered, MAC: "02:00:00:00:00:01", Held: true,

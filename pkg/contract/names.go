@@ -54,8 +54,6 @@ const (
 	ServiceIPGateway = Prefix + "ip-gateway"
 	// ServiceIPBlockAssigned is "true" while the block is assigned to the public network.
 	ServiceIPBlockAssigned = Prefix + "ip-block-assigned"
-	// ServiceIPPurchase records the intent to buy a block before it is bought (JSON, see Purchase).
-	ServiceIPPurchase = Prefix + "ip-purchase"
 	// ServiceIPOwner is the UID of the Service that the annotations above were written for. On a Service
 	// with another UID, restored from a backup or copied, they are not valid.
 	ServiceIPOwner = Prefix + "ip-owner"

@@ -16,7 +16,7 @@ import (
 func OwnedServiceAnnotations() []string {
 	return []string{
 		ServiceIPAddress, ServiceIPBlock, ServiceIPGateway, ServiceIPBlockAssigned,
-		ServiceIPPurchase, ServiceIPOwner, ServiceAnnouncedBy, ServiceAnnouncedSince,
+		ServiceIPOwner, ServiceAnnouncedBy, ServiceAnnouncedSince,
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -122,6 +123,14 @@ func sameLedger(kept, l plan.Ledger) bool {
 		})
 }
 
+// hasLedger reports whether an object is one in which the controller records addresses: it has named it, it knows the
+// block, and that is not one Service's own.
+func hasLedger(object *v1beta1.IPBlock) bool {
+	_, recorded := RecordOf(object)
+	return (recorded || strings.HasPrefix(object.Name, v1beta1.NamePrefix)) &&
+		object.Spec.Purpose != v1beta1.PurposeService && object.Spec.BlockID != ""
+}
+
 // decode reads the ledger in an object; ErrNotFound, and only what block it is, when it has none.
 func decode(object *v1beta1.IPBlock) (plan.Ledger, error) {
 	if object.Status.Allocations == nil {
@@ -131,11 +140,11 @@ func decode(object *v1beta1.IPBlock) (plan.Ledger, error) {
 	if err == nil {
 		err = l.Check()
 	}
-	if err == nil && object.Name != v1beta1.NamePrefix+l.BlockID {
+	if id, named := strings.CutPrefix(object.Name, v1beta1.NamePrefix); err == nil && named && id != l.BlockID {
 		err = fmt.Errorf("it is the ledger of IP block %q", l.BlockID)
 	}
 	if err != nil {
-		return plan.Ledger{}, fmt.Errorf("IPBlock %s: %w: %w; repair its status, or give it the annotation %s=true "+
+		return identity(object), fmt.Errorf("IPBlock %s: %w: %w; repair its status, or give it the annotation %s=true "+
 			"and delete it: then it is made again from the addresses that are in use", object.Name, ErrUnreadable, err,
 			contract.AllowDeletion)
 	}
@@ -145,7 +154,7 @@ func decode(object *v1beta1.IPBlock) (plan.Ledger, error) {
 // identity is what a specification says of a block.
 func identity(object *v1beta1.IPBlock) plan.Ledger {
 	return plan.Ledger{
-		BlockID: object.Spec.BlockID, Version: object.ResourceVersion,
+		BlockID: object.Spec.BlockID, Object: object.Name, Version: object.ResourceVersion,
 		Brought: object.Spec.Source == v1beta1.SourceBrought, Nodes: object.Spec.Purpose == v1beta1.PurposeNodes,
 	}
 }

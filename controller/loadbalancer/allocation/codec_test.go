@@ -106,7 +106,9 @@ status:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(sample(), back, sameAddresses); diff != "" {
+	stored := sample()
+	stored.Object = object.Name
+	if diff := cmp.Diff(stored, back, sameAddresses); diff != "" {
 		t.Errorf("read back (-want +got):\n%s", diff)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/client"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 )
 
@@ -19,7 +20,7 @@ const previewed = "preview"
 // List implements IPBlocks.
 func (p Preview) List(ctx context.Context, o metav1.ListOptions) (*v1beta1.IPBlockList, error) {
 	all, err := p.IPBlocks.List(ctx, o)
-	if undefined(err) {
+	if client.Undefined(err) {
 		return &v1beta1.IPBlockList{}, nil
 	}
 	return all, err
@@ -28,7 +29,7 @@ func (p Preview) List(ctx context.Context, o metav1.ListOptions) (*v1beta1.IPBlo
 // Get implements IPBlocks.
 func (p Preview) Get(ctx context.Context, name string, o metav1.GetOptions) (*v1beta1.IPBlock, error) {
 	object, err := p.IPBlocks.Get(ctx, name, o)
-	if undefined(err) {
+	if client.Undefined(err) {
 		return nil, apierrors.NewNotFound(v1beta1.GroupVersion.WithResource("ipblocks").GroupResource(), name)
 	}
 	return object, err

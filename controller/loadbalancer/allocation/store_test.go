@@ -20,6 +20,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
 )
 
@@ -317,5 +318,34 @@ func TestALedgerThatIsChanged(t *testing.T) {
 	}
 	if _, err := s.Save(t.Context(), take(t, l, "web")); err == nil || !strings.Contains(err.Error(), "webhook") {
 		t.Errorf("said %v, want an error that names the webhook", err)
+	}
+}
+
+// TestTwoObjectsOfOneBlock: neither is believed, and the remedy is named; one that says nothing does no harm.
+func TestTwoObjectsOfOneBlock(t *testing.T) {
+	blocks := kubefake.NewStore().IPBlocks()
+	store := allocation.NewStore(blocks, nil)
+	first := save(t, store, fresh("60473c2509268bc77fd06d40"))
+	second := &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: v1beta1.SharedPrefix + "1"},
+		Spec: v1beta1.IPBlockSpec{Source: v1beta1.SourceBought, Purpose: v1beta1.PurposeShared, BlockID: first.BlockID}}
+	created, err := blocks.Create(t.Context(), second, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Get(t.Context(), first.BlockID); err != nil {
+		t.Errorf("beside an object that says nothing: %v", err)
+	}
+	created.Status = v1beta1.IPBlockStatus{CIDR: first.CIDR.String(), Allocations: &[]v1beta1.Allocation{}}
+	if _, err := blocks.UpdateStatus(t.Context(), created, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	listing, err := store.List(t.Context())
+	if err != nil || len(listing.Ledgers) > 0 || len(listing.Unreadable) == 0 {
+		t.Fatalf("%+v, %v", listing, err)
+	}
+	_, err = store.Get(t.Context(), first.BlockID)
+	if !errors.Is(err, allocation.ErrUnreadable) || !strings.Contains(err.Error(), first.Object) ||
+		!strings.Contains(err.Error(), created.Name) || !strings.Contains(err.Error(), contract.AllowDeletion) {
+		t.Errorf("said %v", err)
 	}
 }

@@ -3,18 +3,15 @@ package orphans
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -43,7 +40,9 @@ func (s blockState) suspect() bool {
 type facts struct {
 	cluster string // the UID of the namespace kube-system
 	// services are the values of contract.TagService of the Services that need their blocks.
-	services  map[string]bool
+	services map[string]bool
+	// uids are their UIDs.
+	uids      map[string]bool
 	now       time.Time // when the facts were requested
 	purchases []recorded
 	used      map[string]bool // the IDs of blocks with an address in use
@@ -51,13 +50,12 @@ type facts struct {
 	nodeBlock string
 	// nodesRecorded is the ID of the block in the recorded purchase for the nodes; empty while that was not read.
 	nodesRecorded string
-	seen          *purchase.Seen // bounds the times of purchases
 }
 
-// recorded is a purchase as recorded in an annotation, with its time; the zero Time when it cannot be parsed.
+// recorded is a purchase of the pool, of the nodes or of a Service, whose UID it has.
 type recorded struct {
-	raw  string
-	time time.Time
+	plan.Purchase
+	uid string
 }
 
 // purchaseFresh is how long after a purchase its block may have tags that are not its last.
@@ -126,27 +124,19 @@ func (c *Collector) keepNodeBlock(f *facts, ours []network.Block) {
 	f.nodeBlock = kept.Block.ID
 }
 
-// purchased reports whether a recorded purchase names the block, by its ID or by the nonce at the end of its
-// description, and whether the purchase is fresh. A damaged record names its block too.
+// purchased reports whether the block is that of a recorded purchase, and whether the purchase is fresh. An old one for
+// a Service that is gone does not count.
 func (f facts) purchased(b network.Block) (named, fresh bool) {
-	nonce := b.Description[strings.LastIndexByte(b.Description, ' ')+1:]
 	for _, r := range f.purchases {
-		if (b.ID != "" && strings.Contains(r.raw, b.ID)) ||
-			(len(nonce) >= leastNonce && strings.Contains(r.raw, nonce)) {
-			named = true
-			fresh = fresh || f.now.Before(r.time.Add(purchaseFresh))
+		if !r.Shows(b) && !(plan.Purchase{Nonce: r.Nonce}).Shows(b) {
+			continue
 		}
+		recent := f.now.Before(r.Time.Add(purchaseFresh))
+		named = named || recent || r.uid == "" || f.uids[r.uid]
+		fresh = fresh || recent
 	}
 	return named, fresh
 }
-
-// isShared reports whether the addresses of the block are allocated individually.
-func isShared(b network.Block) bool {
-	return b.Tags[contract.TagPool] != "" || b.Tags[contract.TagNodes] != ""
-}
-
-// leastNonce is shorter than any nonce of a purchase, and longer than what a record contains by chance.
-const leastNonce = 12
 
 // serviceOf returns the value of contract.TagService, also for a block of v1; tagged if there is any tag of a Service.
 func serviceOf(b network.Block) (service string, tagged bool) {
@@ -182,38 +172,18 @@ func isLeftover(b network.Block) bool {
 func (f *facts) add(s *corev1.Service) {
 	if contract.NeedsBlock(s) {
 		f.services[contract.ServiceTag(s.Namespace, s.Name)] = true
+		f.uids[string(s.UID)] = true
 	}
-	f.record(s.Annotations)
-}
-
-// record adds the purchase in the annotations, if any. It returns the ID of its block; empty if that is not known.
-func (f *facts) record(annotations map[string]string) (block string) {
-	raw := annotations[contract.ServiceIPPurchase]
-	if raw == "" {
-		return ""
-	}
-	r := recorded{raw: raw}
-	if parsed, err := contract.ParsePurchase(raw); err == nil && parsed != nil {
-		r.time = f.seen.Bounded(parsed).Time
-		block = parsed.BlockID
-	}
-	f.purchases = append(f.purchases, r)
-	return block
 }
 
 func (c *Collector) noFacts(cluster string) facts {
-	return facts{cluster: cluster, now: c.config.Now(), services: map[string]bool{}, used: map[string]bool{},
-		seen: c.seen}
+	return facts{cluster: cluster, now: c.config.Now(), services: map[string]bool{}, uids: map[string]bool{},
+		used: map[string]bool{}}
 }
 
-// known returns facts from the informer and, for shared blocks, the ledgers. Suspects must be checked live.
-func (c *Collector) known(ctx context.Context, cluster string, shared bool) (facts, error) {
+// known returns facts from the informer and the IPBlocks. Suspects must be checked live.
+func (c *Collector) known(ctx context.Context, cluster string) (facts, error) {
 	f := c.noFacts(cluster)
-	if shared {
-		if err := c.addUsed(ctx, &f); err != nil {
-			return facts{}, err
-		}
-	}
 	services, err := c.config.Services.Lister().List(labels.Everything())
 	if err != nil {
 		return facts{}, fmt.Errorf("list Services: %w", err)
@@ -221,7 +191,7 @@ func (c *Collector) known(ctx context.Context, cluster string, shared bool) (fac
 	for _, service := range services {
 		f.add(service)
 	}
-	return f, nil
+	return f, c.addUsed(ctx, &f)
 }
 
 // live returns facts that are all read from the API after the call.
@@ -234,25 +204,10 @@ func (c *Collector) live(ctx context.Context, cluster string) (facts, error) {
 	for i := range services.Items {
 		f.add(&services.Items[i])
 	}
-	if err := c.addUsed(ctx, &f); err != nil {
-		return facts{}, err
-	}
-	for _, name := range []string{purchase.PoolName(contract.PoolDefault), purchase.NodesName} {
-		record, err := c.config.Kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-		case err != nil:
-			return facts{}, fmt.Errorf("read ConfigMap %s/%s, which records purchases: %w", metav1.NamespaceSystem,
-				name, err)
-		default:
-			if block := f.record(record.Annotations); name == purchase.NodesName {
-				f.nodesRecorded = block
-			}
-		}
-	}
-	return f, nil
+	return f, c.addUsed(ctx, &f)
 }
 
+// addUsed adds what IPBlocks say.
 func (c *Collector) addUsed(ctx context.Context, f *facts) error {
 	listing, err := c.config.Ledgers.List(ctx)
 	if err != nil {
@@ -264,7 +219,18 @@ func (c *Collector) addUsed(ctx context.Context, f *facts) error {
 	for _, unread := range listing.Unreadable {
 		f.used[unread.BlockID] = true // it is not known, so nothing is concluded
 	}
+	f.record(c.seen.BoundedAll(listing.Records))
 	return nil
+}
+
+// record adds recorded purchases.
+func (f *facts) record(records plan.Records) {
+	for _, r := range records {
+		f.purchases = append(f.purchases, recorded{Purchase: r.Purchase, uid: r.Service.UID})
+	}
+	if last, found := records.Last(true); found {
+		f.nodesRecorded = last.BlockID
+	}
 }
 
 // clusterUID returns the UID of the namespace kube-system, which identifies the cluster.

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/seeds"
@@ -22,9 +23,8 @@ func TestJudge(t *testing.T) {
 		cluster: "c", now: now, services: map[string]bool{"shop_web": true, contract.ServiceTag(long, long): true},
 		used: map[string]bool{"held": true, "empty": false},
 		purchases: []recorded{
-			{raw: `{"nonce":"00112233445566aa","blockID":"fresh"}`, time: now.Add(-9 * time.Minute)},
-			{raw: `{"nonce":"00112233445566bb","blockID":"stale"}`, time: now.Add(-11 * time.Minute)},
-			{raw: `{"broken`},
+			{Purchase: plan.Purchase{Nonce: "00112233445566aa", BlockID: "fresh", Time: now.Add(-9 * time.Minute)}},
+			{Purchase: plan.Purchase{Nonce: "00112233445566bb", BlockID: "stale", Time: now.Add(-11 * time.Minute)}},
 		},
 	}
 	for name, tc := range map[string]struct {
@@ -128,7 +128,7 @@ func TestWhatIsCollectableIsNobodys(t *testing.T) {
 				block.Tags[name] = value
 			}
 		}
-		f := facts{cluster: "c", services: map[string]bool{}, used: map[string]bool{"a": random.IntN(2) == 0}}
+		f := facts{cluster: "c", services: map[string]bool{}, uids: map[string]bool{}, used: map[string]bool{"a": random.IntN(2) == 0}}
 		var services []*corev1.Service
 		for _, name := range []string{"a", "b"} {
 			service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}}
@@ -174,14 +174,12 @@ func TestPurchaseFromTheFuture(t *testing.T) {
 	seen := purchase.NewSeen(func() time.Time { return now })
 	b := network.Block{ID: "bought", Tags: map[string]string{contract.TagService: "shop_web"}}
 	for _, block := range []string{"", "bought"} {
-		raw, err := contract.Purchase{Nonce: "00112233445566aa", Time: now.AddDate(73, 0, 0), BlockID: block}.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		recorded := plan.Records{{Purchase: plan.Purchase{Nonce: "00112233445566aa", Time: now.AddDate(73, 0, 0),
+			BlockID: block}}}
 		b.Description = "purchase 00112233445566aa"
 		fresh := func() bool {
-			f := facts{cluster: "c", now: now, services: map[string]bool{}, seen: seen}
-			f.record(map[string]string{contract.ServiceIPPurchase: raw})
+			f := facts{cluster: "c", now: now, services: map[string]bool{}}
+			f.record(seen.BoundedAll(recorded))
 			_, fresh := f.purchased(b)
 			return fresh
 		}
@@ -191,6 +189,28 @@ func TestPurchaseFromTheFuture(t *testing.T) {
 		now = now.Add(purchaseFresh)
 		if fresh() {
 			t.Errorf("%q: still fresh after %s", block, purchaseFresh)
+		}
+	}
+}
+
+// TestPurchaseForAServiceThatIsGone: an old purchase for a Service that does not need it any more keeps no block.
+func TestPurchaseForAServiceThatIsGone(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	b := network.Block{ID: "bought", Status: network.Unassigned, Tags: map[string]string{contract.TagService: "shop_web"}}
+	for name, test := range map[string]struct {
+		age  time.Duration
+		uids map[string]bool
+		want blockState
+	}{
+		"gone":                 {age: time.Hour, want: orphan},
+		"gone a moment after":  {age: time.Minute, want: inUse},
+		"there, of other name": {age: time.Hour, uids: map[string]bool{"u1": true}, want: unclear},
+	} {
+		f := facts{cluster: "c", now: now, services: map[string]bool{}, uids: test.uids}
+		f.record(plan.Records{{Service: plan.Holder{Namespace: "shop", Name: "web", UID: "u1"},
+			Purchase: plan.Purchase{Nonce: "n", Time: now.Add(-test.age), BlockID: "bought"}}})
+		if got := classify(b, f); got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
 	}
 }

@@ -232,7 +232,7 @@ func (w *world) count(words ...string) int {
 }
 
 // service makes a Service that both the API and, unless it is stale, the informer have.
-func (w *world) service(name string, stale bool, change ...func(*corev1.Service)) {
+func (w *world) service(name string, stale bool, change ...func(*corev1.Service)) *corev1.Service {
 	w.t.Helper()
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name)},
@@ -245,11 +245,12 @@ func (w *world) service(name string, stale bool, change ...func(*corev1.Service)
 		w.t.Fatal(err)
 	}
 	if stale {
-		return
+		return service
 	}
 	if err := w.config.Services.Informer().GetIndexer().Add(service); err != nil {
 		w.t.Fatal(err)
 	}
+	return service
 }
 
 // forget removes a Service from the informer.

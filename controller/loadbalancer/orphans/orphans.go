@@ -211,7 +211,7 @@ func (c *Collector) pause() time.Duration {
 
 // factsFor reads the cluster live only when what is known does not explain every block.
 func (c *Collector) factsFor(ctx context.Context, cluster string, ours []network.Block) (facts, error) {
-	known, err := c.known(ctx, cluster, slices.ContainsFunc(ours, isShared))
+	known, err := c.known(ctx, cluster)
 	if err != nil {
 		return facts{}, err
 	}

@@ -1,7 +1,6 @@
 package orphans_test
 
 import (
-	"fmt"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/orphans"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -123,10 +123,9 @@ func TestWhatIsNoOrphanIsNeverTouched(t *testing.T) {
 		"the nodes' block that no node uses": {tags: ours(contract.TagNodes, clusterUID),
 			reports: "none of its addresses is held"},
 		"a purchase for a Service of another name": {tags: ours(contract.TagService, "shop_web"),
-			given: func(w *world) { w.service("other", false, purchased(blockID)) }, reports: "do not say what for"},
-		"a broken record of a purchase names it": {tags: ours(contract.TagService, "shop_web"),
-			given:   func(w *world) { w.service("other", false, annotated("{"+blockID)) },
-			reports: "do not say what for"},
+			given: func(w *world) {
+				w.must(w.recordOf(w.service("other", false)).Answer(w.t.Context(), blockID))
+			}, reports: "do not say what for"},
 		"a purchase for the pool names it": {tags: ours(contract.TagService, "shop_web"),
 			given: func(w *world) { w.poolPurchase(blockID) }, reports: "do not say what for"},
 		"a leftover that a purchase names": {tags: ours(contract.TagDelete, "true"),
@@ -196,15 +195,7 @@ func TestOneBlockOfTheNodesIsExcused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, append(test.options, kept)...)
 			if test.recorded != "" {
-				record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "phoenixnap-nodes",
-					Namespace: metav1.NamespaceSystem, Annotations: map[string]string{
-						contract.ServiceIPPurchase: fmt.Sprintf(
-							`{"nonce":"00112233445566aa","time":"2026-02-01T12:00:00Z","blockID":%q}`, test.recorded),
-					}}}
-				if _, err := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(t.Context(), record,
-					metav1.CreateOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				w.must(allocation.ForNodes(w.ledgers.Objects(), nil).Answer(t.Context(), test.recorded))
 			}
 			w.pass(30 * time.Minute)
 			var got []string
@@ -226,31 +217,30 @@ func TestOneBlockOfTheNodesIsExcused(t *testing.T) {
 	}
 }
 
-func annotated(purchase string) func(*corev1.Service) {
-	return func(s *corev1.Service) { s.Annotations = map[string]string{contract.ServiceIPPurchase: purchase} }
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
 }
 
-func purchased(id string) func(*corev1.Service) {
-	return annotated(fmt.Sprintf(`{"nonce":"00112233","time":"2026-03-01T11:00:00Z","blockID":%q}`, id))
+// recordOf is the object of the block of a Service.
+func (w *world) recordOf(service *corev1.Service) *allocation.Object {
+	return allocation.ForService(w.ledgers.Objects(), plan.HolderOf(service), nil)
 }
 
 func (w *world) poolPurchase(id string) {
 	w.t.Helper()
-	service := &corev1.Service{}
-	purchased(id)(service)
-	record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem,
-		Name: "phoenixnap-pool-default", Annotations: service.Annotations}}
-	if _, err := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(w.t.Context(), record,
-		metav1.CreateOptions{}); err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(allocation.ForShared(w.ledgers.Objects(), nil).Answer(w.t.Context(), id))
 }
 
 // While a purchase is fresh, its block is not even reported.
 func TestAFreshPurchaseIsNoOrphan(t *testing.T) {
 	w := newWorld(t, web, collecting)
-	w.service("other", false, annotated(fmt.Sprintf(`{"nonce":"n","time":%q,"blockID":%q}`,
-		w.clock.Now().Format(time.RFC3339), blockID)))
+	record := w.recordOf(w.service("other", false))
+	intent, err := record.Begin(t.Context(), w.clock.Now(), 29)
+	w.must(err)
+	w.must(record.Bought(t.Context(), intent, blockID))
 	w.pass(9 * time.Minute)
 	w.untouched()
 	if len(w.heard) != 0 {

@@ -5,11 +5,9 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // rank says how far a block is on its way to the network, the furthest first.
@@ -70,7 +68,7 @@ type Account struct {
 	// NetworkID is the ID of the configured public network.
 	NetworkID string
 	// Purchase is the recorded intent to buy; nil when there is none.
-	Purchase *contract.Purchase
+	Purchase *Purchase
 	// Published is the address that the owner has already; the zero Addr when it has none.
 	Published netip.Addr
 	Slots
@@ -113,35 +111,29 @@ func (account Account) purchased(owner network.Owner) (network.Block, bool) {
 		return network.Block{}, false
 	}
 	sighting, found := find(account.Owned(owner), func(s network.Sighting) bool {
-		if account.Purchase.BlockID != "" {
-			return s.Block.ID == account.Purchase.BlockID
-		}
-		return account.Purchase.Nonce != "" && strings.HasSuffix(s.Block.Description, account.Purchase.Nonce)
+		return account.Purchase.Shows(s.Block)
 	})
 	return sighting.Block, found
 }
 
-// answered returns the record of a purchase that had no answer, with the ID of its block, if the view shows that; else
-// nil. It is stored before the block is used: without the ID, a block whose tags are not shown any more, and which no
-// list shows yet, could not be distinguished from one that does not exist, and another one would be bought.
-func (account Account) answered(owner network.Owner) *contract.Purchase {
-	block, found := account.purchased(owner)
-	if !found || account.Purchase.BlockID != "" {
-		return nil
-	}
-	answered := *account.Purchase
-	answered.BlockID = block.ID
-	return &answered
-}
-
 // boughtUntagged returns a block that the recorded purchase or its description names while its tags do not name the
-// owner: they are on their way, the API does not show them, or a person removed them.
+// owner: they are on their way, the API does not show them, or a person removed them. One with other tags serves
+// something else.
 func (account Account) boughtUntagged(owner network.Owner) (network.Block, bool) {
 	untagged, found := find(account.Sightings, func(s network.Sighting) bool {
-		recorded := account.Purchase != nil && account.Purchase.BlockID != "" && s.Block.ID == account.Purchase.BlockID
-		return !owner.Owns(s.Block) && !s.Hidden && (recorded || owner.DescribedBy(s.Block))
+		return !owner.Owns(s.Block) && !s.Hidden && (account.recordedUntagged(owner, s.Block) || owner.DescribedBy(s.Block))
 	})
 	return untagged.Block, found
+}
+
+// recordedUntagged reports whether the recorded purchase names a block that nothing else can have been given.
+func (account Account) recordedUntagged(owner network.Owner, b network.Block) bool {
+	if account.Purchase == nil || b.ID != account.Purchase.BlockID {
+		return false
+	}
+	_, untouchable := Untouchable(b)
+	return len(b.Tags) == 0 || untouchable || account.PurchaseOpen() ||
+		network.OfCluster(b, owner.Cluster) && !network.Purposed(b)
 }
 
 func (w Desired) requestedSource() string { return cmp.Or(w.RequestedSource, "spec.loadBalancerIP") }

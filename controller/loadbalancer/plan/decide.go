@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -22,9 +21,10 @@ type ServicePlan struct {
 	Owner network.Owner
 	// Save are the ledgers to be stored before anything else; nothing is published when that fails.
 	Save []Ledger
-	// Answered is the record of the purchase for the Service, to be stored before its block is used; nil if it is.
-	// Of a block for the pool the ledger says as much.
-	Answered *contract.Purchase
+	// Record is the ID of a block of the owner, to be recorded before the block is used; empty if it is recorded.
+	Record string
+	// Forget is true when the Service has its address elsewhere, and a block of its own that is recorded is gone.
+	Forget bool
 	// Reused is true when the address was not reported silent since another Service had it.
 	Reused bool
 	// Retag is the block that is to carry other tags, and tags are all of them; nil when none is.
@@ -103,12 +103,9 @@ func (obs Observed) withoutDefault() Observed {
 	if !obs.Desired.Shared || obs.Desired.namesAllocation() || obs.Kind != Dedicated {
 		return obs
 	}
-	_, unreadable := RecordedPurchase(obs.Service)
 	options := obs.Options
 	options.Allocation = contract.AllocationDedicated
-	desired, problem := ReadDesired(obs.Service, options)
-	obs.Desired = desired
-	obs.Problem = errors.Join(problem, unreadable)
+	obs.Desired, obs.Problem = ReadDesired(obs.Service, options)
 	return obs.withFacts()
 }
 
@@ -138,6 +135,7 @@ func decideAs(obs Observed, kind Kind) ServicePlan {
 	if p.Step.Action == Delete && kind == Shared {
 		p.Save = nil // nothing is given of a block that goes
 	}
+	p.Forget = p.Step.Action == Done && kind != Dedicated && obs.recordSpent()
 	return p
 }
 
@@ -191,7 +189,7 @@ func decideDedicated(obs Observed) ServicePlan {
 		return ServicePlan{Step: waitUnseen(unseen)}
 	}
 	p := ServicePlan{Step: Ensure(obs.Owner, obs.Desired, obs.Account), Owner: obs.Owner, Save: obs.leave(""),
-		Answered: obs.answered(obs.Owner)}
+		Record: obs.unrecordedOwn()}
 	if p.Step.Action == Buy || p.Step.Reason == BlockLost {
 		if refused, retagged := obs.refuseRetagged(obs.Published); retagged {
 			return refused
@@ -284,7 +282,8 @@ func (obs Observed) needsSlot(block network.Block) bool {
 }
 
 func (p ServicePlan) upToDate(obs Observed) bool {
-	if obs.ForeignFields || len(p.Save) > 0 || p.Tags != nil || len(p.Surplus) > 0 || p.Withdraw {
+	if obs.ForeignFields || len(p.Save) > 0 || p.Tags != nil || len(p.Surplus) > 0 || p.Withdraw || p.Record != "" ||
+		p.Forget {
 		return false
 	}
 	switch p.Step.Action {

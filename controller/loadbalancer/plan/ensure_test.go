@@ -116,7 +116,7 @@ func cidr(raw string) func(*network.Block) {
 
 func purchase(age time.Duration, blockID string) func(*plan.Account) {
 	return func(v *plan.Account) {
-		v.Purchase = &contract.Purchase{Nonce: "n", Time: noon.Add(-age), BlockID: blockID}
+		v.Purchase = &plan.Purchase{Nonce: "n", Time: noon.Add(-age), BlockID: blockID}
 	}
 }
 

@@ -17,7 +17,7 @@ type Facts struct {
 	// zero Addr when none does.
 	Held   netip.Addr
 	HeldIn Ledger
-	// Pooled is the listed block of the pool that holds the published address of a Service which neither a ledger nor a
+	// Pooled is the block of the pool that holds the published address of a Service which neither a ledger nor a
 	// block of its own provides with one: its ledger was lost, or cannot be read. A ledger that gives the address to
 	// another decides otherwise. The zero Block when there is none.
 	Pooled network.Block
@@ -87,7 +87,11 @@ func (obs Observed) pooled() network.Block {
 	if !obs.Published.IsValid() || obs.Held.IsValid() || len(obs.Own) > 0 {
 		return network.Block{}
 	}
-	block, _ := find(obs.Blocks, func(b network.Block) bool {
+	all := slices.Clone(obs.Blocks)
+	for _, s := range obs.Sightings {
+		all = append(all, s.Block)
+	}
+	block, _ := find(all, func(b network.Block) bool {
 		l, _ := obs.Ledger(b.ID)
 		_, given := l.Held[obs.Published]
 		return obs.Pool().Owns(b) && b.CIDR.IsValid() && b.CIDR.Contains(obs.Published) && !given

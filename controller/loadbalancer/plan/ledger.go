@@ -69,8 +69,9 @@ type Ledger struct {
 	Held map[netip.Addr]Holder
 	// Quarantined are the addresses in quarantine.
 	Quarantined map[netip.Addr]Released
-	// Version is the store's word for the state that was read; empty when nothing is stored yet.
-	Version string
+	// Object is the name of the object that stores the ledger, and Version that of the state which was read; empty when
+	// nothing is stored yet.
+	Object, Version string
 }
 
 // Unreadable is a ledger that is stored and cannot be read. Who has which address of its block is not known: none is

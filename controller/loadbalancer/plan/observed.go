@@ -29,10 +29,10 @@ type Observed struct {
 	Account
 	// Facts are what this shows of the Service, see Complete.
 	Facts
-	// PoolPurchase is the recorded intent to buy for the pool. It is read only when the account is read live.
-	PoolPurchase *contract.Purchase
-	// PoolProblem is why the recorded intent to buy for the pool cannot be read; nil when it can.
-	PoolProblem error
+	// Records are what all purchases and their blocks are recorded in.
+	Records Records
+	// PoolPurchase is the recorded intent to buy for the pool; nil when there is none.
+	PoolPurchase *Purchase
 
 	// Live is true when blocks were read by ID and ledgers afresh.
 	Live bool
@@ -164,7 +164,7 @@ func (obs Observed) Unswept() bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(obs.Blocks, func(block network.Block) bool {
+	return len(obs.StaleRecords()) > 0 || slices.ContainsFunc(obs.Blocks, func(block network.Block) bool {
 		return obs.Pool().Owns(block) && !obs.stored(block.ID) && !obs.Awaited()
 	})
 }
@@ -251,7 +251,7 @@ func (obs Observed) Named(blockID string) bool {
 
 // KeptElsewhere reports whether the ledger is that of the nodes' own addresses, which is not ours to judge.
 func (obs Observed) KeptElsewhere(l Ledger) bool {
-	return l.BlockID == obs.Options.NodeBlock || HoldsForServers(l)
+	return l.Nodes || l.BlockID == obs.Options.NodeBlock || HoldsForServers(l)
 }
 
 // HoldsForServers reports whether the ledger is that of the nodes' own addresses.

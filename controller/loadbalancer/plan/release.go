@@ -269,7 +269,7 @@ func PlanRelease(obs Observed, live *corev1.Service) ReleasePlan {
 // hadSomething reports whether there may be anything to release: the controller wrote on the Service, which it does
 // before it buys, or a ledger names it. A Service that never had anything goes in any account.
 func (obs Observed) hadSomething() bool {
-	return obs.written() || len(obs.Service.Status.LoadBalancer.Ingress) > 0 ||
+	return obs.written() || obs.Purchase != nil || len(obs.Service.Status.LoadBalancer.Ingress) > 0 ||
 		slices.ContainsFunc(obs.Ledgers, func(l Ledger) bool { return knows(l, obs.Holder) })
 }
 

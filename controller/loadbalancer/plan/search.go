@@ -27,13 +27,18 @@ func (obs Observed) Search() Search {
 			Enough: func([]network.Sighting) bool { return true }}
 	}
 	ids := []string{obs.Desired.BlockID}
-	for _, recorded := range []*contract.Purchase{obs.Purchase, obs.PoolPurchase} {
+	for _, recorded := range []*Purchase{obs.Purchase, obs.PoolPurchase} {
 		if recorded != nil {
 			ids = append(ids, recorded.BlockID)
 		}
 	}
 	for _, l := range obs.Ledgers {
 		if knows(l, obs.Holder) {
+			ids = append(ids, l.BlockID)
+		}
+	}
+	for _, l := range obs.Unrecorded { // whose address is in which of them is not known
+		if obs.Published.IsValid() && !obs.Held.IsValid() && !l.Nodes {
 			ids = append(ids, l.BlockID)
 		}
 	}

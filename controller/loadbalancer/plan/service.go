@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"fmt"
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,15 +9,12 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
-// Declared is what a version of a Service says: what its author asks for, and what the controller has recorded on it.
+// Declared is what a version of a Service says: what its author asks for.
 type Declared struct {
 	// Asked is what the author has written, and Desired what that asks for. Problem is what is wrong with it.
 	Asked   Asked
 	Desired Desired
 	Problem error
-	// Purchase is the recorded intent to buy for the Service, and PurchaseProblem why it cannot be read.
-	Purchase        *contract.Purchase
-	PurchaseProblem error
 }
 
 // Declared reads what a version of a Service says. What its author asks for is not read again where that is the same
@@ -28,7 +24,6 @@ func (opts Options) Declared(service *corev1.Service, before Declared) Declared 
 	if d.Asked != before.Asked {
 		d.Desired, d.Problem = ReadDesired(service, opts)
 	}
-	d.Purchase, d.PurchaseProblem = RecordedPurchase(service)
 	return d
 }
 
@@ -69,17 +64,4 @@ func UsersLoadBalancerIP(service *corev1.Service) string {
 		return ""
 	}
 	return service.Spec.LoadBalancerIP
-}
-
-// RecordedPurchase reads the intent to buy that stands on the Service; nil when there is none, or one that was
-// written for another Service.
-func RecordedPurchase(service *corev1.Service) (*contract.Purchase, error) {
-	if !contract.WrittenForThis(service) {
-		return nil, nil
-	}
-	recorded, err := contract.ParsePurchase(service.Annotations[contract.ServiceIPPurchase])
-	if err != nil {
-		return nil, fmt.Errorf("%w; remove the annotation if no IP block was bought", err)
-	}
-	return recorded, nil
 }

@@ -34,10 +34,10 @@ func decideShared(obs Observed) ServicePlan {
 	}
 	view := obs.Account
 	view.Purchase = obs.awaitedPurchase()
-	extend := obs.extendPool(view)
+	extend := Extend(obs.Pool(), obs.DesiredOfPool(), view)
 	coming := extend.Action == Wait && extend.Reason != NetworkChanging
 	allocated := Allocate(obs.Holder, obs.addressRequest(), blocks, coming)
-	p := ServicePlan{Owner: obs.Pool(), Save: allocated.Save, Reused: allocated.Reused}
+	p := ServicePlan{Owner: obs.Pool(), Save: allocated.Save, Reused: allocated.Reused, Record: obs.unrecordedShared()}
 	switch allocated.Action {
 	case Buy:
 		p.Step = obs.grow(blocks, extend)
@@ -79,8 +79,8 @@ func (obs Observed) unrecorded(blocks []PoolBlock, published netip.Addr) (p Serv
 
 // awaitedPurchase returns the recorded purchase for the pool; nil when its block was released since: its ledger is
 // closed and the block is not there any more.
-func (obs Observed) awaitedPurchase() *contract.Purchase {
-	if obs.PoolPurchase == nil || !obs.Live {
+func (obs Observed) awaitedPurchase() *Purchase {
+	if obs.PoolPurchase == nil || !obs.Live || obs.PoolPurchase.BlockID == "" {
 		return obs.PoolPurchase
 	}
 	l, _ := obs.Ledger(obs.PoolPurchase.BlockID)
@@ -88,15 +88,6 @@ func (obs Observed) awaitedPurchase() *contract.Purchase {
 		return nil
 	}
 	return obs.PoolPurchase
-}
-
-// extendPool decides whether one more block is bought for the pool.
-func (obs Observed) extendPool(view Account) Step {
-	if obs.PoolProblem != nil {
-		return refuse(network.Block{}, PurchaseRecordUnreadable, "no further shared IP block is bought: %s",
-			oneLine(obs.PoolProblem))
-	}
-	return Extend(obs.Pool(), obs.DesiredOfPool(), view)
 }
 
 // keepUnrecorded keeps the published address of a Service in a block whose ledger cannot be read, and says so.
@@ -168,11 +159,19 @@ func (obs Observed) silent(address netip.Addr) bool { return reports.Silent(obs.
 //
 // The claim of a Service is an annotation, and its author may write any. It counts where a ledger confirms it, as that
 // of a block which is gone may, whose addresses were sold again; and where it gains nothing: the Service is served and
-// has no address, in a ledger or a block of its own, so that it could have asked for this one and would get it.
+// has no address, in a ledger or a block of its own, so that it could have asked for this one and would get it. Of a
+// Service that leaves, the status counts, which authors of Services do not write.
 func (obs Observed) unavailable(address netip.Addr) bool {
 	return obs.Public().Holds(address) || slices.ContainsFunc(obs.Services, func(other *corev1.Service) bool {
 		return other.UID != obs.Service.UID && contract.WrittenForThis(other) && ClaimedAddress(other) == address &&
 			(other.Namespace != obs.Service.Namespace || other.Name != obs.Service.Name) && obs.credible(other, address)
+	})
+}
+
+// shows reports whether the status of a Service has an address.
+func shows(service *corev1.Service, address netip.Addr) bool {
+	return slices.ContainsFunc(service.Status.LoadBalancer.Ingress, func(i corev1.LoadBalancerIngress) bool {
+		return i.IP == address.String()
 	})
 }
 
@@ -186,7 +185,7 @@ func (obs Observed) credible(other *corev1.Service, address netip.Addr) bool {
 		}
 		provided = provided || holds
 	}
-	return contract.WantsAddress(other) && !provided
+	return !provided && (contract.WantsAddress(other) || contract.NeedsBlock(other) && shows(other, address))
 }
 
 // poolBlocks returns the blocks of the pool with their ledgers, and those that are gone, cannot be read, or are the

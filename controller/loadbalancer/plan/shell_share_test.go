@@ -81,7 +81,7 @@ func (c *cluster) bringToNetwork(s *modelService, p plan.Allocated, v plan.Accou
 }
 
 func (c *cluster) ensureBrought(s *modelService) bool {
-	v := c.viewFor(contract.Purchase{})
+	v := c.viewFor(plan.Purchase{})
 	b := c.find(c.broughtID)
 	if b == nil {
 		s.refused = plan.BlockLost

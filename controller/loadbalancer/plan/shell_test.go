@@ -8,7 +8,6 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // mode is how a Service of the model gets its address.
@@ -31,7 +30,7 @@ type modelService struct {
 	published netip.Addr
 	// block is the ID of the block of the published address.
 	block    string
-	purchase contract.Purchase
+	purchase plan.Purchase
 	refused  plan.Reason
 }
 
@@ -51,7 +50,7 @@ type cluster struct {
 	ledgers  map[string]plan.Ledger
 	versions int
 	// poolPurchase is the record of the pool.
-	poolPurchase contract.Purchase
+	poolPurchase plan.Purchase
 	broughtID    string
 	uids         int
 	// crashIn is how many things the controller does until it dies; 0 for never.
@@ -148,7 +147,7 @@ func (c *cluster) wish(s *modelService) wanted {
 }
 
 // viewFor is the view with a record of a purchase.
-func (c *cluster) viewFor(p contract.Purchase) plan.Account {
+func (c *cluster) viewFor(p plan.Purchase) plan.Account {
 	c.purchase = nil
 	if p.Nonce != "" {
 		c.purchase = &p
@@ -179,7 +178,7 @@ func (c *cluster) ensureDedicated(s *modelService) bool {
 }
 
 // act takes one step; p is the record of purchases. It reports whether only a person could do more.
-func (c *cluster) act(s *modelService, step plan.Step, o network.Owner, p *contract.Purchase) (settled bool) {
+func (c *cluster) act(s *modelService, step plan.Step, o network.Owner, p *plan.Purchase) (settled bool) {
 	switch step.Action {
 	case plan.Buy:
 		c.buy(o, p)
@@ -203,9 +202,9 @@ func (c *cluster) act(s *modelService, step plan.Step, o network.Owner, p *contr
 }
 
 // buy records the intent, buys, and records the answer: any of the three may be the last.
-func (c *cluster) buy(o network.Owner, record *contract.Purchase) {
+func (c *cluster) buy(o network.Owner, record *plan.Purchase) {
 	nonce := fmt.Sprintf("nonce%06d", c.rng.IntN(1e6))
-	c.do(func() { *record = contract.Purchase{Nonce: nonce, Time: c.now} })
+	c.do(func() { *record = plan.Purchase{Nonce: nonce, Time: c.now} })
 	c.mayFreeze(plan.Step{Action: plan.Buy}, o)
 	lost := c.losses && c.rng.IntN(8) == 0
 	if lost && c.rng.IntN(2) == 0 {

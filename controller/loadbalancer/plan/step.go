@@ -131,9 +131,6 @@ const (
 	// LedgerUnreadable: the record of who has which address of the block cannot be read; the message names the
 	// IPBlock. A published address keeps working.
 	LedgerUnreadable Reason = "LedgerUnreadable"
-	// PurchaseRecordUnreadable: the record of the last purchase for shared blocks cannot be read, so that none is
-	// bought; the message names the ConfigMap.
-	PurchaseRecordUnreadable Reason = "PurchaseRecordUnreadable"
 )
 
 // Step is one decision: at most one change of the account.

@@ -45,7 +45,7 @@ type account struct {
 	now      time.Time
 	blocks   []*modelBlock
 	networks map[string]*modelNetwork
-	purchase *contract.Purchase
+	purchase *plan.Purchase
 	created  int
 	// serial numbers all blocks that ever were.
 	serial int
@@ -82,7 +82,7 @@ func newAccount(seed uint64) *account {
 		}
 	}
 	if a.rng.IntN(3) == 0 {
-		a.purchase = &contract.Purchase{Nonce: "left over",
+		a.purchase = &plan.Purchase{Nonce: "left over",
 			Time: noon.Add(-time.Duration(a.rng.IntN(90)) * time.Second)}
 	}
 	return a
@@ -190,7 +190,7 @@ func (a *account) readNetworks() map[string]network.Network {
 func (a *account) take(s plan.Step) {
 	lost := a.rng.IntN(8)
 	if s.Action == plan.Buy {
-		a.purchase = &contract.Purchase{Nonce: "n", Time: a.now}
+		a.purchase = &plan.Purchase{Nonce: "n", Time: a.now}
 	}
 	if lost == 0 {
 		return

@@ -14,22 +14,6 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
-// ErrOutdated says that the object which holds the record changed since it was read, or is gone.
-var ErrOutdated = errors.New("the record of the purchase changed meanwhile")
-
-// ErrUnreadable says that what is recorded cannot be understood. A person must repair it.
-var ErrUnreadable = errors.New("the record of the purchase cannot be read")
-
-// Kept is nil if the API server's answer shows the intent as it was written, and else the error about that: a record
-// that an admission webhook removed protects from no second purchase.
-func Kept(object, written string, stored map[string]string) error {
-	if stored[contract.ServiceIPPurchase] == written {
-		return nil
-	}
-	return fmt.Errorf("the API server did not keep annotation %s of %s, so that nothing is bought; exclude it from "+
-		"the admission webhook that removes the annotation", contract.ServiceIPPurchase, object)
-}
-
 // Why a purchase waits, beside plan.PurchaseUnanswered.
 const (
 	// TagsFresh: the account's tags were created a moment ago and cannot be used yet.

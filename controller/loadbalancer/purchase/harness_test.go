@@ -1,15 +1,23 @@
 package purchase_test
 
 import (
+	"cmp"
 	"context"
-	"sync"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/client"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/simtest"
@@ -32,7 +40,7 @@ type world struct {
 
 func newWorld(t *testing.T, change ...func(*pnap.Config)) *world {
 	t.Helper()
-	w := &world{t: t, clock: pnapsim.NewManualClock(simtest.Start()), object: &object{}}
+	w := &world{t: t, clock: pnapsim.NewManualClock(simtest.Start()), object: newObject()}
 	sim, url := simtest.New(t, pnapsim.Config{Clock: w.clock}, simtest.Seed())
 	config := pnap.Config{
 		BaseURL: url, TokenURL: url + pnap.TokenPath, Now: w.clock.Now, HTTPTimeout: time.Minute,
@@ -85,79 +93,104 @@ func (w *world) wantPurchases(want int) {
 	}
 }
 
-// object is a Kubernetes object that has a purchase and knows compare-and-swap.
+// service is the Service for which the tests buy.
+var service = plan.Holder{Namespace: "shop", Name: "web", UID: "uid-1"}
+
+// object is the IPBlock of the Service, on an API server that may fail.
 type object struct {
-	mu       sync.Mutex
-	version  int
-	recorded *contract.Purchase
-	// before is called ahead of each save.
+	*client.IPBlocks
+	store *kubefake.Store
+	// before is called ahead of each write, and writes counts them.
 	before  func()
+	writes  int
 	failure error
+}
+
+func newObject() *object {
+	store := kubefake.NewStore()
+	return &object{IPBlocks: store.IPBlocks(), store: store}
+}
+
+// records are what is stored.
+func (o *object) records() plan.Records {
+	list, err := o.List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		panic(err)
+	}
+	var all plan.Records
+	for i := range list.Items {
+		if r, recorded := allocation.RecordOf(&list.Items[i]); recorded {
+			all = append(all, r)
+		}
+	}
+	return all
 }
 
 // touch is a change by someone else.
 func (o *object) touch() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.version++
-}
-
-func (o *object) overwrite(p *contract.Purchase) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.version++
-	o.recorded = p
-}
-
-func (o *object) purchase() *contract.Purchase {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.recorded
-}
-
-func (o *object) record() *record {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return &record{object: o, version: o.version}
-}
-
-// record stands for one version of the object.
-type record struct {
-	object  *object
-	version int
-}
-
-func (r *record) Load(context.Context) (*contract.Purchase, error) {
-	r.object.mu.Lock()
-	defer r.object.mu.Unlock()
-	if r.object.failure != nil {
-		return nil, r.object.failure
+	object, err := o.Get(context.Background(), v1beta1.ServicePrefix+service.UID, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		o.overwrite()
+		return
 	}
-	r.version = r.object.version
-	return r.object.recorded, nil
+	object.Labels = map[string]string{"touched": "true"}
+	if _, err := o.IPBlocks.Update(context.Background(), object, metav1.UpdateOptions{}); err != nil {
+		panic(err)
+	}
 }
 
-func (r *record) Save(ctx context.Context, p *contract.Purchase) error {
-	if err := ctx.Err(); err != nil {
+// overwrite records an intent of someone else.
+func (o *object) overwrite() {
+	if _, err := allocation.ForService(o.IPBlocks, service, o.records()).Begin(context.Background(), simtest.Start(),
+		28); err != nil {
+		panic(err)
+	}
+}
+
+func (o *object) remove() {
+	if err := o.IPBlocks.Delete(context.Background(), v1beta1.ServicePrefix+service.UID,
+		metav1.DeleteOptions{}); err != nil {
+		panic(err)
+	}
+}
+
+func (o *object) purchase() *plan.Purchase { return o.records().Of(service) }
+
+func (o *object) record() *allocation.Object { return allocation.ForService(o, service, o.records()) }
+
+func (o *object) write(ctx context.Context) error {
+	if o.before != nil {
+		o.before()
+	}
+	o.writes++
+	return cmp.Or(ctx.Err(), o.failure)
+}
+
+func (o *object) Create(ctx context.Context, b *v1beta1.IPBlock, how metav1.CreateOptions) (*v1beta1.IPBlock, error) {
+	if err := o.write(ctx); err != nil {
+		return nil, err
+	}
+	return o.IPBlocks.Create(ctx, b, how)
+}
+
+func (o *object) Update(ctx context.Context, b *v1beta1.IPBlock, how metav1.UpdateOptions) (*v1beta1.IPBlock, error) {
+	if err := o.write(ctx); err != nil {
+		return nil, err
+	}
+	return o.IPBlocks.Update(ctx, b, how)
+}
+
+func (o *object) UpdateStatus(ctx context.Context, b *v1beta1.IPBlock, how metav1.UpdateOptions) (*v1beta1.IPBlock,
+	error) {
+	if err := o.write(ctx); err != nil {
+		return nil, err
+	}
+	return o.IPBlocks.UpdateStatus(ctx, b, how)
+}
+
+func (o *object) Delete(ctx context.Context, name string, how metav1.DeleteOptions) error {
+	if err := o.write(ctx); err != nil {
 		return err
 	}
-	if r.object.before != nil {
-		r.object.before()
-	}
-	r.object.mu.Lock()
-	defer r.object.mu.Unlock()
-	if r.object.failure != nil {
-		return r.object.failure
-	}
-	if r.version != r.object.version {
-		return purchase.ErrOutdated
-	}
-	r.object.version++
-	r.version = r.object.version
-	r.object.recorded = nil
-	if p != nil {
-		saved := *p
-		r.object.recorded = &saved
-	}
-	return nil
+	return o.IPBlocks.Delete(ctx, name, how)
 }

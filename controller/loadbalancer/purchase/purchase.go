@@ -4,8 +4,6 @@ package purchase
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -48,14 +46,16 @@ type Cloud interface {
 
 var _ Cloud = (*pnap.Client)(nil)
 
-// Record is where the intent to buy for one owner is written down: an annotation of a Service, or of a
-// ConfigMap (see NewConfigMap). It stands for the version of the object on which the purchase was decided.
+// Record is where the intent to buy for one owner is written down: an object of the cluster, in the version on which the
+// purchase was decided.
 type Record interface {
-	// Load reads the recorded purchase afresh; nil when there is none. A record that cannot be understood is an error.
-	Load(ctx context.Context) (*contract.Purchase, error)
-	// Save replaces the recorded purchase by compare-and-swap; nil removes it. ErrOutdated when the
-	// object is not the version any more that was read, loaded or saved last.
-	Save(ctx context.Context, purchase *contract.Purchase) error
+	// Begin records the intent to buy a block of a size, by compare-and-swap.
+	Begin(ctx context.Context, at time.Time, size plan.Size) (plan.Purchase, error)
+	// Bought records the answer to an intent, Unanswered the time at which it was clear that there is none, and
+	// TakeBack that nothing was bought. The intent of someone else stays, which is no error.
+	Bought(ctx context.Context, intent plan.Purchase, blockID string) error
+	Unanswered(ctx context.Context, intent plan.Purchase, at time.Time) error
+	TakeBack(ctx context.Context, intent plan.Purchase) error
 }
 
 // Order is one block to buy. That one is due was decided by plan.Ensure or plan.Extend on the
@@ -120,9 +120,8 @@ func New(config Config) *Buyer {
 // crash knows that a block may exist which no list shows yet.
 //
 // Errors: *Pause when trying again later is enough, also when the outcome of the purchase is not known; *Refused when a
-// person must act; ErrOutdated (wrapped) when the record changed, so that the decision must be made again; a dry run
-// passes through (pnap.IsDryRun) and leaves no intent behind; everything else is a failure of a look-up or of the
-// record before anything was bought, or the API's wish for a pause (pnap.Error with RetryAfter).
+// person must act; a dry run passes through (pnap.IsDryRun) and leaves no intent behind; everything else is a failure of a
+// look-up or of the record, wrapped, before anything was bought, or the API's wish for a pause (pnap.Error with RetryAfter).
 func (b *Buyer) Buy(ctx context.Context, order Order, record Record) (network.Block, error) {
 	if err := b.backingOff(order); err != nil {
 		return network.Block{}, err
@@ -133,8 +132,8 @@ func (b *Buyer) Buy(ctx context.Context, order Order, record Record) (network.Bl
 	if err := b.ensureTags(ctx, order); err != nil {
 		return network.Block{}, err
 	}
-	intent := b.newIntent()
-	if err := record.Save(ctx, &intent); err != nil {
+	intent, err := record.Begin(ctx, b.config.Now().UTC(), order.size())
+	if err != nil {
 		return network.Block{}, fmt.Errorf("record the intent to buy an IP block for %s: %w", order.Owner, err)
 	}
 	if b.config.Now().Sub(intent.Time) > intentLife {
@@ -185,14 +184,8 @@ func (b *Buyer) ensureTags(ctx context.Context, order Order) error {
 	return nil
 }
 
-func (b *Buyer) newIntent() contract.Purchase {
-	var nonce [8]byte
-	_, _ = rand.Read(nonce[:]) // never fails, see its documentation
-	return contract.Purchase{Nonce: hex.EncodeToString(nonce[:]), Time: b.config.Now().UTC()}
-}
-
 // recordOutcome records what became of a purchase.
-func (b *Buyer) recordOutcome(ctx context.Context, order Order, record Record, intent contract.Purchase,
+func (b *Buyer) recordOutcome(ctx context.Context, order Order, record Record, intent plan.Purchase,
 	block network.Block,
 	failure error) (network.Block, error) {
 	// What was paid for is written down even when the process is ending.
@@ -203,29 +196,27 @@ func (b *Buyer) recordOutcome(ctx context.Context, order Order, record Record, i
 	case failure == nil:
 		logger.Info("Bought an IP block", "owner", order.Owner, "block", block.ID, "cidr", block.CIDR, "location",
 			block.Location, "nonce", intent.Nonce)
-		intent.BlockID = block.ID
-		b.amend(ctx, order, record, intent)
+		b.amended(ctx, order, intent, block.ID, record.Bought(ctx, intent, block.ID))
 		return block, nil
 	case pnap.IsDryRun(failure) || pnap.IsRefused(failure): // certainly nothing was bought
 		return network.Block{}, b.notBought(ctx, order, record, intent, failure)
 	default:
 		logger.Error(failure, "Purchase of an IP block has no answer", "owner", order.Owner, "nonce", intent.Nonce)
 		// The time without purchases counts from now: the request may have been under way for long.
-		intent.Time = b.config.Now().UTC()
-		b.amend(ctx, order, record, intent)
+		b.amended(ctx, order, intent, "", record.Unanswered(ctx, intent, b.config.Now().UTC()))
 		return network.Block{}, &Pause{Reason: plan.PurchaseUnanswered, After: b.config.Interval, Cause: failure}
 	}
 }
 
 // notBought takes the intent back, for the API said clearly that it sold nothing. That may make the
 // caller's queue call again at once: the next purchase must wait. A dry run has nothing to wait for.
-func (b *Buyer) notBought(ctx context.Context, order Order, record Record, intent contract.Purchase,
+func (b *Buyer) notBought(ctx context.Context, order Order, record Record, intent plan.Purchase,
 	refusal error) error {
 	answer := refusal
 	if !pnap.IsDryRun(refusal) {
 		answer = b.judgeRefusal(order, refusal)
 	}
-	if err := b.replace(ctx, record, intent.Nonce, nil); err != nil {
+	if err := record.TakeBack(ctx, intent); err != nil {
 		return fmt.Errorf("take back the intent to buy after a refusal: %w", errors.Join(err, refusal))
 	}
 	return answer
@@ -249,29 +240,11 @@ func (b *Buyer) judgeRefusal(order Order, refusal error) error {
 	}
 }
 
-// amend writes down what became of an intent. Failing that costs time, no money: the intent stands, and
-// tags and nonce find the block.
-func (b *Buyer) amend(ctx context.Context, order Order, record Record, intent contract.Purchase) {
-	if err := b.replace(ctx, record, intent.Nonce, &intent); err != nil {
+// amended logs that what became of an intent was not recorded. That costs time, no money: the intent stands, and tags
+// and nonce find the block.
+func (b *Buyer) amended(ctx context.Context, order Order, intent plan.Purchase, blockID string, err error) {
+	if err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to record the outcome of a purchase",
-			"owner", order.Owner, "nonce", intent.Nonce, "block", intent.BlockID)
+			"owner", order.Owner, "nonce", intent.Nonce, "block", blockID)
 	}
-}
-
-// replace saves over the intent with the given nonce, also when the object changed otherwise meanwhile.
-// The intent of someone else stays.
-func (b *Buyer) replace(ctx context.Context, record Record, nonce string, purchase *contract.Purchase) error {
-	const tries = 5
-	err := record.Save(ctx, purchase)
-	for i := 1; i < tries && errors.Is(err, ErrOutdated); i++ {
-		var found *contract.Purchase
-		if found, err = record.Load(ctx); err != nil {
-			return err
-		}
-		if found == nil || found.Nonce != nonce {
-			return nil
-		}
-		err = record.Save(ctx, purchase)
-	}
-	return err
 }

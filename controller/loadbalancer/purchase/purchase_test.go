@@ -11,11 +11,13 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/simtest"
 )
 
 var (
@@ -200,8 +202,8 @@ func TestUnsentPurchaseIsBackedOff(t *testing.T) {
 			t.Fatalf("said %v, want %v", err, fence)
 		}
 	}
-	if w.object.version != 2 || w.object.purchase() != nil {
-		t.Errorf("5 tries wrote the record %d times, want 2: %+v", w.object.version, w.object.purchase())
+	if w.object.writes != 3 || w.object.purchase() != nil {
+		t.Errorf("5 tries wrote the record %d times, want 3: %+v", w.object.writes, w.object.purchase())
 	}
 	fence = nil
 	w.clock.Advance(time.Minute)
@@ -244,7 +246,7 @@ func TestFreshPoolTag(t *testing.T) {
 	}
 	w.clock.Advance(time.Hour)
 	began := w.clock.Now()
-	w.object = &object{}
+	w.object = newObject()
 	for w.clock.Now().Sub(began) < time.Minute {
 		_, err := w.buy(order(pool))
 		if err == nil {
@@ -318,7 +320,7 @@ func TestLocationNotOnSale(t *testing.T) {
 		!strings.Contains(err.Error(), "use a public network in one of ") {
 		t.Errorf("said %v", err)
 	}
-	if w.object.version != 0 {
+	if w.object.writes != 0 {
 		t.Error("an intent was recorded")
 	}
 	w.wantPurchases(0)
@@ -351,7 +353,7 @@ func TestNothingIsBoughtOnAnOldVersion(t *testing.T) {
 	w.oldTags()
 	old := w.object.record()
 	w.object.touch()
-	if _, err := w.buyer.Buy(testlog.Context(t), order(web), old); !errors.Is(err, purchase.ErrOutdated) {
+	if _, err := w.buyer.Buy(testlog.Context(t), order(web), old); !errors.Is(err, allocation.ErrConflict) {
 		t.Errorf("said %v", err)
 	}
 	w.wantPurchases(0)
@@ -399,8 +401,7 @@ func TestIntentOfAnotherStays(t *testing.T) {
 	for _, status := range []int{0, 406, 500} {
 		w := newWorld(t)
 		w.oldTags()
-		other := &contract.Purchase{Nonce: "other", Time: w.clock.Now()}
-		w.restart(meddling{w.client, func() { w.object.overwrite(other) }})
+		w.restart(meddling{w.client, w.object.overwrite})
 		if status != 0 {
 			if err := w.sim.Arm(pnapsim.Fault{Method: http.MethodPost, Path: blocksPath, Action: pnapsim.FaultStatus,
 				Status: status}); err != nil {
@@ -408,7 +409,8 @@ func TestIntentOfAnotherStays(t *testing.T) {
 			}
 		}
 		_, err := w.buy(order(web))
-		if recorded := w.object.purchase(); recorded == nil || recorded.Nonce != "other" {
+		if recorded := w.object.purchase(); recorded == nil || recorded.BlockID != "" ||
+			!recorded.Time.Equal(simtest.Start()) { // the time that overwrite gives
 			t.Errorf("status %d (%v): recorded is %+v", status, err, recorded)
 		}
 	}
@@ -467,7 +469,7 @@ func TestLookupFailuresRecordNothing(t *testing.T) {
 		if !errors.As(err, &failure) || failure.StatusCode != http.StatusServiceUnavailable {
 			t.Errorf("%s: said %v", path, err)
 		}
-		if w.object.version != 0 {
+		if w.object.writes != 0 {
 			t.Errorf("%s: an intent was recorded", path)
 		}
 		w.wantPurchases(0)

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 func TestBoundedPurchase(t *testing.T) {
@@ -25,7 +25,7 @@ func TestBoundedPurchase(t *testing.T) {
 	} {
 		now := noon
 		seen := purchase.NewSeen(func() time.Time { return now })
-		recorded := &contract.Purchase{Nonce: "n", Time: test.at, BlockID: test.block}
+		recorded := &plan.Purchase{Nonce: "n", Time: test.at, BlockID: test.block}
 		for range 30 { // it is read again and again, for hours
 			if got := seen.Bounded(recorded).Time; !got.Equal(test.want) {
 				t.Errorf("%s: %s, want %s", name, got, test.want)
@@ -44,5 +44,26 @@ func TestBoundedPurchase(t *testing.T) {
 	}
 	if seen := purchase.NewSeen(time.Now); seen.Bounded(nil) != nil {
 		t.Error("no purchase became one")
+	}
+}
+
+// TestBoundedRecords: neither the time of a purchase nor that of an object is believed to be in the future.
+func TestBoundedRecords(t *testing.T) {
+	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	seen := purchase.NewSeen(func() time.Time { return noon })
+	later := noon.Add(6 * time.Hour)
+	before := noon.Add(-time.Hour)
+	got := seen.BoundedAll(plan.Records{
+		{Name: "bought", Purchase: plan.Purchase{Nonce: "n", BlockID: "b", Time: later}, Created: later},
+		{Name: "found", Created: later},
+		{Name: "old", Created: before},
+	})
+	for i, want := range []time.Time{noon, noon, before} {
+		if !got[i].Created.Equal(want) {
+			t.Errorf("%s was created at %s, want %s", got[i].Name, got[i].Created, want)
+		}
+	}
+	if !got[0].Time.Equal(noon) || !got[1].Time.IsZero() {
+		t.Errorf("bought at %s, found with %s", got[0].Time, got[1].Time)
 	}
 }

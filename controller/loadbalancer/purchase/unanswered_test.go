@@ -36,7 +36,7 @@ func TestTheWaitAfterAPurchaseCountsFromItsEnd(t *testing.T) {
 func TestARemovedRecordStaysRemoved(t *testing.T) {
 	w := newWorld(t)
 	w.oldTags()
-	w.restart(meddling{w.client, func() { w.object.overwrite(nil) }})
+	w.restart(meddling{w.client, w.object.remove})
 	if _, err := w.buy(order(web)); err != nil {
 		t.Fatal(err)
 	}

@@ -44,14 +44,10 @@ func TestAbsurdServicesAreAnsweredBriefly(t *testing.T) {
 		"zone":      {annotated(contract.ServiceRequestedIP, "fe80::1%"+long), "AnnotationsRefused", "is no IPv4 address"},
 		"the spec":  {func(s *corev1.Service) { s.Spec.LoadBalancerIP = long }, "AnnotationsRefused", "is no IPv4 address"},
 		"all names": {annotated(contract.ServiceIPRetain, long, contract.ServiceIPReplace, long), "AnnotationsRefused", ""},
-		"a record": {annotated(contract.ServiceIPPurchase, `{"time":"`+long+`"}`), "AnnotationsRefused",
-			contract.ServiceIPPurchase},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, configured(func(c *reconcile.Config) { c.Location = "" }))
-			w.service("web", test.change, func(s *corev1.Service) {
-				s.Annotations = withOwner(s)
-			})
+			w.service("web", test.change)
 			err := w.refused("web", time.Minute)
 			c := w.condition("web")
 			longest = max(longest, len(c.Message), len(err.Error()))
@@ -74,12 +70,4 @@ func TestAbsurdServicesAreAnsweredBriefly(t *testing.T) {
 	if longest > text.MessageLimit {
 		t.Errorf("a message has %d bytes, want at most %d", longest, text.MessageLimit)
 	}
-}
-
-// withOwner are the annotations of a Service with the word that they were written for it.
-func withOwner(s *corev1.Service) map[string]string {
-	if s.Annotations[contract.ServiceIPPurchase] != "" {
-		s.Annotations[contract.ServiceIPOwner] = string(s.UID)
-	}
-	return s.Annotations
 }

@@ -32,8 +32,13 @@ func (b *Balancer) prepare(ctx context.Context, r *reconciliation) (bool, error)
 	if r.observed.Live && r.observed.ForeignFields {
 		b.removeForeign(ctx, r.Draft, r.observed.Nodes)
 	}
-	if err := b.recordAnswer(ctx, r); err != nil {
-		return true, err
+	if r.plan.Record != "" || r.plan.Forget {
+		if err := b.recordBlock(ctx, r.observed, r.plan); err != nil {
+			return true, err
+		}
+		if err := b.readLedgers(ctx, &r.observed, r.scope); err != nil {
+			return true, err
+		}
 	}
 	if len(r.plan.Save) > 0 {
 		if err := b.ledgers.save(ctx, r.plan.Save...); err != nil {
@@ -205,20 +210,17 @@ func (b *Balancer) retag(
 // buy buys a block for the Service or its pool.
 func (b *Balancer) buy(ctx context.Context, r *reconciliation) error {
 	o := r.observed
-	record := purchase.Record(serviceRecord{r.Draft})
+	record := b.ownRecord(o)
 	order := purchase.Order{Owner: r.plan.Owner, Location: o.Desired.Location,
 		LocationSource: o.Desired.LocationSource, Size: o.Desired.Size, Subject: string(r.Service.UID)}
 	if r.plan.Owner.Pool != "" {
-		pool := b.poolRecord()
-		if _, err := pool.Load(ctx); err != nil {
-			return err
-		}
-		record = pool
+		record = b.poolRecord(o)
 		order.Subject = ""
 		order.Size = o.DesiredOfPool().Size
 	}
 	block, err := b.config.Buyer.Buy(ctx, order, record)
 	b.config.Account.InvalidateBlocks()
+	b.ledgers.forget()
 	if err != nil {
 		return b.notBought(ctx, r.Draft, err)
 	}
@@ -231,15 +233,17 @@ func (b *Balancer) buy(ctx context.Context, r *reconciliation) error {
 	return b.waitOn(r.Draft, plan.Step{Block: block}, plan.BlockCreating)
 }
 
-// recordAnswer records which block a purchase bought that had no answer, if that is known now.
-func (b *Balancer) recordAnswer(ctx context.Context, r *reconciliation) error {
-	if r.plan.Answered == nil {
-		return nil
+// recordBlock records a block that no object names yet, and forgets one that is gone.
+func (b *Balancer) recordBlock(ctx context.Context, o plan.Observed, p plan.ServicePlan) error {
+	defer b.ledgers.forget()
+	switch {
+	case p.Forget:
+		return b.ownRecord(o).Forget(ctx)
+	case p.Owner.Pool != "":
+		return b.poolRecord(o).Answer(ctx, p.Record)
+	default:
+		return b.ownRecord(o).Answer(ctx, p.Record)
 	}
-	if err := (serviceRecord{r.Draft}).Save(ctx, r.plan.Answered); err != nil {
-		return fmt.Errorf("record which IP block was bought: %w", err)
-	}
-	return nil
 }
 
 // notBought says on the Service why nothing was bought, or that this is not known.
@@ -263,51 +267,4 @@ func (b *Balancer) setPurchasePause(d *draft.Draft, pause *purchase.Pause) {
 		return
 	}
 	b.setBlockCondition(d, pause.Reason, words(pause.Reason))
-}
-
-// serviceRecord is the record of a purchase on the Service itself.
-type serviceRecord struct{ *draft.Draft }
-
-var _ purchase.Record = serviceRecord{}
-
-// Load implements purchase.Record.
-func (r serviceRecord) Load(ctx context.Context) (*contract.Purchase, error) {
-	if err := r.Read(ctx); err != nil {
-		return nil, err
-	}
-	if r.Gone {
-		return nil, fmt.Errorf("read Service %s/%s, which is gone: %w", r.Service.Namespace, r.Service.Name,
-			purchase.ErrOutdated)
-	}
-	return plan.RecordedPurchase(r.Service)
-}
-
-// Save implements purchase.Record.
-func (r serviceRecord) Save(ctx context.Context, intent *contract.Purchase) error {
-	wanted := map[string]any{contract.ServiceIPPurchase: nil}
-	encoded := ""
-	if intent != nil {
-		var err error
-		if encoded, err = intent.Encode(); err != nil {
-			return err
-		}
-		wanted = map[string]any{contract.ServiceIPPurchase: encoded, contract.ServiceIPOwner: string(r.Service.UID)}
-	}
-	r.Set(wanted)
-	err := r.Draft.Save(ctx)
-	if errors.Is(err, draft.ErrOutdated) {
-		return fmt.Errorf("%w (%w)", purchase.ErrOutdated, err)
-	}
-	if err != nil {
-		return err
-	}
-	name := r.Service.Namespace + "/" + r.Service.Name
-	if err := purchase.Kept("Service "+name, encoded, r.Service.Annotations); err != nil {
-		return err
-	}
-	if intent != nil && !contract.WrittenForThis(r.Service) {
-		return fmt.Errorf("the API server did not keep annotation %s of Service %s, so that nothing is bought; "+
-			"exclude Services from the admission webhook that removes it", contract.ServiceIPOwner, name)
-	}
-	return nil
 }

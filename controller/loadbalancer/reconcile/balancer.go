@@ -48,7 +48,7 @@ type Config struct {
 	Account *account.Account
 	Ledgers *allocation.Store
 	Buyer   *purchase.Buyer
-	// Kube reads and patches Services, reads the namespace kube-system and records purchases for the pool.
+	// Kube reads and patches Services, and reads the namespace kube-system.
 	Kube kubernetes.Interface
 	// Services and Nodes are informer copies; nothing is bought or deleted because of them.
 	Services corelisters.ServiceLister

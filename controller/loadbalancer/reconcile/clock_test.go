@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -24,13 +25,36 @@ func (w *world) wrongTimes() map[string]time.Time {
 	}
 }
 
-func recordedAt(t *testing.T, at time.Time, block string) string {
-	t.Helper()
-	raw, err := contract.Purchase{Nonce: "0011223344556677", Time: at, BlockID: block}.Encode()
+// records are what is stored of purchases.
+func (w *world) records() plan.Records {
+	w.t.Helper()
+	listing, err := w.ledgerStore().List(w.ctx)
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
-	return raw
+	return listing.Records
+}
+
+// recordOf is the object of the block of a Service.
+func (w *world) recordOf(name string) *allocation.Object {
+	return allocation.ForService(w.objects.IPBlocks, plan.HolderOf(w.get(name)), w.records())
+}
+
+// recorded is the purchase that is recorded for a Service.
+func (w *world) recorded(name string) *plan.Purchase {
+	return w.records().Of(plan.HolderOf(w.get(name)))
+}
+
+// recordedAt records a purchase of a time, and the block that it bought, if it had an answer.
+func (w *world) recordedAt(record *allocation.Object, at time.Time, block string) {
+	w.t.Helper()
+	intent, err := record.Begin(w.ctx, at, purchase.DefaultSize)
+	if err == nil && block != "" {
+		err = record.Bought(w.ctx, intent, block)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // TestPurchaseOfAWrongClock: a recorded purchase delays what comes next at most as long as one of now, whatever its
@@ -45,22 +69,18 @@ func TestPurchaseOfAWrongClock(t *testing.T) {
 				w.service("plain")
 				usual := w.settle("plain")
 				at := w.wrongTimes()[name]
-				recorded := recordedAt(t, at, block)
-				own := func(s *corev1.Service) {
-					annotated(contract.ServiceIPPurchase, recorded, contract.ServiceIPOwner, string(s.UID))(s)
-				}
-				w.service("web", own)
+				w.service("web")
+				w.recordedAt(w.recordOf("web"), at, block)
 				ensured := w.settle("web") - usual
-				w.service("gone", own)
+				w.service("gone")
+				w.recordedAt(w.recordOf("gone"), at, block)
 				w.delete("gone")
 				released := w.settle("gone")
 				w.service("one", inPool())
 				w.settle("one")
 				w.delete("one")
 				w.settle("one")
-				w.editConfigMap(purchase.PoolName(contract.PoolDefault), func(c *corev1.ConfigMap) {
-					c.Annotations = map[string]string{contract.ServiceIPPurchase: recorded}
-				})
+				w.recordedAt(allocation.ForShared(w.objects.IPBlocks, w.records()), at, block)
 				w.service("two", inPool())
 				pooled := w.settle("two") - usual
 				for what, took := range map[string]time.Duration{
@@ -72,9 +92,7 @@ func TestPurchaseOfAWrongClock(t *testing.T) {
 				}
 				longest := max(ensured, released, pooled)
 				t.Logf("figure wrong_clock_delay_seconds %.0f s", longest.Seconds())
-				w.editConfigMap(purchase.PoolName(contract.PoolDefault), func(c *corev1.ConfigMap) {
-					c.Annotations = map[string]string{contract.ServiceIPPurchase: recorded}
-				})
+				w.recordedAt(allocation.ForShared(w.objects.IPBlocks, w.records()), at, block)
 				w.vanish("two")
 				w.released("203.0.113.8/29 assigned", "203.0.113.16/29 assigned")
 			})

@@ -184,7 +184,7 @@ func eventOf(reason plan.Reason) string {
 		return eventLost
 	case plan.BlockRetagged:
 		return eventRetagged
-	case plan.LedgerUnreadable, plan.PurchaseRecordUnreadable:
+	case plan.LedgerUnreadable:
 		return eventUnreadable
 	default:
 		return eventRefused

@@ -15,8 +15,7 @@ import (
 
 // Reasons of the events on the Namespace kube-system about what the controller records there.
 const (
-	// eventDamaged (Warning): an IPBlock, or a ConfigMap in which the controller records purchases, cannot be read;
-	// names it and what to do.
+	// eventDamaged (Warning): an IPBlock cannot be read; names it and what to do.
 	eventDamaged = "RecordUnreadable"
 )
 

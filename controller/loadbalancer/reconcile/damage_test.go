@@ -6,32 +6,13 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
-
-// editConfigMap changes a ConfigMap in kube-system as a person does.
-func (w *world) editConfigMap(name string, change func(*corev1.ConfigMap)) {
-	w.t.Helper()
-	configMaps := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)
-	object, err := configMaps.Get(w.ctx, name, metav1.GetOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	object = object.DeepCopy()
-	change(object)
-	if _, err := configMaps.Update(w.ctx, object, metav1.UpdateOptions{}); err != nil {
-		w.t.Fatal(err)
-	}
-}
 
 // damaged are the ways in which a ledger becomes unreadable.
 func damaged() map[string]func(*v1beta1.IPBlockStatus) {
@@ -59,7 +40,7 @@ func TestUnreadableLedgerStopsNoOther(t *testing.T) {
 			w.settle("one")
 			address := w.address("one")
 			id := w.blockID()
-			name := "IPBlock " + v1beta1.NamePrefix + id
+			name := "IPBlock " + w.objectOf(id)
 			w.service("own")
 			w.settle("own")
 			w.eventReasons()
@@ -166,7 +147,7 @@ func TestUnreadableLedgerOfABroughtBlock(t *testing.T) {
 // address from a Service and gives none to two, and its block is released with its last Service.
 func TestLostLedgerIsMadeAgain(t *testing.T) {
 	for how, lose := range map[string]func(*world, string){
-		"deleted": func(w *world, id string) { w.deleteIPBlock(v1beta1.NamePrefix + id) },
+		"deleted": func(w *world, id string) { w.deleteIPBlock(w.objectOf(id)) },
 		"without status": func(w *world, id string) {
 			w.editIPBlock(id, func(s *v1beta1.IPBlockStatus) { *s = v1beta1.IPBlockStatus{} })
 		},
@@ -248,7 +229,7 @@ func TestALostServiceKeepsNoBlockOfThePool(t *testing.T) {
 	w.service("lost", inPool())
 	w.settle("lost")
 	id := w.blockID()
-	w.deleteIPBlock(v1beta1.NamePrefix + id)
+	w.deleteIPBlock(w.objectOf(id))
 	deletesBlock(id)(w)
 	_ = w.refused("lost", 10*time.Minute)
 	w.service("taker") // phoenixNAP sells the addresses again
@@ -259,40 +240,6 @@ func TestALostServiceKeepsNoBlockOfThePool(t *testing.T) {
 	w.settle("next")
 	w.sweep()
 	w.wantBlocks("203.0.113.8/29 assigned")
-}
-
-// TestUnreadablePoolPurchaseStopsOnlyPurchases: while it is not known whether a block was bought for the pool, none is
-// bought for it. Everything else goes on.
-func TestUnreadablePoolPurchaseStopsOnlyPurchases(t *testing.T) {
-	for _, garbage := range []string{"soon", "{}", `{"nonce":"n"}`, "\x00"} {
-		w := newWorld(t)
-		w.service("one", inPool())
-		w.settle("one")
-		record := purchase.PoolName(contract.PoolDefault)
-		w.editConfigMap(record, func(c *corev1.ConfigMap) { c.Annotations[contract.ServiceIPPurchase] = garbage })
-		w.clock.Advance(time.Minute)
-		w.service("own")
-		w.settle("own")
-		for _, name := range []string{"two", "three", "four", "five"} {
-			w.service(name, inPool())
-			w.settle(name)
-		}
-		w.service("six", inPool())
-		err := w.refused("six", 5*time.Minute)
-		if c := w.condition("six"); c.Reason != string(plan.PurchaseRecordUnreadable) ||
-			!strings.Contains(err.Error(), record) || !strings.Contains(err.Error(), "remove the annotation") {
-			t.Errorf("refusal %q, condition %+v", err, c)
-		}
-		w.wantPurchases(2)
-		w.delete("six")
-		w.settle("six")
-		for _, name := range []string{"one", "two", "three", "four", "five"} {
-			w.delete(name)
-			w.settle(name)
-		}
-		w.sweep()
-		w.wantBlocks("203.0.113.16/29 assigned")
-	}
 }
 
 // TestNoAddressWithoutItsRecord: while the ledger cannot be written, for it was changed meanwhile or the API server

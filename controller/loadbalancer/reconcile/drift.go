@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer/reports"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -90,7 +91,8 @@ func (b *Balancer) drifted(ctx context.Context, service *corev1.Service) (bool, 
 		ready, why := o.NodeReady()
 		published := hasAddress(service, p.Step.Address.String())
 		ready = ready || published
-		return !p.UpToDate || !b.publication(o, p.Step).empty() || ready && !published ||
+		_, unreported := o.ReportOf(service)
+		return !p.UpToDate || unreported && !o.Options.DryRun || !b.publication(o, p.Step).empty() || ready && !published ||
 			!hasConditions(service, publishedConditions(o, p, ready, why)), nil
 	case plan.Wait:
 		return o.Published.IsValid(), nil
@@ -171,7 +173,49 @@ func (b *Balancer) sweep(ctx context.Context) error {
 			return err
 		}
 	}
+	if acted, err := b.sweepRecords(ctx, o); err != nil || acted {
+		return err
+	}
 	return b.sweepLedgers(ctx, o)
+}
+
+// sweepRecords removes the first record of a purchase that says nothing any more: each Service, and each block, is
+// looked for afresh.
+func (b *Balancer) sweepRecords(ctx context.Context, o plan.Observed) (bool, error) {
+	for _, r := range o.StaleRecords() {
+		if gone, err := b.isGone(ctx, o, r); err != nil || !gone {
+			if err != nil {
+				return false, err
+			}
+			continue
+		}
+		klog.FromContext(ctx).Info("Removing the record of a purchase", "object", r.Name, "block", r.BlockID)
+		defer b.ledgers.forget()
+		return true, allocation.Remove(ctx, b.config.Ledgers.Objects(), r)
+	}
+	return false, nil
+}
+
+// isGone reports whether neither the Service of a record needs its block, nor the account shows that to be its own.
+func (b *Balancer) isGone(ctx context.Context, o plan.Observed, r plan.Record) (bool, error) {
+	if r.Service.Name != "" {
+		live, err := b.config.Kube.CoreV1().Services(r.Service.Namespace).Get(ctx, r.Service.Name, metav1.GetOptions{})
+		switch {
+		case err != nil && !apierrors.IsNotFound(err):
+			return false, fmt.Errorf("look for Service %s, for which a block was bought: %w", r.Service, err)
+		case err == nil && string(live.UID) == r.Service.UID && contract.NeedsBlock(live):
+			return false, nil
+		}
+	}
+	if r.BlockID == "" || o.NamedForAnother(r) {
+		return true, nil
+	}
+	block, found, err := b.config.Account.Block(ctx, r.BlockID, o.Now)
+	if !found {
+		return err == nil && !o.Listed(r.BlockID) && !o.Exists(r.BlockID), err
+	}
+	cluster := block.Tags[contract.TagCluster]
+	return cluster != "" && cluster != o.Owner.Cluster, nil
 }
 
 // freeGone frees what Services hold that are certainly gone, or are not ours any more: each is looked for afresh.
@@ -221,7 +265,7 @@ func (b *Balancer) sweepLedgers(ctx context.Context, o plan.Observed) error {
 		if err != nil {
 			return err
 		}
-		if !found && o.Exists(l.BlockID) {
+		if !found && o.Exists(l.BlockID) || found && o.Pool().Owns(block) {
 			continue
 		}
 		if gone := !found && !o.Listed(l.BlockID); gone {

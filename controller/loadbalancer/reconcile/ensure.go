@@ -67,6 +67,7 @@ func (b *Balancer) Ensure(ctx context.Context, d *draft.Draft) (*corev1.LoadBala
 	err := b.run(ctx, r, b.wanted, b.checkWait, b.decideFromCache, b.limitLooks, b.lock, b.readLive, b.decideLive,
 		b.prepare, b.applyStep)
 	klog.FromContext(ctx).V(5).Info("Ensured the address of a Service", "service", klog.KObj(d.Service), "result", err)
+	b.show(ctx, r)
 	err = b.end(r, err)
 	b.pace.recordVersion(d.Service.UID, version)
 	return r.status, err
@@ -165,7 +166,7 @@ func (b *Balancer) decideLive(ctx context.Context, r *reconciliation) (bool, err
 		return true, b.lookupFailed(ctx, r.Draft, err)
 	}
 	p := plan.Decide(o)
-	if (p.ChangesAccount() || p.Step.Action == plan.Done && o.Purchase != nil) && !isFresh(o, r.start) {
+	if p.ChangesAccount() && !isFresh(o, r.start) {
 		if o, p, err = b.refresh(ctx, r.scope, o, p); err != nil {
 			return true, b.lookupFailed(ctx, r.Draft, err)
 		}
@@ -179,14 +180,10 @@ func (b *Balancer) decideLive(ctx context.Context, r *reconciliation) (bool, err
 func isFresh(o plan.Observed, since time.Time) bool { return o.Live && !o.AskedAt.Before(since) }
 
 // refresh reads what a decision may not take from an older reading, and decides again. To assign a block that was just
-// read by its ID, that is the network; to forget its purchase, the list that shows it.
+// read by its ID, that is the network.
 func (b *Balancer) refresh(ctx context.Context, s scope, o plan.Observed, p plan.ServicePlan) (plan.Observed,
 	plan.ServicePlan, error) {
 	switch {
-	case p.Step.Action == plan.Done && !p.ChangesAccount():
-		listing, err := b.config.Account.Blocks(ctx, time.Time{})
-		o.Blocks = listing.Blocks
-		return o, p, err
 	case p.Step.Action == plan.Assign:
 		var err error
 		if o.Networks, err = b.readNetworks(ctx, o.Account, s.cached(s.after.Add(-recent))); err != nil {

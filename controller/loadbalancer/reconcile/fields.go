@@ -32,13 +32,13 @@ func (f fields) apply(d *draft.Draft) {
 	}
 }
 
-// withdrawal removes what publication wrote. A value that a user chose stays. The record of a purchase and
-// its owner stay until nothing is left that they would find.
+// withdrawal removes what publication wrote. A value that a user chose stays. Its owner stays
+// until nothing is left.
 func (b *Balancer) withdrawal(service *corev1.Service, nodes []*corev1.Node) fields {
 	address := service.Annotations[contract.ServiceIPAddress]
 	wanted := b.announcer.Withdraw(service, address, nodes)
 	for _, name := range contract.OwnedServiceAnnotations() {
-		if name != contract.ServiceIPPurchase && name != contract.ServiceIPOwner {
+		if name != contract.ServiceIPOwner {
 			wanted[name] = nil
 		}
 	}
@@ -51,7 +51,6 @@ func (b *Balancer) withdrawal(service *corev1.Service, nodes []*corev1.Node) fie
 func (b *Balancer) removeForeign(ctx context.Context, d *draft.Draft, nodes []*corev1.Node) {
 	foreign := d.Service.Annotations[contract.ServiceIPAddress]
 	changes := b.withdrawal(d.Service, nodes)
-	changes.annotations[contract.ServiceIPPurchase] = nil
 	changes.annotations[contract.ServiceIPOwner] = nil
 	changes.apply(d)
 	d.Service.Status.LoadBalancer.Ingress = nil
@@ -74,8 +73,7 @@ func (b *Balancer) clear(ctx context.Context, d *draft.Draft) {
 	}
 	if d.Service.DeletionTimestamp != nil {
 		// kube-vip goes by these until the object is gone.
-		wanted = map[string]any{contract.ServiceIPPurchase: nil, contract.ServiceIPAddress: nil,
-			contract.ServiceIPOwner: nil}
+		wanted = map[string]any{contract.ServiceIPAddress: nil, contract.ServiceIPOwner: nil}
 	}
 	d.Set(wanted)
 	for _, kind := range contract.OwnedServiceConditions() {

@@ -196,8 +196,8 @@ func TestDryRunChangesNothing(t *testing.T) {
 		}
 		w.clock.Advance(time.Minute)
 	}
-	if got := w.get("new").Annotations[contract.ServiceIPPurchase]; got != "" {
-		t.Errorf("the intent is still recorded: %s", got)
+	if got := w.recorded("new"); got != nil {
+		t.Errorf("the intent is still recorded: %+v", got)
 	}
 	w.delete("old")
 	_, err := w.sync("old")

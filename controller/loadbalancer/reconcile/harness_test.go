@@ -201,12 +201,6 @@ func (w *world) startCluster() {
 		w.mayCrash()
 		return ktesting.ObjectReaction(w.tracker)(action)
 	})
-	for verb, react := range map[string]ktesting.ReactionFunc{
-		"get": w.readConfigMap, "list": w.readConfigMap, "create": w.writeConfigMap, "update": w.writeConfigMap,
-		"delete": w.writeConfigMap,
-	} {
-		w.kube.PrependReactor(verb, "configmaps", react)
-	}
 	w.config.Kube = w.kube
 }
 
@@ -255,60 +249,6 @@ func (w *world) restartWith(api cloud) {
 	config.Ledgers = allocation.NewStore(w.objects, w.clock.Now)
 	config.Buyer = purchase.New(purchase.Config{Cloud: api, Interval: interval, Now: config.Now})
 	w.lb = reconcile.New(config)
-}
-
-func (w *world) readConfigMap(action ktesting.Action) (bool, runtime.Object, error) {
-	w.mayCrash()
-	return ktesting.ObjectReaction(w.tracker)(action)
-}
-
-// writeConfigMap compares resource versions, as the API server does and the tracker does not.
-func (w *world) writeConfigMap(action ktesting.Action) (bool, runtime.Object, error) {
-	w.mayCrash()
-	defer w.mayCrash()
-	w.versions++
-	switch a := action.(type) {
-	case ktesting.CreateAction:
-		return w.storeConfigMap(action, a.GetObject())
-	case ktesting.DeleteActionImpl:
-		have := w.configMap(a.GetName())
-		demanded := a.DeleteOptions.Preconditions
-		if have != nil && demanded != nil && demanded.ResourceVersion != nil &&
-			*demanded.ResourceVersion != have.ResourceVersion {
-			return true, nil, apierrors.NewConflict(configMapsResource.GroupResource(), a.GetName(),
-				errors.New("the object has been modified"))
-		}
-		return ktesting.ObjectReaction(w.tracker)(action)
-	default:
-		return true, nil, fmt.Errorf("the API was asked %T", action)
-	}
-}
-
-func (w *world) storeConfigMap(action ktesting.Action, object runtime.Object) (bool, runtime.Object, error) {
-	written, ok := object.(*corev1.ConfigMap)
-	if !ok {
-		return true, nil, fmt.Errorf("the API was given %T", object)
-	}
-	have := w.configMap(written.Name)
-	if action.GetVerb() == "update" && have != nil && written.ResourceVersion != "" &&
-		have.ResourceVersion != written.ResourceVersion {
-		return true, nil, apierrors.NewConflict(configMapsResource.GroupResource(), written.Name,
-			errors.New("the object has been modified"))
-	}
-	written.ResourceVersion = strconv.Itoa(w.versions)
-	return ktesting.ObjectReaction(w.tracker)(action)
-}
-
-func (w *world) configMap(name string) *corev1.ConfigMap {
-	object, err := w.tracker.Get(configMapsResource, metav1.NamespaceSystem, name)
-	if err != nil {
-		return nil
-	}
-	found, ok := object.(*corev1.ConfigMap)
-	if !ok {
-		w.t.Fatalf("the API holds %T in the place of a ConfigMap", object)
-	}
-	return found
 }
 
 // ledgers are the ledgers as they are stored.

@@ -36,6 +36,13 @@ func (b *ipBlocks) Create(ctx context.Context, object *v1beta1.IPBlock, o metav1
 	return b.IPBlocks.Create(ctx, object, o)
 }
 
+func (b *ipBlocks) Update(ctx context.Context, object *v1beta1.IPBlock, o metav1.UpdateOptions) (*v1beta1.IPBlock,
+	error) {
+	b.world.mayCrash()
+	defer b.world.mayCrash()
+	return b.IPBlocks.Update(ctx, object, o)
+}
+
 func (b *ipBlocks) UpdateStatus(ctx context.Context, object *v1beta1.IPBlock, o metav1.UpdateOptions,
 ) (*v1beta1.IPBlock, error) {
 	b.world.mayCrash()
@@ -61,7 +68,7 @@ func (w *world) ledgerStore() *allocation.Store {
 
 // ipBlock returns the IPBlock of a block; nil when there is none.
 func (w *world) ipBlock(id string) *v1beta1.IPBlock {
-	object, err := w.objects.IPBlocks.Get(w.ctx, v1beta1.NamePrefix+id, metav1.GetOptions{})
+	object, err := w.objects.IPBlocks.Get(w.ctx, w.objectOf(id), metav1.GetOptions{})
 	if err != nil {
 		return nil
 	}
@@ -71,7 +78,7 @@ func (w *world) ipBlock(id string) *v1beta1.IPBlock {
 // editIPBlock changes the status of the IPBlock of a block as a person does.
 func (w *world) editIPBlock(id string, change func(*v1beta1.IPBlockStatus)) {
 	w.t.Helper()
-	if err := kubefake.EditStatus(w.ctx, w.objects.IPBlocks, v1beta1.NamePrefix+id, change); err != nil {
+	if err := kubefake.EditStatus(w.ctx, w.objects.IPBlocks, w.objectOf(id), change); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -93,4 +100,28 @@ func damageLedger(w *world) {
 
 func repairLedger(w *world, id string) {
 	w.editIPBlock(id, func(s *v1beta1.IPBlockStatus) { s.CIDR = s.Location })
+}
+
+// objectOf is the name of the object of a block.
+func (w *world) objectOf(id string) string {
+	w.t.Helper()
+	list, err := w.objects.IPBlocks.List(w.ctx, metav1.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, object := range list.Items {
+		if object.Spec.BlockID == id {
+			return object.Name
+		}
+	}
+	return v1beta1.NamePrefix + id
+}
+
+// repairAdvised repairs the object that an event names.
+func repairAdvised(w *world, advised []string) {
+	object, err := w.objects.IPBlocks.Get(w.ctx, advised[1], metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	repairLedger(w, object.Spec.BlockID)
 }

@@ -147,7 +147,7 @@ func TestNothingWrittenOnAServiceKeepsItFromGoing(t *testing.T) {
 					contract.ServiceIPBlockID, contract.ServiceIPRetain,
 					contract.ServiceRequestedIP, contract.ServiceIPReplace, contract.ServiceIPAddress,
 					contract.ServiceIPBlock, contract.ServiceIPGateway,
-					contract.ServiceIPBlockAssigned, contract.ServiceIPPurchase, contract.ServiceIPOwner,
+					contract.ServiceIPBlockAssigned, contract.ServiceIPOwner,
 					contract.KubeVIPAddresses, contract.KubeVIPInterface,
 					"phoenixnap.com/ip-unheard-of",
 				} {

@@ -4,11 +4,8 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
@@ -31,12 +28,11 @@ func TestNextSharedServiceDoesNotWait(t *testing.T) {
 			w.released()
 		},
 		"a crash after the deletion": func(w *world) {
-			record := purchase.PoolName(contract.PoolDefault)
-			recorded := w.configMap(record).Annotations[contract.ServiceIPPurchase]
+			last, _ := w.records().Last(false)
 			l := plan.NewLedger(w.blockID(), w.ledgers()[0].CIDR).Close()
 			w.delete("one")
 			w.settle("one")
-			w.editConfigMap(record, annotatedMap(contract.ServiceIPPurchase, recorded))
+			w.recordedAt(allocation.ForShared(w.objects.IPBlocks, w.records()), last.Time, last.BlockID)
 			if _, err := w.ledgerStore().Save(w.ctx, l); err != nil {
 				w.t.Fatal(err)
 			}
@@ -69,10 +65,6 @@ func TestNextSharedServiceDoesNotWait(t *testing.T) {
 	}
 }
 
-func annotatedMap(name, value string) func(*corev1.ConfigMap) {
-	return func(c *corev1.ConfigMap) { c.Annotations = map[string]string{name: value} }
-}
-
 // TestRecordOfADeletedBlockIsCleared: nothing is left to be mistaken for a purchase.
 func TestRecordOfADeletedBlockIsCleared(t *testing.T) {
 	w := newWorld(t)
@@ -80,8 +72,11 @@ func TestRecordOfADeletedBlockIsCleared(t *testing.T) {
 	w.settle("one")
 	w.delete("one")
 	w.settle("one")
-	recorded, err := purchase.NewConfigMap(w.kube, purchase.PoolName(contract.PoolDefault)).Load(w.ctx)
-	if err != nil || recorded != nil {
-		t.Errorf("recorded is %+v, %v", recorded, err)
+	w.service("two")
+	w.settle("two")
+	w.delete("two")
+	w.settle("two")
+	if recorded := w.records(); len(recorded) > 0 {
+		t.Errorf("recorded is %+v", recorded)
 	}
 }

@@ -17,8 +17,6 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // scope is what an observation is about, and how current it has to be.
@@ -80,14 +78,8 @@ func (b *Balancer) observe(ctx context.Context, s scope) (plan.Observed, error) 
 		return plan.Observed{}, err
 	}
 	o = o.Complete()
-	if s.live && o.WantsPool {
-		o.PoolPurchase, err = b.poolRecord().Load(ctx)
-		if o.PoolProblem = err; err != nil && !errors.Is(err, purchase.ErrUnreadable) {
-			return plan.Observed{}, err
-		}
-		o.PoolPurchase = b.seen.Bounded(o.PoolPurchase)
-	}
 	wanted := o.Search()
+	wanted.IDs = slices.DeleteFunc(wanted.IDs, func(id string) bool { return id == s.deleted })
 	found, err := b.config.Account.Find(ctx, account.Search{Cluster: o.Owner.Cluster, Wanted: wanted.Wanted,
 		Trusted: wanted.Trusted, Enough: wanted.Enough, IDs: wanted.IDs, List: &listing, After: s.after})
 	if err != nil {
@@ -126,25 +118,16 @@ func (b *Balancer) observeCluster(ctx context.Context, s scope) (plan.Observed, 
 		o.Desired.Shared = true // of no Service, the pool is looked at
 		return o, nil
 	}
-	return b.observeService(ctx, o, s), nil
+	return b.observeService(o, s), nil
 }
 
 // observeService observes what the Service itself says.
-func (b *Balancer) observeService(ctx context.Context, o plan.Observed, s scope) plan.Observed {
+func (b *Balancer) observeService(o plan.Observed, s scope) plan.Observed {
 	o, said := o.About(s.service, s.memory.declared)
 	s.memory.declared = said
 	o.QuarantinedSince, o.LeavingSince = b.pace.history(s.service.UID, o.Now)
-	o.Purchase = b.seen.Bounded(said.Purchase)
-	switch {
-	case s.releasing:
+	if s.releasing {
 		o.Desired.BlockID = "" // what was asked for matters no more, only what is held
-		// Nothing that is written into a Service may keep it: tags find the block without.
-		if said.PurchaseProblem != nil {
-			klog.FromContext(ctx).Info("Ignoring the record of a purchase", "service", klog.KObj(s.service), "err",
-				said.PurchaseProblem)
-		}
-	case said.PurchaseProblem != nil:
-		o.Problem = errors.Join(o.Problem, said.PurchaseProblem)
 	}
 	return o
 }
@@ -163,32 +146,53 @@ func (p *slots) next(o plan.Observed) plan.NetworkSlots {
 	return p.known
 }
 
-// readLedgers reads the ledgers.
+// readLedgers reads the ledgers and the recorded purchases.
 func (b *Balancer) readLedgers(ctx context.Context, o *plan.Observed, s scope) error {
 	listing, err := b.ledgers.list(ctx, s)
 	o.Ledgers, o.FutureDated = plan.BoundQuarantine(listing.Ledgers, o.Now)
 	o.Unreadable = listing.Unreadable
 	o.Unrecorded = listing.Unrecorded
+	o.Records = b.seen.BoundedAll(listing.Records)
+	o.Purchase = o.Records.Of(o.Holder)
+	if last, found := o.Records.Last(false); found {
+		o.PoolPurchase = &last.Purchase
+	}
 	return err
 }
 
-// drop deletes the ledgers of blocks that are gone or given up. A record of the purchase of one goes first: whoever
-// comes next would wait for that block.
+// drop deletes the ledgers of blocks that are gone or given up, with the record of their purchase, which is the same
+// object: whoever comes next would wait for that block.
 func (b *Balancer) drop(ctx context.Context, obsolete ...plan.Ledger) error {
 	for _, l := range obsolete {
-		record := b.poolRecord()
-		recorded, err := record.Load(ctx)
-		if err == nil && recorded != nil && recorded.BlockID == l.BlockID {
-			err = record.Save(ctx, nil)
-		}
-		if err != nil && !errors.Is(err, purchase.ErrUnreadable) {
-			return err
-		}
 		if err := b.ledgers.remove(ctx, l); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// ownRecord is the object of the Service's own block, as an observation shows it, and poolRecord that of the next block
+// of the pool.
+func (b *Balancer) ownRecord(o plan.Observed) *allocation.Object {
+	return allocation.ForService(b.config.Ledgers.Objects(), o.Holder, o.Records)
+}
+
+func (b *Balancer) poolRecord(o plan.Observed) *allocation.Object {
+	return allocation.ForShared(b.config.Ledgers.Objects(), o.Records)
+}
+
+// show shows the Service's own block in its object as the conditions of the Service say it. A failure is no reason to
+// do anything else again: the next look finds that the object shows something else.
+func (b *Balancer) show(ctx context.Context, r *reconciliation) {
+	report, due := r.observed.ReportOf(r.Service)
+	if !due || r.Gone || b.config.DryRun {
+		return
+	}
+	defer b.ledgers.forget()
+	if err := b.ownRecord(r.observed).Report(ctx, report, b.config.Now()); err != nil &&
+		!errors.Is(err, allocation.ErrConflict) {
+		klog.FromContext(ctx).Error(err, "Failed to show an IP block", "service", klog.KObj(r.Service))
+	}
 }
 
 func (b *Balancer) list(ctx context.Context, s scope) (account.Listing, error) {
@@ -208,10 +212,6 @@ func (b *Balancer) network(ctx context.Context, id string, s scope) (network.Net
 		return public, nil
 	}
 	return b.config.Account.Network(ctx, id, s.after)
-}
-
-func (b *Balancer) poolRecord() *purchase.ConfigMap {
-	return purchase.NewConfigMap(b.config.Kube, purchase.PoolName(contract.PoolDefault))
 }
 
 // readNetworks reads the configured network and those that hold one of the blocks that matter.

@@ -110,11 +110,6 @@ func (b *Balancer) publication(o plan.Observed, step plan.Step) fields {
 		contract.ServiceIPOwner:         string(service.UID),
 	}
 	maps.Copy(wanted, b.announcer.Publish(service, step.Address, o.Nodes))
-	if o.Purchase == nil || o.Listed(step.Block.ID) && (o.Purchase.BlockID == step.Block.ID ||
-		o.Purchase.BlockID == "") || !o.Now.Before(o.Purchase.Time.Add(plan.PurchaseSettles)) {
-		// From now on tags find the block; until then the recorded ID must.
-		wanted[contract.ServiceIPPurchase] = nil
-	}
 	return fields{annotations: draft.Differing(service, wanted), loadBalancerIP: address,
 		respec: service.Spec.LoadBalancerIP != address && plan.UsersLoadBalancerIP(service) == ""}
 }

@@ -141,8 +141,8 @@ func refusedPurchase(t *testing.T, status int, remedy string) {
 	if c := w.condition("web"); c.Reason != "PurchaseRefused" || c.Message != err.Error() {
 		t.Errorf("condition is %+v", c)
 	}
-	if got := w.get("web").Annotations[contract.ServiceIPPurchase]; got != "" {
-		t.Errorf("the intent is still recorded: %s", got)
+	if got := w.recorded("web"); got != nil {
+		t.Errorf("the intent is still recorded: %+v", got)
 	}
 	w.delete("web")
 	if took := w.settle("web"); took > 0 {
@@ -334,7 +334,7 @@ func TestFrozenProcessBuysNothing(t *testing.T) {
 	ticks := 0
 	w.config.Now = func() time.Time {
 		// The clock leaps when the intent is there and nothing is bought yet.
-		if w.get("web").Annotations[contract.ServiceIPPurchase] != "" && ticks == 0 {
+		if ticks == 0 && w.recorded("web") != nil {
 			ticks++
 			w.clock.Advance(time.Minute)
 		}
@@ -355,7 +355,7 @@ func TestLostRaceForTheIntent(t *testing.T) {
 	w := newWorld(t, slow(func(l *pnapsim.Latency) { l.TagPropagation = 0 }))
 	w.service("web")
 	w.restartWith(intruding{crashing: crashing{Client: w.client, world: w}, intrude: func() {
-		w.edit("web", func(s *corev1.Service) { s.Annotations = map[string]string{"by": "someone"} })
+		w.recordedAt(w.recordOf("web"), w.clock.Now(), "")
 	}})
 	_, err := w.sync("web")
 	if err == nil || err.Error() != "waiting for the latest version of the Service" {
@@ -364,7 +364,7 @@ func TestLostRaceForTheIntent(t *testing.T) {
 	w.wantPurchases(0)
 }
 
-// intruding lets someone change the Service in the moment before the intent is recorded.
+// intruding lets someone record another intent in the moment before the intent is recorded.
 type intruding struct {
 	crashing
 	intrude func()

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -183,9 +182,7 @@ var refusals = map[string]situation{
 	"AllocationMismatch": {drive: inTurn(published(), edited(inPool())),
 		says: []string{"203.0.113.10", contract.ServiceIPAllocation, "delete the Service and create it again"}},
 	"LedgerUnreadable": {drive: inTurn(published(inPool()), damageLedger),
-		says: []string{"IPBlock " + v1beta1.NamePrefix, "status.cidr", "repair its status"}},
-	"PurchaseRecordUnreadable": {drive: inTurn(unreadablePurchase, served(inPool())),
-		says: []string{"ConfigMap kube-system/phoenixnap-pool-default", "remove the annotation"}},
+		says: []string{"IPBlock " + v1beta1.SharedPrefix, "status.cidr", "repair its status"}},
 }
 
 // trouble are the reasons of BlockAssigned between the two.
@@ -251,16 +248,6 @@ func memberOf(address string) func(*world) {
 		w.portal(pnapsim.Edit{Kind: pnapsim.EditAddMember, Server: serverID, Network: networkID,
 			IPs: []string{address}})
 		w.clock.Advance(10 * time.Minute)
-	}
-}
-
-// unreadablePurchase records what is no purchase for the pool.
-func unreadablePurchase(w *world) {
-	record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: purchase.PoolName(contract.PoolDefault),
-		Namespace: metav1.NamespaceSystem, Annotations: map[string]string{contract.ServiceIPPurchase: "soon"}}}
-	_, err := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(w.ctx, record, metav1.CreateOptions{})
-	if err != nil {
-		w.t.Fatal(err)
 	}
 }
 
@@ -379,7 +366,7 @@ func (w *world) refusedByEvent(reason string) {
 	switch reason {
 	case "BlockLost", "BlockRetagged":
 		want = reason
-	case "LedgerUnreadable", "PurchaseRecordUnreadable":
+	case "LedgerUnreadable":
 		want = "RecordUnreadable"
 	}
 	if got := w.eventReasons(); !slices.Contains(got, want) {

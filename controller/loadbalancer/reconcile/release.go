@@ -24,6 +24,7 @@ func (b *Balancer) Release(ctx context.Context, d *draft.Draft) error {
 	err := b.run(ctx, r, b.released, b.limitLooks, b.withdraw, b.lock, b.checkRelease, b.decideRelease, b.applyRelease,
 		b.verifyDeletion, b.conclude)
 	klog.FromContext(ctx).V(5).Info("Released the address of a Service", "service", klog.KObj(d.Service), "result", err)
+	b.show(ctx, r)
 	return b.end(r, err)
 }
 
@@ -161,6 +162,9 @@ func (b *Balancer) conclude(ctx context.Context, r *reconciliation) (bool, error
 	}
 	switch step.Action {
 	case plan.Done:
+		if err := b.forgetOwn(ctx, r.observed); err != nil {
+			return true, err
+		}
 		b.clear(ctx, r.Draft)
 		return true, nil
 	case plan.Refuse:
@@ -169,4 +173,13 @@ func (b *Balancer) conclude(ctx context.Context, r *reconciliation) (bool, error
 	default:
 		return true, b.waitOn(r.Draft, step, b.backoffs.reasonFor(step))
 	}
+}
+
+// forgetOwn removes the object of the Service's own block, which is gone. That of a retained block stays with it.
+func (b *Balancer) forgetOwn(ctx context.Context, o plan.Observed) error {
+	if o.Purchase == nil || len(o.Own) > 0 {
+		return nil
+	}
+	defer b.ledgers.forget()
+	return b.ownRecord(o).Forget(ctx)
 }

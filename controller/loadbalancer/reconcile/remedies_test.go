@@ -10,9 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
@@ -53,12 +51,7 @@ var remedies = map[string]func(*world){
 	"LocationNotOnSale":     useNetwork(networkInPHX),
 	"BlockUnusable":         edited(func(s *corev1.Service) { delete(s.Annotations, contract.ServiceIPBlockID) }),
 	"BlockInErrorState":     byPortal(pnapsim.Edit{Kind: pnapsim.EditUnassignBlock}),
-	"LedgerUnreadable":      func(w *world) { w.deleteIPBlock(v1beta1.NamePrefix + w.blockID()) },
-	"PurchaseRecordUnreadable": func(w *world) {
-		w.editConfigMap(purchase.PoolName(contract.PoolDefault), func(c *corev1.ConfigMap) {
-			delete(c.Annotations, contract.ServiceIPPurchase)
-		})
-	},
+	"LedgerUnreadable":      func(w *world) { w.deleteIPBlock(w.objectOf(w.blockID())) },
 }
 
 // alternatives are further cases and remedies of refusals, beside refusals and remedies.
@@ -264,7 +257,7 @@ func TestEventsEndByTheirRemedy(t *testing.T) {
 		"a record of addresses, deleted": {"RecordUnreadable", damagedLedger,
 			`IPBlock (\S+): .* and delete it`, func(w *world, advised []string) { w.deleteIPBlock(advised[1]) }},
 		"a record of addresses, restored": {"RecordUnreadable", damagedLedger,
-			`IPBlock block-(\S+): .* repair its status`, func(w *world, advised []string) { repairLedger(w, advised[1]) }},
+			`IPBlock (\S+): .* repair its status`, repairAdvised},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
@@ -262,7 +261,7 @@ func TestLostLedgerGivesNothingTwice(t *testing.T) {
 	}
 	first := w.address("one")
 	second := w.address("two")
-	w.deleteIPBlock(v1beta1.NamePrefix + w.blockID())
+	w.deleteIPBlock(w.objectOf(w.blockID()))
 	w.restart()
 	w.service("three", inPool())
 	w.settleAll("three", "two", "one")

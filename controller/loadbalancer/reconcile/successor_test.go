@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -119,7 +118,7 @@ func TestReleasingServiceKeepsItsAddress(t *testing.T) {
 func (w *world) loseLedgers(allocation string) {
 	w.t.Helper()
 	for _, l := range w.ledgers() {
-		w.deleteIPBlock(v1beta1.NamePrefix + l.BlockID)
+		w.deleteIPBlock(w.objectOf(l.BlockID))
 	}
 	w.config.Allocation = allocation
 	w.restart()

@@ -97,7 +97,6 @@ func TestNothingBlocksDeletionForEver(t *testing.T) {
 			w.edit("web", func(s *corev1.Service) {
 				s.Spec.LoadBalancerIP = "nonsense"
 				s.Annotations[contract.ServiceIPAddress] = "nonsense"
-				s.Annotations[contract.ServiceIPPurchase] = "nonsense"
 			})
 		}},
 		{"another network configured", func(w *world) {

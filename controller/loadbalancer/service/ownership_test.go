@@ -95,7 +95,7 @@ func TestOwnership(t *testing.T) {
 			heldBy(frameworks)), foreign, nil},
 		"another type, with the framework's finalizer and our annotation": {
 			serviceWith(ofType(corev1.ServiceTypeClusterIP), heldBy(frameworks),
-				annotated(contract.ServiceIPPurchase, "{}")), leaving, []string{frameworks}},
+				annotated(contract.ServiceIPAddress, "{}")), leaving, []string{frameworks}},
 		"another type, with the framework's finalizer and our condition": {
 			serviceWith(ofType(corev1.ServiceTypeClusterIP), heldBy(frameworks),
 				withCondition(contract.ServiceConditionBlockAssigned)), leaving, []string{frameworks}},

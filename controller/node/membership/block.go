@@ -287,12 +287,6 @@ func (p *pass) apply(ctx context.Context, s plan.Step) error {
 
 // buy buys a node block if one is due. Blocks of the cluster count whether the list shows them or not.
 func (p *pass) buy(ctx context.Context, seen blocks) (source, error) {
-	if errors.Is(seen.unreadable, purchase.ErrUnreadable) {
-		return unavailable("no block for the nodes' own addresses is bought: %v", seen.unreadable), nil
-	}
-	if seen.unreadable != nil {
-		return source{}, seen.unreadable
-	}
 	desired := plan.Desired{
 		Location: p.network.Location, LocationSource: "the public network", Size: nodeBlockSize,
 		SizeSource: "--node-ip-block to a block of another size",
@@ -321,7 +315,7 @@ func (p *pass) buy(ctx context.Context, seen blocks) (source, error) {
 	}
 	_, err := p.config.Buyer.Buy(ctx, purchase.Order{
 		Owner: p.owner(), Location: desired.Location, LocationSource: desired.LocationSource, Size: nodeBlockSize,
-	}, seen.record)
+	}, allocation.ForNodes(p.config.Ledgers.Objects(), seen.records))
 	p.config.Account.Invalidate()
 	return purchaseResult(err)
 }
@@ -331,7 +325,7 @@ func purchaseResult(err error) (source, error) {
 	var pause *purchase.Pause
 	var refused *purchase.Refused
 	switch {
-	case err == nil, errors.As(err, &pause), errors.Is(err, purchase.ErrOutdated):
+	case err == nil, errors.As(err, &pause), errors.Is(err, allocation.ErrConflict):
 		return source{}, nil
 	case errors.As(err, &refused):
 		return unavailable("%s", refused.Detail), nil

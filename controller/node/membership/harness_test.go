@@ -297,9 +297,24 @@ func (w *world) expectEvents(want ...string) {
 // editLedger changes the status of the IPBlock of a block.
 func (w *world) editLedger(id string, change func(*v1beta1.IPBlockStatus)) {
 	w.t.Helper()
-	if err := kubefake.EditStatus(w.t.Context(), w.blocks, v1beta1.NamePrefix+id, change); err != nil {
+	if err := kubefake.EditStatus(w.t.Context(), w.blocks, w.objectOf(id), change); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// objectOf is the name of the object of a block.
+func (w *world) objectOf(id string) string {
+	w.t.Helper()
+	list, err := w.blocks.List(w.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, object := range list.Items {
+		if object.Spec.BlockID == id {
+			return object.Name
+		}
+	}
+	return ""
 }
 
 func (w *world) ledger() plan.Ledger {

@@ -9,8 +9,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/instances"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/simtest"
@@ -37,12 +37,10 @@ func (w *world) expectPurchases(want int) {
 	}
 }
 
-// loseRecord deletes the ConfigMap that records the purchase.
+// loseRecord deletes the object that records the purchase and the addresses.
 func (w *world) loseRecord() {
 	w.t.Helper()
-	err := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(w.t.Context(), purchase.NodesName,
-		metav1.DeleteOptions{})
-	if err != nil {
+	if err := w.blocks.Delete(w.t.Context(), v1beta1.NodesPrefix+"1", metav1.DeleteOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -52,7 +52,7 @@ type Config struct {
 	// Servers is the shared list of servers, and Account the shared cache of the account, with its lock.
 	Servers *instances.Inventory
 	Account *account.Account
-	// Cloud changes memberships and blocks, Buyer buys the node block, and Ledgers record the owners of its addresses.
+	// Cloud changes memberships and blocks, Buyer buys the node block, and Ledgers record that and the owners of its addresses.
 	Cloud   *pnap.Client
 	Buyer   *purchase.Buyer
 	Ledgers *allocation.Store
@@ -241,9 +241,6 @@ const (
 	// ReasonNodeBlockSurplus (Warning): a block that was bought for the nodes and that they do not need cannot be
 	// released; the text contains the reason and what to do.
 	ReasonNodeBlockSurplus = "NodeBlockSurplus"
-	// ReasonRecordUnreadable (Warning): the record of the last purchase for the nodes cannot be read; names the
-	// ConfigMap and what to do.
-	ReasonRecordUnreadable = "RecordUnreadable"
 )
 
 // record records an event unless it is the last one of the Node. It ignores a nil Node.

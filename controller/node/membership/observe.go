@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,10 +15,9 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/instances"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // patience returns how old the list of servers may be, and since when the network must have been read: other
@@ -121,9 +119,8 @@ type blocks struct {
 	// doubtful reports that there is, or may be, a block for the nodes that cannot be read: it is listed and indexed,
 	// or recorded and in the network or the index, or in both without a record. None is bought, and the record stays.
 	doubtful bool
-	// record is where purchases for the nodes are recorded, unreadable why its content is unknown.
-	record     *purchase.ConfigMap
-	unreadable error
+	// records are what purchases, and the blocks that were bought, are recorded in.
+	records plan.Records
 }
 
 // recorded returns the ID of the block in the recorded purchase; empty when it has none.
@@ -137,7 +134,7 @@ func (b blocks) recorded() string {
 // recordLost reports that the only block of the nodes may be one that nothing but the index and the network shows: no
 // purchase is recorded that could name it.
 func (b blocks) recordLost(network network.Network) bool {
-	return b.Purchase == nil && b.unreadable == nil && slices.ContainsFunc(b.Unseen, network.Listed)
+	return b.Purchase == nil && slices.ContainsFunc(b.Unseen, network.Listed)
 }
 
 // observeBlocks finds the blocks of the nodes; the index is always read for every block, else only if there seems to be
@@ -146,13 +143,17 @@ func (p *pass) observeBlocks(ctx context.Context, every bool) (blocks, error) {
 	if err := p.identify(ctx); err != nil {
 		return blocks{}, err
 	}
-	seen := blocks{record: purchase.NewConfigMap(p.config.Kube, purchase.NodesName)}
+	listing, err := p.config.Ledgers.List(ctx)
+	if err != nil {
+		return blocks{}, err
+	}
+	seen := blocks{records: p.seen.BoundedAll(listing.Records)}
 	seen.Account = plan.Account{Now: p.config.Now(), NetworkID: p.network.ID}
-	recorded, unreadable := seen.record.Load(ctx)
-	seen.Purchase = p.seen.Bounded(recorded)
-	seen.unreadable = unreadable
+	if last, found := seen.records.Last(true); found {
+		seen.Purchase = &last.Purchase
+	}
 	found, err := p.config.Account.Find(ctx, account.Search{
-		Cluster: p.cluster(), IDs: []string{seen.recorded(), p.config.NodeIPBlock}, Wanted: p.owner().Owns,
+		Cluster: p.cluster(), IDs: append(recordedIDs(seen.records), p.config.NodeIPBlock), Wanted: p.owner().Owns,
 		Enough: func(sightings []network.Sighting) bool {
 			return !every && slices.ContainsFunc(sightings, p.isReadable)
 		},
@@ -217,35 +218,49 @@ func (m *Manager) identify(ctx context.Context) error {
 	return err
 }
 
-// adopt records the block that is kept, to find it by its ID. A purchase whose block may still appear stays.
-func (p *pass) adopt(ctx context.Context, seen blocks, b network.Block) error {
-	if !seen.adopts(b) {
-		return nil
+// recordedIDs are the IDs of the blocks that are recorded for the nodes.
+func recordedIDs(records plan.Records) []string {
+	var ids []string
+	for _, r := range records {
+		if r.Nodes && r.BlockID != "" {
+			ids = append(ids, r.BlockID)
+		}
 	}
-	next := contract.Purchase{Nonce: nonceOf(b), Time: p.config.Now().UTC().Truncate(time.Second), BlockID: b.ID}
-	if seen.Purchase != nil && seen.Purchase.Nonce == next.Nonce {
-		next.Time = seen.Purchase.Time
-	}
-	return seen.record.Save(ctx, &next)
+	return ids
 }
 
-// adopts reports whether to replace the record with the block. An unreadable record stays.
+// adopt records the block that is kept, to find it by its ID. A purchase whose block may still appear stays.
+func (p *pass) adopt(ctx context.Context, seen blocks, b network.Block) error {
+	if seen.adopts(b) {
+		return allocation.ForNodes(p.config.Ledgers.Objects(), seen.records).Answer(ctx, b.ID)
+	}
+	return p.forgetRecords(ctx, seen)
+}
+
+// adopts reports whether to record the block.
 func (b blocks) adopts(kept network.Block) bool {
-	return b.unreadable == nil && b.recorded() != kept.ID && (!b.PurchaseOpen() || b.shows(kept))
+	return !b.records.Names(kept.ID) && (!b.PurchaseOpen() || b.shows(kept))
+}
+
+// forgetRecords removes the records of which there is certainly no block.
+func (p *pass) forgetRecords(ctx context.Context, seen blocks) error {
+	if seen.doubtful || seen.PurchaseOpen() {
+		return nil
+	}
+	for _, r := range seen.records {
+		readable := slices.ContainsFunc(seen.nodes, func(s network.Sighting) bool { return s.Block.ID == r.BlockID })
+		if !r.Nodes || r.Allocated || readable || seen.Exists(r.BlockID) {
+			continue
+		}
+		if err := allocation.Remove(ctx, p.config.Ledgers.Objects(), r); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // shows reports whether the block of the last purchase is this one, or another one that can be read.
 func (b blocks) shows(kept network.Block) bool {
-	if b.recorded() == "" {
-		return nonceOf(kept) == b.Purchase.Nonce
-	}
-	return slices.ContainsFunc(b.nodes, func(s network.Sighting) bool { return s.Block.ID == b.recorded() })
-}
-
-// nonceOf returns the nonce at the end of the description of a bought block; its ID without a description.
-func nonceOf(b network.Block) string {
-	if words := strings.Fields(b.Description); len(words) > 0 {
-		return words[len(words)-1]
-	}
-	return b.ID
+	return b.Purchase.Shows(kept) ||
+		slices.ContainsFunc(b.nodes, func(s network.Sighting) bool { return s.Block.ID == b.recorded() })
 }

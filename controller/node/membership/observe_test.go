@@ -1,7 +1,6 @@
 package membership
 
 import (
-	"errors"
 	"maps"
 	"testing"
 	"time"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/simtest"
@@ -39,28 +37,29 @@ func TestServersOfAnotherNetworkAreUnwanted(t *testing.T) {
 func TestAdopts(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	kept := network.Block{ID: "kept", Description: "bought for the nodes nonce-1"}
-	open := func(nonce, block string) *contract.Purchase {
-		return &contract.Purchase{Nonce: nonce, BlockID: block, Time: now.Add(-time.Second)}
+	open := func(nonce, block string) *plan.Purchase {
+		return &plan.Purchase{Nonce: nonce, BlockID: block, Time: now.Add(-time.Second)}
 	}
-	settled := &contract.Purchase{Nonce: "nonce-2", BlockID: "gone", Time: now.Add(-plan.PurchaseSettles)}
+	settled := &plan.Purchase{Nonce: "nonce-2", BlockID: "gone", Time: now.Add(-plan.PurchaseSettles)}
 	for name, test := range map[string]struct {
-		recorded   *contract.Purchase
-		unreadable error
-		visible    []string
-		want       bool
+		recorded *plan.Purchase
+		visible  []string
+		want     bool
 	}{
-		"nothing recorded":                     {nil, nil, nil, true},
-		"the record cannot be read":            {nil, errors.New("garbage"), nil, false},
-		"recorded already":                     {open("nonce-1", "kept"), nil, []string{"kept"}, false},
-		"its own purchase, block not recorded": {open("nonce-1", ""), nil, []string{"kept"}, true},
-		"another purchase is open":             {open("nonce-2", ""), nil, []string{"kept"}, false},
-		"another block was answered, unseen":   {open("nonce-2", "other"), nil, []string{"kept"}, false},
-		"another block was answered, seen":     {open("nonce-2", "other"), nil, []string{"kept", "other"}, true},
-		"another purchase is settled":          {settled, nil, []string{"kept"}, true},
+		"nothing recorded":                     {nil, nil, true},
+		"recorded already":                     {open("nonce-1", "kept"), []string{"kept"}, false},
+		"its own purchase, block not recorded": {open("nonce-1", ""), []string{"kept"}, true},
+		"another purchase is open":             {open("nonce-2", ""), []string{"kept"}, false},
+		"another block was answered, unseen":   {open("nonce-2", "other"), []string{"kept"}, false},
+		"another block was answered, seen":     {open("nonce-2", "other"), []string{"kept", "other"}, true},
+		"another purchase is settled":          {settled, []string{"kept"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := blocks{unreadable: test.unreadable}
+			b := blocks{}
 			b.Account = plan.Account{Now: now, Purchase: test.recorded}
+			if test.recorded != nil {
+				b.records = plan.Records{{Nodes: true, Purchase: *test.recorded}}
+			}
 			for _, id := range test.visible {
 				b.nodes = append(b.nodes, network.Sighting{Block: network.Block{ID: id}})
 			}

@@ -2,7 +2,6 @@ package membership
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 )
 
 const (
@@ -77,12 +75,9 @@ func (m *Manager) candidates(ctx context.Context) (map[string]bool, error) {
 	for _, s := range found.Wanted {
 		ids[s.Block.ID] = true
 	}
-	recorded, err := purchase.NewConfigMap(m.config.Kube, purchase.NodesName).Load(ctx)
-	if err == nil && recorded != nil && recorded.BlockID != "" {
-		ids[recorded.BlockID] = true
-	}
-	if errors.Is(err, purchase.ErrUnreadable) {
-		err = nil // the list and the index of the tag show enough
+	listing, err := m.config.Ledgers.List(ctx)
+	for _, id := range recordedIDs(listing.Records) {
+		ids[id] = true
 	}
 	return ids, err
 }
@@ -93,22 +88,13 @@ func (p *pass) audit(ctx context.Context, idle bool) error {
 	if err != nil {
 		return err
 	}
-	if errors.Is(seen.unreadable, purchase.ErrUnreadable) {
-		p.reportOnce(network.Block{}, corev1.EventTypeWarning, ReasonRecordUnreadable,
-			"no IP block of the nodes is released: "+seen.unreadable.Error())
-		p.auditAt = p.now.Add(auditEvery)
-		return nil
-	}
-	if seen.unreadable != nil {
-		return seen.unreadable
-	}
 	if seen.PurchaseOpen() {
 		return nil // another block may still appear
 	}
 	kept, surplus, found := plan.ChooseNodeBlock(seen.nodes, seen.recorded(), p.used, seen.Account)
 	switch {
-	case !found && seen.Purchase != nil && !seen.doubtful:
-		return seen.record.Save(ctx, nil)
+	case !found:
+		return p.forgetRecords(ctx, seen)
 	case found && p.needed(idle) == 0:
 		surplus = append(surplus, kept)
 	case found:

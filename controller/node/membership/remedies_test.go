@@ -7,10 +7,8 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
@@ -133,10 +131,6 @@ func warnings() map[string]advises {
 		"NodeBlockUnavailable, of a Service": {ofService(), nil, selected, ReasonNodeBlockUnavailable,
 			"bought for something else; set another block",
 			reconfigured(func(c *Config) { c.NodeIPBlock = largerBlock }), 1, nobodys},
-		"NodeBlockUnavailable, record of the purchase": {seedOf(2, "", ownedBy), buys, func(w *world) {
-			w.writePurchase("soon")
-			selected(w)
-		}, ReasonNodeBlockUnavailable, `ConfigMap kube-system/(\S+): .*remove the annotation`, removePurchase, 1, nobodys},
 		"NodeBlockUnavailable, record of addresses": {seedOf(2, "203.0.113.0/28", nil), nil, damagedRecord,
 			ReasonNodeBlockUnavailable, `IPBlock (\S+): .*repair its status, or .* delete it`,
 			func(w *world, advised []string) {
@@ -177,15 +171,7 @@ func warnings() map[string]advises {
 			}, 2, 0},
 		"NodeBlockSurplus, joined": {withSurplus(3, surplusA, surplusB), buys, joinedSurplus, ReasonNodeBlockSurplus,
 			`exclude the Node with --service-node-selector until it has left the network`, unselect(0), 2, 0},
-		"RecordUnreadable": {withSurplus(2, surplusA), buys, func(w *world) {
-			selected(w)
-			w.writePurchase("soon")
-		}, ReasonRecordUnreadable, `ConfigMap kube-system/(\S+): .*remove the annotation`, removePurchase, 1, nobodys},
 	}
-}
-
-func removePurchase(w *world, advised []string) {
-	w.writeConfigMap(advised[1], func(c *corev1.ConfigMap) { delete(c.Annotations, contract.ServiceIPPurchase) })
 }
 
 // damagedRecord has a Node whose server is to join once the record of addresses is damaged.
@@ -232,9 +218,6 @@ func TestWarningsEndByTheirRemedy(t *testing.T) {
 			}
 			if strings.HasPrefix(test.reason, "NodeBlockSurplus") {
 				w.expectBlocks(surplusB)
-			}
-			if test.reason == ReasonRecordUnreadable && w.recorded() != surplusA {
-				t.Errorf("ConfigMap %s records the block %q", purchase.NodesName, w.recorded())
 			}
 		})
 	}

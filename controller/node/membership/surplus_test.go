@@ -8,7 +8,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/simtest"
@@ -43,26 +44,36 @@ func withSurplus(servers int, assigned ...string) pnapsim.Seed {
 // recordPurchase records the purchase of a block, an hour ago.
 func (w *world) recordPurchase(id string) {
 	w.t.Helper()
-	record := purchase.NewConfigMap(w.kube, purchase.NodesName)
-	if _, err := record.Load(w.t.Context()); err != nil {
-		w.t.Fatal(err)
+	w.writePurchase(w.sim.Clock().Now().Add(-time.Hour), id)
+}
+
+// writePurchase records a purchase of a time, and the block that it bought, if it had an answer.
+func (w *world) writePurchase(at time.Time, id string) {
+	w.t.Helper()
+	record := allocation.ForNodes(w.blocks, w.records())
+	intent, err := record.Begin(w.t.Context(), at, nodeBlockSize)
+	if err == nil && id != "" {
+		err = record.Bought(w.t.Context(), intent, id)
 	}
-	made := contract.Purchase{Nonce: "00112233445566aa", Time: w.sim.Clock().Now().Add(-time.Hour), BlockID: id}
-	if err := record.Save(w.t.Context(), &made); err != nil {
+	if err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *world) recorded() string {
+func (w *world) records() plan.Records {
 	w.t.Helper()
-	read, err := purchase.NewConfigMap(w.kube, purchase.NodesName).Load(context.WithoutCancel(w.t.Context()))
+	listing, err := allocation.NewStore(w.blocks, nil).List(context.WithoutCancel(w.t.Context()))
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if read == nil {
-		return ""
-	}
-	return read.BlockID
+	return listing.Records
+}
+
+// recorded is the ID of the block of the last purchase for the nodes.
+func (w *world) recorded() string {
+	w.t.Helper()
+	last, _ := w.records().Last(true)
+	return last.BlockID
 }
 
 // expectBlocks expects exactly these blocks in the account.

@@ -7,7 +7,9 @@ import (
 
 // IPBlock is an IP block of the phoenixNAP account that this cluster uses.
 //
-// The controller names an object block-<ID of the block>, so that it is never created twice.
+// The controller names an object for what the block is bought for, so that it is never bought twice: svc-<UID of the
+// Service>, default-shared-<number> and default-nodes-<number>. A block that is in the account already gets
+// block-<ID of the block>.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -69,8 +71,17 @@ type Attachment struct {
 // +kubebuilder:validation:Enum=Bought;Brought
 type Source string
 
-// NamePrefix and the ID of a block make the name of its IPBlock.
-const NamePrefix = "block-"
+// Names of the objects that the controller creates begin with one of these. It creates each name once, so that nothing
+// is bought twice.
+const (
+	// NamePrefix is before the ID of a block that was in the account before its object.
+	NamePrefix = "block-"
+	// ServicePrefix is before the UID of the Service for which a block is bought.
+	ServicePrefix = "svc-"
+	// SharedPrefix and NodesPrefix are before a number.
+	SharedPrefix = "default-shared-"
+	NodesPrefix  = "default-nodes-"
+)
 
 // ConditionAllocatable is the condition of an IPBlock that is False, with reason AllocatableClosed, while no address of
 // it is allocated any more, because it is being released.
@@ -78,6 +89,13 @@ const (
 	ConditionAllocatable = "Allocatable"
 	AllocatableOpen      = "Open"
 	AllocatableClosed    = "Closed"
+)
+
+// ConditionAssigned and ConditionReady are conditions of the IPBlock of one Service: whether the block is assigned to the
+// public network, and whether the Service has its address. Reason and message are those of the Service's conditions.
+const (
+	ConditionAssigned = "Assigned"
+	ConditionReady    = "Ready"
 )
 
 // Sources of blocks.
@@ -247,7 +265,7 @@ type Purchase struct {
 	Attempt int32 `json:"attempt"`
 	// Time of the attempt, by the clock of the controller.
 	// +required
-	Time metav1.Time `json:"time"`
+	Time metav1.MicroTime `json:"time"`
 }
 
 // Allocation says who has an address: Services, or a server.

@@ -95,8 +95,8 @@ func published() map[string]string {
 	return map[string]string{
 		contract.ServiceIPAddress: address, contract.ServiceIPBlock: "203.0.113.8/29",
 		contract.ServiceIPGateway:       "203.0.113.9",
-		contract.ServiceIPBlockAssigned: "true", contract.ServiceIPPurchase: `{"nonce":"n"}`,
-		contract.ServiceIPOwner: "uid", contract.KubeVIPAddresses: address,
+		contract.ServiceIPBlockAssigned: "true",
+		contract.ServiceIPOwner:         "uid", contract.KubeVIPAddresses: address,
 		contract.ServiceAnnouncedBy: "srv-a", contract.ServiceAnnouncedSince: "2026-01-01T00:00:00Z",
 	}
 }

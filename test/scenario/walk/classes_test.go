@@ -12,9 +12,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/client"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
@@ -407,19 +412,28 @@ func (w *world) loseLedgers() {
 	w.changeDefaults()
 }
 
-// recordPurchase gives a Service the record of a purchase of another time.
+// recordPurchase changes the time of a recorded purchase, or records one for a Service that has none.
 func (w *world) recordPurchase() {
 	w.inject(classRecordTime)
 	at := time.Now().Add([]time.Duration{
 		-100 * 24 * time.Hour, -time.Hour, -time.Second, time.Hour, 24 * time.Hour, 100 * 365 * 24 * time.Hour,
 	}[w.random.IntN(6)])
-	record, err := contract.Purchase{Nonce: fmt.Sprintf("%016x", w.random.Uint64()), Time: at.UTC()}.Encode()
+	name := w.anyName()
+	service, err := w.kube.CoreV1().Services(namespace).Get(w.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
+		return
+	}
+	object := v1beta1.ServicePrefix + string(service.UID)
+	err = kubefake.EditStatus(w.t.Context(), w.ipBlocks, object, func(s *v1beta1.IPBlockStatus) {
+		s.Purchase = &v1beta1.Purchase{Attempt: 1 + int32(w.random.IntN(9)), Time: metav1.NewMicroTime(at)}
+	})
+	if apierrors.IsNotFound(err) {
+		_, err = allocation.ForService(w.ipBlocks, plan.HolderOf(service), nil).Begin(w.t.Context(), at, purchase.DefaultSize)
+	}
+	if err != nil && !apierrors.IsConflict(err) && !client.Undefined(err) {
 		w.t.Fatal(err)
 	}
-	w.edit(w.anyName(), "purchase record "+record, func(s *corev1.Service) {
-		s.Annotations[contract.ServiceIPPurchase] = record
-	})
+	w.did("purchase of %s recorded at %s", name, at)
 }
 
 // backUp saves etcd, to be restored soon: what is restored is from before or after the last changes.

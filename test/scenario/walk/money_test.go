@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
@@ -145,10 +147,10 @@ func (w *world) admit(changed, stored metav1.Object) {
 			return !slices.Contains(stored.GetFinalizers(), f)
 		}))
 	}
-	if have, annotations := stored.GetAnnotations(), changed.GetAnnotations(); webhook != "finalizers" &&
-		have[contract.ServiceIPPurchase] == "" {
-		delete(annotations, contract.ServiceIPPurchase)
-		changed.SetAnnotations(annotations)
+	object, isBlock := changed.(*v1beta1.IPBlock)
+	before, wasBlock := stored.(*v1beta1.IPBlock)
+	if isBlock && wasBlock && webhook != "finalizers" && before.Status.Purchase == nil {
+		object.Status.Purchase = nil
 	}
 }
 
@@ -180,22 +182,15 @@ func (w *world) judgeIntent(p *process, request *http.Request) {
 	}
 }
 
-// isRecorded reports whether a Service or a ConfigMap has the nonce of an order.
+// isRecorded reports whether an IPBlock has the nonce of an order.
 func (w *world) isRecorded(order string) bool {
-	records := []string{}
-	for _, service := range w.services() {
-		records = append(records, service.Annotations[contract.ServiceIPPurchase])
-	}
-	list, err := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).List(w.t.Context(), metav1.ListOptions{})
+	list, err := w.ipBlocks.List(w.t.Context(), metav1.ListOptions{})
 	if err != nil {
 		return false
 	}
-	for _, one := range list.Items {
-		records = append(records, one.Annotations[contract.ServiceIPPurchase])
-	}
-	return slices.ContainsFunc(records, func(record string) bool {
-		purchase, err := contract.ParsePurchase(record)
-		return err == nil && purchase != nil && strings.Contains(order, purchase.Nonce)
+	return slices.ContainsFunc(list.Items, func(object v1beta1.IPBlock) bool {
+		r, recorded := allocation.RecordOf(&object)
+		return recorded && r.Nonce != "" && strings.Contains(order, r.Nonce)
 	})
 }
 

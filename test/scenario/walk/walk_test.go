@@ -45,6 +45,7 @@ func TestWalk(t *testing.T) {
 		{name: "walk_purchases", value: count.purchases.Load(), unit: "blocks"},
 		{name: "walk_addresses_published", value: count.published.Load(), unit: "addresses"},
 		{name: "walk_leaked_blocks", value: count.leaked.Load(), unit: "blocks", zero: true},
+		{name: "walk_stale_ipblocks", value: count.stale.Load(), unit: "objects", zero: true},
 		{name: "walk_double_purchases", value: count.doubles.Load(), unit: "blocks", zero: true},
 		{name: "walk_extra_blocks", value: count.extra.Load(), unit: "blocks"},
 		{name: "walk_extra_blocks_collapsed", value: count.collapsed.Load(), unit: "blocks"},
@@ -298,6 +299,8 @@ func (w *world) calm() {
 			cluster.excuseNothing()
 		}
 	}
+	time.Sleep(w.extrasListed()) // nothing shows an extra block before the list of the account does
+	w.look()
 	w.mu.Lock()
 	late := len(w.extras)
 	w.mu.Unlock()
@@ -306,6 +309,16 @@ func (w *world) calm() {
 	}
 	time.Sleep(w.patience())
 	w.look()
+}
+
+// extrasListed is how long the list may still lack a block too many, and what is left to release it.
+func (w *world) extrasListed() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.extras) == 0 {
+		return 0
+	}
+	return max(0, time.Duration(w.latencies.ListLag)-time.Since(w.calmedAt)) + collapse
 }
 
 // checkServices: each Service is published in an assigned block, or its conditions explain why not.
@@ -407,6 +420,10 @@ func (w *world) checkEnd() {
 		w.count.leaked.Add(int64(len(left)))
 		w.fail("blocks are left: %v", left)
 	}
+	if left := w.staleObjects(); len(left) > 0 {
+		w.count.stale.Add(int64(len(left)))
+		w.fail("IPBlocks are left of blocks that are gone: %v", left)
+	}
 	if len(w.events.misled) > 0 {
 		w.fail("refusals give the wrong advice: %q", w.events.misled)
 	}
@@ -421,4 +438,25 @@ func (w *world) checkEnd() {
 	for _, p := range w.stopped {
 		p.bury()
 	}
+}
+
+// staleObjects are the IPBlocks that say nothing any more: the account has no such block, or a purchase has had no answer
+// for more than an hour, which is how long one for the pool is waited for.
+func (w *world) staleObjects() []string {
+	list, err := w.ipBlocks.List(w.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var left []string
+	for _, object := range list.Items {
+		id := object.Spec.BlockID
+		there := slices.ContainsFunc(w.blocks(), func(b block) bool { return b.id == id })
+		asked := object.Status.Purchase
+		waits := id == "" && asked != nil && time.Since(asked.Time.Time) < time.Hour+collapse
+		damaged := object.Status.CIDR == "" && object.Status.Allocations != nil // which a person is asked to delete
+		if !there && !waits && !damaged {
+			left = append(left, fmt.Sprintf("%s of block %q", object.Name, id))
+		}
+	}
+	return left
 }

@@ -43,7 +43,7 @@ const (
 
 // counts are what a walk found, summed up over all walks.
 type counts struct {
-	seeds, faults, leaked, doubles, extra, collapsed, twice, nodesLost, published, purchases, fenced atomic.Int64
+	seeds, faults, leaked, stale, doubles, extra, collapsed, twice, nodesLost, published, purchases, fenced atomic.Int64
 	// taken are changes that take the block of a published address away, lost are addresses that a Service lost without
 	// a reason, deposed are changes by a process that is deposed, stuck are Services without an address or a reason, or
 	// that cannot be deleted.

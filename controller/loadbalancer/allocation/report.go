@@ -1,0 +1,86 @@
+package allocation
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
+)
+
+// Report writes what the object of a Service's own block shows. One that is gone, or names another block than was
+// reported on, is left as it is.
+func (o *Object) Report(ctx context.Context, report plan.Report, now time.Time) error {
+	object, err := o.objects.Get(ctx, o.fresh.Name, metav1.GetOptions{})
+	if err != nil {
+		return failed("read", o.fresh.Name, err)
+	}
+	if object.Spec.BlockID != o.record.BlockID {
+		return nil
+	}
+	show(object, report, metav1.NewTime(now))
+	_, err = o.objects.UpdateStatus(ctx, object, metav1.UpdateOptions{})
+	return failed("save", o.fresh.Name, err)
+}
+
+// show sets in a status what is reported.
+func show(object *v1beta1.IPBlock, report plan.Report, now metav1.Time) {
+	status := &object.Status
+	allocations := []v1beta1.Allocation{}
+	if report.Address.IsValid() {
+		allocations = append(allocations, v1beta1.Allocation{Address: report.Address.String(),
+			Services: []v1beta1.ServiceReference{*object.Spec.ServiceRef}, Since: since(status.Allocations, report, now)})
+	}
+	status.CIDR = report.CIDR.String()
+	status.Gateway = network.Gateway(report.CIDR).String()
+	status.Location = report.Location
+	_, _, free := plan.NewLedger(object.Spec.BlockID, report.CIDR).Count()
+	status.Used = fmt.Sprintf("%d/%d", len(allocations), free)
+	status.Allocations = &allocations
+	for kind, c := range map[string]plan.Condition{
+		v1beta1.ConditionAssigned: report.Assigned, v1beta1.ConditionReady: report.Ready,
+	} {
+		if c.Reason == "" {
+			meta.RemoveStatusCondition(&status.Conditions, kind)
+			continue
+		}
+		condition := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: c.Reason, Message: c.Message,
+			LastTransitionTime: now}
+		if c.True {
+			condition.Status = metav1.ConditionTrue
+		}
+		meta.SetStatusCondition(&status.Conditions, condition)
+	}
+}
+
+// since is from when the reported address has been allocated.
+func since(before *[]v1beta1.Allocation, report plan.Report, now metav1.Time) metav1.Time {
+	if before != nil && len(*before) == 1 && (*before)[0].Address == report.Address.String() {
+		return (*before)[0].Since
+	}
+	return now
+}
+
+// reportOf is what an object shows.
+func reportOf(object *v1beta1.IPBlock) plan.Report {
+	status := object.Status
+	report := plan.Report{Location: status.Location}
+	report.CIDR, _ = netip.ParsePrefix(status.CIDR)
+	if status.Allocations != nil && len(*status.Allocations) == 1 {
+		report.Address, _ = netip.ParseAddr((*status.Allocations)[0].Address)
+	}
+	for kind, c := range map[string]*plan.Condition{
+		v1beta1.ConditionAssigned: &report.Assigned, v1beta1.ConditionReady: &report.Ready,
+	} {
+		if shown := meta.FindStatusCondition(status.Conditions, kind); shown != nil {
+			*c = plan.Condition{True: shown.Status == metav1.ConditionTrue, Reason: shown.Reason, Message: shown.Message}
+		}
+	}
+	return report
+}

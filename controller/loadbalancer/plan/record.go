@@ -1,0 +1,237 @@
+package plan
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+)
+
+// Purchase is the intent to buy a block. It is recorded by compare-and-swap before the block is bought, because the API
+// has no idempotency key: a later reconciliation finds the block by the nonce in its description, or knows how long to
+// wait before buying again.
+type Purchase struct {
+	// Nonce is at the end of the description of the block.
+	Nonce string
+	// Time of the intent; the zero Time of a block that was found without one.
+	Time time.Time
+	// BlockID is the ID in the API's answer; empty until it is known.
+	BlockID string
+}
+
+// Record is what an IPBlock records: the intent to buy a block, and which block that became.
+type Record struct {
+	Purchase
+	// Name of the object and its Version, which is empty while there is no object.
+	Name, Version string
+	// Service is the Service whose block this is; the zero Holder for a block of the pool or of the nodes.
+	Service Holder
+	// Nodes is true for a block from which nodes get addresses.
+	Nodes bool
+	// Created is when the object was created.
+	Created time.Time
+	// Allocated is true while an address of the block is allocated.
+	Allocated bool
+	// Report is what the object shows.
+	Report Report
+}
+
+// Report is what an IPBlock shows of the block of one Service, for people: no decision depends on it.
+type Report struct {
+	CIDR     netip.Prefix
+	Location string
+	// Address that the Service has; the zero Addr while it has none.
+	Address netip.Addr
+	// Assigned and Ready are conditions; without a reason it is not known.
+	Assigned, Ready Condition
+}
+
+// Condition is a condition without its time.
+type Condition struct {
+	True            bool
+	Reason, Message string
+}
+
+// Records are all that are stored.
+type Records []Record
+
+// Own is the record of the block of a Service.
+func (all Records) Own(service Holder) (own Record, found bool) {
+	return find(all, func(r Record) bool { return r.Service.UID != "" && r.Service.UID == service.UID })
+}
+
+// Of is the recorded purchase of the block of a Service; nil when there is none.
+func (all Records) Of(service Holder) *Purchase {
+	own, found := all.Own(service)
+	if !found {
+		return nil
+	}
+	return &own.Purchase
+}
+
+// Last is the record of the last purchase for the pool, or for the nodes: one without an answer, else the latest.
+func (all Records) Last(nodes bool) (last Record, found bool) {
+	shared := slices.DeleteFunc(slices.Clone(all), func(r Record) bool {
+		return r.Service != Holder{} || r.Nodes != nodes
+	})
+	if len(shared) == 0 {
+		return Record{}, false
+	}
+	return slices.MaxFunc(shared, func(a, b Record) int {
+		return cmp.Or(cmp.Compare(order(a.BlockID == ""), order(b.BlockID == "")), a.Time.Compare(b.Time),
+			a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
+	}), true
+}
+
+// Names reports whether an object names the block.
+func (all Records) Names(blockID string) bool {
+	return slices.ContainsFunc(all, func(r Record) bool { return r.BlockID == blockID })
+}
+
+// Shows reports whether the block is that of the purchase: by its ID, or by the nonce at the end of its description.
+func (p Purchase) Shows(b network.Block) bool {
+	if p.BlockID != "" {
+		return b.ID == p.BlockID
+	}
+	return p.Nonce != "" && strings.HasSuffix(b.Description, " "+p.Nonce)
+}
+
+// unrecordedOwn is the block of the Service's own that its object does not name, or names no more: the purchase had no
+// answer, the object is lost, or it names a block that is gone. Without the ID, a block whose tags are not shown any
+// more, and which no list shows yet, could not be distinguished from one that does not exist, and another one would be
+// bought. Empty when there is none to record; a dry run records nothing.
+func (obs Observed) unrecordedOwn() string {
+	own := ranked(obs.Owned(obs.Owner), obs.Desired, obs.Account)
+	if len(own) == 0 || own[0].Hidden || obs.Options.DryRun {
+		return ""
+	}
+	kept := own[0].Block.ID
+	if obs.Purchase == nil {
+		return kept
+	}
+	shown, found := obs.purchased(obs.Owner)
+	switch {
+	case found && obs.Purchase.BlockID == "":
+		return shown.ID
+	case found, obs.PurchaseOpen(), obs.remains(obs.Purchase.BlockID):
+		return ""
+	default:
+		return kept
+	}
+}
+
+// unrecordedShared is the block of the pool that the last purchase turned out to have bought; empty when there is none.
+func (obs Observed) unrecordedShared() string {
+	account := obs.Account
+	account.Purchase = obs.PoolPurchase
+	shown, found := account.purchased(obs.Pool())
+	if !found || obs.PoolPurchase.BlockID != "" || obs.Records.Names(shown.ID) || obs.Options.DryRun {
+		return ""
+	}
+	return shown.ID
+}
+
+// remains reports whether the account shows anything of a block.
+func (obs Observed) remains(blockID string) bool {
+	_, seen := obs.Sighting(blockID)
+	return blockID != "" && (seen || obs.Listed(blockID) || obs.Exists(blockID))
+}
+
+// recordSpent reports whether a purchase for the Service is recorded of which the account shows nothing any more.
+func (obs Observed) recordSpent() bool {
+	return obs.Purchase != nil && len(obs.Own) == 0 && !obs.PurchaseOpen() && !obs.remains(obs.Purchase.BlockID)
+}
+
+// StaleRecords are records that say nothing any more: of Services that are gone, as the informer shows, whose block is
+// gone, too, is not of this cluster or is recorded for another Service; and of purchases for the pool that have no
+// answer after a time in which every block would have been seen.
+func (obs Observed) StaleRecords() []Record {
+	var stale []Record
+	for _, r := range obs.Records {
+		age := obs.Now.Sub(r.since())
+		switch {
+		case r.Nodes:
+		case r.Service == Holder{}:
+			if r.BlockID == "" && age >= unassignedFor {
+				stale = append(stale, r)
+			}
+		case age >= PurchaseSettles && !obs.served(r.Service) && obs.givesUp(r):
+			stale = append(stale, r)
+		}
+	}
+	return stale
+}
+
+// since is when the purchase was made. A restored object, and one that a webhook has changed, may have no time of one.
+func (r Record) since() time.Time {
+	if r.Time.IsZero() {
+		return r.Created
+	}
+	return r.Time
+}
+
+// served reports whether the informer shows the Service, and that it needs its block.
+func (obs Observed) served(h Holder) bool {
+	return slices.ContainsFunc(obs.Services, func(service *corev1.Service) bool {
+		return string(service.UID) == h.UID && contract.NeedsBlock(service)
+	})
+}
+
+// givesUp reports whether the record of a Service that is gone has no block that it must name.
+func (obs Observed) givesUp(r Record) bool {
+	if obs.NamedForAnother(r) {
+		return true
+	}
+	listed, found := find(obs.Known(), func(b network.Block) bool { return b.ID == r.BlockID })
+	if found {
+		cluster := listed.Tags[contract.TagCluster]
+		return cluster != "" && cluster != obs.Owner.Cluster
+	}
+	return !obs.remains(r.BlockID)
+}
+
+// NamedForAnother reports whether the block of a record is recorded for another Service, which is served: that one has
+// taken it up.
+func (obs Observed) NamedForAnother(r Record) bool {
+	return slices.ContainsFunc(obs.Records, func(other Record) bool {
+		return other.Name != r.Name && r.BlockID != "" && other.BlockID == r.BlockID && obs.served(other.Service)
+	})
+}
+
+// ReportOf is what the object of the Service's own block must show, from what its conditions say; due is false when
+// there is none, it is not known which block that is, or the object shows that. Of a block that cannot be seen it goes on
+// showing what was seen.
+func (obs Observed) ReportOf(service *corev1.Service) (report Report, due bool) {
+	record, found := obs.Records.Own(obs.Holder)
+	report = Report{CIDR: record.Report.CIDR, Location: record.Report.Location,
+		Assigned: conditionOf(service, contract.ServiceConditionBlockAssigned),
+		Ready:    conditionOf(service, contract.ServiceConditionAddressPublished)}
+	if sighting, seen := obs.Sighting(record.BlockID); seen && record.BlockID != "" {
+		report.CIDR = sighting.Block.CIDR
+		report.Location = sighting.Block.Location
+	}
+	if !found || !report.CIDR.IsValid() || obs.Kind != Dedicated {
+		return Report{}, false
+	}
+	if a := ClaimedAddress(service); contract.WrittenForThis(service) && report.CIDR.Contains(a) &&
+		contract.WantsAddress(service) {
+		report.Address = a
+	}
+	return report, report != record.Report
+}
+
+func conditionOf(service *corev1.Service, kind string) Condition {
+	c := meta.FindStatusCondition(service.Status.Conditions, kind)
+	if c == nil {
+		return Condition{}
+	}
+	return Condition{True: c.Status == metav1.ConditionTrue, Reason: c.Reason, Message: c.Message}
+}
