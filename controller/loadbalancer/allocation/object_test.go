@@ -119,7 +119,8 @@ func TestObjectsOfPurchases(t *testing.T) {
 			t.Errorf("%s: %+v", want.name, spec)
 		}
 	}
-	if ref := o.get(t, "svc-uid-1").Spec.ServiceRef; ref.Namespace != "shop" || ref.Name != "web" || ref.UID != "uid-1" {
+	if ref := o.get(t, "svc-uid-1").Spec.ServiceRef; ref.Namespace != "shop" || ref.Name != "web" ||
+		ref.UID != "uid-1" {
 		t.Errorf("the Service is %+v", ref)
 	}
 	if len(ids) != len(makers) {
@@ -218,7 +219,8 @@ func TestAnswersOfAnOldVersion(t *testing.T) {
 func TestOneOfTwoBuyersRecords(t *testing.T) {
 	o := newObjects()
 	for round := range 4 {
-		records := []*allocation.Object{allocation.ForNodes(o.IPBlocks, o.records()), allocation.ForNodes(o.IPBlocks, o.records())}
+		known := o.records()
+		records := []*allocation.Object{allocation.ForNodes(o.IPBlocks, known), allocation.ForNodes(o.IPBlocks, known)}
 		results := make([]error, len(records))
 		var both sync.WaitGroup
 		for i, r := range records {
@@ -259,7 +261,8 @@ func TestObjectsThatRecordNothing(t *testing.T) {
 // TestRemovalTakesTheAddressOut: a policy refuses to delete an object with an allocated address.
 func TestRemovalTakesTheAddressOut(t *testing.T) {
 	o := newObjects()
-	reported(t, o, plan.Report{CIDR: netip.MustParsePrefix("203.0.113.8/29"), Address: netip.MustParseAddr("203.0.113.10")})
+	reported(t, o, plan.Report{CIDR: netip.MustParsePrefix("203.0.113.8/29"),
+		Address: netip.MustParseAddr("203.0.113.10")})
 	if err := o.record().Forget(t.Context()); err != nil {
 		t.Fatal(err)
 	}

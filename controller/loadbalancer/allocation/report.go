@@ -35,7 +35,8 @@ func show(object *v1beta1.IPBlock, report plan.Report, now metav1.Time) {
 	allocations := []v1beta1.Allocation{}
 	if report.Address.IsValid() {
 		allocations = append(allocations, v1beta1.Allocation{Address: report.Address.String(),
-			Services: []v1beta1.ServiceReference{*object.Spec.ServiceRef}, Since: since(status.Allocations, report, now)})
+			Services: []v1beta1.ServiceReference{*object.Spec.ServiceRef},
+			Since:    since(status.Allocations, report, now)})
 	}
 	status.CIDR = report.CIDR.String()
 	status.Gateway = network.Gateway(report.CIDR).String()
@@ -79,7 +80,8 @@ func reportOf(object *v1beta1.IPBlock) plan.Report {
 		v1beta1.ConditionAssigned: &report.Assigned, v1beta1.ConditionReady: &report.Ready,
 	} {
 		if shown := meta.FindStatusCondition(status.Conditions, kind); shown != nil {
-			*c = plan.Condition{True: shown.Status == metav1.ConditionTrue, Reason: shown.Reason, Message: shown.Message}
+			*c = plan.Condition{True: shown.Status == metav1.ConditionTrue, Reason: shown.Reason,
+				Message: shown.Message}
 		}
 	}
 	return report

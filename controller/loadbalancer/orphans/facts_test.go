@@ -128,7 +128,8 @@ func TestWhatIsCollectableIsNobodys(t *testing.T) {
 				block.Tags[name] = value
 			}
 		}
-		f := facts{cluster: "c", services: map[string]bool{}, uids: map[string]bool{}, used: map[string]bool{"a": random.IntN(2) == 0}}
+		f := facts{cluster: "c", services: map[string]bool{}, uids: map[string]bool{},
+			used: map[string]bool{"a": random.IntN(2) == 0}}
 		var services []*corev1.Service
 		for _, name := range []string{"a", "b"} {
 			service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}}
@@ -196,7 +197,8 @@ func TestPurchaseFromTheFuture(t *testing.T) {
 // TestPurchaseForAServiceThatIsGone: an old purchase for a Service that does not need it any more keeps no block.
 func TestPurchaseForAServiceThatIsGone(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	b := network.Block{ID: "bought", Status: network.Unassigned, Tags: map[string]string{contract.TagService: "shop_web"}}
+	b := network.Block{ID: "bought", Status: network.Unassigned,
+		Tags: map[string]string{contract.TagService: "shop_web"}}
 	for name, test := range map[string]struct {
 		age  time.Duration
 		uids map[string]bool

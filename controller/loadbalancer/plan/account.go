@@ -121,7 +121,8 @@ func (account Account) purchased(owner network.Owner) (network.Block, bool) {
 // something else.
 func (account Account) boughtUntagged(owner network.Owner) (network.Block, bool) {
 	untagged, found := find(account.Sightings, func(s network.Sighting) bool {
-		return !owner.Owns(s.Block) && !s.Hidden && (account.recordedUntagged(owner, s.Block) || owner.DescribedBy(s.Block))
+		named := account.recordedUntagged(owner, s.Block) || owner.DescribedBy(s.Block)
+		return named && !owner.Owns(s.Block) && !s.Hidden
 	})
 	return untagged.Block, found
 }

@@ -207,8 +207,8 @@ func (obs Observed) NamedForAnother(r Record) bool {
 }
 
 // ReportOf is what the object of the Service's own block must show, from what its conditions say; due is false when
-// there is none, it is not known which block that is, or the object shows that. Of a block that cannot be seen it goes on
-// showing what was seen.
+// there is none, it is not known which block that is, or the object shows that. Of a block that cannot be seen it goes
+// on showing what was seen.
 func (obs Observed) ReportOf(service *corev1.Service) (report Report, due bool) {
 	record, found := obs.Records.Own(obs.Holder)
 	report = Report{CIDR: record.Report.CIDR, Location: record.Report.Location,

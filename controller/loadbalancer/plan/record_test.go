@@ -112,7 +112,8 @@ func TestAddressOfAServiceThatLeaves(t *testing.T) {
 	shown := []corev1.LoadBalancerIngress{{IP: "203.0.113.10"}}
 	for name, status := range map[string][]corev1.LoadBalancerIngress{"held": shown, "only claimed": nil} {
 		left := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "left", UID: "left",
-			Finalizers: []string{contract.LoadBalancerFinalizer}, Annotations: map[string]string{contract.ServiceIPAddress: "203.0.113.10",
+			Finalizers: []string{contract.LoadBalancerFinalizer},
+			Annotations: map[string]string{contract.ServiceIPAddress: "203.0.113.10",
 				contract.ServiceIPOwner: "left"}}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP}}
 		left.Status.LoadBalancer.Ingress = status
 		asking := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"},
@@ -120,7 +121,8 @@ func TestAddressOfAServiceThatLeaves(t *testing.T) {
 		b := block("a", network.Assigned)
 		b.Tags = network.PoolOwner(ours).Tags()
 		public := view(nil).Networks[net1]
-		obs := plan.Observed{Service: asking, Owner: plan.OwnerOf(asking, ours), Holder: plan.HolderOf(asking), Live: true,
+		obs := plan.Observed{Service: asking, Owner: plan.OwnerOf(asking, ours), Holder: plan.HolderOf(asking),
+			Live:    true,
 			Desired: plan.Desired{Shared: true}, Blocks: []network.Block{b}, Services: []*corev1.Service{left, asking},
 			Account: plan.Account{Now: noon, NetworkID: net1, Sightings: []network.Sighting{{Block: b}},
 				Networks: map[string]network.Network{net1: public}}}.Complete()
@@ -131,7 +133,8 @@ func TestAddressOfAServiceThatLeaves(t *testing.T) {
 	}
 }
 
-// TestReportOf: the object of a Service's own block shows the address while the Service wants it, and only in its block.
+// TestReportOf: the object of a Service's own block shows the address while the Service wants it, and only in its
+// block.
 func TestReportOf(t *testing.T) {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u1",
 		Annotations: map[string]string{contract.ServiceIPAddress: "203.0.113.10", contract.ServiceIPOwner: "u1"}},

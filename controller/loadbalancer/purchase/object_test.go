@@ -45,7 +45,8 @@ func TestAMissingDefinitionIsNamed(t *testing.T) {
 	}
 	record := allocation.ForService(w.object, service, nil)
 	_, err := w.buyer.Buy(testlog.Context(t), order(web), record)
-	if err == nil || errors.Is(err, allocation.ErrConflict) || !strings.Contains(err.Error(), "kubectl apply -k deploy/crds") {
+	if err == nil || errors.Is(err, allocation.ErrConflict) ||
+		!strings.Contains(err.Error(), "kubectl apply -k deploy/crds") {
 		t.Errorf("said %v", err)
 	}
 	w.wantPurchases(0)

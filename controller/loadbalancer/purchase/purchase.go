@@ -46,8 +46,8 @@ type Cloud interface {
 
 var _ Cloud = (*pnap.Client)(nil)
 
-// Record is where the intent to buy for one owner is written down: an object of the cluster, in the version on which the
-// purchase was decided.
+// Record is where the intent to buy for one owner is written down: an object of the cluster, in the version on which
+// the purchase was decided.
 type Record interface {
 	// Begin records the intent to buy a block of a size, by compare-and-swap.
 	Begin(ctx context.Context, at time.Time, size plan.Size) (plan.Purchase, error)
@@ -120,8 +120,9 @@ func New(config Config) *Buyer {
 // crash knows that a block may exist which no list shows yet.
 //
 // Errors: *Pause when trying again later is enough, also when the outcome of the purchase is not known; *Refused when a
-// person must act; a dry run passes through (pnap.IsDryRun) and leaves no intent behind; everything else is a failure of a
-// look-up or of the record, wrapped, before anything was bought, or the API's wish for a pause (pnap.Error with RetryAfter).
+// person must act; a dry run passes through (pnap.IsDryRun) and leaves no intent behind; everything else is a failure
+// of a look-up or of the record, wrapped, before anything was bought, or the API's wish for a pause (pnap.Error with
+// RetryAfter).
 func (b *Buyer) Buy(ctx context.Context, order Order, record Record) (network.Block, error) {
 	if err := b.backingOff(order); err != nil {
 		return network.Block{}, err

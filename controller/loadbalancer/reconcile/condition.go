@@ -22,7 +22,7 @@ const (
 	reasonLookupFailed plan.Reason = "LookupFailed"
 	// reasonReleaseFailed: a step of the release was not carried out; the message repeats why.
 	reasonReleaseFailed plan.Reason = "ReleaseFailed"
-	// reasonLedger: the record of addresses changed while it was worked on.
+	// reasonLedger: the IPBlock changed while it was worked on.
 	reasonLedger plan.Reason = "LedgerChanged"
 	// reasonBackingOff: the API failed to move the block and is not asked again for a while.
 	reasonBackingOff plan.Reason = "BlockInError"
@@ -218,7 +218,7 @@ var texts = map[plan.Reason]string{
 	purchase.TagsFresh:     "waiting for new tags to be usable",
 	purchase.APIPaused:     "waiting because the phoenixNAP API limits the request rate",
 	waitOutdated:           "waiting for the latest version of the Service",
-	reasonLedger:           "waiting for the latest record of addresses",
+	reasonLedger:           "waiting for the latest version of the IPBlock",
 	reasonBackingOff:       "waiting before the IP block is tried again after an error of the phoenixNAP API",
 	waitChanges:            "waiting because the Service was changed many times within minutes",
 	waitSurplus:            "waiting for a surplus IP block to be released",

@@ -92,8 +92,8 @@ func (b *Balancer) drifted(ctx context.Context, service *corev1.Service) (bool, 
 		published := hasAddress(service, p.Step.Address.String())
 		ready = ready || published
 		_, unreported := o.ReportOf(service)
-		return !p.UpToDate || unreported && !o.Options.DryRun || !b.publication(o, p.Step).empty() || ready && !published ||
-			!hasConditions(service, publishedConditions(o, p, ready, why)), nil
+		return !p.UpToDate || unreported && !o.Options.DryRun || !b.publication(o, p.Step).empty() ||
+			ready && !published || !hasConditions(service, publishedConditions(o, p, ready, why)), nil
 	case plan.Wait:
 		return o.Published.IsValid(), nil
 	case plan.Refuse:

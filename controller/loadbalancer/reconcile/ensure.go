@@ -183,8 +183,7 @@ func isFresh(o plan.Observed, since time.Time) bool { return o.Live && !o.AskedA
 // read by its ID, that is the network.
 func (b *Balancer) refresh(ctx context.Context, s scope, o plan.Observed, p plan.ServicePlan) (plan.Observed,
 	plan.ServicePlan, error) {
-	switch {
-	case p.Step.Action == plan.Assign:
+	if p.Step.Action == plan.Assign {
 		var err error
 		if o.Networks, err = b.readNetworks(ctx, o.Account, s.cached(s.after.Add(-recent))); err != nil {
 			return o, p, err

@@ -39,7 +39,7 @@ func (b *Balancer) setFailure(ctx context.Context, d *draft.Draft, reason plan.R
 	var again *api.RetryError
 	switch {
 	case ctx.Err() != nil, errors.As(err, &again), pnap.IsDryRun(err), errors.Is(err, draft.ErrOutdated),
-		errors.Is(err, allocation.ErrConflict), errors.Is(err, allocation.ErrConflict):
+		errors.Is(err, allocation.ErrConflict):
 	case pnap.IsPaused(err):
 		b.setPause(d, err)
 	case pnap.IsRepeated(err) && hasReason(d.Service, reason): // the condition has the words of the request that failed

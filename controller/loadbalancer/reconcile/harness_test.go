@@ -54,8 +54,7 @@ const (
 )
 
 var (
-	servicesResource   = corev1.SchemeGroupVersion.WithResource("services")
-	configMapsResource = corev1.SchemeGroupVersion.WithResource("configmaps")
+	servicesResource = corev1.SchemeGroupVersion.WithResource("services")
 )
 
 // world is a phoenixNAP account behind HTTP, a Kubernetes API in memory that knows compare-and-swap, and

@@ -358,7 +358,7 @@ func TestLostRaceForTheIntent(t *testing.T) {
 		w.recordedAt(w.recordOf("web"), w.clock.Now(), "")
 	}})
 	_, err := w.sync("web")
-	if err == nil || err.Error() != "waiting for the latest version of the Service" {
+	if err == nil || err.Error() != "waiting for the latest version of the IPBlock" {
 		t.Errorf("said %v", err)
 	}
 	w.wantPurchases(0)

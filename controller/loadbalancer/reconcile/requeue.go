@@ -65,7 +65,7 @@ func (b *Balancer) pacing(service *corev1.Service, err error) error {
 		return err
 	case errors.As(err, &failure) && failure.RetryAfter > 0:
 		return api.NewRetryError(words(purchase.APIPaused), failure.RetryAfter)
-	case errors.Is(err, draft.ErrOutdated), errors.Is(err, allocation.ErrConflict):
+	case errors.Is(err, draft.ErrOutdated):
 		return api.NewRetryError(words(waitOutdated), time.Second)
 	case errors.Is(err, allocation.ErrConflict):
 		return api.NewRetryError(words(reasonLedger), leastPause)

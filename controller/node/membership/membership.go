@@ -52,7 +52,8 @@ type Config struct {
 	// Servers is the shared list of servers, and Account the shared cache of the account, with its lock.
 	Servers *instances.Inventory
 	Account *account.Account
-	// Cloud changes memberships and blocks, Buyer buys the node block, and Ledgers record that and the owners of its addresses.
+	// Cloud changes memberships and blocks, Buyer buys the node block, and Ledgers record that and the owners of its
+	// addresses.
 	Cloud   *pnap.Client
 	Buyer   *purchase.Buyer
 	Ledgers *allocation.Store

@@ -91,8 +91,9 @@ const (
 	AllocatableClosed    = "Closed"
 )
 
-// ConditionAssigned and ConditionReady are conditions of the IPBlock of one Service: whether the block is assigned to the
-// public network, and whether the Service has its address. Reason and message are those of the Service's conditions.
+// ConditionAssigned and ConditionReady are conditions of the IPBlock of one Service: whether the block is assigned to
+// the public network, and whether the Service has its address. Reason and message are those of the Service's
+// conditions.
 const (
 	ConditionAssigned = "Assigned"
 	ConditionReady    = "Ready"

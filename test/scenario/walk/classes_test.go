@@ -428,7 +428,8 @@ func (w *world) recordPurchase() {
 		s.Purchase = &v1beta1.Purchase{Attempt: 1 + int32(w.random.IntN(9)), Time: metav1.NewMicroTime(at)}
 	})
 	if apierrors.IsNotFound(err) {
-		_, err = allocation.ForService(w.ipBlocks, plan.HolderOf(service), nil).Begin(w.t.Context(), at, purchase.DefaultSize)
+		record := allocation.ForService(w.ipBlocks, plan.HolderOf(service), nil)
+		_, err = record.Begin(w.t.Context(), at, purchase.DefaultSize)
 	}
 	if err != nil && !apierrors.IsConflict(err) && !client.Undefined(err) {
 		w.t.Fatal(err)

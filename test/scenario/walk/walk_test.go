@@ -440,8 +440,8 @@ func (w *world) checkEnd() {
 	}
 }
 
-// staleObjects are the IPBlocks that say nothing any more: the account has no such block, or a purchase has had no answer
-// for more than an hour, which is how long one for the pool is waited for.
+// staleObjects are the IPBlocks that say nothing any more: the account has no such block, or a purchase has had no
+// answer for more than an hour, which is how long one for the pool is waited for.
 func (w *world) staleObjects() []string {
 	list, err := w.ipBlocks.List(w.t.Context(), metav1.ListOptions{})
 	if err != nil {
