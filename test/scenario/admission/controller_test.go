@@ -43,8 +43,7 @@ func TestControllerWritesItsOwn(t *testing.T) {
 	install(t)
 	client := account(t, "phoenixnap-cloud-controller-manager")
 	configs := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
-	for _, name := range []string{"phoenixnap-pool-default", "phoenixnap-nodes", "phoenixnap-members",
-		"phoenixnap-ip-blocks"} {
+	for _, name := range []string{"phoenixnap-members", "phoenixnap-ip-blocks"} {
 		made, err := configs.Create(t.Context(), configMap(name), metav1.CreateOptions{})
 		must(t, err)
 		made.Data = map[string]string{"a": "b"}
