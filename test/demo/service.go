@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/cluster"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
@@ -75,7 +76,23 @@ func (s *story) publish(ctx context.Context) error {
 		Interval: probeInterval, Timeout: probeTimeout}); err != nil {
 		return fmt.Errorf("begin to ask from the client: %w", err)
 	}
-	return s.kubectl(ctx, "get", "service", cluster.Service)
+	if err := s.kubectl(ctx, "get", "service", cluster.Service); err != nil {
+		return err
+	}
+	return s.showBlock(ctx)
+}
+
+// showBlock shows the object of the block as soon as it says what the Service does.
+func (s *story) showBlock(ctx context.Context) error {
+	service, err := s.service(ctx)
+	if err != nil {
+		return err
+	}
+	name := v1beta1.ServicePrefix + string(service.UID)
+	if err := s.kubectl(ctx, "wait", "ipb", name, "--for=condition=Ready", "--timeout=1m"); err != nil {
+		return err
+	}
+	return s.kubectl(ctx, "get", "ipb", name)
 }
 
 // checkBlock holds the bought block against what was promised: tags, size, and the third address.
