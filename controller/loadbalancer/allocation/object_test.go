@@ -27,6 +27,8 @@ type objects struct {
 	// reports counts what was reported, and allocated is true once an object was deleted that had an address.
 	reports   int
 	allocated bool
+	// meddle is done once, before the next update of an object.
+	meddle func()
 }
 
 func newObjects() *objects { return &objects{IPBlocks: kubefake.NewStore().IPBlocks()} }
@@ -36,6 +38,15 @@ func (o *objects) Delete(ctx context.Context, name string, how metav1.DeleteOpti
 		o.allocated = o.allocated || len(*object.Status.Allocations) > 0
 	}
 	return o.IPBlocks.Delete(ctx, name, how)
+}
+
+func (o *objects) Update(ctx context.Context, object *v1beta1.IPBlock, how metav1.UpdateOptions) (*v1beta1.IPBlock,
+	error) {
+	if meddle := o.meddle; meddle != nil {
+		o.meddle = nil
+		meddle()
+	}
+	return o.IPBlocks.Update(ctx, object, how)
 }
 
 // records are what is stored.
@@ -330,5 +341,32 @@ func TestReports(t *testing.T) {
 	}
 	if status := o.get(t, "svc-uid-1").Status; status.CIDR != "" {
 		t.Errorf("another block is shown as %+v", status)
+	}
+}
+
+// TestAnAnswerIsRecordedThoughTheObjectChanges between the look at it and the write.
+func TestAnAnswerIsRecordedThoughTheObjectChanges(t *testing.T) {
+	o := newObjects()
+	record := o.record()
+	intent, err := record.Begin(t.Context(), noon, 28)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.meddle = o.touch
+	if err := record.Bought(t.Context(), intent, blockOne); err != nil || o.purchase().BlockID != blockOne {
+		t.Errorf("%v; recorded is %+v", err, o.purchase())
+	}
+}
+
+// TestAnUnansweredPurchaseIsTriedAgainInItsObject: one for the pool or the nodes does not leave another object behind.
+func TestAnUnansweredPurchaseIsTriedAgainInItsObject(t *testing.T) {
+	o := newObjects()
+	for range 2 {
+		if _, err := allocation.ForNodes(o, o.records()).Begin(t.Context(), noon, 28); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all := o.records(); len(all) != 1 || all[0].Name != v1beta1.NodesPrefix+"1" {
+		t.Errorf("recorded is %+v", all)
 	}
 }
