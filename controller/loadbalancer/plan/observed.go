@@ -251,7 +251,7 @@ func (obs Observed) Named(blockID string) bool {
 
 // KeptElsewhere reports whether the ledger is that of the nodes' own addresses, which is not ours to judge.
 func (obs Observed) KeptElsewhere(l Ledger) bool {
-	return l.Nodes || l.BlockID == obs.Options.NodeBlock || HoldsForServers(l)
+	return l.Nodes && !l.Brought || l.BlockID == obs.Options.NodeBlock || HoldsForServers(l)
 }
 
 // HoldsForServers reports whether the ledger is that of the nodes' own addresses.

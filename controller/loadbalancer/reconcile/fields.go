@@ -32,7 +32,7 @@ func (f fields) apply(d *draft.Draft) {
 	}
 }
 
-// withdrawal removes what publication wrote. A value that a user chose stays. Its owner stays
+// withdrawal removes what publication wrote. A value that a user chose stays, and the owner
 // until nothing is left.
 func (b *Balancer) withdrawal(service *corev1.Service, nodes []*corev1.Node) fields {
 	address := service.Annotations[contract.ServiceIPAddress]
