@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -217,6 +218,10 @@ func (obs Observed) ReportOf(service *corev1.Service) (report Report, due bool) 
 	if sighting, seen := obs.Sighting(record.BlockID); seen && record.BlockID != "" {
 		report.CIDR = sighting.Block.CIDR
 		report.Location = sighting.Block.Location
+		if outlives(sighting.Block, service) {
+			report.Assigned = retainedFor(obs.Holder)
+			report.Ready = report.Assigned
+		}
 	}
 	if !found || !report.CIDR.IsValid() || obs.Kind != Dedicated {
 		return Report{}, false
@@ -226,6 +231,20 @@ func (obs Observed) ReportOf(service *corev1.Service) (report Report, due bool) 
 		report.Address = a
 	}
 	return report, report != record.Report
+}
+
+// shownRetained is the reason of the conditions of a block that outlives its Service.
+const shownRetained = "Retained"
+
+// outlives reports whether the block stays in the account without use.
+func outlives(b network.Block, service *corev1.Service) bool {
+	return network.Retained(b) && b.ResourceID == "" && !contract.WantsAddress(service)
+}
+
+func retainedFor(h Holder) Condition {
+	return Condition{Reason: shownRetained, Message: fmt.Sprintf("the block outlives the address of Service %s "+
+		"(annotation %s), and phoenixNAP goes on charging for it; the next Service of that name gets it. To release it, "+
+		"create that Service without the annotation and delete it", h, contract.ServiceIPRetain)}
 }
 
 func conditionOf(service *corev1.Service, kind string) Condition {

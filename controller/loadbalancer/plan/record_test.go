@@ -153,6 +153,18 @@ func TestReportOf(t *testing.T) {
 	without.Address = netip.Addr{}
 	unseen := want
 	unseen.Location = "PHX"
+	retain := func(o *plan.Observed, s *corev1.Service, assignedTo string) {
+		kept := b
+		kept.Tags = map[string]string{contract.TagRetain: contract.TagTrue}
+		kept.ResourceID = assignedTo
+		o.Sightings = []network.Sighting{{Block: kept}}
+		s.Spec.Type = corev1.ServiceTypeClusterIP
+	}
+	retained := without
+	retained.Assigned = plan.Condition{Reason: "Retained", Message: "the block outlives the address of Service shop/web " +
+		"(annotation phoenixnap.com/ip-retain), and phoenixNAP goes on charging for it; the next Service of that name " +
+		"gets it. To release it, create that Service without the annotation and delete it"}
+	retained.Ready = retained.Assigned
 	for name, test := range map[string]struct {
 		change func(*plan.Observed, *corev1.Service)
 		want   plan.Report
@@ -174,6 +186,13 @@ func TestReportOf(t *testing.T) {
 			o.Records = plan.Records{shown}
 			o.Sightings = nil
 		}, unseen, true},
+		"retained": {func(o *plan.Observed, s *corev1.Service) { retain(o, s, "") }, retained, true},
+		"retained, not unassigned yet": {func(o *plan.Observed, s *corev1.Service) { retain(o, s, "net") }, without,
+			true},
+		"retained, and taken up again": {func(o *plan.Observed, s *corev1.Service) {
+			retain(o, s, "")
+			s.Spec.Type = corev1.ServiceTypeLoadBalancer
+		}, want, true},
 		"was never seen": {func(o *plan.Observed, _ *corev1.Service) { o.Sightings = nil }, plan.Report{}, false},
 		"has no object":  {func(o *plan.Observed, _ *corev1.Service) { o.Records = nil }, plan.Report{}, false},
 		"in the pool":    {func(o *plan.Observed, _ *corev1.Service) { o.Kind = plan.Shared }, plan.Report{}, false},

@@ -135,7 +135,7 @@ func TestALostObjectIsMadeAgain(t *testing.T) {
 	w.wantPurchases(1)
 }
 
-// TestTheObjectOfARetainedBlock stays when its Service goes, and makes room for that of the next Service of the name.
+// TestTheObjectOfARetainedBlock stays when its Service goes and says that it is retained, and makes room for that of the next Service of the name.
 func TestTheObjectOfARetainedBlock(t *testing.T) {
 	w := newWorld(t)
 	w.service("web", annotated(contract.ServiceIPRetain, "true"))
@@ -145,6 +145,10 @@ func TestTheObjectOfARetainedBlock(t *testing.T) {
 	w.delete("web")
 	w.settle("web")
 	w.wantObjects(old)
+	if shown := w.records()[0].Report; shown.Address.IsValid() || shown.Assigned.True || shown.Assigned.Reason != "Retained" ||
+		shown.Ready != shown.Assigned {
+		t.Errorf("the object of a block without its Service shows %+v", shown)
+	}
 	w.passes(2 * time.Hour)
 	w.wantObjects(old)
 	w.service("web")

@@ -130,6 +130,7 @@ func copied() map[string]string {
 		"controller.yaml":               "deploy/base/controller.yaml",
 		"controller-policy.yaml":        "deploy/base/controller-policy.yaml",
 		"service-addresses-policy.yaml": "deploy/components/service-addresses/policy.yaml",
+		"service-retention-policy.yaml": "deploy/components/service-addresses/retention.yaml",
 		"kube-vip-policy.yaml":          "deploy/components/kube-vip/policy.yaml",
 		"external-ips-policy.yaml":      "deploy/components/deny-external-ips/policy.yaml",
 		"announcer-rights.yaml":         announcer + "rights.yaml",

@@ -90,6 +90,13 @@ func controllerAlertCases() []alertCase {
 				`phoenixnap_orphan_ip_blocks{standing="orphan"} 0x120`},
 		},
 		{
+			alert: "PhoenixNAPRetainedIPBlocks", fires: []string{
+				`phoenixnap_orphan_ip_blocks{standing="retained",instance="a"} 2x1500`},
+			at: "25h", silentAt: "23h", value: "2",
+			quiet: []string{`phoenixnap_orphan_ip_blocks{standing="orphan"} 2x1500`,
+				`phoenixnap_orphan_ip_blocks{standing="retained"} 0x1500`},
+		},
+		{
 			alert: "PhoenixNAPPurchaseRefused", fires: []string{serviceSeries(blockAssigned, "False", "TooManyBlocks")},
 			at: "6m", silentAt: "4m",
 			labels: ofService(blockAssigned, "False", "TooManyBlocks"),
