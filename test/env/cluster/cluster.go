@@ -198,6 +198,14 @@ func (c *Cluster) StartController(ctx context.Context) (err error) {
 	return err
 }
 
+// RestartController ends the controller and starts it again, with a new log.
+func (c *Cluster) RestartController(ctx context.Context) error {
+	if err := c.controller.Stop(10 * time.Second); err != nil {
+		return fmt.Errorf("end the controller: %w", err)
+	}
+	return c.StartController(ctx)
+}
+
 // cloudConfig is the file cloud-sa.json of the secret pnap-cloud-config, for a client that reaches the API at a URL.
 func (c *Cluster) cloudConfig(url string) []byte {
 	membership := ""

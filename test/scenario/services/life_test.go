@@ -30,6 +30,7 @@ func lifeKinds() []kind {
 		//proves:service-changes/recreate
 		{"deleted and made again", nil, checkAgain},
 		{"two clusters in one account", nil, checkNeighbours},
+		{"definition deleted", prepareDefinition, checkDefinition},
 	}
 }
 
