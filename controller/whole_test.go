@@ -17,6 +17,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/apiserver"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/simtest"
@@ -28,6 +29,7 @@ const (
 	joinedID, bareID       = "5fa54d1e91867c03a0a7b4a6", "5fa54d1e91867c03a0a7b4a8"
 	broughtID, orphanID    = "6047127fed34ecc3ba8402d3", "6047127fed34ecc3ba8402d4"
 	broughtCIDR, requested = "203.0.113.64/29", "203.0.113.69"
+	broughtObject          = "of-the-user"
 
 	foreignFinalizer = "service.kubernetes.io/load-balancer-cleanup"
 	buyBlock         = "POST /ips/v1/ip-blocks"
@@ -55,7 +57,7 @@ func newScene(t *testing.T) *scene {
 	}
 	account.Blocks = append(account.Blocks,
 		pnapsim.BlockSeed{ID: broughtID, Location: "ASH", CIDR: broughtCIDR,
-			Tags: map[string]string{contract.TagCluster: uid}, Grants: []string{"assign", "unassign"}},
+			Grants: []string{"assign", "unassign"}},
 		pnapsim.BlockSeed{ID: orphanID, Location: "ASH", CIDR: "203.0.113.72/29", Tags: map[string]string{
 			contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: uid,
 			contract.TagService: contract.ServiceTag(s.space, "forgotten"),
@@ -69,6 +71,10 @@ func newScene(t *testing.T) *scene {
 	s.sim, s.url = simtest.New(t, pnapsim.Config{Clock: pnapsim.NewRealClock(20)},
 		pnapsim.Seed{Accounts: []pnapsim.AccountSeed{account}})
 	t.Cleanup(s.forget)
+	_, err = plane.IPBlocks().Create(t.Context(), &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: broughtObject},
+		Spec: v1beta1.IPBlockSpec{Purpose: v1beta1.PurposeShared, Source: v1beta1.SourceBrought, BlockID: broughtID,
+			AllowedNamespaces: []string{s.space}}}, metav1.CreateOptions{})
+	s.ok(err)
 	// of another test
 	err = s.client.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(t.Context(), program, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -231,6 +237,16 @@ func (s *scene) checkBrought() {
 		got.String() == requested {
 		s.Errorf("%s of the brought block %s", got, broughtCIDR)
 	}
+	if object := s.broughtObject(); object.Status.Used != "2/5" {
+		s.Errorf("the user's IPBlock says %+v", object.Status)
+	}
+}
+
+func (s *scene) broughtObject() *v1beta1.IPBlock {
+	s.Helper()
+	object, err := plane.IPBlocks().Get(s.Context(), broughtObject, metav1.GetOptions{})
+	s.ok(err)
+	return object
 }
 
 // checkClass: Services of our class are held by our own finalizer.
@@ -432,8 +448,11 @@ func (s *scene) leaveNothing(foreign *corev1.Service) {
 			s.Errorf("left in the account: %v", left)
 		}
 	}
-	if b, err := s.find(broughtID); err != nil || b.status != string(network.Unassigned) || len(b.tags) != 1 {
+	if b, err := s.find(broughtID); err != nil || b.status != string(network.Unassigned) || len(b.tags) != 0 {
 		s.Errorf("the brought block: %+v, %v", b, err)
+	}
+	if held := s.broughtObject().Status.Allocations; held != nil && len(*held) > 0 {
+		s.Errorf("the user's IPBlock still says %+v", *held)
 	}
 	if bought := s.bought(); bought != 7 {
 		s.Errorf("%d blocks were bought, want 7", bought)

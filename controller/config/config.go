@@ -50,7 +50,6 @@ type Config struct {
 	ManageMembership     bool          // join servers to the public network, and remove those servers again
 	Allocation           string        // of Services without an annotation: contract.AllocationDedicated or -Shared
 	BlockSize            string        // the prefix length of new blocks with its slash: "/28", "/29" or "/30"
-	OwnBlocks            []string      // IDs of blocks that Services may request although the cluster did not buy them
 	MaxIPBlocks          int           // the maximum number of blocks to buy; 0 means as many as the network can have
 	MaxRetained          int           // the maximum number of blocks that outlive their Services; 0 for none
 	AnnotationIPLocation string        // the name of the Service annotation that sets a location
@@ -92,9 +91,9 @@ func (c *Config) String() string {
 		mask(c.clientID), c.Location, c.BaseURL, c.TokenURL, announcer) +
 		fmt.Sprintf("publicNetwork=%q nodeIPBlock=%q nodeAddress=%s manageMembership=%t ",
 			c.LoadBalancer.NetworkID, c.NodeIPBlock, c.NodeAddress, c.ManageMembership) +
-		fmt.Sprintf("ipAllocation=%s ipBlockSize=%s ownIPBlocks=%q maxIPBlocks=%d dryRun=%t collectOrphans=%t "+
+		fmt.Sprintf("ipAllocation=%s ipBlockSize=%s maxIPBlocks=%d dryRun=%t collectOrphans=%t "+
 			"orphanGrace=%s ",
-			c.Allocation, c.BlockSize, c.OwnBlocks, c.MaxIPBlocks, c.DryRun, c.CollectOrphans, c.OrphanGrace) +
+			c.Allocation, c.BlockSize, c.MaxIPBlocks, c.DryRun, c.CollectOrphans, c.OrphanGrace) +
 		fmt.Sprintf("annotationIPLocation=%s controlPlaneEndpoint=%t apiServerPort=%d serviceNodeSelector=%q "+
 			"apiRequestsPerSecond=%d maxRetainedIPBlocks=%d maxRetainedIPBlocksPerNamespace=%d "+
 			"metricsOnPrivateAddresses=%t providerIDFormat=%s",
@@ -148,7 +147,6 @@ func (p *parser) parse() *Config {
 		ManageMembership:     parsed(p, manageMembership, false, parseToggle),
 		MaxIPBlocks:          parsed(p, maxIPBlocks, 0, parseCount),
 		MaxRetained:          parsed(p, maxRetained, defaultMaxRetained, parseCount),
-		OwnBlocks:            parsed(p, ownIPBlocks, nil, parseIDs),
 		DryRun:               parsed(p, dryRun, false, parseToggle),
 		MetricsPrivate:       parsed(p, metricsPrivate, false, parseToggle),
 		CollectOrphans:       parsed(p, collectOrphans, false, parseToggle),
@@ -190,17 +188,12 @@ func (p *parser) refuseContradictions(c *Config) {
 		{controlPlaneEndpoint, c.ControlPlaneEndpoint},
 		{manageMembership, c.ManageMembership},
 		{nodeIPBlock, c.NodeIPBlock != ""},
-		{ownIPBlocks, len(c.OwnBlocks) > 0},
 	} {
 		p.refuse(o.used && announcer == "",
 			"%s needs a public network: also set %s, or remove it", p.at(o.option), loadBalancer.name())
 	}
 	p.refuse(c.NodeAddress == NodeAddressNone && c.NodeIPBlock != "",
 		"%s gives nodes an address and %s gives them none: remove one of the two", p.at(nodeIPBlock), p.at(nodeAddress))
-	p.refuse(c.NodeIPBlock != "" && slices.Contains(c.OwnBlocks, c.NodeIPBlock),
-		"%s and %s both contain the IP block %s: nodes and Services cannot share a block, so remove it from one of "+
-			"the two",
-		p.at(nodeIPBlock), p.at(ownIPBlocks), c.NodeIPBlock)
 	p.judgePort(c)
 	p.refuse(c.Allocation == contract.AllocationShared && c.BlockSize == "/30",
 		"%s: a block of size /30 has one address for Services, which cannot be shared: set /28 or /29",

@@ -90,7 +90,6 @@ nodeIPBlock: 60473a6115e34466c9f8f001
 nodeAddress: block
 manageMembership: true
 providerIDFormat: bmc
-ownIPBlocks: "60473a6115e34466c9f8f002, 60473a6115e34466c9f8f003"
 collectOrphans: "true"
 orphanGrace: 90m
 apiRequestsPerSecond: 5
@@ -103,13 +102,13 @@ apiRequestsPerSecond: 5
 		config.AnnotationIPLocation, config.ServiceNodeSelector.String(),
 		config.ControlPlaneEndpoint, config.APIServerPort, config.Allocation, config.BlockSize, config.NodeIPBlock,
 		config.NodeAddress, config.ManageMembership, config.ProviderIDFormat,
-		config.OwnBlocks, config.CollectOrphans, config.OrphanGrace, config.RequestsPerSecond, config.DryRun,
+		config.CollectOrphans, config.OrphanGrace, config.RequestsPerSecond, config.DryRun,
 		config.MetricsPrivate}
 	want := []any{"ASH", "https://pnap.example", "https://pnap.example/auth/realms/BMC/protocol/openid-connect/token",
 		LoadBalancer{Announcer: contract.AnnouncerKubeVIP, NetworkID: network}, 4, "example.com/site", "role=edge",
 		true, 6443, contract.AllocationShared, "/28", "60473a6115e34466c9f8f001", NodeAddressBlock, true,
 		contract.ProviderIDBMC,
-		[]string{"60473a6115e34466c9f8f002", "60473a6115e34466c9f8f003"}, true, 90 * time.Minute, 5, true, true}
+		true, 90 * time.Minute, 5, true, true}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -127,11 +126,11 @@ func TestDefaults(t *testing.T) {
 		!config.ServiceNodeSelector.Empty() {
 		t.Errorf("got %s", config)
 	}
-	got := []any{config.Allocation, config.BlockSize, config.OwnBlocks, config.NodeIPBlock, config.NodeAddress,
+	got := []any{config.Allocation, config.BlockSize, config.NodeIPBlock, config.NodeAddress,
 		config.ManageMembership, config.ProviderIDFormat, config.DryRun,
 		config.CollectOrphans, config.OrphanGrace, config.ControlPlaneEndpoint, config.APIServerPort,
 		config.RequestsPerSecond, config.MetricsPrivate}
-	want := []any{contract.AllocationDedicated, "/29", []string(nil), "", NodeAddressBlock, false,
+	want := []any{contract.AllocationDedicated, "/29", "", NodeAddressBlock, false,
 		contract.ProviderIDPhoenixNAP, false, false, time.Hour, false, 0, 10, false}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -207,10 +206,6 @@ func TestInvalidOptions(t *testing.T) {
 			want: []string{`"dhcp" is not a node address`}},
 		"invalid provider ID format": {secret: `{` + ok + `,"providerIDFormat":"capi"}`,
 			want: []string{`secret field providerIDFormat: "capi" is not a provider ID format`}},
-		"own blocks malformed": {secret: `{` + ok + lb + `,"ownIPBlocks":"` + network + `,web"}`,
-			want: []string{`secret field ownIPBlocks: "web" is not the ID of an IP block`}},
-		"own block twice": {secret: `{` + ok + lb + `,"ownIPBlocks":"` + network + `,` + network + `"}`,
-			want: []string{"is listed twice"}},
 		"short grace": {secret: `{` + ok + `}`, args: []string{"--orphan-grace=1s"},
 			want: []string{`--orphan-grace: "1s" is not a duration of at least 10s`}},
 		"grace without unit": {secret: `{` + ok + `,"orphanGrace":60}`, want: []string{`"60" is not a duration`}},
@@ -219,15 +214,12 @@ func TestInvalidOptions(t *testing.T) {
 		"nodes without and with addresses": {secret: `{` + ok + lb + `,"nodeIPBlock":"` + network + `"}`,
 			env:  map[string]string{"PNAP_NODE_ADDRESS": "none"},
 			want: []string{"secret field nodeIPBlock gives nodes an address and PNAP_NODE_ADDRESS gives them none"}},
-		"a block for nodes and Services": {secret: `{` + ok + lb + `,"nodeIPBlock":"` + network + `"}`,
-			args: []string{"--own-ip-blocks=" + network},
-			want: []string{"secret field nodeIPBlock and --own-ip-blocks both contain the IP block " + network}},
 		"options that need a network": {
-			secret: `{` + ok + `,"nodeIPBlock":"` + network + `","ownIPBlocks":"60473a6115e34466c9f8f001"}`,
+			secret: `{` + ok + `,"nodeIPBlock":"` + network + `"}`,
 			args:   []string{"--manage-membership", "--control-plane-endpoint"},
 			want: []string{"--control-plane-endpoint needs a public network: also set --load-balancer, " +
 				"PNAP_LOAD_BALANCER, secret field loadbalancer, or remove it", "--manage-membership needs",
-				"nodeIPBlock needs", "ownIPBlocks needs"},
+				"nodeIPBlock needs"},
 		},
 		"a wrong network is one problem": {secret: `{` + ok + `,"loadbalancer":"kube-vip://x"}`,
 			args: []string{"--manage-membership"}, want: []string{`"x" is not the ID`}},

@@ -84,9 +84,6 @@ var (
 		Env: "PNAP_MAX_RETAINED_IP_BLOCKS_PER_NAMESPACE", Flag: "max-retained-ip-blocks-per-namespace",
 		Default: strconv.Itoa(defaultMaxRetainedPerNamespace),
 		Usage:   "Maximum number of IP blocks that may outlive the Services of one namespace; 0 for none."}
-	ownIPBlocks = Option{Field: "ownIPBlocks", Env: "PNAP_OWN_IP_BLOCKS", Flag: "own-ip-blocks", Default: "none",
-		Usage: "IDs of IP blocks, separated by commas, that Services may request with the annotation " +
-			"phoenixnap.com/ip-block-id although this cluster did not buy them."}
 	dryRun = Option{Flag: "dry-run", toggle: true, Default: "off",
 		Usage: "Report what would be bought, changed or deleted, without changing anything at phoenixNAP or in the " +
 			"cluster."}
@@ -130,7 +127,7 @@ var (
 // Options returns every option, in the order of the documentation.
 func Options() []Option {
 	return []Option{
-		clientID, clientSecret, location, baseURL, tokenURL, loadBalancer, ipAllocation, ipBlockSize, ownIPBlocks,
+		clientID, clientSecret, location, baseURL, tokenURL, loadBalancer, ipAllocation, ipBlockSize,
 		maxIPBlocks, maxRetained, maxRetainedPerNamespace, annotationIPLocation, serviceNodeSelector, manageMembership,
 		providerIDFormat, nodeAddress, nodeIPBlock, collectOrphans, orphanGrace, controlPlaneEndpoint, apiServerPort,
 		requestRate, metricsPrivate, dryRun,
@@ -324,22 +321,6 @@ func parseSelector(raw string) (labels.Selector, error) {
 		return nil, fmt.Errorf("%q is not a label selector: %w", raw, err)
 	}
 	return selector, nil
-}
-
-// parseIDs parses unique IDs of blocks, separated by commas.
-func parseIDs(raw string) ([]string, error) {
-	var ids []string
-	for part := range strings.SplitSeq(raw, ",") {
-		id, err := parseID(strings.TrimSpace(part))
-		switch {
-		case err != nil:
-			return nil, fmt.Errorf("%w: want IDs separated by commas", err)
-		case slices.Contains(ids, id):
-			return nil, fmt.Errorf("the IP block %s is listed twice", id)
-		}
-		ids = append(ids, id)
-	}
-	return ids, nil
 }
 
 func parseToggle(raw string) (bool, error) {

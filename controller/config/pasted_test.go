@@ -18,7 +18,7 @@ const pastedSecret = "hunter2hunter2"
 var valid = map[string]string{
 	"clientID": "0123456789abcdef", "clientSecret": pastedSecret, "location": "ASH", "base-url": "https://pnap.example",
 	"token-url": "https://auth.example/token", "loadbalancer": "kube-vip://" + network, "ipAllocation": "shared",
-	"ipBlockSize": "/28", "ownIPBlocks": "60473a6115e34466c9f8f002,60473a6115e34466c9f8f003", "maxIPBlocks": "12",
+	"ipBlockSize": "/28", "maxIPBlocks": "12",
 	"annotationIPLocation": "example.com/site", "serviceNodeSelector": "role=edge", "manageMembership": "true",
 	"nodeAddress": "block", "nodeIPBlock": "60473a6115e34466c9f8f001", "collectOrphans": "true", "orphanGrace": "90m",
 	"controlPlaneEndpoint": "true", "apiServerPort": "6443", "apiRequestsPerSecond": "15", "dry-run": "true",

@@ -16,9 +16,8 @@ const (
 	TagUsage = "usage"
 	// TagUsageAuto is the value of TagUsage.
 	TagUsageAuto = "cloud-provider-phoenixnap-auto"
-	// TagCluster is the UID of the namespace kube-system: the cluster that the block belongs to. On a block without
-	// TagUsage it allows the Services of that cluster to request the block with the annotation
-	// phoenixnap.com/ip-block-id.
+	// TagCluster is the UID of the namespace kube-system: the cluster that the block belongs to. A block with that of
+	// another cluster is not used.
 	TagCluster = "cluster"
 	// TagService is the Service that a dedicated block belongs to: namespace and name joined by "_", shortened with a
 	// hash when longer than 100 characters, see ServiceTag.

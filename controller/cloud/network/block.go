@@ -86,14 +86,15 @@ func OfCluster(b Block, cluster string) bool {
 		b.Tags[contract.TagUsage] == contract.TagUsageAuto && b.Tags[contract.TagCluster] == cluster
 }
 
-// Brought reports whether a Service of the cluster may name the block by its ID: it carries the tag of the
-// cluster, or its ID is among the configured ones. A block that this provider bought, for whichever
-// cluster, belongs to the life of something else and may not be named; parts of it may, for they were not bought.
-func Brought(b Block, cluster string, configured []string) bool {
+// Brought reports whether Services of the cluster may name a block that people have brought: it is among their IDs. A
+// block that this provider bought, for whichever cluster, belongs to the life of something else and may not be named;
+// parts of it may, for they were not bought. Nor may one with the tag of another cluster.
+func Brought(b Block, cluster string, brought []string) bool {
 	if b.ID == "" || b.SystemManaged || b.Tags[contract.TagUsage] == contract.TagUsageAuto && !b.Part {
 		return false
 	}
-	return (cluster != "" && b.Tags[contract.TagCluster] == cluster) || slices.Contains(configured, b.ID)
+	of := b.Tags[contract.TagCluster]
+	return (of == "" || of == cluster) && slices.Contains(brought, b.ID)
 }
 
 // Retained reports whether the block outlives its Service: it is never deleted.

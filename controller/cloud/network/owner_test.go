@@ -123,25 +123,26 @@ func TestOwnersInWords(t *testing.T) {
 
 func TestBrought(t *testing.T) {
 	for _, test := range []struct {
-		name       string
-		tags       map[string]string
-		configured []string
-		want       bool
+		name    string
+		tags    map[string]string
+		brought []string
+		want    bool
 	}{
-		{"tagged with the cluster", map[string]string{contract.TagCluster: "c1"}, nil, true},
-		{"tagged with another cluster", map[string]string{contract.TagCluster: "c2"}, nil, false},
+		{"tagged with the cluster", map[string]string{contract.TagCluster: "c1"}, nil, false},
+		{"tagged with the cluster and brought", map[string]string{contract.TagCluster: "c1"}, []string{"b"}, true},
+		{"tagged with another cluster and brought", map[string]string{contract.TagCluster: "c2"}, []string{"b"}, false},
 		{"no tags", nil, nil, false},
-		{"configured", nil, []string{"x", "b"}, true},
-		{"another one configured", nil, []string{"x"}, false},
+		{"brought", nil, []string{"x", "b"}, true},
+		{"another one brought", nil, []string{"x"}, false},
 		{"bought by us", shop.Tags(), nil, false},
-		{"bought by us and configured", shop.Tags(), []string{"b"}, false},
-		{"bought by another cluster and configured", with(shop.Tags(), contract.TagCluster, "c2"), []string{"b"},
+		{"bought by us and brought", shop.Tags(), []string{"b"}, false},
+		{"bought by another cluster and brought", with(shop.Tags(), contract.TagCluster, "c2"), []string{"b"},
 			false},
-		{"another usage", with(shop.Tags(), contract.TagUsage, "mail"), nil, true},
+		{"another usage", with(shop.Tags(), contract.TagUsage, "mail"), []string{"b"}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := network.Brought(network.Block{ID: "b", Tags: test.tags}, "c1",
-				test.configured); got != test.want {
+				test.brought); got != test.want {
 				t.Errorf("brought is %t, want %t", got, test.want)
 			}
 		})
@@ -176,18 +177,18 @@ func TestPartsMayBeNamed(t *testing.T) {
 		block network.Block
 		want  bool
 	}{
-		"with the tag of the cluster":          {network.Block{ID: "a", Tags: cluster}, true},
-		"bought":                               {network.Block{ID: "a", Tags: shop.Tags()}, false},
-		"a part of what was bought":            {network.Block{ID: "a", Tags: shop.Tags(), Part: true}, true},
-		"a part without tags":                  {network.Block{ID: "a", Part: true}, false},
-		"managed, with the tag of the cluster": {network.Block{ID: "a", Tags: cluster, SystemManaged: true}, false},
-		"managed, and listed in the options":   {network.Block{ID: "listed", SystemManaged: true}, false},
-		"a part that is listed in the options": {network.Block{ID: "listed", Part: true}, true},
-		"divided, with the tag of the cluster": {network.Block{ID: "a", Tags: cluster, Status: network.Subnetted}, true},
-		"a part of what another cluster bought": {network.Block{ID: "a",
+		"brought, with the tag of the cluster": {network.Block{ID: "brought", Tags: cluster}, true},
+		"bought":                               {network.Block{ID: "brought", Tags: shop.Tags()}, false},
+		"a part of what was bought":            {network.Block{ID: "brought", Tags: shop.Tags(), Part: true}, true},
+		"a part that is not brought":           {network.Block{ID: "a", Part: true}, false},
+		"managed, with the tag of the cluster": {network.Block{ID: "brought", Tags: cluster, SystemManaged: true}, false},
+		"managed, and brought":                 {network.Block{ID: "brought", SystemManaged: true}, false},
+		"a part that is brought":               {network.Block{ID: "brought", Part: true}, true},
+		"divided, with the tag of the cluster": {network.Block{ID: "brought", Tags: cluster, Status: network.Subnetted}, true},
+		"a part of what another cluster bought": {network.Block{ID: "brought",
 			Tags: with(shop.Tags(), contract.TagCluster, "c2"), Part: true}, false},
 	} {
-		if got := network.Brought(tc.block, "c1", []string{"listed"}); got != tc.want {
+		if got := network.Brought(tc.block, "c1", []string{"brought"}); got != tc.want {
 			t.Errorf("%s: %t, want %t", name, got, tc.want)
 		}
 	}

@@ -123,12 +123,28 @@ func sameLedger(kept, l plan.Ledger) bool {
 		})
 }
 
-// hasLedger reports whether an object is one in which the controller records addresses: it has named it, it knows the
-// block, and that is not one Service's own.
+// hasLedger reports whether an object is one in which the controller records addresses: it has named it or the block is
+// brought, it knows the block, and that is not one Service's own.
 func hasLedger(object *v1beta1.IPBlock) bool {
-	_, recorded := RecordOf(object)
-	return (recorded || strings.HasPrefix(object.Name, v1beta1.NamePrefix)) &&
+	return (ownName(object.Name) || object.Spec.Source == v1beta1.SourceBrought) &&
 		object.Spec.Purpose != v1beta1.PurposeService && object.Spec.BlockID != ""
+}
+
+// ownName reports whether a name is one that the controller gives.
+func ownName(name string) bool {
+	return slices.ContainsFunc([]string{v1beta1.ServicePrefix, v1beta1.SharedPrefix, v1beta1.NodesPrefix,
+		v1beta1.NamePrefix}, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+}
+
+// broughtIn is what a person says in an object about a brought block. In an object that the controller named nobody
+// says anything.
+func broughtIn(object *v1beta1.IPBlock) (d plan.BroughtBlock, declared bool) {
+	if ownName(object.Name) || object.Spec.Source != v1beta1.SourceBrought ||
+		object.Spec.Purpose != v1beta1.PurposeShared {
+		return plan.BroughtBlock{}, false
+	}
+	return plan.BroughtBlock{Object: object.Name, BlockID: object.Spec.BlockID,
+		Namespaces: object.Spec.AllowedNamespaces}, true
 }
 
 // decode reads the ledger in an object; ErrNotFound, and only what block it is, when it has none.
@@ -144,9 +160,13 @@ func decode(object *v1beta1.IPBlock) (plan.Ledger, error) {
 		err = fmt.Errorf("it is the ledger of IP block %q", l.BlockID)
 	}
 	if err != nil {
-		return identity(object), fmt.Errorf("IPBlock %s: %w: %w; repair its status, or give it the annotation %s=true "+
-			"and delete it: then it is made again from the addresses that are in use", object.Name, ErrUnreadable, err,
-			contract.AllowDeletion)
+		again := "delete it"
+		if !ownName(object.Name) {
+			again = "delete it and create it again"
+		}
+		return identity(object), fmt.Errorf("IPBlock %s: %w: %w; repair its status, or give it the annotation %s=true and "+
+			"%s: then it is made again from the addresses that are in use", object.Name, ErrUnreadable, err,
+			contract.AllowDeletion, again)
 	}
 	return l, nil
 }

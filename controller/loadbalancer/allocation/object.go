@@ -88,9 +88,7 @@ func bought(name string, purpose v1beta1.Purpose) *v1beta1.IPBlock {
 // RecordOf is what an object records. Objects that the controller does not name, and those of brought blocks, record
 // nothing.
 func RecordOf(object *v1beta1.IPBlock) (r plan.Record, recorded bool) {
-	named := slices.ContainsFunc([]string{v1beta1.ServicePrefix, v1beta1.SharedPrefix, v1beta1.NodesPrefix,
-		v1beta1.NamePrefix}, func(prefix string) bool { return strings.HasPrefix(object.Name, prefix) })
-	if !named || object.Spec.Source == v1beta1.SourceBrought {
+	if !ownName(object.Name) || object.Spec.Source == v1beta1.SourceBrought {
 		return plan.Record{}, false
 	}
 	r = plan.Record{Name: object.Name, Version: object.ResourceVersion, Created: object.CreationTimestamp.Time,

@@ -62,9 +62,11 @@ type Listing struct {
 	Unrecorded []plan.Ledger
 	// Records are what purchases, and the blocks that were bought, are recorded in.
 	Records plan.Records
+	// BroughtBlocks are those that people say Services may name.
+	BroughtBlocks plan.BroughtBlocks
 }
 
-// List reads all ledgers as they are now. An IPBlock whose name is none of the controller's is ignored.
+// List reads all ledgers as they are now. Of IPBlocks that people created only those of brought blocks matter.
 func (s *Store) List(ctx context.Context) (Listing, error) {
 	list, err := s.objects.List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -74,6 +76,9 @@ func (s *Store) List(ctx context.Context) (Listing, error) {
 	for i := range list.Items {
 		if record, recorded := RecordOf(&list.Items[i]); recorded {
 			listing.Records = append(listing.Records, record)
+		}
+		if brought, declared := broughtIn(&list.Items[i]); declared {
+			listing.BroughtBlocks = append(listing.BroughtBlocks, brought)
 		}
 		if hasLedger(&list.Items[i]) {
 			listing.add(decode(&list.Items[i]))
@@ -87,9 +92,12 @@ func (s *Store) List(ctx context.Context) (Listing, error) {
 	return listing, nil
 }
 
-// add adds a ledger as it was read. Two objects of one block are unreadable, unless one says nothing.
+// add adds a ledger as it was read. Two objects of one block are unreadable, unless one says nothing, as that of a person
+// does until a Service names the block.
 func (l *Listing) add(read plan.Ledger, err error) {
 	switch {
+	case errors.Is(err, ErrNotFound) && !ownName(read.Object):
+		return
 	case errors.Is(err, ErrNotFound):
 		l.Unrecorded = append(l.Unrecorded, read)
 		return
@@ -191,11 +199,15 @@ func (s *Store) newBase(ctx context.Context, l plan.Ledger) (*v1beta1.IPBlock, e
 	return created, client.Explain("create IPBlock "+v1beta1.NamePrefix+l.BlockID, err)
 }
 
-// Delete removes the ledger of a block that is gone; ErrConflict when what is stored is not the version
-// that l was made from. That nothing is stored is no error.
+// Delete removes the ledger of a block that is gone, or not used any more; ErrConflict when what is stored is not the
+// version that l was made from. That nothing is stored is no error. An object that a person created stays, without its
+// status.
 func (s *Store) Delete(ctx context.Context, l plan.Ledger) error {
 	if l.Version == "" {
 		return nil
+	}
+	if !ownName(l.Object) {
+		return s.clear(ctx, l)
 	}
 	err := s.objects.Delete(ctx, l.Object, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{ResourceVersion: &l.Version},
@@ -208,4 +220,19 @@ func (s *Store) Delete(ctx context.Context, l plan.Ledger) error {
 	default:
 		return client.Explain("delete IPBlock "+l.Object, err)
 	}
+}
+
+// clear removes a ledger from an object.
+func (s *Store) clear(ctx context.Context, l plan.Ledger) error {
+	object, err := s.objects.Get(ctx, l.Object, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) && !client.Undefined(err) {
+		return nil
+	}
+	if err != nil {
+		return failed("read", l.Object, err)
+	}
+	object.ResourceVersion = l.Version
+	object.Status = v1beta1.IPBlockStatus{}
+	_, err = s.objects.UpdateStatus(ctx, object, metav1.UpdateOptions{})
+	return failed("save", l.Object, err)
 }

@@ -46,6 +46,7 @@ type facts struct {
 	now       time.Time // when the facts were requested
 	purchases []recorded
 	used      map[string]bool // the IDs of blocks with an address in use
+	brought   []string        // the IDs of blocks that people say Services may name
 	// nodeBlock is the ID of the one block of the nodes that is kept even while no node needs it; empty for none.
 	nodeBlock string
 	// nodesRecorded is the ID of the block in the recorded purchase for the nodes; empty while that was not read.
@@ -219,6 +220,7 @@ func (c *Collector) addUsed(ctx context.Context, f *facts) error {
 	for _, unread := range listing.Unreadable {
 		f.used[unread.BlockID] = true // it is not known, so nothing is concluded
 	}
+	f.brought = listing.BroughtBlocks.IDs()
 	f.record(c.seen.BoundedAll(listing.Records))
 	return nil
 }

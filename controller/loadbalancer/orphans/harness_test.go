@@ -21,6 +21,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/orphans"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
@@ -119,6 +120,15 @@ func newWorld(t *testing.T, options ...option) *world {
 	w.sim, w.url = simtest.New(t, simulated, pnapsim.Seed{Accounts: []pnapsim.AccountSeed{seed, stranger}})
 	w.connect(false)
 	return w
+}
+
+// bring has a person say that Services may name a block.
+func (w *world) bring(id string) {
+	object := &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: "mine"}, Spec: v1beta1.IPBlockSpec{
+		Source: v1beta1.SourceBrought, Purpose: v1beta1.PurposeShared, BlockID: id}}
+	if _, err := w.ledgers.Objects().Create(w.t.Context(), object, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 func (w *world) connect(dryRun bool) {

@@ -53,8 +53,6 @@ type Config struct {
 	Metrics *Metrics
 	// NetworkID is the ID of the public network.
 	NetworkID string
-	// Brought are the IDs of blocks that, according to the configuration, Services may name.
-	Brought []string
 	// MaxBlocks is the maximum number of blocks to buy; 0 for no limit except the network's.
 	MaxBlocks int
 	// MaxRetained is the maximum number of blocks that outlive their Services; 0 for none.

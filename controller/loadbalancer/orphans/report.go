@@ -173,7 +173,7 @@ func (c *Collector) publish(ctx context.Context, all []network.Block, f facts, a
 		switch {
 		case network.OfCluster(b, f.cluster):
 			r.Blocks = append(r.Blocks, c.reported(b, f))
-		case network.Brought(b, f.cluster, c.config.Brought):
+		case network.Brought(b, f.cluster, f.brought):
 			r.Blocks = append(r.Blocks, describe(b, contract.StandingBrought))
 		}
 	}

@@ -49,9 +49,9 @@ func TestBlocksAreReported(t *testing.T) {
 		block(brought, "203.0.113.40/29", "", map[string]string{contract.TagCluster: clusterUID}),
 		block(named, "203.0.113.48/29", "", nil),
 		func(_ *pnapsim.Config, _ *pnapsim.AccountSeed, c *orphans.Config) {
-			c.Brought = []string{named}
 			c.MaxBlocks = 7
 		})
+	w.bring(named)
 	w.service("web", false)
 	standings := func() map[string]string {
 		t.Helper()
@@ -66,8 +66,8 @@ func TestBlocksAreReported(t *testing.T) {
 	}
 	want := map[string]string{
 		blockID: "checking service shop_gone", used: "in-use service shop_web", kept: "retained service shop_kept",
-		pool:    "checking pool default",
-		brought: "brought  ", named: "brought  ",
+		pool:  "checking pool default",
+		named: "brought  ",
 	}
 	if diff := cmp.Diff(want, standings()); diff != "" {
 		t.Error(diff)

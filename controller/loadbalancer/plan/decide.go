@@ -149,8 +149,7 @@ func (d Desired) namesAllocation() bool { return d.BlockID != "" || d.Allocation
 
 func (obs Observed) ledgerKind(l Ledger) Kind {
 	sighting, seen := obs.Sighting(l.BlockID)
-	if seen && !obs.Pool().Owns(sighting.Block) &&
-		network.Brought(sighting.Block, obs.Owner.Cluster, obs.Options.OwnBlocks) {
+	if seen && !obs.Pool().Owns(sighting.Block) && obs.IsBrought(sighting.Block) {
 		return Brought
 	}
 	if !seen && l.Brought {

@@ -35,8 +35,6 @@ type Options struct {
 	Allocation string
 	// BlockSize of blocks to buy where the Service names none, such as "/29".
 	BlockSize string
-	// OwnBlocks are the IDs of brought blocks that Services may name though they have no tag of the cluster.
-	OwnBlocks []string
 	// NodeBlock is the ID of the block from which nodes get their own addresses; empty when there is none.
 	NodeBlock string
 	// MaxBlocks is the most blocks that may be bought for the cluster; 0 for what the network holds.

@@ -56,6 +56,8 @@ type Observed struct {
 	Unreadable []Unreadable
 	// Unrecorded are the blocks with a stored ledger that says nothing of addresses.
 	Unrecorded []Ledger
+	// BroughtBlocks are those that people say Services may name.
+	BroughtBlocks BroughtBlocks
 	// FutureDated are those of Ledgers that differ from what is stored: there an address was released in the future.
 	FutureDated []Ledger
 	// Nodes and Services are all of the cluster, from the cache.

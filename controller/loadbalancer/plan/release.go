@@ -334,7 +334,7 @@ func (p *ReleasePlan) addClosed(obs Observed, l Ledger) {
 		return
 	case obs.Pool().Owns(sighting.Block):
 		step = ReleaseBlock(sighting, obs.Account)
-	case network.Brought(sighting.Block, obs.Owner.Cluster, obs.Options.OwnBlocks):
+	case obs.IsBrought(sighting.Block):
 		step = ReleaseBrought(sighting, l.AssignedHere, obs.Account)
 	}
 	switch {

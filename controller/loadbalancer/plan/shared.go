@@ -295,11 +295,8 @@ func decideBrought(obs Observed) ServicePlan {
 	if refusal, refused := Untouchable(sighting.Block); refused {
 		return ServicePlan{Step: refusal}
 	}
-	if !network.Brought(sighting.Block, obs.Owner.Cluster, obs.Options.OwnBlocks) {
-		return refusedPlan(BlockUnusable,
-			"IP block %s may not be named in annotation %s: give it the tag %s=%s, or list it in the option "+
-				"ownIPBlocks",
-			id, contract.ServiceIPBlockID, contract.TagCluster, obs.Owner.Cluster)
+	if refusal, refused := obs.refuseNaming(sighting.Block); refused {
+		return refusal
 	}
 	if unread, unreadable := obs.Unread(id); unreadable {
 		if network.IsHost(sighting.Block.CIDR, obs.Published) && sighting.Block.Status == network.Assigned {

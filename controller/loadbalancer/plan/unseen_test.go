@@ -28,7 +28,7 @@ func publishedIn(b network.Block, shown sources, desired plan.Desired, ledgers .
 	o := plan.Observed{
 		Service: service, Owner: plan.OwnerOf(service, "c1"), Holder: holder("web"), Desired: desired, Live: true,
 		Ledgers: ledgers, Services: []*corev1.Service{service}, Account: plan.Account{Now: noon, NetworkID: net1},
-		Nodes: []*corev1.Node{member()},
+		Nodes: []*corev1.Node{member()}, BroughtBlocks: plan.BroughtBlocks{{Object: "mine", BlockID: "a"}},
 	}
 	if shown.list {
 		o.Blocks = []network.Block{b}

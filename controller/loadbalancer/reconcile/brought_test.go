@@ -7,8 +7,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
@@ -62,22 +64,30 @@ func TestBroughtBlockIsReleasedAsItWas(t *testing.T) {
 func TestOnlyBroughtBlocksMayBeNamed(t *testing.T) {
 	for name, test := range map[string]struct {
 		tags    map[string]string
-		options []string
+		object  bool
+		allowed []string
 		network string
 		id      string
 		want    string
 	}{
 		"no tag": {id: broughtID, want: "may not be named"},
-		"another cluster": {tags: map[string]string{contract.TagCluster: "other"}, id: broughtID,
-			want: "may not be named"},
+		"another cluster": {tags: map[string]string{contract.TagCluster: "other"}, object: true, id: broughtID,
+			want: "of another cluster"},
 		"bought for a Service": {tags: ours("other"), id: broughtID, want: "may not be named"},
 		"not there":            {id: "60473c2509268bc77fd06d99", want: "is not in the account"},
 		"in another network":   {tags: ofCluster(), network: "other", id: broughtID, want: otherNetwork},
-		"listed":               {options: []string{broughtID}, id: broughtID},
+		"by a person":          {object: true, id: broughtID},
+		"for the namespace":    {object: true, allowed: []string{"tools", "shop"}, id: broughtID},
+		"for another namespace": {object: true, allowed: []string{"tools"}, id: broughtID,
+			want: "is not for namespace shop"},
+		"by a person, of another cluster": {object: true, tags: ours("other"), id: broughtID,
+			want: "was bought for something else"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, broughtBlock(test.network, test.tags),
-				configured(func(c *reconcile.Config) { c.OwnBlocks = test.options }))
+			w := newWorld(t, broughtBlock(test.network, test.tags))
+			if test.object {
+				w.bring("mine", test.allowed...)
+			}
 			w.service("web", inBlock(test.id))
 			if test.want == "" {
 				w.settle("web")
@@ -88,6 +98,63 @@ func TestOnlyBroughtBlocksMayBeNamed(t *testing.T) {
 			w.delete("web")
 			w.settle("web")
 		})
+	}
+}
+
+// TestTheObjectOfAPersonStays: who has which address of a brought block is recorded in the IPBlock that a person created
+// for it, and only there. It stays when nobody uses the block any more, says nothing then, and makes no work.
+func TestTheObjectOfAPersonStays(t *testing.T) {
+	w := newWorld(t, broughtBlock("", nil))
+	w.bring("mine")
+	w.passes(time.Hour)
+	w.service("one", inBlock(broughtID))
+	w.settle("one")
+	w.service("two", inBlock(broughtID))
+	w.settle("two")
+	w.wantAddressesOnce("one", "two")
+	w.wantObjects("mine")
+	if mine := w.personsObject("mine"); mine.Status.Used != "2/5" || !mine.Status.AssignedHere {
+		t.Errorf("the object says %+v", mine.Status)
+	}
+	for _, name := range []string{"one", "two"} {
+		w.delete(name)
+		w.settle(name)
+	}
+	w.passes(time.Hour)
+	w.wantBlocks("203.0.113.64/29 unassigned")
+	w.wantObjects("mine")
+	mine := w.personsObject("mine")
+	if mine.Status.Allocations != nil || mine.Status.Used != "" || mine.Status.CIDR != "" {
+		t.Errorf("the object of an unused block says %+v", mine.Status)
+	}
+	before := w.sim.Counters()
+	w.passes(time.Hour)
+	for operation, n := range w.asked(before) {
+		if strings.Contains(operation, "/ip-blocks/") {
+			t.Errorf("an unused block cost %d times %s in an hour", n, operation)
+		}
+	}
+	if now := w.personsObject("mine"); now.ResourceVersion != mine.ResourceVersion {
+		t.Errorf("the object of an unused block was written: %+v", now)
+	}
+}
+
+func (w *world) personsObject(name string) *v1beta1.IPBlock {
+	w.t.Helper()
+	object, err := w.objects.IPBlocks.Get(w.ctx, name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return object
+}
+
+// TestANodesBlockIsNotNamed: nodes and Services cannot share a block, even if a person says so.
+func TestANodesBlockIsNotNamed(t *testing.T) {
+	w := newWorld(t, broughtBlock("public", nil), configured(func(c *reconcile.Config) { c.NodeBlock = broughtID }))
+	w.bring("mine")
+	w.service("web", inBlock(broughtID))
+	if err := w.refused("web", time.Minute); !strings.Contains(err.Error(), "nodeIPBlock") {
+		t.Errorf("refusal is %q", err)
 	}
 }
 

@@ -123,7 +123,7 @@ func TestUnreadableLedgerOfABroughtBlock(t *testing.T) {
 	w.service("own")
 	w.settle("own")
 	for _, name := range []string{"one", "two"} {
-		if err := w.refused(name, 10*time.Minute); !strings.Contains(err.Error(), v1beta1.NamePrefix+broughtID) {
+		if err := w.refused(name, 10*time.Minute); !strings.Contains(err.Error(), w.objectOf(broughtID)) {
 			t.Errorf("refusal %q of Service %s does not name the IPBlock", err, name)
 		}
 	}
@@ -208,6 +208,9 @@ func TestLostLedgerIsMadeAgain(t *testing.T) {
 			w.service("one", inBlock(broughtID))
 			w.settle("one")
 			lose(w, broughtID)
+			if w.ipBlock(broughtID) == nil {
+				w.bring("given-again")
+			}
 			w.clock.Advance(time.Minute)
 			w.service("two", inBlock(broughtID))
 			w.settle("two")

@@ -290,7 +290,7 @@ func (b *Balancer) sweepBrought(
 	if sighting.Hidden || o.Named(l.BlockID) {
 		return false, nil
 	}
-	if !network.Brought(sighting.Block, o.Owner.Cluster, o.Options.OwnBlocks) {
+	if !o.IsBrought(sighting.Block) {
 		if spent { // Services may no longer name it; its owner decides where it is
 			return true, b.drop(ctx, l)
 		}

@@ -124,6 +124,7 @@ func newWorld(t *testing.T, options ...option) *world {
 		t.Fatal(err)
 	}
 	w.startCluster()
+	w.bringTagged(account.Blocks)
 	w.startClient()
 	w.restart()
 	t.Cleanup(w.checkViolations)

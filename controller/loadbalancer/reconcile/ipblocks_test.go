@@ -8,7 +8,9 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/client"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
 // ipBlocks are the IPBlocks of the cluster as the controller reaches them: it may die before and after each call, and
@@ -124,4 +126,30 @@ func repairAdvised(w *world, advised []string) {
 		w.t.Fatal(err)
 	}
 	repairLedger(w, object.Spec.BlockID)
+}
+
+// bringTagged has a person create IPBlocks for the blocks of the account that ofCluster marks.
+func (w *world) bringTagged(blocks []pnapsim.BlockSeed) {
+	w.t.Helper()
+	for _, b := range blocks {
+		if b.Tags[contract.TagCluster] == clusterUID && b.Tags[contract.TagUsage] == "" {
+			w.bringBlock("given-"+b.ID, b.ID)
+		}
+	}
+}
+
+// bring has a person create an IPBlock for the brought block, which Services of some namespaces may name; of all if none
+// is given.
+func (w *world) bring(name string, namespaces ...string) {
+	w.t.Helper()
+	w.bringBlock(name, broughtID, namespaces...)
+}
+
+func (w *world) bringBlock(name, id string, namespaces ...string) {
+	w.t.Helper()
+	object := &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.IPBlockSpec{
+		Source: v1beta1.SourceBrought, Purpose: v1beta1.PurposeShared, BlockID: id, AllowedNamespaces: namespaces}}
+	if _, err := w.objects.IPBlocks.Create(w.ctx, object, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
 }

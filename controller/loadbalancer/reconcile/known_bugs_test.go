@@ -137,8 +137,8 @@ func TestAddressOfAServerIsGivenToNoService(t *testing.T) {
 func TestNothingWrittenOnAServiceKeepsItFromGoing(t *testing.T) {
 	for _, value := range []string{"nonsense", "", "{", broughtID, "-1", "\x00"} {
 		t.Run(fmt.Sprintf("%q", value), func(t *testing.T) {
-			w := newWorld(t, broughtBlock("public", ofCluster()),
-				configured(func(c *reconcile.Config) { c.OwnBlocks = []string{broughtID} }))
+			w := newWorld(t, broughtBlock("public", ofCluster()))
+			w.bring("mine")
 			w.service("web")
 			w.settle("web")
 			w.edit("web", func(s *corev1.Service) {

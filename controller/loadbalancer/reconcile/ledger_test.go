@@ -13,14 +13,15 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
-// TestAddressIsQuarantinedWhereTheBlockStays: a block whose tag was taken away stays on the network, and someone may
+// TestAddressIsQuarantinedWhereTheBlockStays: a block that was tagged for another cluster stays on the network, and someone may
 // still answer for its address; its ledger remembers that until the rest is over.
 func TestAddressIsQuarantinedWhereTheBlockStays(t *testing.T) {
+	other := map[string]string{contract.TagCluster: "other"}
 	w := newWorld(t, broughtBlock("", ofCluster()))
 	w.service("one", inBlock(broughtID))
 	w.settle("one")
 	given := w.address("one")
-	w.portal(pnapsim.Edit{Kind: pnapsim.EditRetagBlock, Block: broughtID})
+	w.portal(pnapsim.Edit{Kind: pnapsim.EditRetagBlock, Block: broughtID, Tags: other})
 	w.delete("one")
 	w.settle("one")
 	w.wantBlocks("203.0.113.64/29 assigned")
@@ -33,7 +34,7 @@ func TestAddressIsQuarantinedWhereTheBlockStays(t *testing.T) {
 	if got := w.address("two"); got == given {
 		t.Errorf("%s is given again at once", given)
 	}
-	w.portal(pnapsim.Edit{Kind: pnapsim.EditRetagBlock, Block: broughtID})
+	w.portal(pnapsim.Edit{Kind: pnapsim.EditRetagBlock, Block: broughtID, Tags: other})
 	w.delete("two")
 	w.settle("two")
 	w.sweep()

@@ -152,6 +152,7 @@ func (b *Balancer) readLedgers(ctx context.Context, o *plan.Observed, s scope) e
 	o.Ledgers, o.FutureDated = plan.BoundQuarantine(listing.Ledgers, o.Now)
 	o.Unreadable = listing.Unreadable
 	o.Unrecorded = listing.Unrecorded
+	o.BroughtBlocks = listing.BroughtBlocks
 	o.Records = b.seen.BoundedAll(listing.Records)
 	o.Purchase = o.Records.Of(o.Holder)
 	if last, found := o.Records.Last(false); found {

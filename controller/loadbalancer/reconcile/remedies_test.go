@@ -92,12 +92,20 @@ var alternatives = map[string]struct {
 	"BlockUnusable, another": {situation{options: []option{broughtBlock("", ofCluster())},
 		drive: served(inBlock("60473c2509268bc77fd06d99")), says: []string{"name one of this account"}},
 		edited(inBlock(broughtID))},
-	"BlockUnusable, tagged": {situation{options: []option{broughtBlock("", nil)}, drive: served(inBlock(broughtID)),
-		says: []string{"give it the tag " + contract.TagCluster + "=" + clusterUID}},
-		byPortal(pnapsim.Edit{Kind: pnapsim.EditRetagBlock, Block: broughtID, Tags: ofCluster()})},
-	"BlockUnusable, listed": {situation{options: []option{broughtBlock("", nil)}, drive: served(inBlock(broughtID)),
-		says: []string{"list it in the option ownIPBlocks"}},
-		reconfigured(func(c *reconcile.Config) { c.OwnBlocks = []string{broughtID} })},
+	"BlockUnusable, of another cluster": {situation{
+		options: []option{broughtBlock("", map[string]string{contract.TagCluster: "other"})},
+		drive:   inTurn(func(w *world) { w.bring("mine") }, served(inBlock(broughtID))),
+		says:    []string{"remove its tags in the phoenixNAP portal"}},
+		byPortal(pnapsim.Edit{Kind: pnapsim.EditRetagBlock, Block: broughtID})},
+	"BlockUnusable, brought": {situation{options: []option{broughtBlock("", nil)}, drive: served(inBlock(broughtID)),
+		says: []string{"create an IPBlock with source Brought"}}, func(w *world) { w.bring("mine") }},
+	"BlockUnusable, for another namespace": {situation{options: []option{broughtBlock("", nil)},
+		drive: inTurn(func(w *world) { w.bring("mine", "tools") }, served(inBlock(broughtID))),
+		says:  []string{"add the namespace to spec.allowedNamespaces of IPBlock mine"}},
+		func(w *world) {
+			w.deleteIPBlock("mine")
+			w.bring("mine", "tools", "shop")
+		}},
 	"BlockUnusable, divided": {situation{options: []option{divided(ofCluster())}, drive: served(inBlock(dividedID)),
 		says: []string{"name one of these instead"}}, edited(inBlock(partID))},
 	"BlockUnusable, joined": {situation{options: []option{divided(ours("web"))}, drive: served(),

@@ -137,9 +137,7 @@ func TestControllerChangesNothingThatPeopleWrote(t *testing.T) {
 	}
 	people, err := admin.Get(t.Context(), names[0], metav1.GetOptions{})
 	must(t, err)
-	if _, err := updateStatus(t, controller, people, `{cidr: 203.0.113.0/29}`); !refusedBy(err, controllersPolicy) {
-		t.Errorf("the status of people's object: %v", err)
-	}
+	setStatus(t, controller, people, `{cidr: 203.0.113.0/29}`)
 	if err := controller.Delete(t.Context(), names[0], deletionTried); !refusedBy(err, controllersPolicy) {
 		t.Errorf("people's object is deleted: %v", err)
 	}

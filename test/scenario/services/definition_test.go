@@ -18,7 +18,6 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/cluster"
 )
 
 const (
@@ -28,6 +27,9 @@ const (
 	// times.
 	withoutDefinition = 20 * time.Second
 )
+
+// recordedServices stay while the definition goes: one with a block of its own, and two that share one.
+var recordedServices = []string{"recorded", "recorded-1", "recorded-2"}
 
 // prepareDefinition creates a Service with a block of its own, two that share one, and one that will leave.
 func prepareDefinition(h *harness) {
@@ -47,8 +49,8 @@ func checkDefinition(h *harness) {
 	h.published("recorded-2")
 	h.published("leaving")
 	before := h.recorded()
-	if len(before) != 4 {
-		h.Fatalf("recorded is %v, want an address of each of four Services", before)
+	if len(before) != len(recordedServices) {
+		h.Fatalf("recorded is %v, want an address of each of %q", before, recordedServices)
 	}
 	blocks := h.heldBlocks()
 	definitions := h.definitions()
@@ -81,10 +83,8 @@ func checkDefinition(h *harness) {
 		h.must("apply the definitions", h.ControlPlane.ApplyFiles(h.Context(), crds))
 		h.removed("leaving")
 		h.published("arriving")
-		delete(before, "leaving")
 		h.until(answerLimit, "each address is recorded as before", func() (bool, string) {
 			now := h.recorded()
-			delete(now, "arriving")
 			return maps.Equal(now, before), fmt.Sprintf("%v, want %v", now, before)
 		})
 	})
@@ -96,12 +96,12 @@ func checkDefinition(h *harness) {
 	if lost > 0 {
 		h.Errorf("%d requests failed while the definition was deleted and applied again", lost)
 	}
-	for _, name := range []string{"recorded", "recorded-1", "recorded-2", "arriving"} {
+	for _, name := range slices.Concat(recordedServices, []string{"arriving"}) {
 		h.remove(name)
 	}
 }
 
-// recorded is which address of which block each Service has, as the IPBlocks say it. The objects of blocks that Services
+// recorded is which address of which block each of recordedServices has, as the IPBlocks say it. The objects of blocks that Services
 // share may have other names after they were made again.
 func (h *harness) recorded() map[string]string {
 	h.Helper()
@@ -116,7 +116,7 @@ func (h *harness) recorded() map[string]string {
 		}
 		for _, a := range *b.Status.Allocations {
 			for _, s := range a.Services {
-				if s.Namespace == cluster.Namespace && !strings.HasPrefix(s.Name, controlService) {
+				if slices.Contains(recordedServices, s.Name) {
 					of[s.Name] = b.Spec.BlockID + " " + a.Address
 				}
 			}

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/cluster"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
@@ -161,9 +162,10 @@ func newHarness(t *testing.T, m mode) *harness {
 	system, err := h.Kube.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
 	h.must("read the namespace kube-system", err)
 	h.uid = string(system.UID)
-	h.must("let the cluster use the owner's block", h.Sim.Edit(t.Context(), pnapsim.Edit{
-		Kind: pnapsim.EditRetagBlock, Block: ownBlockID, Tags: map[string]string{contract.TagCluster: h.uid},
-	}))
+	_, err = h.ControlPlane.IPBlocks().Create(t.Context(), &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: "own"},
+		Spec: v1beta1.IPBlockSpec{Purpose: v1beta1.PurposeShared, Source: v1beta1.SourceBrought,
+			BlockID: ownBlockID}}, metav1.CreateOptions{})
+	h.must("let the cluster use the owner's block", err)
 	h.must("start the servers", h.StartServers(t.Context()))
 	for _, address := range []string{otherClient, thirdClient} {
 		h.execute(lab.Client, "ip", "address", "add", address+"/24", "dev", "eth0")

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
@@ -60,6 +61,9 @@ func (w *world) found() {
 	w.ipBlocks = w.store.IPBlocks()
 	w.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: types.UID(w.uid)}})
 	w.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	if w.parent == nil {
+		w.bring()
+	}
 }
 
 // clusters are those of the walk.
@@ -83,12 +87,18 @@ func (w *world) neighbourActs() {
 	}
 }
 
-// brought are the blocks that the account's owner gave to the cluster.
-func (w *world) brought() []string {
-	if w.parent != nil {
-		return nil
+// broughtObject is the name of the IPBlock with which the account's owner gives a block to the cluster.
+const broughtObject = "of-the-owner"
+
+// bring applies that IPBlock from now on whenever it is missing, as the programs do that apply what is in a repository.
+func (w *world) bring() {
+	_, err := w.ipBlocks.Create(w.t.Context(), &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: broughtObject},
+		Spec: v1beta1.IPBlockSpec{Source: v1beta1.SourceBrought, Purpose: v1beta1.PurposeShared,
+			BlockID: broughtID}}, metav1.CreateOptions{})
+	if err == nil {
+		w.did("IPBlock %s is applied", broughtObject)
 	}
-	return []string{broughtID}
+	time.AfterFunc(time.Minute, w.bring)
 }
 
 // TestTwoClustersWithOneID: what was restored from a snapshot into a second cluster has the ID of the first, and all
