@@ -136,8 +136,7 @@ func ownName(name string) bool {
 		v1beta1.NamePrefix}, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// broughtIn is what a person says in an object about a brought block. In an object that the controller named nobody
-// says anything.
+// broughtIn is what a person says in an object about a brought block. What the controller named is not from a person.
 func broughtIn(object *v1beta1.IPBlock) (d plan.BroughtBlock, declared bool) {
 	if ownName(object.Name) || object.Spec.Source != v1beta1.SourceBrought ||
 		object.Spec.Purpose != v1beta1.PurposeShared {
@@ -164,8 +163,8 @@ func decode(object *v1beta1.IPBlock) (plan.Ledger, error) {
 		if !ownName(object.Name) {
 			again = "delete it and create it again"
 		}
-		return identity(object), fmt.Errorf("IPBlock %s: %w: %w; repair its status, or give it the annotation %s=true and "+
-			"%s: then it is made again from the addresses that are in use", object.Name, ErrUnreadable, err,
+		return identity(object), fmt.Errorf("IPBlock %s: %w: %w; repair its status, or give it the annotation %s=true "+
+			"and %s: then it is made again from the addresses that are in use", object.Name, ErrUnreadable, err,
 			contract.AllowDeletion, again)
 	}
 	return l, nil

@@ -92,8 +92,8 @@ func (s *Store) List(ctx context.Context) (Listing, error) {
 	return listing, nil
 }
 
-// add adds a ledger as it was read. Two objects of one block are unreadable, unless one says nothing, as that of a person
-// does until a Service names the block.
+// add adds a ledger as it was read. Two objects of one block are unreadable, unless one says nothing: so does that of a
+// person until a Service names the block.
 func (l *Listing) add(read plan.Ledger, err error) {
 	switch {
 	case errors.Is(err, ErrNotFound) && !ownName(read.Object):

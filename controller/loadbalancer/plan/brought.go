@@ -48,21 +48,22 @@ func (obs Observed) IsBrought(b network.Block) bool {
 // refuseNaming refuses a Service that names a block without permission.
 func (obs Observed) refuseNaming(b network.Block) (refusal ServicePlan, refused bool) {
 	declared := obs.BroughtBlocks.of(b.ID)
+	refuse := func(format string, args ...any) (ServicePlan, bool) {
+		named := fmt.Sprintf("IP block %s, which annotation %s names, ", b.ID, contract.ServiceIPBlockID)
+		return refusedPlan(BlockUnusable, "%s%s", named, fmt.Sprintf(format, args...)), true
+	}
 	switch {
 	case b.ID == obs.Options.NodeBlock:
-		return refusedPlan(BlockUnusable, "IP block %s, which annotation %s names, is that of the nodes (option "+
-			"nodeIPBlock); name another block", b.ID, contract.ServiceIPBlockID), true
+		return refuse("is that of the nodes (option nodeIPBlock); name another block")
 	case len(declared) == 0:
-		return refusedPlan(BlockUnusable, "IP block %s may not be named in annotation %s: have an administrator create an "+
-			"IPBlock with source Brought for it, or name another block", b.ID, contract.ServiceIPBlockID), true
+		return refuse("may not be named: have an administrator create an IPBlock with source Brought for it, or name " +
+			"another block")
 	case !obs.IsBrought(b):
-		return refusedPlan(BlockUnusable, "IP block %s, which annotation %s names, was bought for something else, or has "+
-			"the tag %s of another cluster; name another block, or remove its tags in the phoenixNAP portal", b.ID,
-			contract.ServiceIPBlockID, contract.TagCluster), true
+		return refuse("was bought for something else, or has the tag %s of another cluster; name another block, or "+
+			"remove its tags in the phoenixNAP portal", contract.TagCluster)
 	case !declared.allow(obs.Holder.Namespace):
-		return refusedPlan(BlockUnusable, "IP block %s, which annotation %s names, is not for namespace %s: name another "+
-			"block, or have an administrator add the namespace to %s", b.ID, contract.ServiceIPBlockID,
-			obs.Holder.Namespace, fmt.Sprintf("spec.allowedNamespaces of IPBlock %s", declared[0].Object)), true
+		return refuse("is not for namespace %s: name another block, or have an administrator add the namespace to "+
+			"spec.allowedNamespaces of IPBlock %s", obs.Holder.Namespace, declared[0].Object)
 	}
 	return ServicePlan{}, false
 }

@@ -161,8 +161,8 @@ func TestReportOf(t *testing.T) {
 		s.Spec.Type = corev1.ServiceTypeClusterIP
 	}
 	retained := without
-	retained.Assigned = plan.Condition{Reason: "Retained", Message: "the block outlives the address of Service shop/web " +
-		"(annotation phoenixnap.com/ip-retain), and phoenixNAP goes on charging for it; the next Service of that name " +
+	retained.Assigned = plan.Condition{Reason: "Retained", Message: "the block outlives the address of Service shop/" +
+		"web (annotation phoenixnap.com/ip-retain), and phoenixNAP goes on charging for it; the next Service of that name " +
 		"gets it. To release it, create that Service without the annotation and delete it"}
 	retained.Ready = retained.Assigned
 	for name, test := range map[string]struct {

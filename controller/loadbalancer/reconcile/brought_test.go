@@ -101,8 +101,9 @@ func TestOnlyBroughtBlocksMayBeNamed(t *testing.T) {
 	}
 }
 
-// TestTheObjectOfAPersonStays: who has which address of a brought block is recorded in the IPBlock that a person created
-// for it, and only there. It stays when nobody uses the block any more, says nothing then, and makes no work.
+// TestTheObjectOfAPersonStays: who has which address of a brought block is recorded in the IPBlock that a person
+// created for it, and only there. It stays when no Service uses the block any more, says nothing then, and makes no
+// work.
 func TestTheObjectOfAPersonStays(t *testing.T) {
 	w := newWorld(t, broughtBlock("", nil))
 	w.bring("mine")
@@ -146,6 +147,18 @@ func (w *world) personsObject(name string) *v1beta1.IPBlock {
 		w.t.Fatal(err)
 	}
 	return object
+}
+
+// TestAPermissionIsForOneBlock: that one block was brought says nothing about another one.
+func TestAPermissionIsForOneBlock(t *testing.T) {
+	another := secondBrought()
+	another.Tags = nil
+	w := newWorld(t, broughtBlock("", nil), withBlocks(another))
+	w.bring("mine")
+	w.service("web", inBlock(another.ID))
+	if err := w.refused("web", time.Minute); !strings.Contains(err.Error(), "create an IPBlock with source Brought") {
+		t.Errorf("refusal is %q", err)
+	}
 }
 
 // TestANodesBlockIsNotNamed: nodes and Services cannot share a block, even if a person says so.

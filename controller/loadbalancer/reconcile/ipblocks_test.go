@@ -138,8 +138,8 @@ func (w *world) bringTagged(blocks []pnapsim.BlockSeed) {
 	}
 }
 
-// bring has a person create an IPBlock for the brought block, which Services of some namespaces may name; of all if none
-// is given.
+// bring has a person create an IPBlock for the brought block, which Services of some namespaces may name; of all if
+// none is given.
 func (w *world) bring(name string, namespaces ...string) {
 	w.t.Helper()
 	w.bringBlock(name, broughtID, namespaces...)

@@ -13,8 +13,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
-// TestAddressIsQuarantinedWhereTheBlockStays: a block that was tagged for another cluster stays on the network, and someone may
-// still answer for its address; its ledger remembers that until the rest is over.
+// TestAddressIsQuarantinedWhereTheBlockStays: a block that was tagged for another cluster stays on the network, and
+// someone may still answer for its address; its ledger remembers that until the quarantine is over.
 func TestAddressIsQuarantinedWhereTheBlockStays(t *testing.T) {
 	other := map[string]string{contract.TagCluster: "other"}
 	w := newWorld(t, broughtBlock("", ofCluster()))

@@ -135,7 +135,8 @@ func TestALostObjectIsMadeAgain(t *testing.T) {
 	w.wantPurchases(1)
 }
 
-// TestTheObjectOfARetainedBlock stays when its Service goes and says that it is retained, and makes room for that of the next Service of the name.
+// TestTheObjectOfARetainedBlock stays when its Service goes, says that it is retained, and makes room for that of the
+// next Service of the name.
 func TestTheObjectOfARetainedBlock(t *testing.T) {
 	w := newWorld(t)
 	w.service("web", annotated(contract.ServiceIPRetain, "true"))
@@ -145,7 +146,8 @@ func TestTheObjectOfARetainedBlock(t *testing.T) {
 	w.delete("web")
 	w.settle("web")
 	w.wantObjects(old)
-	if shown := w.records()[0].Report; shown.Address.IsValid() || shown.Assigned.True || shown.Assigned.Reason != "Retained" ||
+	shown := w.records()[0].Report
+	if shown.Address.IsValid() || shown.Assigned.True || shown.Assigned.Reason != "Retained" ||
 		shown.Ready != shown.Assigned {
 		t.Errorf("the object of a block without its Service shows %+v", shown)
 	}

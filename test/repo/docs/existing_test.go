@@ -280,8 +280,9 @@ func TestOnlyTheNodes(t *testing.T) {
 		`{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.1"}]}}}`)
 	before := c.kubectl("get", "services", "-o", "jsonpath={.items[*]['metadata.resourceVersion','metadata.name']}")
 	// Those that confine the controller itself, and none for users.
+	const confining = "phoenixnap-controller phoenixnap-controller-ipblocks phoenixnap-controller-services"
 	if policies := c.kubectl("get", "validatingadmissionpolicies", "-o",
-		"jsonpath={.items[*].metadata.name}"); policies != "phoenixnap-controller phoenixnap-controller-services" {
+		"jsonpath={.items[*].metadata.name}"); policies != confining {
 		t.Errorf("the overlay has the policies\n%s", policies)
 	}
 	must(t, c.sim.Arm(pnapsim.Fault{Path: "/bmc/v1/servers", Action: pnapsim.FaultStatus,

@@ -95,7 +95,8 @@ func TestControllerCreatesNoOtherIPBlocks(t *testing.T) {
 		"block-without-id":        `{purpose: Shared}`,
 		"default-shared-1-mine-2": brought(blockID),
 	} {
-		if _, err := controller.Create(t.Context(), ipBlock(t, name, spec), dryRun); !refusedBy(err, controllersPolicy) {
+		_, err := controller.Create(t.Context(), ipBlock(t, name, spec), dryRun)
+		if !refusedBy(err, controllersPolicy) {
 			t.Errorf("%s with %s: %v", name, spec, err)
 		}
 	}
@@ -131,7 +132,8 @@ func TestControllerChangesNothingThatPeopleWrote(t *testing.T) {
 		must(t, unstructured.SetNestedField(object.Object, c.value, c.path...))
 		_, err = controller.Update(t.Context(), object, metav1.UpdateOptions{DryRun: dryRun.DryRun})
 		// The definition refuses another ID in the place of one, before the policy is asked.
-		if !refusedBy(err, controllersPolicy) && !(what == "the block of another ID" && apierrors.IsInvalid(err)) {
+		byDefinition := what == "the block of another ID" && apierrors.IsInvalid(err)
+		if !refusedBy(err, controllersPolicy) && !byDefinition {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -101,8 +101,8 @@ func checkDefinition(h *harness) {
 	}
 }
 
-// recorded is which address of which block each of recordedServices has, as the IPBlocks say it. The objects of blocks that Services
-// share may have other names after they were made again.
+// recorded is which address of which block each of recordedServices has, as the IPBlocks say it. The objects of blocks
+// that Services share may have other names after they were made again.
 func (h *harness) recorded() map[string]string {
 	h.Helper()
 	list, err := h.ControlPlane.IPBlocks().List(h.Context(), metav1.ListOptions{})
