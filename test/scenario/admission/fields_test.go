@@ -81,8 +81,9 @@ func stolen() map[string]func(*corev1.Service) {
 		"request": func(s *corev1.Service) {
 			metav1.SetMetaDataAnnotation(&s.ObjectMeta, contract.ServiceIPBlockID, "60473c2509268bc77fd06d40")
 		},
-		"retention": func(s *corev1.Service) {
-			metav1.SetMetaDataAnnotation(&s.ObjectMeta, contract.ServiceIPRetain, "true")
+		// To retain a block needs a right besides, for which another policy asks.
+		"no retention": func(s *corev1.Service) {
+			metav1.SetMetaDataAnnotation(&s.ObjectMeta, contract.ServiceIPRetain, "false")
 		},
 		"annotation of the user, away": func(s *corev1.Service) { delete(s.Annotations, "example.com/users") },
 		"finalizer of the user, away": func(s *corev1.Service) {
