@@ -22,6 +22,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/orphans"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/simtest"
@@ -174,6 +175,10 @@ func (s fixture) ledgers() {
 	s.ok(err)
 	_, err = allocation.NewStore(plane.IPBlocks(), nil).Save(s.Context(), l)
 	s.ok(err)
+	_, err = plane.IPBlocks().Create(s.Context(), &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: "mine"},
+		Spec: v1beta1.IPBlockSpec{Purpose: v1beta1.PurposeShared, Source: v1beta1.SourceBrought,
+			BlockID: broughtBlock}}, metav1.CreateOptions{})
+	s.ok(err)
 }
 
 // reportBlocks runs the part of the controller that checks blocks, on an account of the simulator, until it has
@@ -222,8 +227,7 @@ func accountOf(cluster string) pnapsim.AccountSeed {
 			Tags: tagged(contract.TagPool, contract.PoolDefault)},
 		pnapsim.BlockSeed{ID: orphanBlock, Location: "ASH", CIDR: "203.0.113.32/29",
 			Tags: tagged(contract.TagService, "shop_forgotten")},
-		pnapsim.BlockSeed{ID: broughtBlock, Location: "ASH", CIDR: "203.0.113.40/29",
-			Tags: map[string]string{contract.TagCluster: cluster}},
+		pnapsim.BlockSeed{ID: broughtBlock, Location: "ASH", CIDR: "203.0.113.40/29"},
 		pnapsim.BlockSeed{ID: retainedBlock, Location: "ASH", CIDR: "203.0.113.48/29",
 			Tags: tagged(contract.TagService, "shop_kept", contract.TagRetain, contract.TagTrue)},
 	)
