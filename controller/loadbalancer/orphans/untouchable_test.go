@@ -30,15 +30,18 @@ func TestUntouchableOrphans(t *testing.T) {
 		"managed": {pnapsim.BlockSeed{ID: blockID, Tags: tags, SystemManaged: true}, "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
+			const part = "60473c2509268bc77fd06d4f"
+			divided := tc.seed.Status == "" && !tc.seed.SystemManaged
 			w := newWorld(t, collecting, func(_ *pnapsim.Config, a *pnapsim.AccountSeed, _ *orphans.Config) {
 				tc.seed.Location = "ASH"
 				tc.seed.CIDR = "203.0.113.8/29"
 				a.Blocks = append(a.Blocks, tc.seed)
-				if tc.seed.Status == "" && !tc.seed.SystemManaged {
-					a.Blocks = append(a.Blocks, pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.8/30",
+				if divided {
+					a.Blocks = append(a.Blocks, pnapsim.BlockSeed{ID: part, Location: "ASH", CIDR: "203.0.113.8/30",
 						Tags: tc.seed.Tags, Parent: blockID})
 				}
 			})
+			w.bring(part)
 			w.pass(3 * grace)
 			w.untouched()
 			heard := w.count("OrphanedIPBlock")
@@ -52,7 +55,10 @@ func TestUntouchableOrphans(t *testing.T) {
 				}
 				return
 			}
-			for _, b := range report.Blocks { // Services may name a part, for it has the tag of the cluster
+			if want := map[bool]int{false: 1, true: 2}[divided]; len(report.Blocks) != want {
+				t.Errorf("reported are %+v, want %d blocks", report.Blocks, want)
+			}
+			for _, b := range report.Blocks { // Services may name a part, for a person brought it
 				if b.ID == blockID && (b.Standing != tc.standing || !b.Unusable) ||
 					b.ID != blockID && (b.Standing != contract.StandingBrought || b.Unusable) {
 					t.Errorf("reported is %+v, want %s and unusable, or a part that may be named", b, tc.standing)

@@ -107,6 +107,30 @@ func (w *world) wantAddressesDiffer(names ...string) {
 	}
 }
 
+// TestADamagedObjectOfAPersonIsCreatedAgain follows what the refusal about it says.
+func TestADamagedObjectOfAPersonIsCreatedAgain(t *testing.T) {
+	w := newWorld(t, broughtBlock("", nil))
+	w.bring("mine")
+	w.service("one", inBlock(broughtID))
+	w.settle("one")
+	address := w.address("one")
+	w.editIPBlock(broughtID, func(s *v1beta1.IPBlockStatus) { s.CIDR = "" })
+	w.clock.Advance(time.Minute)
+	w.service("two", inBlock(broughtID))
+	if err := w.refused("two", 10*time.Minute); !strings.Contains(err.Error(), "delete it and create it again") {
+		t.Errorf("refusal is %q", err)
+	}
+	w.deleteIPBlock("mine")
+	w.bring("mine")
+	w.clock.Advance(time.Minute)
+	w.settle("two")
+	w.passes(5 * time.Minute)
+	w.wantAddressesOnce("one", "two")
+	if got := w.address("one"); got != address {
+		t.Errorf("the address is %s, was %s", got, address)
+	}
+}
+
 // TestUnreadableLedgerOfABroughtBlock: the same for a block that Services name.
 func TestUnreadableLedgerOfABroughtBlock(t *testing.T) {
 	w := newWorld(t, broughtBlock("", ofCluster()))

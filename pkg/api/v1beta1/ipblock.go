@@ -9,7 +9,7 @@ import (
 //
 // The controller names an object for what the block is bought for, so that it is never bought twice: svc-<UID of the
 // Service>, default-shared-<number> and default-nodes-<number>. A block that is in the account already gets
-// block-<ID of the block>.
+// block-<ID of the block>, unless a person creates an object for it, with source Brought and another name.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -177,7 +177,7 @@ type IPBlockSpec struct {
 	// Bought is released, and one with source Brought stays in the account.
 	// +optional
 	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
-	// AllowedNamespaces are those whose Services may name the block (annotation phoenixnap.com/ip-block). If it is
+	// AllowedNamespaces are those whose Services may name the block (annotation phoenixnap.com/ip-block-id). If it is
 	// empty, all may name one with purpose Shared, and of one with purpose Service only that of serviceRef.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=256
