@@ -158,13 +158,18 @@ const (
 const HeartbeatKeyShared = "HeartbeatKeyShared"
 
 // AllowDeletion is the annotation, "true", with which a person allows an IPBlock to be deleted although addresses of it
-// are allocated, or the definition of a kind although its objects go with it (deploy/crds/policy.yaml).
+// are allocated, or the definition of a kind although its objects go with it (deploy/crds/policy.yaml). Nothing is
+// released then: the controller takes its finalizer off at once.
 const AllowDeletion = Prefix + "allow-deletion"
 
-// NamespaceCollectOrphans is the annotation of the Namespace kube-system with which a user confirms that orphaned IP
-// blocks are deleted, although too many became orphans at once: their IDs, separated by commas. It has an effect only
-// with --collect-orphans.
-const NamespaceCollectOrphans = Prefix + "collect-orphans"
+// AllowRelease is the annotation, "true", with which a person allows an IPBlock to be deleted, and by that its block to
+// be released, whose address someone may still count on: one that outlives its Service, and one of many that became
+// orphans at once (deploy/crds/policy.yaml).
+const AllowRelease = Prefix + "allow-release"
+
+// IPBlockFinalizer is the finalizer that keeps an IPBlock, with what it records, until its block is not paid for any
+// more.
+const IPBlockFinalizer = Prefix + "ip-block-cleanup"
 
 // AgentLeasePrefix and the Node's name form the name of the agent's Lease in kube-system, from which the controller
 // determines whether the agent runs.

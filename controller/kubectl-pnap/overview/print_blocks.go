@@ -145,17 +145,19 @@ func (s sheet) idle(blocks []Block) string {
 // held is the key of the remedy for orphans that are not deleted until a person confirms it.
 const held = "orphan, held"
 
+// givenUp is how a person releases a block whose address someone may still count on.
+const givenUp = "kubectl annotate ipb <name> " + contract.AllowRelease + "=true && kubectl delete ipb <name>"
+
 // remedy describes how to release an unused block, or how to use it again.
 func remedy(standing string) string {
 	switch standing {
 	case standingRetained:
-		return "kept because of phoenixnap.com/ip-retain: a new Service of that name gets it back; " +
-			"delete it in the portal if it is no longer needed"
+		return "kept because of phoenixnap.com/ip-retain: a new Service of that name gets it back; if it is no longer " +
+			"needed, " + givenUp
 	case held:
-		return "too many blocks became orphans at once: create the Services again, or confirm with kubectl annotate " +
-			"namespace kube-system --overwrite " + contract.NamespaceCollectOrphans + "=<ID>,<ID>"
+		return "too many blocks became orphans at once: create the Services again, or " + givenUp
 	case "orphan":
-		return "delete it in the portal, create the Service again, or set --collect-orphans"
+		return "delete its IPBlock (kubectl get ipb), create the Service again, or set --collect-orphans"
 	case "leftover":
 		return "version 1 marked it for deletion: the controller deletes it"
 	case "empty":

@@ -138,7 +138,7 @@ func TestAHeldOrphanIsShownWithItsCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	shown := strings.Join(strings.Fields(out.String()), " ")
-	if !strings.Contains(shown, "kubectl annotate namespace kube-system --overwrite phoenixnap.com/collect-orphans=") ||
+	if !strings.Contains(shown, "kubectl annotate ipb <name> phoenixnap.com/allow-release=true && kubectl delete ipb <name>") ||
 		strings.Contains(shown, "set --collect-orphans") {
 		t.Error(out.String())
 	}

@@ -172,9 +172,11 @@ func decode(object *v1beta1.IPBlock) (plan.Ledger, error) {
 
 // identity is what a specification says of a block.
 func identity(object *v1beta1.IPBlock) plan.Ledger {
+	nodes := object.Spec.Purpose == v1beta1.PurposeNodes // theirs is released when none needs it, deleted or not
 	return plan.Ledger{
 		BlockID: object.Spec.BlockID, Object: object.Name, Version: object.ResourceVersion,
-		Brought: object.Spec.Source == v1beta1.SourceBrought, Nodes: object.Spec.Purpose == v1beta1.PurposeNodes,
+		Brought: object.Spec.Source == v1beta1.SourceBrought, Nodes: nodes,
+		Deleted: object.DeletionTimestamp != nil && !nodes,
 	}
 }
 

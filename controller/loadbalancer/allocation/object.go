@@ -91,9 +91,10 @@ func RecordOf(object *v1beta1.IPBlock) (r plan.Record, recorded bool) {
 	if !ownName(object.Name) || object.Spec.Source == v1beta1.SourceBrought {
 		return plan.Record{}, false
 	}
-	r = plan.Record{Name: object.Name, Version: object.ResourceVersion, Created: object.CreationTimestamp.Time,
+	r = plan.Record{Name: object.Name, Version: object.ResourceVersion, UID: string(object.UID), Created: object.CreationTimestamp.Time,
 		Nodes: object.Spec.Purpose == v1beta1.PurposeNodes, Purchase: purchaseOf(object),
-		Allocated: object.Status.Allocations != nil && len(*object.Status.Allocations) > 0, Report: reportOf(object)}
+		Allocated: object.Status.Allocations != nil && len(*object.Status.Allocations) > 0, Report: reportOf(object),
+		Deleted: object.DeletionTimestamp != nil, Unprotected: !hasFinalizer(object)}
 	if ref := object.Spec.ServiceRef; object.Spec.Purpose == v1beta1.PurposeService && ref != nil {
 		uid := cmp.Or(string(ref.UID), strings.TrimPrefix(object.Name, v1beta1.ServicePrefix))
 		r.Service = plan.Holder{Namespace: ref.Namespace, Name: ref.Name, UID: uid}
@@ -130,7 +131,7 @@ func (o *Object) Begin(ctx context.Context, at time.Time, size plan.Size) (plan.
 	}
 	kept := stored.Status.Purchase
 	if kept == nil || kept.Attempt != attempt.Attempt || !kept.Time.Time.Equal(attempt.Time.Time) {
-		return plan.Purchase{}, client.NotKept(stored.Name)
+		return plan.Purchase{}, client.NotKept("status", stored.Name)
 	}
 	return purchaseOf(stored), nil
 }
@@ -146,7 +147,10 @@ func (o *Object) vacant(ctx context.Context) (*v1beta1.IPBlock, error) {
 		return nil, err
 	}
 	if object.Spec.BlockID == "" && object.Spec.Size == o.fresh.Spec.Size {
-		return object, nil
+		if o.record.Unprotected { // the finalizer stands before the intent
+			object, err = o.objects.Update(ctx, object, metav1.UpdateOptions{})
+		}
+		return object, failed("save", o.fresh.Name, err)
 	}
 	if err := o.Forget(ctx); err != nil {
 		return nil, err
@@ -222,6 +226,16 @@ func Remove(ctx context.Context, objects Objects, r plan.Record) error {
 		return nil
 	}
 	return failed("delete", r.Name, err)
+}
+
+// Protect gives the object of a record its finalizer again.
+func Protect(ctx context.Context, objects Objects, r plan.Record) error {
+	object, err := objects.Get(ctx, r.Name, metav1.GetOptions{})
+	if err != nil {
+		return failed("read", r.Name, err)
+	}
+	_, err = objects.Update(ctx, object, metav1.UpdateOptions{})
+	return failed("save", r.Name, err)
 }
 
 // Bought records the answer to an intent. The intent of someone else stays, which is no error; so with Unanswered and

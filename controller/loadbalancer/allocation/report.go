@@ -46,6 +46,7 @@ func show(object *v1beta1.IPBlock, report plan.Report, now metav1.Time) {
 	status.Allocations = &allocations
 	for kind, c := range map[string]plan.Condition{
 		v1beta1.ConditionAssigned: report.Assigned, v1beta1.ConditionReady: report.Ready,
+		v1beta1.ConditionOrphaned: report.Orphaned,
 	} {
 		if c.Reason == "" {
 			meta.RemoveStatusCondition(&status.Conditions, kind)
@@ -78,6 +79,7 @@ func reportOf(object *v1beta1.IPBlock) plan.Report {
 	}
 	for kind, c := range map[string]*plan.Condition{
 		v1beta1.ConditionAssigned: &report.Assigned, v1beta1.ConditionReady: &report.Ready,
+		v1beta1.ConditionOrphaned: &report.Orphaned,
 	} {
 		if shown := meta.FindStatusCondition(status.Conditions, kind); shown != nil {
 			*c = plan.Condition{True: shown.Status == metav1.ConditionTrue, Reason: shown.Reason,

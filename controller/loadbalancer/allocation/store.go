@@ -32,6 +32,7 @@ var (
 type IPBlocks interface {
 	Objects
 	List(ctx context.Context, options metav1.ListOptions) (*v1beta1.IPBlockList, error)
+	Definition(ctx context.Context) (metav1.ObjectMeta, error)
 }
 
 // Store keeps ledgers in the cluster. It is safe for concurrent use, by several processes too.
@@ -45,7 +46,7 @@ func NewStore(objects IPBlocks, now func() time.Time) *Store {
 	if now == nil {
 		now = time.Now
 	}
-	return &Store{objects: objects, now: now}
+	return &Store{objects: kept{objects}, now: now}
 }
 
 // Objects are the objects that the Store keeps ledgers in.
@@ -154,7 +155,7 @@ func (s *Store) Save(ctx context.Context, l plan.Ledger) (plan.Ledger, error) {
 	}
 	kept, err := decode(stored)
 	if err != nil || !sameLedger(kept, l) {
-		return plan.Ledger{}, client.NotKept(base.Name)
+		return plan.Ledger{}, client.NotKept("status", base.Name)
 	}
 	return kept, nil
 }

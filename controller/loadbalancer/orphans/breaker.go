@@ -1,17 +1,12 @@
 package orphans
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/klog/v2"
-
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
@@ -30,7 +25,7 @@ const (
 type candidate struct {
 	id        string
 	held      bool // it was one of too many before
-	confirmed bool // a person named it
+	confirmed bool // a person has deleted its IPBlock
 }
 
 // bound returns how many of the blocks of the cluster may become orphans at once.
@@ -53,92 +48,46 @@ func hold(orphans []candidate, released, blocks int) []string {
 }
 
 // breaker stores the history for hold. After a restart all orphans are new, and so became orphans at once; those that
-// were held before are in the report.
+// were held before show it in their IPBlocks.
 type breaker struct {
-	// wasHeld are the blocks that the last process held; nil until they were read.
-	wasHeld map[string]bool
 	// released is when orphans were deleted without a person.
 	released []time.Time
 	// notice is the last event about blocks that wait for a person.
 	notice notice
 }
 
-// applyBreaker marks the orphans that wait for a person, among the given number of blocks of the cluster.
-func (c *Collector) applyBreaker(ctx context.Context, blocks int) error {
-	if !c.config.Collect {
-		return nil
-	}
-	if err := c.loadHeld(ctx); err != nil {
-		return err
-	}
-	c.breaker.forget(c.config.Now())
-	released := len(c.breaker.released)
-	held := hold(c.candidates(nil), released, blocks)
-	if len(held) == 0 {
-		c.breaker.notice = notice{}
-		return nil
-	}
-	for _, id := range held {
-		c.suspicions[id].held = true
-	}
-	named, err := c.named(ctx)
-	if err != nil {
-		return err
-	}
-	orphans := c.candidates(named)
+// applyBreaker marks the orphans that a person has given up by deleting their IPBlocks, and those that wait for that,
+// among the given number of blocks of the cluster. It returns the IDs of the latter.
+func (c *Collector) applyBreaker(f facts, blocks int) []string {
+	orphans := c.candidates(f)
 	for _, o := range orphans {
 		c.suspicions[o.id].confirmed = o.confirmed
 	}
-	c.reportHeld(hold(orphans, released, blocks), blocks)
-	return nil
-}
-
-// candidates returns the orphans, ordered by ID; named are the blocks that a person named.
-func (c *Collector) candidates(named []string) []candidate {
-	var orphans []candidate
-	for _, id := range slices.Sorted(maps.Keys(c.suspicions)) {
-		if s := c.suspicions[id]; s.state == orphan {
-			held := s.held || c.breaker.wasHeld[id]
-			orphans = append(orphans, candidate{id: id, held: held, confirmed: slices.Contains(named, id)})
-		}
-	}
-	return orphans
-}
-
-// loadHeld reads once which orphans the last process held. If three of five that were held have their Services again,
-// the other two still wait for a person.
-func (c *Collector) loadHeld(ctx context.Context) error {
-	if c.breaker.wasHeld != nil {
+	if !c.config.Collect {
 		return nil
 	}
-	wasHeld := map[string]bool{}
-	stored, err := c.reports.configMaps.Get(ctx, contract.BlockReportName, metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("read ConfigMap %s/%s, which names the IP blocks that wait for a person: %w",
-			metav1.NamespaceSystem, contract.BlockReportName, err)
+	c.breaker.forget(c.config.Now())
+	held := hold(orphans, len(c.breaker.released), blocks)
+	for _, id := range held {
+		c.suspicions[id].held = true
 	}
-	if err == nil && stored.Data[contract.BlockReportKey] != "" {
-		report, err := contract.ParseBlockReport(stored.Data[contract.BlockReportKey])
-		if err != nil { // it is written again by this pass
-			klog.FromContext(ctx).Error(err, "Failed to parse the last report about IP blocks")
-		}
-		for _, b := range report.Blocks {
-			wasHeld[b.ID] = b.Held
-		}
-	}
-	c.breaker.wasHeld = wasHeld
-	return nil
+	return held
 }
 
-// named returns the IDs of the blocks that a person named in the annotation of the Namespace.
-func (c *Collector) named(ctx context.Context) ([]string, error) {
-	namespace, err := c.config.Kube.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("read annotation %s of Namespace %s: %w", contract.NamespaceCollectOrphans,
-			metav1.NamespaceSystem, err)
+// candidates returns the orphans, ordered by ID. If three of five that were held have their Services again, the other
+// two still wait for a person.
+func (c *Collector) candidates(f facts) []candidate {
+	var orphans []candidate
+	for _, id := range slices.Sorted(maps.Keys(c.suspicions)) {
+		s := c.suspicions[id]
+		if s.state != orphan {
+			continue
+		}
+		record, _ := f.of(id)
+		held := s.held || record.Report.Orphaned.Reason == v1beta1.ReasonAwaitingConfirmation
+		orphans = append(orphans, candidate{id: id, held: held, confirmed: record.Deleted})
 	}
-	return strings.FieldsFunc(namespace.Annotations[contract.NamespaceCollectOrphans],
-		func(r rune) bool { return r == ',' || r == ' ' }), nil
+	return orphans
 }
 
 // deleted records the deletion of an orphan. One that a person confirmed does not count.
@@ -177,8 +126,8 @@ func (c *Collector) heldText(held []string, blocks int) string {
 		}
 	}
 	return fmt.Sprintf("%d of %d IP blocks are orphans that are not deleted until a person confirms it, because more "+
-		"than %d became orphans within %.0f hours, as after a restore of etcd: %s. If no Service needs them any more, "+
-		"delete these blocks with: kubectl annotate namespace %s --overwrite %s=%s", len(held), blocks, bound(blocks),
-		breakerWindow.Hours(), text.Some(names, breakerListed), metav1.NamespaceSystem,
-		contract.NamespaceCollectOrphans, strings.Join(held[:min(len(held), breakerListed)], ","))
+		"than %d became orphans within %.0f hours, as after a restore of etcd: %s. kubectl get ipb shows them with the "+
+		"reason %s. If no Service needs a block any more, delete its IPBlock: kubectl annotate ipb <name> %s=true && "+
+		"kubectl delete ipb <name>", len(held), blocks, bound(blocks), breakerWindow.Hours(),
+		text.Some(names, breakerListed), v1beta1.ReasonAwaitingConfirmation, contract.AllowRelease)
 }

@@ -7,8 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -27,17 +30,32 @@ func dedicated(n int) []option {
 	return seeded
 }
 
-// confirm does what the event asks for.
+// confirm does what the event asks for; admission is left out here.
 func (w *world) confirm(ids ...string) {
 	w.t.Helper()
-	namespace, err := w.kube.CoreV1().Namespaces().Get(w.t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
+	for _, id := range ids {
+		if err := w.objects.Delete(w.t.Context(), v1beta1.NamePrefix+id, metav1.DeleteOptions{}); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// reasons are those of the condition Orphaned, by the IDs of the blocks.
+func (w *world) reasons() map[string]string {
+	w.t.Helper()
+	list, err := w.objects.List(w.t.Context(), metav1.ListOptions{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	namespace.Annotations = map[string]string{contract.NamespaceCollectOrphans: strings.Join(ids, ",")}
-	if _, err := w.kube.CoreV1().Namespaces().Update(w.t.Context(), namespace, metav1.UpdateOptions{}); err != nil {
-		w.t.Fatal(err)
+	found := map[string]string{}
+	for _, object := range list.Items {
+		for _, kind := range []string{v1beta1.ConditionReady, v1beta1.ConditionOrphaned} {
+			if c := meta.FindStatusCondition(object.Status.Conditions, kind); c != nil {
+				found[object.Spec.BlockID] += fmt.Sprintf("%s %s %s ", kind, c.Status, c.Reason)
+			}
+		}
 	}
+	return found
 }
 
 // left returns the numbers of the blocks that are still there.
@@ -87,12 +105,14 @@ func TestServicesThatVanishTogetherKeepTheirBlocks(t *testing.T) {
 	if w.held() != n {
 		t.Errorf("%d blocks are reported as held, want %d", w.held(), n)
 	}
-	var all []string
+	want := map[string]string{}
 	for i := range n {
-		all = append(all, blockNumber(i))
+		want[blockNumber(i)] = "Ready False AwaitingConfirmation Orphaned True AwaitingConfirmation "
 	}
-	command := "kubectl annotate namespace kube-system --overwrite " + contract.NamespaceCollectOrphans + "=" +
-		strings.Join(all, ",")
+	if diff := cmp.Diff(want, w.reasons()); diff != "" {
+		t.Error(diff)
+	}
+	command := "kubectl annotate ipb <name> phoenixnap.com/allow-release=true && kubectl delete ipb <name>"
 	if got := w.count("Warning OrphanNotCollected", "8 of 8 IP blocks", "203.0.113.8/29", command); got < 48 ||
 		got > 52 {
 		t.Errorf("%d events with the command in 50 hours, want one an hour: %q", got, w.heard[:min(20, len(w.heard))])
@@ -112,7 +132,7 @@ func TestServicesThatVanishTogetherKeepTheirBlocks(t *testing.T) {
 	w.restart()
 	w.pass(2 * grace)
 	w.untouched()
-	w.confirm(blockNumber(5), blockNumber(6), blockNumber(0), "", "unknown")
+	w.confirm(blockNumber(5), blockNumber(6), blockNumber(0))
 	w.pass(2 * grace)
 	w.gone(blockNumber(5))
 	w.gone(blockNumber(6))
@@ -185,21 +205,60 @@ func TestOrphansOfADayCountTogether(t *testing.T) {
 	}
 }
 
-// A confirmation does not replace the option, nor the grace, nor what is read before the deletion.
-func TestAConfirmationIsNoOrder(t *testing.T) {
+// TestADeletedIPBlockReleasesItsBlock: without the option and without the grace, but not while a Service needs the
+// block.
+func TestADeletedIPBlockReleasesItsBlock(t *testing.T) {
 	w := newWorld(t, dedicated(3)...)
 	w.config.Collect = false
 	w.restart()
-	w.confirm(blockNumber(0), blockNumber(1), blockNumber(2))
-	w.pass(2 * grace)
+	w.pass(10 * time.Minute)
 	w.untouched()
-	w.config.Collect = true
-	w.restart()
-	w.pass(grace - 2*time.Minute)
 	w.service(serviceNumber(0), true)
-	w.untouched()
-	w.pass(grace)
-	if got := w.left(3); !slices.Equal(got, []int{0}) {
+	w.confirm(blockNumber(0), blockNumber(1))
+	w.pass(10 * time.Minute)
+	if got := w.left(3); !slices.Equal(got, []int{0, 2}) {
 		t.Errorf("blocks %v are left", got)
+	}
+}
+
+// TestARetainedBlockIsShownAndReleased: nothing else says in the cluster that it is paid for.
+func TestARetainedBlockIsShownAndReleased(t *testing.T) {
+	retained := ours(contract.TagService, "shop_gone")
+	retained[contract.TagRetain] = contract.TagTrue
+	w := newWorld(t, block(blockID, "203.0.113.8/29", "", retained))
+	w.pass(25 * time.Hour)
+	w.untouched()
+	if diff := cmp.Diff(map[string]string{blockID: "Ready False Retained "}, w.reasons()); diff != "" {
+		t.Error(diff)
+	}
+	object, err := w.objects.Get(t.Context(), v1beta1.NamePrefix+blockID, metav1.GetOptions{})
+	if err != nil || object.Spec.ServiceRef.Namespace != "shop" || object.Spec.ServiceRef.Name != "gone" ||
+		object.Status.CIDR != "203.0.113.8/29" || object.Status.Location != "ASH" {
+		t.Errorf("the object is %+v, %v", object, err)
+	}
+	w.confirm(blockID)
+	w.pass(10 * time.Minute)
+	w.gone(blockID)
+}
+
+// TestAnObjectOfAServedServiceStays: whatever the tags of its block name.
+func TestAnObjectOfAServedServiceStays(t *testing.T) {
+	retained := ours(contract.TagService, "shop_gone")
+	retained[contract.TagRetain] = contract.TagTrue
+	w := newWorld(t, block(blockID, "203.0.113.8/29", "", retained))
+	w.must(w.recordOf(w.service("web", false)).Answer(t.Context(), blockID))
+	w.pass(3 * grace)
+	if diff := cmp.Diff(map[string]string{}, w.reasons()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestALongNameNamesNoService: a tag has no room for it, and the IPBlock of another Service would be wrong.
+func TestALongNameNamesNoService(t *testing.T) {
+	tag := contract.ServiceTag(strings.Repeat("n", 63), strings.Repeat("s", 63))
+	w := newWorld(t, block(blockID, "203.0.113.8/29", "", ours(contract.TagService, tag)))
+	w.pass(3 * grace)
+	if len(w.reasons()) > 0 || w.count("Warning OrphanedIPBlock", "the block in the phoenixNAP portal") == 0 {
+		t.Errorf("objects %v, events %q", w.reasons(), w.heard)
 	}
 }

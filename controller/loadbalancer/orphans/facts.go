@@ -3,6 +3,7 @@ package orphans
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,6 +46,7 @@ type facts struct {
 	uids      map[string]bool
 	now       time.Time // when the facts were requested
 	purchases []recorded
+	records   plan.Records
 	used      map[string]bool // the IDs of blocks with an address in use
 	brought   []string        // the IDs of blocks that people say Services may name
 	// nodeBlock is the ID of the one block of the nodes that is kept even while no node needs it; empty for none.
@@ -95,7 +97,7 @@ func (f facts) byPurpose(b network.Block) blockState {
 		return unclear
 	case tagged && f.services[service]:
 		return inUse
-	case tagged && network.Retained(b):
+	case tagged && network.Retained(b) && !f.ordered(b.ID):
 		return retained
 	case tagged:
 		return orphan
@@ -221,8 +223,26 @@ func (c *Collector) addUsed(ctx context.Context, f *facts) error {
 		f.used[unread.BlockID] = true // it is not known, so nothing is concluded
 	}
 	f.brought = listing.BroughtBlocks.IDs()
+	f.records = listing.Records
 	f.record(c.seen.BoundedAll(listing.Records))
 	return nil
+}
+
+// of is the record of a block that was bought for a Service which does not need it any more; false when there is none.
+func (f facts) of(blockID string) (plan.Record, bool) {
+	i := slices.IndexFunc(f.records, func(r plan.Record) bool {
+		return r.BlockID == blockID && r.Service.Name != "" && !f.uids[r.Service.UID]
+	})
+	if i < 0 {
+		return plan.Record{}, false
+	}
+	return f.records[i], true
+}
+
+// ordered reports whether a person has deleted the IPBlock of a block without use, so that it is to be released.
+func (f facts) ordered(blockID string) bool {
+	record, found := f.of(blockID)
+	return found && record.Deleted
 }
 
 // record adds recorded purchases.

@@ -21,6 +21,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/orphans"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/client"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
@@ -53,6 +54,7 @@ type world struct {
 	url       string // where the account answers
 	kube      *fake.Clientset
 	ledgers   *allocation.Store
+	objects   *client.IPBlocks
 	informers informers.SharedInformerFactory
 	events    *record.FakeRecorder
 	client    *pnap.Client
@@ -91,7 +93,8 @@ func newWorld(t *testing.T, options ...option) *world {
 		events: record.NewFakeRecorder(1000)}
 	store := kubefake.NewStore()
 	w.kube = store.Client()
-	w.ledgers = allocation.NewStore(store.IPBlocks(), w.clock.Now)
+	w.objects = store.IPBlocks()
+	w.ledgers = allocation.NewStore(w.objects, w.clock.Now)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: clusterUID}}
 	if _, err := w.kube.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -48,7 +48,7 @@ type Config struct {
 	Kube    kubernetes.Interface
 	// Services is the shared informer. It shows when there is certainly nothing to do; everything else is read live.
 	Services coreinformers.ServiceInformer
-	// Events are recorded on the Namespace kube-system.
+	// Events are recorded on the IPBlock of a block, else on the Namespace kube-system.
 	Events  record.EventRecorder
 	Metrics *Metrics
 	// NetworkID is the ID of the public network.
@@ -57,7 +57,7 @@ type Config struct {
 	MaxBlocks int
 	// MaxRetained is the maximum number of blocks that outlive their Services; 0 for none.
 	MaxRetained int
-	// Collect releases orphans; otherwise they are only reported.
+	// Collect releases orphans; otherwise they are only reported, and released when a person deletes their IPBlocks.
 	Collect bool
 	// Grace is how long a block must be an orphan before it is released.
 	Grace time.Duration
@@ -92,7 +92,7 @@ type suspicion struct {
 	reported time.Time
 	problem  string
 	deletion bool // its deletion was requested
-	// held: too many blocks became orphans at once, so it waits until a person has confirmed its deletion.
+	// held: too many blocks became orphans at once, so it waits for a person; confirmed: a person has deleted its IPBlock.
 	held, confirmed bool
 	// backoff follows a failed step.
 	backoff account.Backoff
@@ -151,9 +151,10 @@ func (c *Collector) Look(ctx context.Context) (again time.Duration, err error) {
 	c.forgetGone(ctx, ours, found.Unseen)
 	ours = slices.DeleteFunc(ours, func(b network.Block) bool { return isHidden(found, b) })
 	problems := c.remember(ctx, ours, f, found.AskedAt)
-	if err := c.applyBreaker(ctx, len(ours)); err != nil {
-		return period, errors.Join(problems, err)
-	}
+	held := c.applyBreaker(f, len(ours))
+	problems = errors.Join(problems, c.showUnused(ctx, ours, &f))
+	c.reportDue(f)
+	c.reportHeld(held, len(ours))
 	c.publish(ctx, all, f, found.AskedAt)
 	if due := c.due(); due != nil {
 		again, err = c.collect(ctx, due)
@@ -224,7 +225,7 @@ func (c *Collector) factsFor(ctx context.Context, cluster string, ours []network
 	return live, err
 }
 
-// remember updates suspicions from a list and reports confirmed ones. An unreadable block does not hide the others.
+// remember updates suspicions from a list. An unreadable block does not hide the others.
 func (c *Collector) remember(ctx context.Context, ours []network.Block, f facts, askedAt time.Time) error {
 	var problems []error
 	counts := map[blockState]int{}
@@ -251,10 +252,6 @@ func (c *Collector) remember(ctx context.Context, ours []network.Block, f facts,
 			continue
 		}
 		counts[s]++
-		if now := c.config.Now(); now.Sub(known.reported) >= repeatAfter {
-			known.reported = now
-			c.report(known)
-		}
 	}
 	c.config.Metrics.set(counts)
 	return errors.Join(problems...)
@@ -306,7 +303,8 @@ func (c *Collector) due() *suspicion {
 		at := s.since
 		switch {
 		case s.state == leftover: // v1 decided to delete it
-		case s.held && !s.confirmed:
+		case s.confirmed:
+		case s.held:
 			continue
 		case s.state == orphan && c.config.Collect:
 			at = at.Add(c.config.Grace)

@@ -3,6 +3,7 @@ package orphans_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -217,23 +218,19 @@ func TestTheOrderOfReleases(t *testing.T) {
 	w.gone(second)
 }
 
-// What a person confirmed is reported as what is going to be deleted, no longer as what waits for a person.
-func TestWhatIsConfirmedIsGoingToBeDeleted(t *testing.T) {
-	w := newWorld(t, append(dedicated(4), func(_ *pnapsim.Config, _ *pnapsim.AccountSeed, c *orphans.Config) {
-		c.Grace = 6 * time.Hour
-	})...)
+// What a person confirmed goes at once; the others still wait for a person.
+func TestWhatIsConfirmedGoesAlone(t *testing.T) {
+	w := newWorld(t, dedicated(4)...)
 	w.pass(10 * time.Minute)
 	if w.held() != 4 || w.count("It is going to be deleted") != 0 {
 		t.Fatalf("%d are held; heard %q", w.held(), w.heard)
 	}
 	w.confirm(blockNumber(0))
-	w.pass(2 * time.Hour)
-	if n := w.count(blockNumber(0), "It is going to be deleted"); n == 0 {
-		t.Errorf("heard %q", w.heard)
+	w.pass(25 * time.Hour)
+	if got := w.left(4); !slices.Equal(got, []int{1, 2, 3}) || w.held() != 3 {
+		t.Errorf("blocks %v are left, %d are held", got, w.held())
 	}
-	for i := 1; i < 4; i++ {
-		if n := w.count("OrphanedIPBlock", blockNumber(i), "It is going to be deleted"); n != 0 {
-			t.Errorf("block %d: heard %q", i, w.heard)
-		}
+	if w.count("OrphanedIPBlock", "It is going to be deleted") != 0 {
+		t.Errorf("heard %q", w.heard)
 	}
 }

@@ -45,7 +45,7 @@ func TestEventsEndByTheirRemedy(t *testing.T) {
 		remedy func(w *world, advised []string)
 	}{
 		"deleted in the portal": {[]option{web}, "OrphanedIPBlock",
-			ofService + "delete it in the phoenixNAP portal", byPortal},
+			ofService + "or the block in the phoenixNAP portal", byPortal},
 		"the Service again": {[]option{web}, "OrphanedIPBlock", ofService + "create the Service again", serviceAgain},
 		"collected": {[]option{web}, "OrphanedIPBlock", ofService + "set --collect-orphans",
 			func(w *world, _ []string) {
@@ -58,11 +58,17 @@ func TestEventsEndByTheirRemedy(t *testing.T) {
 		"for nothing known": {[]option{block(blockID, "203.0.113.8/29", "public", ours(contract.TagUsage,
 			contract.TagUsageAuto))}, "OrphanedIPBlock",
 			aBlock + "until it is deleted: do that in the phoenixNAP portal if nothing uses it", byPortal},
+		"its IPBlock is deleted": {[]option{web}, "OrphanedIPBlock", ofService + "delete its IPBlock,",
+			func(w *world, advised []string) { w.confirm(advised[1]) }},
 		"many, confirmed": {dedicated(4), "OrphanNotCollected",
-			`kubectl annotate namespace kube-system --overwrite ` + contract.NamespaceCollectOrphans + `=(\S+)`,
-			func(w *world, advised []string) { w.confirm(strings.Split(advised[1], ",")...) }},
+			`delete its IPBlock: kubectl annotate ipb <name> phoenixnap.com/allow-release=true && kubectl delete ipb`,
+			func(w *world, _ []string) {
+				for i := range 4 {
+					w.confirm(blockNumber(i))
+				}
+			}},
 		"many, the Services again": {dedicated(4), "OrphanedIPBlock",
-			ofService + "create the Service again, or confirm the deletion as event OrphanNotCollected",
+			ofService + "create the Service again, or give its IPBlock the annotation",
 			func(w *world, _ []string) {
 				for i := range 4 {
 					w.service(serviceNumber(i), false)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
@@ -19,10 +21,11 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
-// Reasons of the events on the Namespace kube-system.
+// Reasons of the events on the Namespace kube-system, and eventOrphaned also on IPBlocks.
 const (
 	// eventOrphaned (Warning): a block is paid for but not used.
 	eventOrphaned = "OrphanedIPBlock"
@@ -64,15 +67,32 @@ func (c *Collector) notify(last *notice, reason, text string) {
 	}
 }
 
+// reportDue records events about blocks that seem to be unused.
+func (c *Collector) reportDue(f facts) {
+	now := c.config.Now()
+	for _, id := range slices.Sorted(maps.Keys(c.suspicions)) {
+		if s := c.suspicions[id]; s.looks >= confirmed && now.Sub(s.reported) >= repeatAfter {
+			s.reported = now
+			c.report(s, f)
+		}
+	}
+}
+
 // report records an event about a block; the text is constant, so that repetitions are counted and not listed.
-func (c *Collector) report(s *suspicion) {
+func (c *Collector) report(s *suspicion, f facts) {
 	b := s.block
 	age := "first seen " + s.since.UTC().Format(time.RFC3339)
 	if !b.CreatedOn.IsZero() {
 		age = "created " + b.CreatedOn.UTC().Format(time.RFC3339)
 	}
-	c.record(corev1.EventTypeWarning, eventOrphaned,
-		fmt.Sprintf("IP block %s (%s, %s): %s. %s", b.ID, b.CIDR, age, problemOf(s.state, b), c.remedy(s)))
+	text := fmt.Sprintf("IP block %s (%s, %s): %s. %s", b.ID, b.CIDR, age, problemOf(s.state, b), c.remedy(s))
+	record, found := f.of(b.ID)
+	if !found {
+		c.record(corev1.EventTypeWarning, eventOrphaned, text)
+		return
+	}
+	c.config.Events.Event(&corev1.ObjectReference{APIVersion: v1beta1.GroupVersion.String(), Kind: "IPBlock",
+		Name: record.Name, UID: types.UID(record.UID)}, corev1.EventTypeWarning, eventOrphaned, text)
 }
 
 // problemOf returns what is wrong with a block.
@@ -98,14 +118,16 @@ func problemOf(s blockState, b network.Block) string {
 // remedy returns what happens to the block, or what to do.
 func (c *Collector) remedy(s *suspicion) string {
 	switch {
-	case s.held && !s.confirmed:
-		return "It is paid for until it is deleted: create the Service again, or confirm the deletion as event " +
-			eventStuck + " describes"
-	case s.state == leftover, s.state == orphan && c.config.Collect:
+	case s.confirmed, s.state == leftover:
+		return "It is going to be deleted"
+	case s.held:
+		return "It is paid for until it is deleted: create the Service again, or give its IPBlock the annotation " +
+			contract.AllowRelease + "=true and delete that"
+	case s.state == orphan && c.config.Collect:
 		return "It is going to be deleted"
 	case s.state == orphan:
-		return "It is paid for until it is deleted: delete it in the phoenixNAP portal, create the Service again, or " +
-			"set --collect-orphans"
+		return "It is paid for until it is deleted: delete its IPBlock, or the block in the phoenixNAP portal, create " +
+			"the Service again, or set --collect-orphans"
 	case s.state == empty:
 		return "It is paid for until it is deleted: the controller does that by itself, for a block of the nodes " +
 			"with --manage-membership; else delete it in the phoenixNAP portal"

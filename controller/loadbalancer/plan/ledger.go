@@ -62,6 +62,9 @@ type Ledger struct {
 	Brought bool
 	// Closed is true when the block is being released: no address of it is given any more.
 	Closed bool
+	// Deleted is true once a person has deleted the object of a block that Services share: no other Service gets an
+	// address of it, and the block is released when the last one has left.
+	Deleted bool
 	// AssignedHere is true when this controller assigned a block that was brought, so that it is the one to
 	// unassign it again. It says nothing about blocks that were bought.
 	AssignedHere bool
@@ -148,7 +151,7 @@ func (l Ledger) Take(h Holder, ask Ask) (Ledger, Grant, error) {
 	if held, found := l.AddressOf(h); found {
 		return l.give(held, h), Grant{Address: held}, nil
 	}
-	if l.Closed {
+	if l.Closed || l.Deleted {
 		return l, Grant{}, fmt.Errorf("IP block %s: %w", l.BlockID, ErrClosed)
 	}
 	if ask.Wanted.IsValid() {

@@ -166,7 +166,7 @@ func (obs Observed) Unswept() bool {
 			return true
 		}
 	}
-	return len(obs.StaleRecords()) > 0 || slices.ContainsFunc(obs.Blocks, func(block network.Block) bool {
+	return len(obs.StaleRecords()) > 0 || len(obs.Records.Unprotected()) > 0 || slices.ContainsFunc(obs.Blocks, func(block network.Block) bool {
 		return obs.Pool().Owns(block) && !obs.stored(block.ID) && !obs.Awaited()
 	})
 }

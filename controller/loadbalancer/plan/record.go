@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -31,8 +32,8 @@ type Purchase struct {
 // Record is what an IPBlock records: the intent to buy a block, and which block that became.
 type Record struct {
 	Purchase
-	// Name of the object and its Version, which is empty while there is no object.
-	Name, Version string
+	// Name of the object and its Version, which is empty while there is no object, and its UID.
+	Name, Version, UID string
 	// Service is the Service whose block this is; the zero Holder for a block of the pool or of the nodes.
 	Service Holder
 	// Nodes is true for a block from which nodes get addresses.
@@ -43,6 +44,11 @@ type Record struct {
 	Allocated bool
 	// Report is what the object shows.
 	Report Report
+	// Deleted is true once a person has deleted the object: it stays until its block is released, which is done as soon
+	// as nothing uses that.
+	Deleted bool
+	// Unprotected is true while the object has no finalizer, so that its deletion would remove it at once.
+	Unprotected bool
 }
 
 // Report is what an IPBlock shows of the block of one Service, for people: no decision depends on it.
@@ -51,8 +57,8 @@ type Report struct {
 	Location string
 	// Address that the Service has; the zero Addr while it has none.
 	Address netip.Addr
-	// Assigned and Ready are conditions; without a reason it is not known.
-	Assigned, Ready Condition
+	// Assigned, Ready and Orphaned are conditions; without a reason it is not known.
+	Assigned, Ready, Orphaned Condition
 }
 
 // Condition is a condition without its time.
@@ -171,6 +177,11 @@ func (obs Observed) StaleRecords() []Record {
 	return stale
 }
 
+// Unprotected are the records whose objects need a finalizer.
+func (all Records) Unprotected() Records {
+	return slices.DeleteFunc(slices.Clone(all), func(r Record) bool { return !r.Unprotected || r.Deleted })
+}
+
 // since is when the purchase was made. A restored object, and one that a webhook has changed, may have no time of one.
 func (r Record) since() time.Time {
 	if r.Time.IsZero() {
@@ -233,8 +244,16 @@ func (obs Observed) ReportOf(service *corev1.Service) (report Report, due bool) 
 	return report, report != record.Report
 }
 
-// shownRetained is the reason of the conditions of a block that outlives its Service.
-const shownRetained = "Retained"
+// OfUnused is what the object of a block must show whose Service is gone: that it is retained, or what is wrong.
+func OfUnused(b network.Block, h Holder, orphaned Condition) Report {
+	report := Report{CIDR: b.CIDR, Location: b.Location, Assigned: retainedFor(h), Ready: retainedFor(h),
+		Orphaned: orphaned}
+	if orphaned.Reason != "" {
+		report.Ready = Condition{Reason: orphaned.Reason, Message: orphaned.Message}
+		report.Assigned = Condition{True: b.ResourceID != "", Reason: orphaned.Reason, Message: orphaned.Message}
+	}
+	return report
+}
 
 // outlives reports whether the block stays in the account without use.
 func outlives(b network.Block, service *corev1.Service) bool {
@@ -242,9 +261,9 @@ func outlives(b network.Block, service *corev1.Service) bool {
 }
 
 func retainedFor(h Holder) Condition {
-	return Condition{Reason: shownRetained, Message: fmt.Sprintf("the block outlives the address of Service %s "+
+	return Condition{Reason: v1beta1.ReasonRetained, Message: fmt.Sprintf("the block outlives the address of Service %s "+
 		"(annotation %s), and phoenixNAP goes on charging for it; the next Service of that name gets it. To release it, "+
-		"create that Service without the annotation and delete it", h, contract.ServiceIPRetain)}
+		"give its IPBlock the annotation %s=true and delete that", h, contract.ServiceIPRetain, contract.AllowRelease)}
 }
 
 func conditionOf(service *corev1.Service, kind string) Condition {

@@ -163,7 +163,7 @@ func TestReportOf(t *testing.T) {
 	retained := without
 	retained.Assigned = plan.Condition{Reason: "Retained", Message: "the block outlives the address of Service shop/" +
 		"web (annotation phoenixnap.com/ip-retain), and phoenixNAP goes on charging for it; the next Service of that name " +
-		"gets it. To release it, create that Service without the annotation and delete it"}
+		"gets it. To release it, give its IPBlock the annotation phoenixnap.com/allow-release=true and delete that"}
 	retained.Ready = retained.Assigned
 	for name, test := range map[string]struct {
 		change func(*plan.Observed, *corev1.Service)

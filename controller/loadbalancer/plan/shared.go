@@ -226,7 +226,7 @@ func (obs Observed) poolBlocks() (blocks []PoolBlock, known bool) {
 // when it is there: the network takes in one after the other anyway, and some who wait may have gone by then.
 func (obs Observed) poolGrows(blocks []PoolBlock) (reason Reason, grows bool) {
 	for _, p := range blocks {
-		if p.Gone || p.Foreign || p.Ledger.Closed || p.Sighting.Hidden {
+		if p.Gone || p.Foreign || p.Ledger.Closed || p.Ledger.Deleted || p.Sighting.Hidden {
 			continue
 		}
 		switch p.Sighting.Block.Status {

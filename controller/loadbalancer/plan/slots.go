@@ -123,7 +123,7 @@ func (obs Observed) couldShare() bool {
 		l, stored := obs.Ledger(b.ID)
 		_, _, free := l.Count()
 		return stored && obs.Pool().Owns(b) && b.Status == network.Assigned && b.ResourceID == obs.NetworkID &&
-			!l.Closed && free > 0
+			!l.Closed && !l.Deleted && free > 0
 	})
 }
 

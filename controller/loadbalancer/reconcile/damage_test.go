@@ -120,7 +120,7 @@ func TestADamagedObjectOfAPersonIsCreatedAgain(t *testing.T) {
 	if err := w.refused("two", 10*time.Minute); !strings.Contains(err.Error(), "delete it and create it again") {
 		t.Errorf("refusal is %q", err)
 	}
-	w.deleteIPBlock("mine")
+	w.loseIPBlock("mine")
 	w.bring("mine")
 	w.clock.Advance(time.Minute)
 	w.settle("two")
@@ -171,7 +171,7 @@ func TestUnreadableLedgerOfABroughtBlock(t *testing.T) {
 // address from a Service and gives none to two, and its block is released with its last Service.
 func TestLostLedgerIsMadeAgain(t *testing.T) {
 	for how, lose := range map[string]func(*world, string){
-		"deleted": func(w *world, id string) { w.deleteIPBlock(w.objectOf(id)) },
+		"deleted": func(w *world, id string) { w.loseIPBlock(w.objectOf(id)) },
 		"without status": func(w *world, id string) {
 			w.editIPBlock(id, func(s *v1beta1.IPBlockStatus) { *s = v1beta1.IPBlockStatus{} })
 		},
@@ -256,7 +256,7 @@ func TestALostServiceKeepsNoBlockOfThePool(t *testing.T) {
 	w.service("lost", inPool())
 	w.settle("lost")
 	id := w.blockID()
-	w.deleteIPBlock(w.objectOf(id))
+	w.loseIPBlock(w.objectOf(id))
 	deletesBlock(id)(w)
 	_ = w.refused("lost", 10*time.Minute)
 	w.service("taker") // phoenixNAP sells the addresses again

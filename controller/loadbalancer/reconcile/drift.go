@@ -180,7 +180,7 @@ func (b *Balancer) sweep(ctx context.Context) error {
 }
 
 // sweepRecords removes the first record of a purchase that says nothing any more: each Service, and each block, is
-// looked for afresh.
+// looked for afresh. Else it protects the first one whose finalizer a person has removed.
 func (b *Balancer) sweepRecords(ctx context.Context, o plan.Observed) (bool, error) {
 	for _, r := range o.StaleRecords() {
 		if gone, err := b.isGone(ctx, o, r); err != nil || !gone {
@@ -192,6 +192,10 @@ func (b *Balancer) sweepRecords(ctx context.Context, o plan.Observed) (bool, err
 		klog.FromContext(ctx).Info("Removing the record of a purchase", "object", r.Name, "block", r.BlockID)
 		defer b.ledgers.forget()
 		return true, allocation.Remove(ctx, b.config.Ledgers.Objects(), r)
+	}
+	for _, r := range o.Records.Unprotected() {
+		defer b.ledgers.forget()
+		return true, allocation.Protect(ctx, b.config.Ledgers.Objects(), r)
 	}
 	return false, nil
 }
@@ -240,7 +244,7 @@ func (b *Balancer) freeGone(ctx context.Context, o plan.Observed, l plan.Ledger)
 // sweepBlock closes the ledger of an empty block that no Service waits for, and then releases the block.
 func (b *Balancer) sweepBlock(ctx context.Context, o plan.Observed, l plan.Ledger) (bool, error) {
 	if !l.Closed {
-		if o.Awaited() {
+		if o.Awaited() && !l.Deleted {
 			return false, nil
 		}
 		return true, b.ledgers.save(ctx, l.Close())

@@ -85,9 +85,17 @@ func (w *world) editIPBlock(id string, change func(*v1beta1.IPBlockStatus)) {
 	}
 }
 
+// deleteIPBlock does what the message about an unreadable ledger says, loseIPBlock removes an object at once.
 func (w *world) deleteIPBlock(name string) {
 	w.t.Helper()
-	if err := w.objects.IPBlocks.Delete(w.ctx, name, metav1.DeleteOptions{}); err != nil {
+	if err := kubefake.DeleteAllowed(w.ctx, w.objects.IPBlocks, name); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) loseIPBlock(name string) {
+	w.t.Helper()
+	if err := kubefake.Lose(w.ctx, w.objects.IPBlocks, name); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -123,7 +123,7 @@ func TestALostObjectIsMadeAgain(t *testing.T) {
 	w.service("web")
 	w.settle("web")
 	address := w.address("web")
-	w.deleteIPBlock(ownName(w, "web"))
+	w.loseIPBlock(ownName(w, "web"))
 	w.clock.Advance(time.Minute)
 	w.wantDrifted("web")
 	w.settle("web")

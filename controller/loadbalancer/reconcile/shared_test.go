@@ -261,7 +261,7 @@ func TestLostLedgerGivesNothingTwice(t *testing.T) {
 	}
 	first := w.address("one")
 	second := w.address("two")
-	w.deleteIPBlock(w.objectOf(w.blockID()))
+	w.loseIPBlock(w.objectOf(w.blockID()))
 	w.restart()
 	w.service("three", inPool())
 	w.settleAll("three", "two", "one")

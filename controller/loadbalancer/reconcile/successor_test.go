@@ -118,7 +118,7 @@ func TestReleasingServiceKeepsItsAddress(t *testing.T) {
 func (w *world) loseLedgers(allocation string) {
 	w.t.Helper()
 	for _, l := range w.ledgers() {
-		w.deleteIPBlock(w.objectOf(l.BlockID))
+		w.loseIPBlock(w.objectOf(l.BlockID))
 	}
 	w.config.Allocation = allocation
 	w.restart()

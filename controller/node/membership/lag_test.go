@@ -7,11 +7,10 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/instances"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/simtest"
 )
@@ -40,7 +39,7 @@ func (w *world) expectPurchases(want int) {
 // loseRecord deletes the object that records the purchase and the addresses.
 func (w *world) loseRecord() {
 	w.t.Helper()
-	if err := w.blocks.Delete(w.t.Context(), v1beta1.NodesPrefix+"1", metav1.DeleteOptions{}); err != nil {
+	if err := kubefake.Lose(w.t.Context(), w.blocks, v1beta1.NodesPrefix+"1"); err != nil {
 		w.t.Fatal(err)
 	}
 }

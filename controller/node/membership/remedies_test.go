@@ -11,6 +11,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/simtest"
 )
@@ -134,7 +135,7 @@ func warnings() map[string]advises {
 		"NodeBlockUnavailable, record of addresses": {seedOf(2, "203.0.113.0/28", nil), nil, damagedRecord,
 			ReasonNodeBlockUnavailable, `IPBlock (\S+): .*repair its status, or .* delete it`,
 			func(w *world, advised []string) {
-				if err := w.blocks.Delete(w.t.Context(), advised[1], metav1.DeleteOptions{}); err != nil {
+				if err := kubefake.DeleteAllowed(w.t.Context(), w.blocks, advised[1]); err != nil {
 					w.t.Fatal(err)
 				}
 			}, 1, nobodys},

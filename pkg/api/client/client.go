@@ -2,6 +2,9 @@
 package client
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,10 +15,14 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // IPBlocks reads and changes IPBlocks. A write of an IPBlock leaves its status as it is, one of its status all else.
-type IPBlocks = gentype.ClientWithList[*v1beta1.IPBlock, *v1beta1.IPBlockList]
+type IPBlocks struct {
+	*gentype.ClientWithList[*v1beta1.IPBlock, *v1beta1.IPBlockList]
+	connection rest.Interface
+}
 
 // New returns a client of the API server that the configuration leads to. It makes no calls.
 func New(config *rest.Config) (*IPBlocks, error) {
@@ -33,13 +40,35 @@ func New(config *rest.Config) (*IPBlocks, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client of IPBlocks: %w", err)
 	}
-	return gentype.NewClientWithList("ipblocks", connection, runtime.NewParameterCodec(scheme), "",
+	return &IPBlocks{gentype.NewClientWithList("ipblocks", connection, runtime.NewParameterCodec(scheme), "",
 		func() *v1beta1.IPBlock { return &v1beta1.IPBlock{} },
-		func() *v1beta1.IPBlockList { return &v1beta1.IPBlockList{} }), nil
+		func() *v1beta1.IPBlockList { return &v1beta1.IPBlockList{} }), connection}, nil
+}
+
+// definition is where the API server has the definition of the kind.
+const definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/ipblocks.networking.phoenixnap.com"
+
+// Definition reads the metadata of the definition of the kind: while that is being deleted, so are all objects, and
+// their deletion says nothing about their blocks.
+func (c *IPBlocks) Definition(ctx context.Context) (metav1.ObjectMeta, error) {
+	raw, err := c.connection.Get().AbsPath(definition).DoRaw(ctx)
+	if err != nil {
+		return metav1.ObjectMeta{}, fmt.Errorf("read the definition of IPBlock: %w", err)
+	}
+	var read metav1.PartialObjectMetadata
+	if err := json.Unmarshal(raw, &read); err != nil {
+		return metav1.ObjectMeta{}, fmt.Errorf("read the definition of IPBlock: %w", err)
+	}
+	return read.ObjectMeta, nil
 }
 
 // install is how the definition of the objects gets on the API server.
 const install = "install the definition of IPBlock of this version: kubectl apply -k deploy/crds"
+
+// ErrTerminating says that the definition is being deleted, and all objects with it. Until it is applied again nothing
+// is known, as without a definition.
+var ErrTerminating = errors.New("the definition of IPBlock is being deleted; to complete that, give it the annotation " +
+	contract.AllowDeletion + "=true; after it, " + install)
 
 // Undefined reports whether the API server does not know the kind. That an object is missing is something else.
 func Undefined(err error) bool {
@@ -59,7 +88,7 @@ func Explain(action string, err error) error {
 }
 
 // NotKept is the error about an API server that stored something else than was written.
-func NotKept(name string) error {
-	return fmt.Errorf("the API server did not keep the status of IPBlock %s as it was written; exclude it from the "+
-		"admission webhook that changes it, or %s", name, install)
+func NotKept(what, name string) error {
+	return fmt.Errorf("the API server did not keep the %s of IPBlock %s as it was written; exclude it from the "+
+		"admission webhook that changes it, or %s", what, name, install)
 }

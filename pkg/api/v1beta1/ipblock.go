@@ -99,6 +99,17 @@ const (
 	ConditionReady    = "Ready"
 )
 
+// ConditionOrphaned is True while the Service of a block does not exist: with reason ReasonServiceGone, or
+// ReasonAwaitingConfirmation if too many blocks became orphans at once. Ready then has the same reason.
+const (
+	ConditionOrphaned          = "Orphaned"
+	ReasonServiceGone          = "ServiceGone"
+	ReasonAwaitingConfirmation = "AwaitingConfirmation"
+)
+
+// ReasonRetained is the reason of Assigned and Ready of a block that outlives its Service.
+const ReasonRetained = "Retained"
+
 // Sources of blocks.
 const (
 	// SourceBought is a block that the controller buys, and releases if the reclaim policy is Delete.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/client"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // Connect returns a client whose requests take a way: a Line, or what a test puts before one.
@@ -55,14 +56,44 @@ func EditStatus(ctx context.Context, blocks *client.IPBlocks, name string, chang
 	return err
 }
 
+// DeleteAllowed deletes an IPBlock with the annotation that allows it, as printed remedies say.
+func DeleteAllowed(ctx context.Context, blocks *client.IPBlocks, name string) error {
+	return deleteAfter(ctx, blocks, name, func(object *v1beta1.IPBlock) {
+		object.Annotations = map[string]string{contract.AllowDeletion: "true"}
+	})
+}
+
+// Lose removes an IPBlock at once, as a person does who removes its finalizers.
+func Lose(ctx context.Context, blocks *client.IPBlocks, name string) error {
+	return deleteAfter(ctx, blocks, name, func(object *v1beta1.IPBlock) { object.Finalizers = nil })
+}
+
+func deleteAfter(ctx context.Context, blocks *client.IPBlocks, name string, change func(*v1beta1.IPBlock)) error {
+	object, err := blocks.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	change(object)
+	if _, err := blocks.Update(ctx, object, metav1.UpdateOptions{}); err != nil {
+		return err
+	}
+	if err := blocks.Delete(ctx, name, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+		return err
+	}
+	return nil // it was being deleted already
+}
+
 // RoundTrip implements http.RoundTripper: the Store answers in memory.
 func (l *Line) RoundTrip(raw *http.Request) (*http.Response, error) {
 	if err := raw.Context().Err(); err != nil {
 		return nil, err
 	}
+	if raw.URL.Path == definition {
+		return l.definition(raw)
+	}
 	asked, err := parse(raw)
-	if err == nil && l.store.isUndefined(asked.gvr) {
-		err = notFound(raw)
+	if err == nil {
+		err = l.store.unserved(raw, asked.gvr)
 	}
 	if err == nil && raw.Method == http.MethodGet && raw.URL.Query().Get("watch") == "true" {
 		return l.watch(raw.Context(), asked)
@@ -75,6 +106,21 @@ func (l *Line) RoundTrip(raw *http.Request) (*http.Response, error) {
 		return respond(raw, failure(err))
 	}
 	return respond(raw, answer)
+}
+
+// definition is where the API server has that of IPBlock.
+const definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/ipblocks.networking.phoenixnap.com"
+
+func (l *Line) definition(raw *http.Request) (*http.Response, error) {
+	about, defined := l.store.Definition(v1beta1.GroupVersion.WithResource("ipblocks"))
+	if !defined {
+		return respond(raw, failure(notFound(raw)))
+	}
+	body, err := json.Marshal(metav1.PartialObjectMetadata{ObjectMeta: about})
+	if err != nil {
+		return nil, err
+	}
+	return response(raw, http.StatusOK, io.NopCloser(bytes.NewReader(body))), nil
 }
 
 // failure is an error as the API server words it.

@@ -5,7 +5,9 @@
 package kubefake
 
 import (
+	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"sync"
 	"time"
@@ -21,6 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // Store holds the objects of a cluster. Any number of clients can work on it, as processes do on one API server.
@@ -33,9 +37,11 @@ type Store struct {
 	mu      sync.Mutex
 	version int64
 	keys    map[key]bool // of the objects that were ever there
-	// undefined are the resources whose definition was deleted.
-	undefined map[schema.GroupVersionResource]bool
-	history   *history
+	// undefined are the resources whose definition was deleted, and terminating what else is known of those whose
+	// definition is being deleted.
+	undefined   map[schema.GroupVersionResource]bool
+	terminating map[schema.GroupVersionResource]metav1.ObjectMeta
+	history     *history
 }
 
 // key identifies an object.
@@ -49,7 +55,8 @@ func NewStore() *Store {
 	return &Store{
 		ObjectTracker: ktesting.NewObjectTracker(known(), serializer.NewCodecFactory(known()).UniversalDecoder()),
 		keys:          map[key]bool{}, history: newHistory(),
-		undefined: map[schema.GroupVersionResource]bool{},
+		undefined:   map[schema.GroupVersionResource]bool{},
+		terminating: map[schema.GroupVersionResource]metav1.ObjectMeta{},
 	}
 }
 
@@ -127,33 +134,84 @@ func (s *Store) admit(changed, stored metav1.Object) {
 	}
 }
 
-// Undefine deletes the definition of a resource: its objects are gone, and requests for it are not served until Define.
+// Undefine deletes the definition of a resource, and with it the objects. It is there until the last object is gone;
+// from then on requests for the resource are not served until Define.
 func (s *Store) Undefine(gvr schema.GroupVersionResource) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	now := metav1.Time{Time: time.Now().Truncate(time.Second)}
+	if about := s.terminating[gvr]; about.DeletionTimestamp == nil && !s.undefined[gvr] {
+		s.terminating[gvr] = metav1.ObjectMeta{DeletionTimestamp: &now}
+	}
+	var all []key
 	for k := range s.keys {
-		if k.gvr != gvr {
-			continue
+		if k.gvr == gvr {
+			all = append(all, k)
 		}
-		if err := s.restore(k, nil); err != nil {
+	}
+	s.mu.Unlock()
+	for _, k := range all {
+		if err := s.Delete(gvr, k.namespace, k.name); err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
 	}
-	s.undefined[gvr] = true
 	return nil
 }
 
-// Define applies the definition again.
-func (s *Store) Define(gvr schema.GroupVersionResource) {
+// AllowUndefine gives a definition that is being deleted the annotation that allows it.
+func (s *Store) AllowUndefine(gvr schema.GroupVersionResource) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.undefined, gvr)
+	if about, terminating := s.terminating[gvr]; terminating {
+		about.Annotations = map[string]string{contract.AllowDeletion: "true"}
+		s.terminating[gvr] = about
+	}
 }
 
-func (s *Store) isUndefined(gvr schema.GroupVersionResource) bool {
+// Definition is what is known of the definition of a resource; false when there is none.
+func (s *Store) Definition(gvr schema.GroupVersionResource) (metav1.ObjectMeta, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.undefined[gvr]
+	s.finish(gvr)
+	return s.terminating[gvr], !s.undefined[gvr]
+}
+
+// finish ends the deletion of a definition without objects.
+func (s *Store) finish(gvr schema.GroupVersionResource) {
+	if _, terminating := s.terminating[gvr]; !terminating {
+		return
+	}
+	for k := range s.keys {
+		if _, err := s.Get(k.gvr, k.namespace, k.name); k.gvr == gvr && err == nil {
+			return
+		}
+	}
+	delete(s.terminating, gvr)
+	s.undefined[gvr] = true
+}
+
+// Define applies the definition again. One that is still being deleted stays so, as on an API server: then it is false.
+func (s *Store) Define(gvr schema.GroupVersionResource) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.finish(gvr)
+	delete(s.undefined, gvr)
+	_, terminating := s.terminating[gvr]
+	return !terminating
+}
+
+// unserved says why a request for a resource is refused: 404 without its definition, and a creation while that is being
+// deleted (customresource_handler.go of k8s.io/apiextensions-apiserver).
+func (s *Store) unserved(raw *http.Request, gvr schema.GroupVersionResource) error {
+	definition, defined := s.Definition(gvr)
+	switch {
+	case !defined:
+		return notFound(raw)
+	case definition.DeletionTimestamp != nil && raw.Method == http.MethodPost:
+		return apierrors.NewForbidden(gvr.GroupResource(), "",
+			errors.New("create not allowed while custom resource definition is terminating"))
+	default:
+		return nil
+	}
 }
 
 // Snapshot is what a Store held at a time.

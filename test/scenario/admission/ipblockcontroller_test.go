@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	api "github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 const (
@@ -67,7 +68,9 @@ func TestControllerWritesItsIPBlocks(t *testing.T) {
 		"block-" + otherBlockID: bought(otherBlockID),
 	} {
 		removed(t, admin, name)
-		object, err := controller.Create(t.Context(), ipBlock(t, name, spec), strict)
+		fresh := ipBlock(t, name, spec)
+		fresh.SetFinalizers([]string{contract.IPBlockFinalizer})
+		object, err := controller.Create(t.Context(), fresh, strict)
 		must(t, err)
 		object = setStatus(t, controller, object, `{purchase: {attempt: 1, time: "2026-11-27T00:00:00.000001Z"}}`)
 		if _, has, _ := unstructured.NestedString(object.Object, "spec", "blockID"); !has {
@@ -75,7 +78,9 @@ func TestControllerWritesItsIPBlocks(t *testing.T) {
 			object, err = controller.Update(t.Context(), object, metav1.UpdateOptions{})
 			must(t, err)
 		}
-		object = setStatus(t, controller, object, `{cidr: 203.0.113.0/29, allocations: []}`)
+		object = setStatus(t, controller, object, ready("False", api.ReasonRetained))
+		object.SetFinalizers(nil)
+		must2(controller.Update(t.Context(), object, metav1.UpdateOptions{}))(t)
 		must(t, controller.Delete(t.Context(), object.GetName(), metav1.DeleteOptions{}))
 	}
 }

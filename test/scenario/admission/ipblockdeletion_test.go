@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -11,10 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	api "github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 const allowDeletion = `{"metadata":{"annotations":{"` + contract.AllowDeletion + `":"true"}}}`
+
+const allowRelease = `{"metadata":{"annotations":{"` + contract.AllowRelease + `":"true"}}}`
 
 var deletionTried = metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
 
@@ -73,6 +77,49 @@ func TestAllocatedBlocksAreNotDeleted(t *testing.T) {
 		if err := blocks.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// ready is the status of a block without addresses.
+func ready(status, reason string) string {
+	return fmt.Sprintf(`{cidr: 203.0.113.0/29, allocations: [], conditions: [{type: Ready, status: "%s", reason: %s,
+		message: m, lastTransitionTime: "2026-01-01T00:00:00Z"}]}`, status, reason)
+}
+
+// TestBlocksThatSomeoneMayCountOnAreNotReleased: a deletion of all IPBlocks, after a restore of etcd from the wrong time,
+// releases nothing.
+func TestBlocksThatSomeoneMayCountOnAreNotReleased(t *testing.T) {
+	blocks := ipBlocks(t)
+	kept := map[string]string{"retained": api.ReasonRetained, "awaiting": api.ReasonAwaitingConfirmation}
+	for name, status := range map[string]string{
+		"retained": ready("False", api.ReasonRetained), "awaiting": ready("False", api.ReasonAwaitingConfirmation),
+		"orphan": ready("False", api.ReasonServiceGone), "in-use": ready("True", api.ReasonRetained),
+	} {
+		object, err := blocks.Create(t.Context(), ipBlock(t, name, brought(blockID)), strict)
+		must(t, err)
+		setStatus(t, blocks, object, status)
+		t.Cleanup(func() {
+			if err := allowed(cleanup(t), blocks, name); err != nil && !apierrors.IsNotFound(err) {
+				t.Error(err)
+			}
+		})
+	}
+	eventually(t, "the policy for IPBlocks", func() bool {
+		return refusedBy(blocks.Delete(t.Context(), "retained", deletionTried), "phoenixnap-ipblocks")
+	})
+	for _, name := range []string{"orphan", "in-use"} {
+		must(t, blocks.Delete(t.Context(), name, deletionTried))
+	}
+	for name, reason := range kept {
+		err := blocks.Delete(t.Context(), name, metav1.DeleteOptions{})
+		command := "kubectl annotate ipb " + name + " " + contract.AllowRelease + "=true"
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), reason) ||
+			!strings.Contains(err.Error(), command) {
+			t.Errorf("%s: %v, want a refusal with %s and %s", name, err, reason, command)
+		}
+		_, err = blocks.Patch(t.Context(), name, types.MergePatchType, []byte(allowRelease), metav1.PatchOptions{})
+		must(t, err)
+		must(t, blocks.Delete(t.Context(), name, deletionTried))
 	}
 }
 

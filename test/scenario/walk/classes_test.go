@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
@@ -259,10 +260,15 @@ func (w *world) editIPBlock() {
 	}
 	chosen := list.Items[w.random.IntN(len(list.Items))].Name
 	w.inject(classIPBlockEdit)
-	what := []string{"deleted", "restored without its status", "damaged"}[w.random.IntN(3)]
+	what := []string{"deleted", "deleted with the annotation", "lost", "restored without its status",
+		"damaged"}[w.random.IntN(5)]
 	switch what {
 	case "deleted":
 		err = w.ipBlocks.Delete(w.t.Context(), chosen, metav1.DeleteOptions{})
+	case "deleted with the annotation":
+		err = kubefake.DeleteAllowed(w.t.Context(), w.ipBlocks, chosen)
+	case "lost":
+		err = kubefake.Lose(w.t.Context(), w.ipBlocks, chosen)
 	case "damaged":
 		err = kubefake.EditStatus(w.t.Context(), w.ipBlocks, chosen, func(s *v1beta1.IPBlockStatus) { s.CIDR = "" })
 		w.damagedBlocks = append(w.damagedBlocks, chosen)
@@ -274,13 +280,22 @@ func (w *world) editIPBlock() {
 	w.did("IPBlock %s is %s: %v", chosen, what, err)
 }
 
-// undefine deletes the definition of IPBlock, past the policy that refuses it, and applies it again after a while.
+// undefine deletes the definition of IPBlock, past the policy that refuses it, allows that at once or later, and applies
+// it again after a while.
 func (w *world) undefine() {
 	gvr := v1beta1.GroupVersion.WithResource("ipblocks")
 	w.inject(classUndefined)
 	length := w.upTo(10 * time.Minute)
 	w.did("the definition of IPBlock is deleted, for %s: %v", length, w.store.Undefine(gvr))
-	time.AfterFunc(length, func() { w.store.Define(gvr) })
+	time.AfterFunc(length*time.Duration(w.random.IntN(2))/2, func() { w.store.AllowUndefine(gvr) })
+	time.AfterFunc(length, func() { w.define(gvr) })
+}
+
+// define applies the definition, again and again while it is still being deleted.
+func (w *world) define(gvr schema.GroupVersionResource) {
+	if !w.store.Define(gvr) {
+		time.AfterFunc(10*time.Second, func() { w.define(gvr) })
+	}
 }
 
 // deleteDamaged does what the event about an unreadable record asks a person for.
@@ -300,7 +315,7 @@ func (w *world) deleteDamaged() {
 		if err != nil || one.Status.CIDR != "" || one.Status.Allocations == nil {
 			continue
 		}
-		if err := w.ipBlocks.Delete(w.t.Context(), name, metav1.DeleteOptions{}); err == nil {
+		if err := kubefake.DeleteAllowed(w.t.Context(), w.ipBlocks, name); err == nil {
 			w.did("IPBlock %s is deleted by a person", name)
 		}
 	}
@@ -404,7 +419,7 @@ func (w *world) loseLedgers() {
 		return // their definition is deleted, too
 	}
 	for _, one := range blocks.Items {
-		if err := w.ipBlocks.Delete(w.t.Context(), one.Name, metav1.DeleteOptions{}); err != nil {
+		if err := kubefake.Lose(w.t.Context(), w.ipBlocks, one.Name); err != nil {
 			w.t.Fatal(err)
 		}
 		w.did("IPBlock %s is lost", one.Name)

@@ -1,0 +1,81 @@
+package orphans
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
+)
+
+// showUnused shows in the IPBlocks of blocks whose Services are gone what is wrong with them, or that they are retained.
+// A block that no object names gets one: so everything that is paid for can be seen, and released by a deletion.
+func (c *Collector) showUnused(ctx context.Context, ours []network.Block, f *facts) error {
+	var problems []error
+	for _, b := range ours {
+		service, named := serviceNamed(b)
+		orphaned, unused := c.standing(b, *f)
+		if !named || !unused || !b.CIDR.IsValid() {
+			continue
+		}
+		if err := c.show(ctx, b, f, plan.OfUnused(b, service, orphaned), service); err != nil &&
+			!errors.Is(err, allocation.ErrConflict) {
+			problems = append(problems, fmt.Errorf("show that IP block %s is not used: %w", b.ID, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func (c *Collector) show(
+	ctx context.Context, b network.Block, f *facts, report plan.Report, service plan.Holder,
+) error {
+	record, found := f.of(b.ID)
+	if !found {
+		if f.records.Names(b.ID) {
+			return nil // for something else; a Service that is served says what it needs
+		}
+		klog.FromContext(ctx).Info("Creating the IPBlock of a block without one", "block", b.ID, "service", service)
+		var err error
+		if record, err = allocation.Import(ctx, c.config.Ledgers.Objects(), b.ID, service); err != nil {
+			return err
+		}
+		f.records = append(f.records, record)
+	}
+	if record.Report == report {
+		return nil
+	}
+	return allocation.ShowUnused(ctx, c.config.Ledgers.Objects(), record, report, c.config.Now())
+}
+
+// standing is the condition Orphaned of a block, without a reason where it is retained; false while it is used, or only
+// seems not to be.
+func (c *Collector) standing(b network.Block, f facts) (orphaned plan.Condition, unused bool) {
+	s := c.suspicions[b.ID]
+	switch {
+	case classify(b, f) == retained:
+		return plan.Condition{}, true
+	case s == nil || s.state != orphan || s.looks < confirmed:
+		return plan.Condition{}, false
+	}
+	orphaned = plan.Condition{True: true, Reason: v1beta1.ReasonServiceGone,
+		Message: problemOf(s.state, b) + ". " + c.remedy(s)}
+	if s.held && !s.confirmed {
+		orphaned.Reason = v1beta1.ReasonAwaitingConfirmation
+	}
+	return orphaned, true
+}
+
+// serviceNamed is the Service that the tags of a block name; false where they name none, or shorten its name.
+func serviceNamed(b network.Block) (plan.Holder, bool) {
+	service, tagged := serviceOf(b)
+	namespace, name, both := strings.Cut(service, "_")
+	valid := len(validation.IsDNS1123Label(namespace)) == 0 && len(validation.IsDNS1123Label(name)) == 0
+	return plan.Holder{Namespace: namespace, Name: name}, tagged && both && valid
+}
