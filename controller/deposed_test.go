@@ -107,7 +107,7 @@ func (s *scene) lookingAtFree() func(change) bool {
 	return func(c change) bool {
 		return lookingAtBlock(c) && slices.ContainsFunc(s.blocks(), func(b block) bool {
 			return strings.Contains(c.path, b.id) && b.status == string(network.Unassigned) &&
-				b.tags[contract.TagService] != "" && b.id != orphanID
+				b.tags[contract.TagService] != "" && b.id != orphanID && b.id != abandonedID
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/apiserver"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/controlplane"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/simtest"
 )
@@ -26,8 +28,10 @@ import (
 const (
 	newClientID, newSecret = "test-client-2", "Hx7rT2pLq9Vb4nZc"
 
-	joinedID, bareID       = "5fa54d1e91867c03a0a7b4a6", "5fa54d1e91867c03a0a7b4a8"
-	broughtID, orphanID    = "6047127fed34ecc3ba8402d3", "6047127fed34ecc3ba8402d4"
+	joinedID, bareID    = "5fa54d1e91867c03a0a7b4a6", "5fa54d1e91867c03a0a7b4a8"
+	broughtID, orphanID = "6047127fed34ecc3ba8402d3", "6047127fed34ecc3ba8402d4"
+	// abandonedID is a block that outlives its Service.
+	abandonedID            = "6047127fed34ecc3ba8402d5"
 	broughtCIDR, requested = "203.0.113.64/29", "203.0.113.69"
 	broughtObject          = "of-the-user"
 
@@ -61,6 +65,10 @@ func newScene(t *testing.T) *scene {
 		pnapsim.BlockSeed{ID: orphanID, Location: "ASH", CIDR: "203.0.113.72/29", Tags: map[string]string{
 			contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: uid,
 			contract.TagService: contract.ServiceTag(s.space, "forgotten"),
+		}},
+		pnapsim.BlockSeed{ID: abandonedID, Location: "ASH", CIDR: "203.0.113.80/29", Tags: map[string]string{
+			contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: uid,
+			contract.TagService: contract.ServiceTag("shop", "abandoned"), contract.TagRetain: contract.TagTrue,
 		}})
 	for id, name := range map[string]string{joinedID: "node-3", bareID: "node-5"} {
 		account.Servers = append(account.Servers, pnapsim.ServerSeed{
@@ -93,12 +101,7 @@ func (s *scene) forget() {
 	}
 	for _, each := range blocks.Items {
 		ctx := context.WithoutCancel(s.Context())
-		_, err := plane.IPBlocks().Patch(ctx, each.Name, types.MergePatchType,
-			[]byte(`{"metadata":{"annotations":{"`+contract.AllowDeletion+`":"true"}}}`), metav1.PatchOptions{})
-		if err == nil {
-			err = plane.IPBlocks().Delete(ctx, each.Name, metav1.DeleteOptions{})
-		}
-		if err != nil {
+		if err := controlplane.ForgetIPBlock(ctx, plane.IPBlocks(), each.Name); err != nil {
 			s.Error(err)
 		}
 	}
@@ -156,6 +159,7 @@ func TestTheWholeController(t *testing.T) {
 	s.rotate(first)
 	s.outage(first)
 	s.checkOrphan()
+	s.checkAbandoned()
 	s.checkDrift(drifted)
 	s.until(patience, func() error { return member(getNode(t, s.client, "node-3"), "203.0.113.") })
 	s.checkMetrics(first)
@@ -392,10 +396,38 @@ func (s *scene) checkDrift(lost block) {
 // checkOrphan: a block that was bought for a Service which does not exist is reported and collected.
 func (s *scene) checkOrphan() {
 	s.Helper()
-	s.event(patience, "Namespace", metav1.NamespaceSystem, "OrphanedIPBlock", orphanID,
+	s.event(patience, "IPBlock", v1beta1.NamePrefix+orphanID, "OrphanedIPBlock", orphanID,
 		contract.ServiceTag(s.space, "forgotten"))
 	s.vanishes(patience, orphanID)
 	s.event(patience, "Namespace", metav1.NamespaceSystem, "OrphanCollected", orphanID)
+}
+
+// checkAbandoned: a block that outlives its Service is shown in an IPBlock, and goes with that.
+func (s *scene) checkAbandoned() {
+	s.Helper()
+	name := v1beta1.NamePrefix + abandonedID
+	s.until(patience, func() error {
+		object, err := plane.IPBlocks().Get(s.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		ready := meta.FindStatusCondition(object.Status.Conditions, v1beta1.ConditionReady)
+		if ready == nil || ready.Reason != v1beta1.ReasonRetained || !strings.Contains(ready.Message, "shop/abandoned") {
+			return fmt.Errorf("the IPBlock is %+v", object)
+		}
+		return nil
+	})
+	_, err := plane.IPBlocks().Patch(s.Context(), name, types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"`+contract.AllowRelease+`":"true"}}}`), metav1.PatchOptions{})
+	s.ok(err)
+	s.ok(plane.IPBlocks().Delete(s.Context(), name, metav1.DeleteOptions{}))
+	s.vanishes(patience, abandonedID)
+	s.until(patience, func() error {
+		if object, err := plane.IPBlocks().Get(s.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the IPBlock is %+v, %w", object, err)
+		}
+		return nil
+	})
 }
 
 // unforced: as long as servers get addresses, none joins by force. Then another one comes.

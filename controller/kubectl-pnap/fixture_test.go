@@ -24,6 +24,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/controlplane"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/simtest"
 )
@@ -282,7 +283,7 @@ func (s fixture) clear() {
 	blocks, err := plane.IPBlocks().List(ctx, everything)
 	s.ok(err)
 	for _, each := range blocks.Items {
-		s.ok(plane.IPBlocks().Delete(ctx, each.Name, metav1.DeleteOptions{}))
+		s.ok(controlplane.ForgetIPBlock(ctx, plane.IPBlocks(), each.Name))
 	}
 	s.ok(s.kube.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(ctx, "phoenixnap-cloud-controller-manager",
 		metav1.DeleteOptions{}))

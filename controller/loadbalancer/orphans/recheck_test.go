@@ -219,7 +219,7 @@ func TestTheOrderOfReleases(t *testing.T) {
 }
 
 // What a person confirmed goes at once; the others still wait for a person.
-func TestWhatIsConfirmedGoesAlone(t *testing.T) {
+func TestOnlyWhatIsConfirmedGoes(t *testing.T) {
 	w := newWorld(t, dedicated(4)...)
 	w.pass(10 * time.Minute)
 	if w.held() != 4 || w.count("It is going to be deleted") != 0 {

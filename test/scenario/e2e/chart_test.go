@@ -36,10 +36,10 @@ func (s *site) chart() {
 	s.rolledOut()
 	s.marked("two")
 	s.allowed()
-	s.run("helm uninstall phoenixnap --namespace kube-system --wait --timeout 10m")
-	s.gone()
 	s.run("kubectl annotate crd ipblocks.networking.phoenixnap.com phoenixnap.com/allow-deletion=true --overwrite")
 	s.run("kubectl delete -k deploy/crds") // the chart leaves the definition
+	s.run("helm uninstall phoenixnap --namespace kube-system --wait --timeout 10m")
+	s.gone()
 }
 
 // chartPath is the chart that is installed: that of the release, if one is tested, or that of the source tree.

@@ -28,13 +28,13 @@ func (s *site) uninstall(probe int) {
 	s.figure("blocks_left_in_account", float64(len(state.Blocks)-1), "blocks")
 	_, err = s.Lab.StopProbe(s.Context(), probe)
 	check(s.T, err)
+	s.run("kubectl annotate crd ipblocks.networking.phoenixnap.com phoenixnap.com/allow-deletion=true --overwrite")
+	s.run("kubectl delete -k deploy/crds")
 	if s.announcer == contract.AnnouncerKubeVIP {
 		s.run("kubectl delete -f deploy/kube-vip/kube-vip.yaml")
 	}
 	s.run("kubectl delete -k " + s.overlay)
 	s.gone()
-	s.run("kubectl annotate crd ipblocks.networking.phoenixnap.com phoenixnap.com/allow-deletion=true --overwrite")
-	s.run("kubectl delete -k deploy/crds")
 	_, err = s.Kube.CoreV1().Services(metav1.NamespaceDefault).Get(s.Context(), "web", metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		s.Errorf("the Service is still there: %v", err)
