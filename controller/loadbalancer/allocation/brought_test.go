@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
@@ -53,8 +54,8 @@ func TestWhoBringsABlock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(listing.Ledgers) > 0 {
-		t.Errorf("ledgers are %+v, want none", listing.Ledgers)
+	if len(listing.Ledgers) != 1 || listing.Ledgers[0].Object != "to-buy" || listing.Ledgers[0].Brought {
+		t.Errorf("ledgers are %+v, want that of the block that a person has ordered", listing.Ledgers)
 	}
 	want := plan.BroughtBlocks{{Object: "mine", BlockID: "b1", Namespaces: []string{"shop", "tools"}}}
 	if diff := cmp.Diff(want, listing.BroughtBlocks); diff != "" {
@@ -69,7 +70,7 @@ func TestWhoBringsABlock(t *testing.T) {
 	}
 }
 
-// TestTheObjectOfAPersonKeepsItsLedger: it is the one in which addresses are recorded, and stays without its status.
+// TestTheObjectOfAPersonKeepsItsLedger: it is the one in which addresses are recorded, and stays without addresses.
 func TestTheObjectOfAPersonKeepsItsLedger(t *testing.T) {
 	objects := kubefake.NewStore().IPBlocks()
 	created := write(t, objects, "mine", brings("b1", "shop"))
@@ -92,7 +93,8 @@ func TestTheObjectOfAPersonKeepsItsLedger(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(v1beta1.IPBlockStatus{}, left.Status); diff != "" {
+	if diff := cmp.Diff(v1beta1.IPBlockStatus{CIDR: "203.0.113.8/29", Gateway: "203.0.113.9",
+		Conditions: []metav1.Condition{}}, left.Status, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("the status is (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(created.Spec, left.Spec); diff != "" {

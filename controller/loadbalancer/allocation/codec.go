@@ -123,11 +123,11 @@ func sameLedger(kept, l plan.Ledger) bool {
 		})
 }
 
-// hasLedger reports whether an object is one in which the controller records addresses: it has named it or the block is
-// brought, it knows the block, and that is not one Service's own.
+// hasLedger reports whether an object is one in which the controller records addresses: it has named it, the block is
+// brought or a person has ordered it, it knows the block, and that is not one Service's own.
 func hasLedger(object *v1beta1.IPBlock) bool {
-	return (ownName(object.Name) || object.Spec.Source == v1beta1.SourceBrought) &&
-		object.Spec.Purpose != v1beta1.PurposeService && object.Spec.BlockID != ""
+	return object.Spec.Purpose != v1beta1.PurposeService && object.Spec.BlockID != "" &&
+		(ownName(object.Name) || object.Spec.Source == v1beta1.SourceBrought || ordered(object))
 }
 
 // ownName reports whether a name is one that the controller gives.
@@ -160,7 +160,7 @@ func decode(object *v1beta1.IPBlock) (plan.Ledger, error) {
 	}
 	if err != nil {
 		again := "delete it"
-		if !ownName(object.Name) {
+		if !ownName(object.Name) && !ordered(object) {
 			again = "delete it and create it again"
 		}
 		return identity(object), fmt.Errorf("IPBlock %s: %w: %w; repair its status, or give it the annotation %s=true "+

@@ -64,10 +64,13 @@ func objectOf(objects Objects, fresh *v1beta1.IPBlock, known plan.Records) *Obje
 	return o
 }
 
-// next is the name of the record without an answer, else the first that is free.
+// next is the name of the record without an answer, else of one that a person has ordered, else the first that is free.
 func next(prefix string, nodes bool, known plan.Records) string {
 	if last, found := known.Last(nodes); found && last.BlockID == "" {
 		return last.Name
+	}
+	if ordered, found := known.Ordered(); found && !nodes {
+		return ordered.Name
 	}
 	for n := 1; ; n++ {
 		name := fmt.Sprintf("%s%d", prefix, n)
@@ -85,21 +88,33 @@ func bought(name string, purpose v1beta1.Purpose) *v1beta1.IPBlock {
 	}
 }
 
-// RecordOf is what an object records. Objects that the controller does not name, and those of brought blocks, record
-// nothing.
-func RecordOf(object *v1beta1.IPBlock) (r plan.Record, recorded bool) {
-	if !ownName(object.Name) || object.Spec.Source == v1beta1.SourceBrought {
+// ordered reports whether a person orders a block with the object.
+func ordered(object *v1beta1.IPBlock) bool {
+	return !ownName(object.Name) && object.Spec.Source != v1beta1.SourceBrought &&
+		object.Spec.Purpose == v1beta1.PurposeShared
+}
+
+// RecordOf is what an object records. Objects that the controller does not name record nothing unless they order a
+// block, and neither do those of brought blocks.
+func RecordOf(object *v1beta1.IPBlock) (plan.Record, bool) {
+	if object.Spec.Source == v1beta1.SourceBrought || !ownName(object.Name) && !ordered(object) {
 		return plan.Record{}, false
 	}
-	r = plan.Record{Name: object.Name, Version: object.ResourceVersion, UID: string(object.UID), Created: object.CreationTimestamp.Time,
+	return recordOf(object), true
+}
+
+func recordOf(object *v1beta1.IPBlock) plan.Record {
+	r := plan.Record{Name: object.Name, Version: object.ResourceVersion, UID: string(object.UID), Created: object.CreationTimestamp.Time,
 		Nodes: object.Spec.Purpose == v1beta1.PurposeNodes, Purchase: purchaseOf(object),
 		Allocated: object.Status.Allocations != nil && len(*object.Status.Allocations) > 0, Report: reportOf(object),
-		Deleted: object.DeletionTimestamp != nil, Unprotected: !hasFinalizer(object)}
+		Deleted: object.DeletionTimestamp != nil, Unprotected: !hasFinalizer(object), Ordered: ordered(object)}
+	r.Kept = r.Ordered || object.Spec.ReclaimPolicy == v1beta1.ReclaimRetain
+	r.Size, _ = plan.ParseSize(object.Spec.Size) // the definition allows no other sizes; without one, it is the default
 	if ref := object.Spec.ServiceRef; object.Spec.Purpose == v1beta1.PurposeService && ref != nil {
 		uid := cmp.Or(string(ref.UID), strings.TrimPrefix(object.Name, v1beta1.ServicePrefix))
 		r.Service = plan.Holder{Namespace: ref.Namespace, Name: ref.Name, UID: uid}
 	}
-	return r, true
+	return r
 }
 
 // purchaseOf is the purchase of an object. The UID of the object and the number of the attempt are the nonce: neither
@@ -112,6 +127,9 @@ func purchaseOf(object *v1beta1.IPBlock) plan.Purchase {
 	}
 	return p
 }
+
+// Size is the size of the block that a person has ordered with the object; 0 for none.
+func (o *Object) Size() plan.Size { return o.record.Size }
 
 // Begin records the intent to buy a block of a size.
 func (o *Object) Begin(ctx context.Context, at time.Time, size plan.Size) (plan.Purchase, error) {
@@ -146,7 +164,7 @@ func (o *Object) vacant(ctx context.Context) (*v1beta1.IPBlock, error) {
 	if err != nil {
 		return nil, err
 	}
-	if object.Spec.BlockID == "" && object.Spec.Size == o.fresh.Spec.Size {
+	if object.Spec.BlockID == "" && (object.Spec.Size == o.fresh.Spec.Size || o.record.Ordered) {
 		if o.record.Unprotected { // the finalizer stands before the intent
 			object, err = o.objects.Update(ctx, object, metav1.UpdateOptions{})
 		}
@@ -260,6 +278,11 @@ func (o *Object) Unanswered(ctx context.Context, intent plan.Purchase, at time.T
 // TakeBack records that nothing was bought.
 func (o *Object) TakeBack(ctx context.Context, intent plan.Purchase) error {
 	return o.amend(ctx, intent, func(object *v1beta1.IPBlock) error {
+		if ordered(object) {
+			object.Status.Purchase = nil
+			_, err := o.objects.UpdateStatus(ctx, object, metav1.UpdateOptions{})
+			return err
+		}
 		return o.objects.Delete(ctx, object.Name, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{ResourceVersion: &object.ResourceVersion}})
 	})

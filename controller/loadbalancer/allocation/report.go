@@ -44,6 +44,11 @@ func show(object *v1beta1.IPBlock, report plan.Report, now metav1.Time) {
 	_, _, free := plan.NewLedger(object.Spec.BlockID, report.CIDR).Count()
 	status.Used = fmt.Sprintf("%d/%d", len(allocations), free)
 	status.Allocations = &allocations
+	setConditions(status, report, now)
+}
+
+// setConditions sets the conditions that are reported.
+func setConditions(status *v1beta1.IPBlockStatus, report plan.Report, now metav1.Time) {
 	for kind, c := range map[string]plan.Condition{
 		v1beta1.ConditionAssigned: report.Assigned, v1beta1.ConditionReady: report.Ready,
 		v1beta1.ConditionOrphaned: report.Orphaned,

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
@@ -65,6 +66,8 @@ type Listing struct {
 	Records plan.Records
 	// BroughtBlocks are those that people say Services may name.
 	BroughtBlocks plan.BroughtBlocks
+	// Shared are the objects of all blocks whose addresses several have, whoever created them.
+	Shared plan.Records
 }
 
 // List reads all ledgers as they are now. Of IPBlocks that people created only those of brought blocks matter.
@@ -77,6 +80,9 @@ func (s *Store) List(ctx context.Context) (Listing, error) {
 	for i := range list.Items {
 		if record, recorded := RecordOf(&list.Items[i]); recorded {
 			listing.Records = append(listing.Records, record)
+		}
+		if list.Items[i].Spec.Purpose != v1beta1.PurposeService && list.Items[i].Spec.BlockID != "" {
+			listing.Shared = append(listing.Shared, recordOf(&list.Items[i]))
 		}
 		if brought, declared := broughtIn(&list.Items[i]); declared {
 			listing.BroughtBlocks = append(listing.BroughtBlocks, brought)
@@ -207,7 +213,7 @@ func (s *Store) Delete(ctx context.Context, l plan.Ledger) error {
 	if l.Version == "" {
 		return nil
 	}
-	if !ownName(l.Object) {
+	if !ownName(l.Object) && !l.Deleted {
 		return s.clear(ctx, l)
 	}
 	err := s.objects.Delete(ctx, l.Object, metav1.DeleteOptions{
@@ -223,7 +229,7 @@ func (s *Store) Delete(ctx context.Context, l plan.Ledger) error {
 	}
 }
 
-// clear removes a ledger from an object.
+// clear removes a ledger from an object. What is shown of the block stays.
 func (s *Store) clear(ctx context.Context, l plan.Ledger) error {
 	object, err := s.objects.Get(ctx, l.Object, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) && !client.Undefined(err) {
@@ -233,7 +239,10 @@ func (s *Store) clear(ctx context.Context, l plan.Ledger) error {
 		return failed("read", l.Object, err)
 	}
 	object.ResourceVersion = l.Version
-	object.Status = v1beta1.IPBlockStatus{}
+	shown := object.Status
+	meta.RemoveStatusCondition(&shown.Conditions, v1beta1.ConditionAllocatable)
+	object.Status = v1beta1.IPBlockStatus{CIDR: shown.CIDR, Gateway: shown.Gateway, Location: shown.Location,
+		Conditions: shown.Conditions}
 	_, err = s.objects.UpdateStatus(ctx, object, metav1.UpdateOptions{})
 	return failed("save", l.Object, err)
 }

@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 )
@@ -32,6 +33,24 @@ func ShowUnused(ctx context.Context, objects Objects, r plan.Record, report plan
 	}
 	object.ResourceVersion = r.Version
 	show(object, report, metav1.NewTime(now))
+	_, err = objects.UpdateStatus(ctx, object, metav1.UpdateOptions{})
+	return failed("save", r.Name, err)
+}
+
+// ShowConditions writes only conditions and location of an object whose addresses several have. ErrConflict where it is
+// not the version any more that was read.
+func ShowConditions(ctx context.Context, objects Objects, r plan.Record, report plan.Report, now time.Time) error {
+	object, err := objects.Get(ctx, r.Name, metav1.GetOptions{})
+	if err != nil {
+		return failed("read", r.Name, err)
+	}
+	object.ResourceVersion = r.Version
+	object.Status.Location = report.Location
+	if report.CIDR.IsValid() {
+		object.Status.CIDR = report.CIDR.String()
+		object.Status.Gateway = network.Gateway(report.CIDR).String()
+	}
+	setConditions(&object.Status, report, metav1.NewTime(now))
 	_, err = objects.UpdateStatus(ctx, object, metav1.UpdateOptions{})
 	return failed("save", r.Name, err)
 }

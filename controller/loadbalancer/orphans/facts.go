@@ -47,6 +47,7 @@ type facts struct {
 	now       time.Time // when the facts were requested
 	purchases []recorded
 	records   plan.Records
+	shared    plan.Records    // of all blocks whose addresses several have
 	used      map[string]bool // the IDs of blocks with an address in use
 	brought   []string        // the IDs of blocks that people say Services may name
 	// nodeBlock is the ID of the one block of the nodes that is kept even while no node needs it; empty for none.
@@ -224,6 +225,10 @@ func (c *Collector) addUsed(ctx context.Context, f *facts) error {
 	}
 	f.brought = listing.BroughtBlocks.IDs()
 	f.records = listing.Records
+	f.shared = listing.Shared
+	for _, r := range listing.Records {
+		f.used[r.BlockID] = f.used[r.BlockID] || r.Kept && !r.Deleted // a person wants it, used or not
+	}
 	f.record(c.seen.BoundedAll(listing.Records))
 	return nil
 }

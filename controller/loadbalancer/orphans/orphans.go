@@ -152,7 +152,7 @@ func (c *Collector) Look(ctx context.Context) (again time.Duration, err error) {
 	ours = slices.DeleteFunc(ours, func(b network.Block) bool { return isHidden(found, b) })
 	problems := c.remember(ctx, ours, f, found.AskedAt)
 	held := c.applyBreaker(f, len(ours))
-	problems = errors.Join(problems, c.showUnused(ctx, ours, &f))
+	problems = errors.Join(problems, c.showUnused(ctx, ours, &f), c.showShared(ctx, all, f))
 	c.reportDue(f)
 	c.reportHeld(held, len(ours))
 	c.publish(ctx, all, f, found.AskedAt)

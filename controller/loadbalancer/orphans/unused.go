@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -78,4 +79,39 @@ func serviceNamed(b network.Block) (plan.Holder, bool) {
 	namespace, name, both := strings.Cut(service, "_")
 	valid := len(validation.IsDNS1123Label(namespace)) == 0 && len(validation.IsDNS1123Label(name)) == 0
 	return plan.Holder{Namespace: namespace, Name: name}, tagged && both && valid
+}
+
+// showShared shows of each block whose addresses several have whether it is assigned. A brought one that the account
+// does not show may not exist; what is said of another one stays.
+func (c *Collector) showShared(ctx context.Context, all []network.Block, f facts) error {
+	var problems []error
+	for _, r := range f.shared {
+		report := r.Report
+		i := slices.IndexFunc(all, func(b network.Block) bool { return b.ID == r.BlockID })
+		switch {
+		case i >= 0 && all[i].CIDR.IsValid():
+			report = plan.OfShared(all[i], c.config.NetworkID, r)
+			report.Address = r.Report.Address
+		case i < 0 && slices.Contains(f.brought, r.BlockID):
+			_, found, err := c.config.Account.Block(ctx, r.BlockID, c.config.Now().Add(-lookupWindow))
+			if err == nil && !found {
+				report.Assigned = missing(r.BlockID)
+				report.Ready = report.Assigned
+			}
+			problems = append(problems, err)
+		}
+		if report == r.Report {
+			continue
+		}
+		err := allocation.ShowConditions(ctx, c.config.Ledgers.Objects(), r, report, c.config.Now())
+		if err != nil && !errors.Is(err, allocation.ErrConflict) {
+			problems = append(problems, fmt.Errorf("show where IP block %s is: %w", r.BlockID, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func missing(blockID string) plan.Condition {
+	return plan.Condition{Reason: "BlockNotFound", Message: "the account shows no IP block " + blockID +
+		"; delete this IPBlock, and create one with the ID of a block that the phoenixNAP portal shows"}
 }

@@ -166,7 +166,14 @@ func (obs Observed) Unswept() bool {
 			return true
 		}
 	}
-	return len(obs.StaleRecords()) > 0 || len(obs.Records.Unprotected()) > 0 || slices.ContainsFunc(obs.Blocks, func(block network.Block) bool {
+	_, ordered := obs.Records.Ordered()
+	if ordered || len(obs.StaleRecords()) > 0 || len(obs.Records.Unprotected()) > 0 {
+		return true
+	}
+	return slices.ContainsFunc(obs.Blocks, func(block network.Block) bool {
+		if obs.Records.keeps(block.ID) && obs.Public().Awaits(block) {
+			return true
+		}
 		return obs.Pool().Owns(block) && !obs.stored(block.ID) && !obs.Awaited()
 	})
 }
@@ -210,7 +217,7 @@ func (obs Observed) EmptyPool() []Ledger {
 		if !stored {
 			l = NewLedger(i.Block.ID, i.Block.CIDR)
 		}
-		if l.Empty() && !obs.anotherPublishes(i.Block.CIDR) {
+		if l.Empty() && !obs.Records.keeps(l.BlockID) && !obs.anotherPublishes(i.Block.CIDR) {
 			empty = append(empty, l)
 		}
 	}

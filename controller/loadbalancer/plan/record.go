@@ -38,6 +38,12 @@ type Record struct {
 	Service Holder
 	// Nodes is true for a block from which nodes get addresses.
 	Nodes bool
+	// Ordered is true for an object with which a person orders a block that Services share, and Size its size. The
+	// block stays until the object is deleted.
+	Ordered bool
+	Size    Size
+	// Kept is true for a block that stays while no Service has an address of it.
+	Kept bool
 	// Created is when the object was created.
 	Created time.Time
 	// Allocated is true while an address of the block is allocated.
@@ -87,7 +93,7 @@ func (all Records) Of(service Holder) *Purchase {
 // Last is the record of the last purchase for the pool, or for the nodes: one without an answer, else the latest.
 func (all Records) Last(nodes bool) (last Record, found bool) {
 	shared := slices.DeleteFunc(slices.Clone(all), func(r Record) bool {
-		return r.Service != Holder{} || r.Nodes != nodes
+		return r.Service != Holder{} || r.Nodes != nodes || r.Ordered && r.Purchase == Purchase{}
 	})
 	if len(shared) == 0 {
 		return Record{}, false
@@ -96,6 +102,16 @@ func (all Records) Last(nodes bool) (last Record, found bool) {
 		return cmp.Or(cmp.Compare(order(a.BlockID == ""), order(b.BlockID == "")), a.Time.Compare(b.Time),
 			a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
 	}), true
+}
+
+// Ordered is the record of the first block that a person has ordered and that was not bought; false when there is none.
+func (all Records) Ordered() (Record, bool) {
+	return find(all, func(r Record) bool { return r.Ordered && r.BlockID == "" && !r.Deleted })
+}
+
+// keeps reports whether a block stays while no Service has an address of it.
+func (all Records) keeps(blockID string) bool {
+	return slices.ContainsFunc(all, func(r Record) bool { return r.BlockID == blockID && r.Kept && !r.Deleted })
 }
 
 // Names reports whether an object names the block.
@@ -135,8 +151,8 @@ func (obs Observed) unrecordedOwn() string {
 	}
 }
 
-// unrecordedShared is the block of the pool that the last purchase turned out to have bought; empty when there is none.
-func (obs Observed) unrecordedShared() string {
+// UnrecordedShared is the block of the pool that the last purchase turned out to have bought; empty when there is none.
+func (obs Observed) UnrecordedShared() string {
 	account := obs.Account
 	account.Purchase = obs.PoolPurchase
 	shown, found := account.purchased(obs.Pool())
@@ -167,7 +183,8 @@ func (obs Observed) StaleRecords() []Record {
 		switch {
 		case r.Nodes:
 		case r.Service == Holder{}:
-			if r.BlockID == "" && age >= unassignedFor {
+			begun := r.Purchase != Purchase{}
+			if r.BlockID == "" && (r.Deleted || !r.Ordered) && (age >= unassignedFor || !begun && r.Ordered) {
 				stale = append(stale, r)
 			}
 		case age >= PurchaseSettles && !obs.served(r.Service) && obs.givesUp(r):
@@ -258,6 +275,38 @@ func OfUnused(b network.Block, h Holder, orphaned Condition) Report {
 // outlives reports whether the block stays in the account without use.
 func outlives(b network.Block, service *corev1.Service) bool {
 	return network.Retained(b) && b.ResourceID == "" && !contract.WantsAddress(service)
+}
+
+// OfShared is what the object of a block must show whose addresses several have: whether the block is assigned to the
+// public network, and so whether addresses of it can answer.
+func OfShared(b network.Block, networkID string, r Record) Report {
+	report := Report{CIDR: b.CIDR, Location: b.Location, Assigned: assignedAs(b, networkID)}
+	report.Ready = report.Assigned
+	if r.Deleted {
+		report.Ready = Condition{Reason: "Deleting", Message: "the IPBlock is being deleted: no other Service gets an " +
+			"address, and the block is released when the last one has left"}
+	}
+	return report
+}
+
+func assignedAs(b network.Block, networkID string) Condition {
+	refusal, untouchable := Untouchable(b)
+	switch {
+	case untouchable:
+		return Condition{Reason: string(refusal.Reason), Message: refusal.Detail}
+	case Changing(b) != "":
+		return Condition{Reason: string(Changing(b)), Message: "the block is " + string(b.Status)}
+	case b.Status == network.Unassigned:
+		return Condition{Reason: "Unassigned", Message: "the block is assigned as soon as an address of it is needed"}
+	case b.Status != network.Assigned:
+		return Condition{Reason: string(BlockInError), Message: "the block is in state " + string(b.Status)}
+	case b.ResourceID != networkID:
+		return Condition{Reason: string(BlockElsewhere), Message: "the block is assigned to " + b.ResourceID +
+			" instead of public network " + networkID}
+	default:
+		return Condition{True: true, Reason: string(BlockAssigned), Message: "the block is assigned to public network " +
+			networkID}
+	}
 }
 
 func retainedFor(h Holder) Condition {

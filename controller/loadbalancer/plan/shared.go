@@ -37,7 +37,7 @@ func decideShared(obs Observed) ServicePlan {
 	extend := Extend(obs.Pool(), obs.DesiredOfPool(), view)
 	coming := extend.Action == Wait && extend.Reason != NetworkChanging
 	allocated := Allocate(obs.Holder, obs.addressRequest(), blocks, coming)
-	p := ServicePlan{Owner: obs.Pool(), Save: allocated.Save, Reused: allocated.Reused, Record: obs.unrecordedShared()}
+	p := ServicePlan{Owner: obs.Pool(), Save: allocated.Save, Reused: allocated.Reused, Record: obs.UnrecordedShared()}
 	switch allocated.Action {
 	case Buy:
 		p.Step = obs.grow(blocks, extend)

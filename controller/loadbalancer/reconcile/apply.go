@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -216,7 +217,7 @@ func (b *Balancer) buy(ctx context.Context, r *reconciliation) error {
 	if r.plan.Owner.Pool != "" {
 		record = b.poolRecord(o)
 		order.Subject = ""
-		order.Size = o.DesiredOfPool().Size
+		order.Size = cmp.Or(record.Size(), o.DesiredOfPool().Size)
 	}
 	block, err := b.config.Buyer.Buy(ctx, order, record)
 	b.config.Account.InvalidateBlocks()

@@ -125,7 +125,7 @@ func TestTheObjectOfAPersonStays(t *testing.T) {
 	w.wantBlocks("203.0.113.64/29 unassigned")
 	w.wantObjects("mine")
 	mine := w.personsObject("mine")
-	if mine.Status.Allocations != nil || mine.Status.Used != "" || mine.Status.CIDR != "" {
+	if mine.Status.Allocations != nil || mine.Status.Used != "" || mine.Status.AssignedHere {
 		t.Errorf("the object of an unused block says %+v", mine.Status)
 	}
 	before := w.sim.Counters()

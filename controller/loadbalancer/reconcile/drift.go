@@ -168,12 +168,18 @@ func (b *Balancer) sweep(ctx context.Context) error {
 	if o.PoolPurchase != nil && o.Now.Before(o.PoolPurchase.Time.Add(plan.PurchaseSettles)) {
 		return nil // a block may have been bought for a Service that has not been given its address yet
 	}
+	if acted, err := b.recordOrdered(ctx, o); err != nil || acted {
+		return err
+	}
 	for _, l := range o.EmptyPool() {
 		if acted, err := b.sweepBlock(ctx, o, l); err != nil || acted {
 			return err
 		}
 	}
 	if acted, err := b.sweepRecords(ctx, o); err != nil || acted {
+		return err
+	}
+	if acted, err := b.fulfil(ctx, o); err != nil || acted {
 		return err
 	}
 	return b.sweepLedgers(ctx, o)

@@ -7,6 +7,9 @@ import (
 
 // IPBlock is an IP block of the phoenixNAP account that this cluster uses.
 //
+// A person orders a block that Services share by creating an object with purpose Shared, a size, and any name that the
+// controller does not give. It is bought at once, and stays until the object is deleted.
+//
 // The controller names an object for what the block is bought for, so that it is never bought twice: svc-<UID of the
 // Service>, default-shared-<number> and default-nodes-<number>. A block that is in the account already gets
 // block-<ID of the block>, unless a person creates an object for it, with source Brought and another name.
@@ -151,6 +154,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.source != 'Brought' || has(self.blockID)",message="a block with source Brought needs blockID: the ID by which phoenixNAP knows it"
 // +kubebuilder:validation:XValidation:rule="self.source != 'Brought' || !has(self.size)",message="a block with source Brought has the size that it was bought with; remove size"
 // +kubebuilder:validation:XValidation:rule="self.source != 'Brought' || !has(self.reclaimPolicy) || self.reclaimPolicy == 'Retain'",message="a block with source Brought is never released; remove reclaimPolicy"
+// +kubebuilder:validation:XValidation:rule="self.source == 'Brought' || self.purpose == 'Shared' || !has(self.reclaimPolicy)",message="only a block with purpose Shared has a reclaimPolicy; remove it. For the block of one Service use the annotation phoenixnap.com/ip-retain of the Service"
 // +kubebuilder:validation:XValidation:rule="self.purpose == 'Service' || !has(self.serviceRef)",message="only a block with purpose Service can have a serviceRef; remove it, or set purpose to Service"
 // +kubebuilder:validation:XValidation:rule="self.purpose != 'Nodes' || !has(self.allowedNamespaces)",message="a block with purpose Nodes has no address for a Service; remove allowedNamespaces"
 // +kubebuilder:validation:XValidation:rule="self.purpose != 'Service' || has(self.serviceRef) || has(self.allowedNamespaces)",message="a block with purpose Service needs serviceRef, or allowedNamespaces whose Services may name it"
@@ -184,8 +188,9 @@ type IPBlockSpec struct {
 	// ServiceRef is the Service whose block this is. It stays while no Service of that name exists.
 	// +optional
 	ServiceRef *ServiceReference `json:"serviceRef,omitempty"`
-	// ReclaimPolicy is what happens to the block when it is not needed any more. If it is empty, a block with source
-	// Bought is released, and one with source Brought stays in the account.
+	// ReclaimPolicy is what happens to a block with purpose Shared while no Service has an address of it. If it is empty,
+	// a block that the controller bought for Services is released; one that a person ordered, and one with source
+	// Brought, stays. When the object of a bought block is deleted, the block is released in any case.
 	// +optional
 	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
 	// AllowedNamespaces are those whose Services may name the block (annotation phoenixnap.com/ip-block-id). If it is

@@ -54,19 +54,19 @@ const (
 // strict has the API server refuse fields that it does not know, as kubectl does.
 var strict = metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
 
-// TestIPBlocksOfPeople: what people write in the guides is accepted, and gets the defaults.
+// TestIPBlocksOfPeople: what people write in the guides is accepted, and what a backup contains, and gets the defaults.
 func TestIPBlocksOfPeople(t *testing.T) {
 	blocks := ipBlocks(t)
 	for name, spec := range map[string]string{
-		"bought-before":      `{purpose: Shared}`,
-		"brought":            `{purpose: Shared, source: Brought, blockID: ` + blockID + `}`,
-		"brought-retained":   `{purpose: Shared, source: Brought, blockID: ` + blockID + `, reclaimPolicy: Retain}`,
-		"of-one-service":     `{purpose: Service, serviceRef: {namespace: shop, name: web}, size: /28}`,
-		"by-name":            `{purpose: Service, allowedNamespaces: [shop, blog]}`,
-		"kept":               `{purpose: Service, serviceRef: {namespace: shop, name: web}, reclaimPolicy: Retain}`,
-		"of-nodes":           `{purpose: Nodes, source: Brought, blockID: ` + blockID + `}`,
-		"of-another-network": `{purpose: Shared, attachment: {name: chicago}}`,
-		"digit-first":        `{purpose: Service, serviceRef: {namespace: 1st, name: 2nd}}`,
+		"bought-before":        `{purpose: Shared}`,
+		"brought":              `{purpose: Shared, source: Brought, blockID: ` + blockID + `}`,
+		"brought-retained":     `{purpose: Shared, source: Brought, blockID: ` + blockID + `, reclaimPolicy: Retain}`,
+		"block-of-one-service": `{purpose: Service, serviceRef: {namespace: shop, name: web}, size: /28}`,
+		"block-by-name":        `{purpose: Service, allowedNamespaces: [shop, blog]}`,
+		"kept":                 `{purpose: Shared, reclaimPolicy: Retain}`,
+		"of-nodes":             `{purpose: Nodes, source: Brought, blockID: ` + blockID + `}`,
+		"of-another-network":   `{purpose: Shared, attachment: {name: chicago}}`,
+		"block-digit-first":    `{purpose: Service, serviceRef: {namespace: 1st, name: 2nd}}`,
 	} {
 		created, err := blocks.Create(t.Context(), ipBlock(t, name, spec), strict)
 		if err != nil {
@@ -88,11 +88,13 @@ func TestWrongIPBlocks(t *testing.T) {
 	long := strings.Repeat("a", 64)
 	refused := 0
 	for spec, remedy := range map[string]string{
-		`{}`:                                                                                  `spec.purpose: Required value`,
-		`{purpose: service}`:                                                                  `supported values: "Service", "Shared", "Nodes"`,
-		`{purpose: Shared, source: Rented}`:                                                   `supported values: "Bought", "Brought"`,
-		`{purpose: Shared, size: "29"}`:                                                       `supported values: "/28", "/29", "/30"`,
-		`{purpose: Shared, size: /31}`:                                                        `supported values: "/28", "/29", "/30"`,
+		`{}`:                                `spec.purpose: Required value`,
+		`{purpose: service}`:                `supported values: "Service", "Shared", "Nodes"`,
+		`{purpose: Shared, source: Rented}`: `supported values: "Bought", "Brought"`,
+		`{purpose: Shared, size: "29"}`:     `supported values: "/28", "/29", "/30"`,
+		`{purpose: Shared, size: /31}`:      `supported values: "/28", "/29", "/30"`,
+		`{purpose: Service, serviceRef: {namespace: shop, name: web}, reclaimPolicy: Retain}`: `phoenixnap.com/ip-retain`,
+		`{purpose: Nodes, reclaimPolicy: Delete}`:                                             `only a block with purpose Shared`,
 		`{purpose: Shared, reclaimPolicy: Recycle}`:                                           `supported values: "Delete", "Retain"`,
 		`{purpose: Shared, attachment: {kind: Service}}`:                                      `supported values: "PublicNetwork"`,
 		`{purpose: Shared, attachment: {name: Default}}`:                                      `lowercase letters, digits and hyphens, such as default`,
@@ -105,20 +107,20 @@ func TestWrongIPBlocks(t *testing.T) {
 		`{purpose: Shared, source: Brought, blockID: 60473C2509268BC77FD06D29}`:               `in lowercase`,
 		`{purpose: Shared, source: Brought, blockID: ` + blockID + `, size: /29}`:             `remove size`,
 		`{purpose: Shared, source: Brought, blockID: ` + blockID + `, reclaimPolicy: Delete}`: `remove reclaimPolicy`,
-		`{purpose: Service}`:                                                                  `needs serviceRef, or allowedNamespaces`,
-		`{purpose: Shared, serviceRef: {namespace: shop, name: web}}`:                         `remove it, or set purpose to Service`,
-		`{purpose: Nodes, serviceRef: {namespace: shop, name: web}}`:                          `remove it, or set purpose to Service`,
-		`{purpose: Nodes, allowedNamespaces: [shop]}`:                                         `remove allowedNamespaces`,
-		`{purpose: Service, serviceRef: {name: web}}`:                                         `spec.serviceRef.namespace: Required value`,
-		`{purpose: Service, serviceRef: {namespace: shop}}`:                                   `spec.serviceRef.name: Required value`,
-		`{purpose: Service, serviceRef: {namespace: Shop, name: web}}`:                        `namespace must be the name of a namespace`,
-		`{purpose: Service, serviceRef: {namespace: shop, name: shop/web}}`:                   `name must be the name of a Service`,
-		`{purpose: Service, serviceRef: {namespace: shop, name: ` + long + `}}`:               `may not be more than 63`,
-		`{purpose: Service, allowedNamespaces: []}`:                                           `should have at least 1 items`,
-		`{purpose: Service, allowedNamespaces: ["*"]}`:                                        `there are no patterns`,
-		`{purpose: Service, allowedNamespaces: [shop, shop]}`:                                 `Duplicate value: "shop"`,
-		`{purpose: Service, allowedNamespaces: "shop"}`:                                       `must be of type array`,
-		`{purpose: Shared, allowedNamespaces: ` + namespaces(257) + `}`:                       `must have at most 256 items`,
+		`{purpose: Service}`: `needs serviceRef, or allowedNamespaces`,
+		`{purpose: Shared, serviceRef: {namespace: shop, name: web}}`:           `remove it, or set purpose to Service`,
+		`{purpose: Nodes, serviceRef: {namespace: shop, name: web}}`:            `remove it, or set purpose to Service`,
+		`{purpose: Nodes, allowedNamespaces: [shop]}`:                           `remove allowedNamespaces`,
+		`{purpose: Service, serviceRef: {name: web}}`:                           `spec.serviceRef.namespace: Required value`,
+		`{purpose: Service, serviceRef: {namespace: shop}}`:                     `spec.serviceRef.name: Required value`,
+		`{purpose: Service, serviceRef: {namespace: Shop, name: web}}`:          `namespace must be the name of a namespace`,
+		`{purpose: Service, serviceRef: {namespace: shop, name: shop/web}}`:     `name must be the name of a Service`,
+		`{purpose: Service, serviceRef: {namespace: shop, name: ` + long + `}}`: `may not be more than 63`,
+		`{purpose: Service, allowedNamespaces: []}`:                             `should have at least 1 items`,
+		`{purpose: Service, allowedNamespaces: ["*"]}`:                          `there are no patterns`,
+		`{purpose: Service, allowedNamespaces: [shop, shop]}`:                   `Duplicate value: "shop"`,
+		`{purpose: Service, allowedNamespaces: "shop"}`:                         `must be of type array`,
+		`{purpose: Shared, allowedNamespaces: ` + namespaces(257) + `}`:         `must have at most 256 items`,
 	} {
 		_, err := blocks.Create(t.Context(), ipBlock(t, "wrong", spec), strict)
 		if !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), remedy) {
@@ -161,16 +163,16 @@ func TestIPBlocksKeepWhatTheyAre(t *testing.T) {
 		{`{purpose: Shared}`, `{purpose: Shared, allowedNamespaces: [shop]}`}: ``,
 		{ofService("web"), ofService("api")}:                                  ``,
 	} {
-		created, err := blocks.Create(t.Context(), ipBlock(t, "edited", edit[0]), strict)
+		created, err := blocks.Create(t.Context(), ipBlock(t, "block-edited", edit[0]), strict)
 		must(t, err)
-		changed := ipBlock(t, "edited", edit[1])
+		changed := ipBlock(t, "block-edited", edit[1])
 		changed.SetResourceVersion(created.GetResourceVersion())
 		_, err = blocks.Update(t.Context(), changed, metav1.UpdateOptions{})
 		if remedy == "" && err != nil || remedy != "" && (!apierrors.IsInvalid(err) ||
 			!strings.Contains(err.Error(), remedy)) {
 			t.Errorf("%s: %v, want %q", edit, err, remedy)
 		}
-		must(t, blocks.Delete(t.Context(), "edited", metav1.DeleteOptions{}))
+		must(t, blocks.Delete(t.Context(), "block-edited", metav1.DeleteOptions{}))
 	}
 }
 
@@ -199,7 +201,7 @@ func TestAllocationsChangeOnlyToTheirHolder(t *testing.T) {
 		{web, `services: []`}:                             `should have at least 1 items`,
 		{web, web + `, server: 60473c2509268bc77fd06d31`}: `either to Services or to a server`,
 	} {
-		object, err := blocks.Create(t.Context(), ipBlock(t, "allocated", ofService("web")), strict)
+		object, err := blocks.Create(t.Context(), ipBlock(t, "block-allocated", ofService("web")), strict)
 		must(t, err)
 		object = setStatus(t, blocks, object, allocation("203.0.113.2", change[0]))
 		_, err = updateStatus(t, blocks, object, allocation("203.0.113.2", change[1]))
@@ -207,15 +209,15 @@ func TestAllocationsChangeOnlyToTheirHolder(t *testing.T) {
 			!strings.Contains(err.Error(), refusal)) {
 			t.Errorf("%s: %v, want %q", change, err, refusal)
 		}
-		must(t, allowed(t.Context(), blocks, "allocated"))
+		must(t, allowed(t.Context(), blocks, "block-allocated"))
 	}
-	object, err := blocks.Create(t.Context(), ipBlock(t, "allocated", ofService("web")), strict)
+	object, err := blocks.Create(t.Context(), ipBlock(t, "block-allocated", ofService("web")), strict)
 	must(t, err)
 	if _, err := updateStatus(t, blocks, object, allocation("198.51.100.2", web)); !apierrors.IsInvalid(err) {
 		t.Errorf("an address outside of the block: %v, want a refusal", err)
 	}
 	object = setStatus(t, blocks, object, allocation("203.0.113.2", web))
-	other := ipBlock(t, "allocated", ofService("dns"))
+	other := ipBlock(t, "block-allocated", ofService("dns"))
 	other.SetResourceVersion(object.GetResourceVersion())
 	if _, err := blocks.Update(t.Context(), other, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) ||
 		!strings.Contains(err.Error(), "delete that Service first") {
@@ -224,7 +226,7 @@ func TestAllocationsChangeOnlyToTheirHolder(t *testing.T) {
 	object = setStatus(t, blocks, object, `{cidr: 203.0.113.0/29, allocations: []}`)
 	other.SetResourceVersion(object.GetResourceVersion())
 	must2(blocks.Update(t.Context(), other, metav1.UpdateOptions{}))(t)
-	must(t, blocks.Delete(t.Context(), "allocated", metav1.DeleteOptions{}))
+	must(t, blocks.Delete(t.Context(), "block-allocated", metav1.DeleteOptions{}))
 }
 
 // allocation is a status with one address and its holder.
@@ -257,7 +259,7 @@ func setStatus(
 // TestColumnsOfIPBlocks: kubectl get shows what is paid for, for whom, and why it is not ready.
 func TestColumnsOfIPBlocks(t *testing.T) {
 	blocks := ipBlocks(t)
-	object, err := blocks.Create(t.Context(), ipBlock(t, "shown", ofService("web")), strict)
+	object, err := blocks.Create(t.Context(), ipBlock(t, "block-shown", ofService("web")), strict)
 	must(t, err)
 	setStatus(t, blocks, object, `{cidr: 203.0.113.0/29, used: 1/5, conditions: [{type: Ready, status: "False",
 		reason: NetworkChanging, message: waits, lastTransitionTime: "2026-11-27T00:00:00Z"}]}`)
@@ -265,16 +267,16 @@ func TestColumnsOfIPBlocks(t *testing.T) {
 	must(t, controlplane.WriteKubeconfig(kubeconfig, cp.Config(), ""))
 	program, err := tools.Binary(t.Context(), "kubectl")
 	must(t, err)
-	cmd := exec.CommandContext(t.Context(), program, "get", "ipb", "shown", "--output=wide", "--kubeconfig", kubeconfig)
+	cmd := exec.CommandContext(t.Context(), program, "get", "ipb", "block-shown", "--output=wide", "--kubeconfig", kubeconfig)
 	cmd.Env = []string{"HOME=" + t.TempDir()}
 	out, err := cmd.Output()
 	must(t, err)
 	const headings = `NAME +CIDR +NETWORK +PURPOSE +FOR +USED +READY +REASON +AGE +NAMESPACE +BLOCK +RECLAIM POLICY`
-	const row = `shown +203\.0\.113\.0/29 +default +Service +web +1/5 +False +NetworkChanging +\S+ +shop`
+	const row = `block-shown +203\.0\.113\.0/29 +default +Service +web +1/5 +False +NetworkChanging +\S+ +shop`
 	for _, line := range []string{headings, row} {
 		if !regexp.MustCompile(`(?m)^` + line).Match(out) {
 			t.Errorf("kubectl get ipb shows\n%s\nwant a line %s", out, line)
 		}
 	}
-	must(t, blocks.Delete(t.Context(), "shown", metav1.DeleteOptions{}))
+	must(t, blocks.Delete(t.Context(), "block-shown", metav1.DeleteOptions{}))
 }

@@ -113,7 +113,7 @@ func TestControllerChangesNothingThatPeopleWrote(t *testing.T) {
 	names := []string{"mine", "svc-" + serviceUID, "block-" + blockID}
 	removed(t, admin, names...)
 	for name, spec := range map[string]string{
-		names[0]: `{purpose: Shared}`, names[1]: specOfService(serviceUID), names[2]: bought(blockID),
+		names[0]: `{purpose: Shared, size: /29}`, names[1]: specOfService(serviceUID), names[2]: bought(blockID),
 	} {
 		must2(admin.Create(t.Context(), ipBlock(t, name, spec), strict))(t)
 	}
@@ -122,15 +122,16 @@ func TestControllerChangesNothingThatPeopleWrote(t *testing.T) {
 		path  []string
 		value any
 	}{
-		"the block of people's object": {names[0], []string{"spec", "blockID"}, blockID},
-		"the block of another ID":      {names[2], []string{"spec", "blockID"}, otherBlockID},
-		"the reclaim policy":           {names[2], []string{"spec", "reclaimPolicy"}, "Retain"},
-		"the namespaces":               {names[2], []string{"spec", "allowedNamespaces"}, []any{"shop"}},
-		"the Service":                  {names[1], []string{"spec", "serviceRef", "name"}, "another"},
-		"the UID of the Service":       {names[1], []string{"spec", "serviceRef", "uid"}, blockID},
-		"a label":                      {names[1], []string{"metadata", "labels", "a"}, "b"},
-		"an annotation":                {names[1], []string{"metadata", "annotations", "a"}, "b"},
-		"a finalizer":                  {names[1], []string{"metadata", "finalizers"}, []any{"example.com/mine"}},
+		"the policy of people's object": {names[0], []string{"spec", "reclaimPolicy"}, "Delete"},
+		"a finalizer of people's":       {names[0], []string{"metadata", "finalizers"}, []any{"example.com/mine"}},
+		"the block of another ID":       {names[2], []string{"spec", "blockID"}, otherBlockID},
+		"the reclaim policy":            {names[2], []string{"spec", "reclaimPolicy"}, "Retain"},
+		"the namespaces":                {names[2], []string{"spec", "allowedNamespaces"}, []any{"shop"}},
+		"the Service":                   {names[1], []string{"spec", "serviceRef", "name"}, "another"},
+		"the UID of the Service":        {names[1], []string{"spec", "serviceRef", "uid"}, blockID},
+		"a label":                       {names[1], []string{"metadata", "labels", "a"}, "b"},
+		"an annotation":                 {names[1], []string{"metadata", "annotations", "a"}, "b"},
+		"a finalizer":                   {names[1], []string{"metadata", "finalizers"}, []any{"example.com/mine"}},
 	} {
 		object, err := admin.Get(t.Context(), c.name, metav1.GetOptions{})
 		must(t, err)
@@ -144,7 +145,10 @@ func TestControllerChangesNothingThatPeopleWrote(t *testing.T) {
 	}
 	people, err := admin.Get(t.Context(), names[0], metav1.GetOptions{})
 	must(t, err)
-	setStatus(t, controller, people, `{cidr: 203.0.113.0/29}`)
+	people = setStatus(t, controller, people, `{cidr: 203.0.113.0/29}`)
+	people.SetFinalizers([]string{contract.IPBlockFinalizer})
+	must(t, unstructured.SetNestedField(people.Object, blockID, "spec", "blockID")) // after the purchase
+	must2(controller.Update(t.Context(), people, metav1.UpdateOptions{DryRun: dryRun.DryRun}))(t)
 	if err := controller.Delete(t.Context(), names[0], deletionTried); !refusedBy(err, controllersPolicy) {
 		t.Errorf("people's object is deleted: %v", err)
 	}

@@ -1,0 +1,28 @@
+package plan
+
+import "github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+
+// OrderedStep decides about a block that a person has ordered and that was not bought: Buy, Wait or Refuse. One
+// purchase for the pool follows the other, and its block counts as every other does.
+func (obs Observed) OrderedStep(r Record) Step {
+	view := obs.Account
+	view.Purchase = obs.awaitedPurchase()
+	step := Extend(obs.Pool(), Desired{Location: obs.Public().Location, Size: r.Size}, view)
+	blocks, known := obs.poolBlocks()
+	if !known {
+		return Step{Action: Wait, Reason: BlockInvisible}
+	}
+	return obs.grow(blocks, step)
+}
+
+// KeptUnassigned are the blocks that are kept while no Service needs them, and that are not assigned yet: the first
+// Service is served at once then.
+func (obs Observed) KeptUnassigned() []network.Sighting {
+	var found []network.Sighting
+	for _, s := range obs.Sightings {
+		if obs.Pool().Owns(s.Block) && obs.Records.keeps(s.Block.ID) && s.Block.Status == network.Unassigned {
+			found = append(found, s)
+		}
+	}
+	return found
+}

@@ -1,0 +1,88 @@
+package reconcile
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"k8s.io/klog/v2"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
+)
+
+// fulfil takes the next step for blocks that people have ordered or keep: it assigns the first that is not, else buys
+// the first that was not bought.
+func (b *Balancer) fulfil(ctx context.Context, o plan.Observed) (acted bool, err error) {
+	for _, s := range o.KeptUnassigned() {
+		step := plan.EnsureBlock(s, o.Account)
+		if step.Action == plan.Assign && b.backoffs.reasonFor(step) == step.Reason {
+			_, err := b.act(ctx, nil, step)
+			return true, err
+		}
+	}
+	ordered, found := o.Records.Ordered()
+	if !found {
+		return false, nil
+	}
+	step := o.OrderedStep(ordered)
+	if step.Action == plan.Buy {
+		return true, b.buyOrdered(ctx, o)
+	}
+	return false, b.sayOrdered(ctx, ordered, step)
+}
+
+// recordOrdered records the block that was bought for an order although the purchase had no answer: until the object
+// names it, it is one without use.
+func (b *Balancer) recordOrdered(ctx context.Context, o plan.Observed) (acted bool, err error) {
+	bought := o.UnrecordedShared()
+	if _, ordered := o.Records.Ordered(); !ordered || bought == "" {
+		return false, nil
+	}
+	defer b.ledgers.forget()
+	return true, b.poolRecord(o).Answer(ctx, bought)
+}
+
+// buyOrdered buys a block for the pool, which is the ordered one unless another purchase for the pool has no answer.
+func (b *Balancer) buyOrdered(ctx context.Context, o plan.Observed) error {
+	record := b.poolRecord(o)
+	order := purchase.Order{Owner: o.Pool(), Location: o.Public().Location, Size: cmp.Or(record.Size(),
+		o.DesiredOfPool().Size)}
+	_, err := b.config.Buyer.Buy(ctx, order, record)
+	b.config.Account.InvalidateBlocks()
+	b.ledgers.forget()
+	var pause *purchase.Pause
+	var refusal *purchase.Refused
+	ordered, _ := o.Records.Ordered()
+	switch {
+	case pnap.IsDryRun(err):
+		klog.FromContext(ctx).Info("An IP block that was ordered would be bought", "object", ordered.Name, "dryRun", err)
+		return nil
+	case errors.As(err, &refusal):
+		return b.sayOrdered(ctx, ordered, plan.Step{Action: plan.Refuse, Reason: refusal.Reason,
+			Detail: refusal.Detail})
+	case errors.As(err, &pause):
+		return b.sayOrdered(ctx, ordered, plan.Step{Action: plan.Wait, Reason: pause.Reason})
+	default:
+		return err
+	}
+}
+
+// sayOrdered shows in the object why its block was not bought.
+func (b *Balancer) sayOrdered(ctx context.Context, r plan.Record, step plan.Step) error {
+	said := plan.Condition{Reason: string(step.Reason), Message: cmp.Or(step.Detail, words(step.Reason))}
+	report := r.Report
+	report.Assigned = said
+	report.Ready = said
+	if report == r.Report {
+		return nil
+	}
+	defer b.ledgers.forget()
+	err := allocation.ShowConditions(ctx, b.config.Ledgers.Objects(), r, report, b.config.Now())
+	if errors.Is(err, allocation.ErrConflict) {
+		return nil
+	}
+	return err
+}
