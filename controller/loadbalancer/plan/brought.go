@@ -81,11 +81,11 @@ func (obs Observed) refuseName() (refusal ServicePlan, refused bool) {
 	case blockID.MatchString(name):
 		return obs.refuseID(name), true
 	case obs.Published.IsValid():
-		return refuse("does not exist any more: have an administrator create it again, with source Brought, for the "+
-			"block of address %s", obs.Published)
+		return refuse("is not in the cluster any more: have an administrator create it again, with source Brought, for "+
+			"the block of address %s", obs.Published)
 	default:
-		return refuse("does not exist: name another one, or have an administrator create it with source Brought and " +
-			"purpose Shared")
+		return refuse("is not in the cluster: name another one, or have an administrator create it with source Brought " +
+			"and purpose Shared")
 	}
 }
 

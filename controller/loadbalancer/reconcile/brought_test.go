@@ -95,8 +95,8 @@ func TestOnlyBroughtBlocksMayBeNamed(t *testing.T) {
 		// want is a part of the refusal, which does not have what hides says; empty if the Service is served.
 		want, hides string
 	}{
-		"no IPBlock":      {want: "does not exist: name another one, or have an administrator create it"},
-		"another IPBlock": {objects: specified{"yours": brought(broughtID)}, want: "does not exist"},
+		"no IPBlock":      {want: "is not in the cluster: name another one, or have an administrator create it"},
+		"another IPBlock": {objects: specified{"yours": brought(broughtID)}, want: "is not in the cluster"},
 		"another cluster": {tags: map[string]string{contract.TagCluster: "other"}, want: "of another cluster",
 			objects: specified{"mine": brought(broughtID)}},
 		"bought for a Service": {tags: ours("other"), objects: specified{"mine": brought(broughtID)},

@@ -158,7 +158,7 @@ var refusals = map[string]situation{
 	"BlockRetagged": {drive: inTurn(published(), byPortal(pnapsim.Edit{Kind: pnapsim.EditRetagBlock,
 		Tags: map[string]string{}})), says: []string{"203.0.113.8/29", "restore them"}},
 	"BlockUnusable": {drive: served(naming("missing")),
-		says: []string{"IPBlock missing", contract.ServiceIPBlock, "does not exist", "name another one"}},
+		says: []string{"IPBlock missing", contract.ServiceIPBlock, "is not in the cluster", "name another one"}},
 	"MemberHoldsAddress": {options: []option{withBlocks(pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.8/29",
 		Tags: ours("web"), Network: "public"})}, drive: inTurn(memberOf("203.0.113.10"), served(), deleted),
 		says: []string{serverID, "203.0.113.10", networkID, "take the address off the server"}},
