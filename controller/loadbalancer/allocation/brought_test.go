@@ -61,9 +61,9 @@ func TestWhoBringsABlock(t *testing.T) {
 	if diff := cmp.Diff(want, listing.BroughtBlocks); diff != "" {
 		t.Errorf("brought are (-want +got):\n%s", diff)
 	}
-	if want := []string{v1beta1.NamePrefix + "b2", v1beta1.SharedPrefix + "1", "for-nodes", "mine", "to-buy"}; !slices.Equal(
-		want, listing.Names) {
-		t.Errorf("the names are %q, want %q", listing.Names, want)
+	names := []string{v1beta1.NamePrefix + "b2", v1beta1.SharedPrefix + "1", "for-nodes", "mine", "to-buy"}
+	if !slices.Equal(names, listing.Names) {
+		t.Errorf("the names are %q, want %q", listing.Names, names)
 	}
 	var unrecorded []string
 	for _, l := range listing.Unrecorded {

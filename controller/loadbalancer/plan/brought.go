@@ -81,11 +81,11 @@ func (obs Observed) refuseName() (refusal ServicePlan, refused bool) {
 	case blockID.MatchString(name):
 		return obs.refuseID(name), true
 	case obs.Published.IsValid():
-		return refuse("is not in the cluster any more: have an administrator create it again, with source Brought, for "+
-			"the block of address %s", obs.Published)
+		return refuse("is not in the cluster any more: have an administrator create it again, with source Brought, "+
+			"for the block of address %s", obs.Published)
 	default:
-		return refuse("is not in the cluster: name another one, or have an administrator create it with source Brought " +
-			"and purpose Shared")
+		return refuse("is not in the cluster: name another one, or have an administrator create it with source " +
+			"Brought and purpose Shared")
 	}
 }
 
@@ -95,8 +95,8 @@ func (obs Observed) refuseID(id string) ServicePlan {
 	if declared, found := obs.BroughtBlocks.of(id, obs.Holder.Namespace); found {
 		remedy = "set it to " + declared.Object
 	}
-	return refusedPlan(BlockUnusable, "annotation %s takes the name of an IPBlock and not the ID of a block, such as %s; %s",
-		contract.ServiceIPBlock, id, remedy)
+	return refusedPlan(BlockUnusable, "annotation %s takes the name of an IPBlock and not the ID of a block, such as "+
+		"%s; %s", contract.ServiceIPBlock, id, remedy)
 }
 
 // refuseNamed refuses a Service whose IPBlock is of a block that no Service may use.

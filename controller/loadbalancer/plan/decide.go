@@ -176,8 +176,8 @@ func (obs Observed) moved(kind Kind) (moved bool, detail string) {
 		return true, fmt.Sprintf("the Service has address %s of IPBlock %s, which annotation %s does not name any more"+
 			remedy, published, obs.HeldIn.Object, contract.ServiceIPBlock)
 	case kind == Brought && obs.notOfNamed():
-		return true, fmt.Sprintf("the Service has address %s, which is not of the block of IPBlock %s"+remedy, published,
-			obs.Desired.IPBlock)
+		return true, fmt.Sprintf("the Service has address %s, which is not of the block of IPBlock %s"+remedy,
+			published, obs.Desired.IPBlock)
 	case kind == Dedicated && obs.Desired.AllocationDemanded && obs.Desired.Shared, kind == Shared &&
 		obs.Desired.AllocationDemanded && !obs.Desired.Shared:
 		return true, fmt.Sprintf("the Service has address %s of %s, and annotation %s asks for another kind"+remedy,

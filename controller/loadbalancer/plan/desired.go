@@ -50,7 +50,7 @@ type Desired struct {
 	// Shared is true when an address of the pool will do; false for a block of its own. AllocationDemanded is true when
 	// the Service itself says so and not an option, a change of which does not disturb what is there.
 	Shared, AllocationDemanded bool
-	// IPBlock is the name of the IPBlock of a block that a person brings; empty for one that is bought. Which block that
+	// IPBlock is the name of the IPBlock of a block that a person brings; empty for one that is bought. Which block it
 	// is, Facts.NamedBlock says.
 	IPBlock string
 	// Size of the block to buy, and in words where it can be set; 0 when any will do.
@@ -198,8 +198,8 @@ func (r *reading) code(where, value, what string) {
 // ipBlock refuses what cannot be the name of an IPBlock. An empty one is none.
 func (r *reading) ipBlock(name string) {
 	if name != "" && (len(name) > longestIPBlock || len(validation.IsDNS1123Subdomain(name)) > 0) {
-		r.problem("annotation %s is %s; it must be the name of an IPBlock, such as mail: at most %d lowercase letters, "+
-			"digits, hyphens and dots", contract.ServiceIPBlock, text.Quote(name), longestIPBlock)
+		r.problem("annotation %s is %s; it must be the name of an IPBlock, such as mail: at most %d lowercase "+
+			"letters, digits, hyphens and dots", contract.ServiceIPBlock, text.Quote(name), longestIPBlock)
 	}
 }
 

@@ -123,8 +123,9 @@ func TestOnlyBroughtBlocksMayBeNamed(t *testing.T) {
 		"by the ID": {names: broughtID, objects: specified{"mine": brought(broughtID)},
 			want: "takes the name of an IPBlock and not the ID of a block, such as " + broughtID + "; set it to mine"},
 		"by the ID, of no IPBlock": {names: broughtID, want: "create an IPBlock with source Brought for the block"},
-		"by the ID, for another namespace": {names: broughtID, objects: specified{"secret": brought(broughtID, "tools")},
-			want: "create an IPBlock with source Brought for the block", hides: "secret"},
+		"by the ID, for another namespace": {names: broughtID,
+			objects: specified{"secret": brought(broughtID, "tools")},
+			want:    "create an IPBlock with source Brought for the block", hides: "secret"},
 		"an IPBlock with the name of an ID": {names: unknownID, objects: specified{unknownID: brought(broughtID)}},
 	} {
 		t.Run(name, func(t *testing.T) {

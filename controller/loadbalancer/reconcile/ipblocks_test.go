@@ -147,8 +147,8 @@ func (w *world) bring(name string, namespaces ...string) {
 
 func (w *world) bringBlock(name, id string, namespaces ...string) {
 	w.t.Helper()
-	w.createIPBlock(name, v1beta1.IPBlockSpec{Source: v1beta1.SourceBrought, Purpose: v1beta1.PurposeShared, BlockID: id,
-		AllowedNamespaces: namespaces})
+	w.createIPBlock(name, v1beta1.IPBlockSpec{Source: v1beta1.SourceBrought, Purpose: v1beta1.PurposeShared,
+		BlockID: id, AllowedNamespaces: namespaces})
 }
 
 func (w *world) createIPBlock(name string, spec v1beta1.IPBlockSpec) {

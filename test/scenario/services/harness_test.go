@@ -163,9 +163,11 @@ func newHarness(t *testing.T, m mode) *harness {
 	system, err := h.Kube.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
 	h.must("read the namespace kube-system", err)
 	h.uid = string(system.UID)
-	_, err = h.ControlPlane.IPBlocks().Create(t.Context(), &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: ownObject},
+	_, err = h.ControlPlane.IPBlocks().Create(t.Context(), &v1beta1.IPBlock{
+		ObjectMeta: metav1.ObjectMeta{Name: ownObject},
 		Spec: v1beta1.IPBlockSpec{Purpose: v1beta1.PurposeShared, Source: v1beta1.SourceBrought,
-			BlockID: ownBlockID}}, metav1.CreateOptions{})
+			BlockID: ownBlockID},
+	}, metav1.CreateOptions{})
 	h.must("let the cluster use the owner's block", err)
 	h.must("start the servers", h.StartServers(t.Context()))
 	for _, address := range []string{otherClient, thirdClient} {
