@@ -199,7 +199,7 @@ func (s *scene) find(name string) (block, error) {
 
 func (s *scene) blockOf(service string) block {
 	s.Helper()
-	b, err := s.find(s.get(s.space, service).Annotations[contract.ServiceIPBlock])
+	b, err := s.find(s.get(s.space, service).Annotations[contract.ServiceIPBlockCIDR])
 	s.ok(err)
 	return b
 }

@@ -194,8 +194,8 @@ func (s *scene) createServices() (foreign *corev1.Service) {
 		s.service(name, "", contract.ServiceIPAllocation, contract.AllocationShared)
 	}
 	s.service("kept", "", contract.ServiceIPRetain, "true")
-	s.service("brought", "", contract.ServiceIPBlockID, broughtID)
-	s.service("requested", "", contract.ServiceIPBlockID, broughtID, contract.ServiceRequestedIP, requested)
+	s.service("brought", "", contract.ServiceIPBlock, broughtObject)
+	s.service("requested", "", contract.ServiceIPBlock, broughtObject, contract.ServiceRequestedIP, requested)
 	s.service("classed", contract.LoadBalancerClass)
 	s.service("turned", "")
 	foreign = s.service("foreign", "example.com/other")

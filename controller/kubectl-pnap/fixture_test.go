@@ -160,7 +160,7 @@ func (s fixture) service(name, address, block string, class *string, conditions 
 	}
 	if address != "" {
 		object.Annotations[contract.ServiceIPAddress] = address
-		object.Annotations[contract.ServiceIPBlock] = block
+		object.Annotations[contract.ServiceIPBlockCIDR] = block
 	}
 	created, err := s.kube.CoreV1().Services("shop").Create(s.Context(), object, metav1.CreateOptions{})
 	s.ok(err)

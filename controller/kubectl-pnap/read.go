@@ -123,6 +123,7 @@ func (r *reader) services() error {
 func (r *reader) ledgers() error {
 	listing, err := r.allocations.List(r.ctx)
 	r.facts.Ledgers = listing.Ledgers
+	r.facts.Brought = listing.BroughtBlocks
 	for _, unread := range listing.Unreadable {
 		r.facts.Unreadable = append(r.facts.Unreadable, "Owners of addresses in IP block "+unread.BlockID+
 			" cannot be shown: "+unread.Problem)

@@ -18,8 +18,9 @@ const (
 	ServiceIPAllocation = Prefix + "ip-allocation"
 	// ServiceIPBlockSize is the size of the block to buy, "/28" to "/30"; the option ipBlockSize when empty.
 	ServiceIPBlockSize = Prefix + "ip-block-size"
-	// ServiceIPBlockID is the ID of a block that the user provides: the controller uses it and never deletes it.
-	ServiceIPBlockID = Prefix + "ip-block-id"
+	// ServiceIPBlock is the name of the IPBlock of a block that an administrator brings: the controller uses the block
+	// and never deletes it.
+	ServiceIPBlock = Prefix + "ip-block"
 	// ServiceIPRetain is "true" to keep the block when the Service is deleted; the next Service of that name gets it
 	// back.
 	ServiceIPRetain = Prefix + "ip-retain"
@@ -48,8 +49,8 @@ const LoadBalancerFinalizer = Prefix + "load-balancer-cleanup"
 const (
 	// ServiceIPAddress is the public address of the Service.
 	ServiceIPAddress = Prefix + "ip-address"
-	// ServiceIPBlock is the block of that address, in CIDR notation.
-	ServiceIPBlock = Prefix + "ip-block"
+	// ServiceIPBlockCIDR is the block of that address, in CIDR notation.
+	ServiceIPBlockCIDR = Prefix + "ip-block-cidr"
 	// ServiceIPGateway is the gateway of that block.
 	ServiceIPGateway = Prefix + "ip-gateway"
 	// ServiceIPBlockAssigned is "true" while the block is assigned to the public network.

@@ -15,7 +15,7 @@ import (
 // are not among them, because users write those too.
 func OwnedServiceAnnotations() []string {
 	return []string{
-		ServiceIPAddress, ServiceIPBlock, ServiceIPGateway, ServiceIPBlockAssigned,
+		ServiceIPAddress, ServiceIPBlockCIDR, ServiceIPGateway, ServiceIPBlockAssigned,
 		ServiceIPOwner, ServiceAnnouncedBy, ServiceAnnouncedSince,
 	}
 }

@@ -41,6 +41,8 @@ type Block struct {
 	Free        int `json:"free"`
 	// Uncounted reports that nothing read from the cluster shows which of its addresses are in use.
 	Uncounted bool `json:"uncounted,omitempty"`
+	// IPBlock is the name by which Services name a brought block.
+	IPBlock string `json:"ipBlock,omitempty"`
 	// Holders maps the addresses of a shared or brought block to their owners.
 	Holders map[netip.Addr]string `json:"holders,omitempty"`
 }
@@ -129,7 +131,7 @@ func reported(r contract.ReportedBlock, f Facts) Block {
 		ID: text.Clean(r.ID), Location: text.Clean(r.Location), Status: text.Clean(r.Status),
 		AssignedTo: text.Clean(r.AssignedTo), For: text.Clean(purpose(r, f.Services)),
 		Standing: text.Clean(r.Standing), Created: r.Created, Unused: r.Since, Held: r.Held,
-		Retain: r.Retain, Unusable: r.Unusable,
+		Retain: r.Retain, Unusable: r.Unusable, IPBlock: ipBlock(r.ID, f.Brought),
 	}
 	if b.Unusable {
 		b.For += ", unusable: " + b.Status
@@ -141,6 +143,16 @@ func reported(r contract.ReportedBlock, f Facts) Block {
 		b.Used = 1
 	}
 	return b
+}
+
+// ipBlock is the name of the first IPBlock with which a person brought a block; empty when there is none.
+func ipBlock(id string, brought plan.BroughtBlocks) string {
+	for _, b := range brought {
+		if b.BlockID == id {
+			return text.Clean(b.Object)
+		}
+	}
+	return ""
 }
 
 // purpose describes what a block is for. A tag has no "/", and a long one is cut, so it searches for a Service first.

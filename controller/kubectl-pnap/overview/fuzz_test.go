@@ -39,7 +39,7 @@ func filledWith(raw string, number int64) Facts {
 	waiting.Spec.Taints = []corev1.Taint{{Key: taintUninitialized}}
 	service := corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: raw, Name: raw,
-			Annotations: map[string]string{contract.ServiceIPAddress: raw, contract.ServiceIPBlock: raw}},
+			Annotations: map[string]string{contract.ServiceIPAddress: raw, contract.ServiceIPBlockCIDR: raw}},
 		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
 		Status: corev1.ServiceStatus{Conditions: []metav1.Condition{{Type: contract.ServiceConditionBlockAssigned,
 			Status: metav1.ConditionStatus(raw), Reason: raw, Message: raw}}},

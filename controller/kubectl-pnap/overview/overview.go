@@ -42,6 +42,7 @@ type Facts struct {
 	Nodes    []corev1.Node // Nodes and Services are all there are
 	Services []corev1.Service
 	Ledgers  []plan.Ledger          // Ledgers record who holds addresses of shared and brought blocks
+	Brought  plan.BroughtBlocks     // the IPBlocks that Services may name
 	Report   *contract.BlockReport  // the controller's report on blocks; nil when there is none
 	Failures []corev1.Event         // events that say why the controller could not read the account
 	Leader   *coordinationv1.Lease  // the Lease of the controller; nil when there is none

@@ -72,7 +72,7 @@ func TestForeignTextIsHarmless(t *testing.T) {
 	}
 	service := corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: raw, Name: raw,
-			Annotations: map[string]string{contract.ServiceIPAddress: "203.0.113.2", contract.ServiceIPBlock: raw}},
+			Annotations: map[string]string{contract.ServiceIPAddress: "203.0.113.2", contract.ServiceIPBlockCIDR: raw}},
 		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
 		Status: corev1.ServiceStatus{Conditions: []metav1.Condition{
 			{Type: contract.ServiceConditionBlockAssigned, Status: raw, Reason: raw, Message: raw},
@@ -154,7 +154,7 @@ func TestStateOfAService(t *testing.T) {
 // An address that was written for another Service, such as the original of a copy, is not shown for this Service.
 func TestACopyHasNoAddress(t *testing.T) {
 	service := corev1.Service{ObjectMeta: metav1.ObjectMeta{UID: "new", Annotations: map[string]string{
-		contract.ServiceIPAddress: "203.0.113.2", contract.ServiceIPBlock: "203.0.113.0/29",
+		contract.ServiceIPAddress: "203.0.113.2", contract.ServiceIPBlockCIDR: "203.0.113.0/29",
 		contract.ServiceIPOwner: "old",
 	}}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
 	if got := Make(Facts{Services: []corev1.Service{service}}).Services[0]; got.Address != "" || got.Block != "" {

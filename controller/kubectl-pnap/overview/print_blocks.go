@@ -99,7 +99,11 @@ func (s sheet) free() string {
 			rows = append(rows, []string{b.CIDR, fmt.Sprint(b.Free), fmt.Sprint(b.Quarantined), b.For})
 		}
 		if b.Standing == contract.StandingBrought && b.Holders == nil {
-			rows = append(rows, []string{b.CIDR, "all", "0", "phoenixnap.com/ip-block-id: " + b.ID})
+			purpose := b.For
+			if b.IPBlock != "" {
+				purpose = contract.ServiceIPBlock + ": " + b.IPBlock
+			}
+			rows = append(rows, []string{b.CIDR, "all", "0", purpose})
 		}
 	}
 	switch why := s.blocksUnknown(); {

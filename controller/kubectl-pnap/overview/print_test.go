@@ -127,6 +127,27 @@ func TestUnusableBlocksAreNotFree(t *testing.T) {
 	}
 }
 
+// An unused block that a person brought is shown with the annotation that names it, where that is known.
+func TestABroughtBlockIsShownByItsName(t *testing.T) {
+	report := &contract.BlockReport{Looked: now, Blocks: []contract.ReportedBlock{
+		{ID: "id", CIDR: netip.MustParsePrefix("203.0.113.8/29"), Status: "unassigned",
+			Standing: contract.StandingBrought}}}
+	for want, brought := range map[string]plan.BroughtBlocks{
+		"phoenixnap.com/ip-block: mine": {{Object: "other", BlockID: "id-of-other"}, {Object: "mine", BlockID: "id"}},
+		"Services that request it":      nil,
+	} {
+		var out bytes.Buffer
+		blocks := blocksOf(Facts{Report: report, Brought: brought})
+		if err := PrintBlocks(&out, text.Style{}, Overview{Blocks: blocks}); err != nil {
+			t.Fatal(err)
+		}
+		_, free, _ := strings.Cut(out.String(), "FREE")
+		if !strings.Contains(free, want) {
+			t.Errorf("%q is missing in\n%s", want, free)
+		}
+	}
+}
+
 // An orphan that waits for a person is shown with the command that confirms its deletion, and not with the option that
 // is on already.
 func TestAHeldOrphanIsShownWithItsCommand(t *testing.T) {

@@ -71,7 +71,7 @@ func serviceOf(s *corev1.Service, f Facts, blocks []Block) Service {
 	service := Service{
 		Namespace: text.Clean(s.Namespace), Name: text.Clean(s.Name),
 		Address:          text.Clean(s.Annotations[contract.ServiceIPAddress]),
-		Block:            text.Clean(s.Annotations[contract.ServiceIPBlock]),
+		Block:            text.Clean(s.Annotations[contract.ServiceIPBlockCIDR]),
 		BlockAssigned:    serviceCondition(s, contract.ServiceConditionBlockAssigned),
 		AddressPublished: serviceCondition(s, contract.ServiceConditionAddressPublished),
 		Announced:        serviceCondition(s, contract.ServiceConditionAnnounced),

@@ -2,6 +2,7 @@ package allocation_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -60,6 +61,10 @@ func TestWhoBringsABlock(t *testing.T) {
 	want := plan.BroughtBlocks{{Object: "mine", BlockID: "b1", Namespaces: []string{"shop", "tools"}}}
 	if diff := cmp.Diff(want, listing.BroughtBlocks); diff != "" {
 		t.Errorf("brought are (-want +got):\n%s", diff)
+	}
+	names := []string{v1beta1.NamePrefix + "b2", v1beta1.SharedPrefix + "1", "for-nodes", "mine", "to-buy"}
+	if !slices.Equal(names, listing.Names) {
+		t.Errorf("the names are %q, want %q", listing.Names, names)
 	}
 	var unrecorded []string
 	for _, l := range listing.Unrecorded {

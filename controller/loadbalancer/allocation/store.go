@@ -64,8 +64,9 @@ type Listing struct {
 	Unrecorded []plan.Ledger
 	// Records are what purchases, and the blocks that were bought, are recorded in.
 	Records plan.Records
-	// BroughtBlocks are those that people say Services may name.
+	// BroughtBlocks are those that people say Services may name, and Names the names of all IPBlocks.
 	BroughtBlocks plan.BroughtBlocks
+	Names         []string
 	// Shared are the objects of all blocks whose addresses several have, whoever created them.
 	Shared plan.Records
 }
@@ -78,6 +79,7 @@ func (s *Store) List(ctx context.Context) (Listing, error) {
 	}
 	var listing Listing
 	for i := range list.Items {
+		listing.Names = append(listing.Names, list.Items[i].Name)
 		if record, recorded := RecordOf(&list.Items[i]); recorded {
 			listing.Records = append(listing.Records, record)
 		}

@@ -2,7 +2,11 @@ package plan
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -28,16 +32,24 @@ func (all BroughtBlocks) IDs() []string {
 	return ids
 }
 
-// of are the declarations of a block.
-func (all BroughtBlocks) of(blockID string) BroughtBlocks {
-	return slices.DeleteFunc(slices.Clone(all), func(d BroughtBlock) bool { return d.BlockID != blockID })
+// named is the block that a Service of a namespace names and may name.
+func (all BroughtBlocks) named(object, namespace string) (BroughtBlock, bool) {
+	return find(all, func(d BroughtBlock) bool { return d.Object == object && d.allows(namespace) })
 }
 
-// allow reports whether one of the declarations lets Services of a namespace name its block.
-func (all BroughtBlocks) allow(namespace string) bool {
-	return slices.ContainsFunc(all, func(d BroughtBlock) bool {
-		return len(d.Namespaces) == 0 || slices.Contains(d.Namespaces, namespace)
-	})
+// of is what declares a block that Services of a namespace may name.
+func (all BroughtBlocks) of(blockID, namespace string) (BroughtBlock, bool) {
+	return find(all, func(d BroughtBlock) bool { return d.BlockID == blockID && d.allows(namespace) })
+}
+
+// allows reports whether Services of a namespace may name the block.
+func (d BroughtBlock) allows(namespace string) bool {
+	return len(d.Namespaces) == 0 || slices.Contains(d.Namespaces, namespace)
+}
+
+// namedBy is the name of the IPBlock that a Service names; empty when it names none.
+func namedBy(service *corev1.Service) string {
+	return strings.TrimSpace(service.Annotations[contract.ServiceIPBlock])
 }
 
 // IsBrought reports whether Services of the cluster may name a block: of one namespace at least.
@@ -45,25 +57,81 @@ func (obs Observed) IsBrought(b network.Block) bool {
 	return network.Brought(b, obs.Owner.Cluster, obs.BroughtBlocks.IDs())
 }
 
-// refuseNaming refuses a Service that names a block without permission.
-func (obs Observed) refuseNaming(b network.Block) (refusal ServicePlan, refused bool) {
-	declared := obs.BroughtBlocks.of(b.ID)
+// blockID is the form of every ID of the API.
+var blockID = regexp.MustCompile(`^[0-9a-f]{24}$`)
+
+// refuseName refuses a Service that names an IPBlock which is not there, or which it may not name. Its author learns
+// nothing of the block.
+func (obs Observed) refuseName() (refusal ServicePlan, refused bool) {
+	name := obs.Desired.IPBlock
+	if name == "" || obs.NamedBlock != "" {
+		return ServicePlan{}, false
+	}
 	refuse := func(format string, args ...any) (ServicePlan, bool) {
-		named := fmt.Sprintf("IP block %s, which annotation %s names, ", b.ID, contract.ServiceIPBlockID)
+		named := fmt.Sprintf("IPBlock %s, which annotation %s names, ", name, contract.ServiceIPBlock)
 		return refusedPlan(BlockUnusable, "%s%s", named, fmt.Sprintf(format, args...)), true
 	}
 	switch {
+	case slices.ContainsFunc(obs.BroughtBlocks, func(d BroughtBlock) bool { return d.Object == name }):
+		return refuse("is not for namespace %s: name another one, or have an administrator add the namespace to "+
+			"spec.allowedNamespaces of IPBlock %s", obs.Holder.Namespace, name)
+	case slices.Contains(obs.IPBlocks, name):
+		return refuse("is not for Services to name: name one that an administrator created with source Brought and " +
+			"purpose Shared, or remove the annotation")
+	case blockID.MatchString(name):
+		return obs.refuseID(name), true
+	case obs.Published.IsValid():
+		return refuse("is not in the cluster any more: have an administrator create it again, with source Brought, "+
+			"for the block of address %s", obs.Published)
+	default:
+		return refuse("is not in the cluster: name another one, or have an administrator create it with source " +
+			"Brought and purpose Shared")
+	}
+}
+
+// refuseID refuses a Service with the ID of a block in the place of a name.
+func (obs Observed) refuseID(id string) ServicePlan {
+	remedy := "have an administrator create an IPBlock with source Brought for the block, and set it to that name"
+	if declared, found := obs.BroughtBlocks.of(id, obs.Holder.Namespace); found {
+		remedy = "set it to " + declared.Object
+	}
+	return refusedPlan(BlockUnusable, "annotation %s takes the name of an IPBlock and not the ID of a block, such as "+
+		"%s; %s", contract.ServiceIPBlock, id, remedy)
+}
+
+// refuseNamed refuses a Service whose IPBlock is of a block that no Service may use.
+func (obs Observed) refuseNamed(b network.Block) (refusal ServicePlan, refused bool) {
+	refuse := func(format string, args ...any) (ServicePlan, bool) {
+		return refusedPlan(BlockUnusable, "%s %s", obs.describeNamed(b.ID), fmt.Sprintf(format, args...)), true
+	}
+	switch _, allowed := obs.BroughtBlocks.of(b.ID, obs.Holder.Namespace); {
 	case b.ID == obs.Options.NodeBlock:
-		return refuse("is that of the nodes (option nodeIPBlock); name another block")
-	case len(declared) == 0:
-		return refuse("may not be named: have an administrator create an IPBlock with source Brought for it, or name " +
-			"another block")
+		return refuse("is that of the nodes (option nodeIPBlock); name another one")
 	case !obs.IsBrought(b):
-		return refuse("was bought for something else, or has the tag %s of another cluster; name another block, or "+
+		return refuse("was bought for something else, or has the tag %s of another cluster; name another one, or "+
 			"remove its tags in the phoenixNAP portal", contract.TagCluster)
-	case !declared.allow(obs.Holder.Namespace):
-		return refuse("is not for namespace %s: name another block, or have an administrator add the namespace to "+
-			"spec.allowedNamespaces of IPBlock %s", obs.Holder.Namespace, declared[0].Object)
+	case !allowed:
+		return refuse("is not for namespace %s: name another one, or have an administrator add the namespace to "+
+			"spec.allowedNamespaces of its IPBlock", obs.Holder.Namespace)
 	}
 	return ServicePlan{}, false
+}
+
+// notOfNamed reports whether the Service has an address of another block of the account than its IPBlock is of, and no
+// ledger says so: an administrator created the IPBlock again, for another block.
+func (obs Observed) notOfNamed() bool {
+	named, _ := obs.Sighting(obs.NamedBlock)
+	return !obs.Held.IsValid() && named.Block.CIDR.IsValid() && !named.Block.CIDR.Contains(obs.Published) &&
+		slices.ContainsFunc(obs.Known(), func(b network.Block) bool {
+			return b.CIDR.IsValid() && b.CIDR.Contains(obs.Published) && !obs.anothers(b.ID)
+		})
+}
+
+// describeNamed describes the block from which the Service is to get its address, as its author knows it.
+func (obs Observed) describeNamed(id string) string {
+	if obs.Desired.IPBlock == "" {
+		return "IP block " + id
+	}
+	return fmt.Sprintf("IP block %s of IPBlock %s, which annotation %s names,", id, obs.Desired.IPBlock,
+		contract.ServiceIPBlock)
 }

@@ -114,6 +114,9 @@ func decideWanted(obs Observed) ServicePlan {
 		return refusedPlan(AnnotationsRefused, "%s", oneLine(obs.Problem))
 	}
 	kind := obs.Kind
+	if refusal, refused := obs.refuseName(); refused && (kind == Brought || obs.HeldIn.Brought) {
+		return refusal
+	}
 	if moved, detail := obs.moved(kind); moved {
 		return refusedPlan(AllocationMismatch, "%s", detail)
 	}
@@ -145,7 +148,7 @@ func (d Desired) withoutOptionalRequests() Desired {
 }
 
 // namesAllocation reports whether the Service itself says where its address is to come from.
-func (d Desired) namesAllocation() bool { return d.BlockID != "" || d.AllocationDemanded }
+func (d Desired) namesAllocation() bool { return d.IPBlock != "" || d.AllocationDemanded }
 
 func (obs Observed) ledgerKind(l Ledger) Kind {
 	sighting, seen := obs.Sighting(l.BlockID)
@@ -166,13 +169,15 @@ func (obs Observed) moved(kind Kind) (moved bool, detail string) {
 	}
 	const remedy = "; that cannot be changed in place: take the change back, or delete the Service and create it again"
 	switch {
-	case kind != Brought && obs.Desired.BlockID != "":
-		return true, fmt.Sprintf("the Service has address %s of %s and not of IP block %s"+remedy, published, kind,
-			obs.Desired.BlockID)
-	case kind == Brought && obs.Desired.BlockID != obs.HeldIn.BlockID && obs.Held == published:
-		return true,
-			fmt.Sprintf("the Service has address %s of IP block %s, which annotation %s does not name any more"+remedy,
-				published, obs.HeldIn.BlockID, contract.ServiceIPBlockID)
+	case kind != Brought && obs.Desired.IPBlock != "":
+		return true, fmt.Sprintf("the Service has address %s of %s and not of IPBlock %s"+remedy, published, kind,
+			obs.Desired.IPBlock)
+	case kind == Brought && obs.NamedBlock != obs.HeldIn.BlockID && obs.Held == published:
+		return true, fmt.Sprintf("the Service has address %s of IPBlock %s, which annotation %s does not name any more"+
+			remedy, published, obs.HeldIn.Object, contract.ServiceIPBlock)
+	case kind == Brought && obs.notOfNamed():
+		return true, fmt.Sprintf("the Service has address %s, which is not of the block of IPBlock %s"+remedy,
+			published, obs.Desired.IPBlock)
 	case kind == Dedicated && obs.Desired.AllocationDemanded && obs.Desired.Shared, kind == Shared &&
 		obs.Desired.AllocationDemanded && !obs.Desired.Shared:
 		return true, fmt.Sprintf("the Service has address %s of %s, and annotation %s asks for another kind"+remedy,

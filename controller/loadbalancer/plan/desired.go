@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
@@ -49,8 +50,9 @@ type Desired struct {
 	// Shared is true when an address of the pool will do; false for a block of its own. AllocationDemanded is true when
 	// the Service itself says so and not an option, a change of which does not disturb what is there.
 	Shared, AllocationDemanded bool
-	// BlockID names a block that the user brings; empty for one that is bought.
-	BlockID string
+	// IPBlock is the name of the IPBlock of a block that a person brings; empty for one that is bought. Which block it
+	// is, Facts.NamedBlock says.
+	IPBlock string
 	// Size of the block to buy, and in words where it can be set; 0 when any will do.
 	Size       Size
 	SizeSource string
@@ -108,7 +110,7 @@ func ReadDesired(service *corev1.Service, opts Options) (Desired, error) {
 	size, _ := ParseSize(r.oneOf(contract.ServiceIPBlockSize, opts.BlockSize, blockSizes()...))
 	wanted := Desired{
 		Shared:  allocation == contract.AllocationShared,
-		BlockID: r.value(contract.ServiceIPBlockID),
+		IPBlock: namedBy(service),
 		Size:    size,
 		Retain:  r.flag(contract.ServiceIPRetain),
 		Replace: r.flag(contract.ServiceIPReplace),
@@ -118,14 +120,13 @@ func ReadDesired(service *corev1.Service, opts Options) (Desired, error) {
 	if wanted.SizeDemanded = r.value(contract.ServiceIPBlockSize) != ""; wanted.SizeDemanded {
 		wanted.SizeSource = "the annotation " + contract.ServiceIPBlockSize + " of the Service"
 	}
-	if wanted.BlockID != "" {
+	if wanted.IPBlock != "" {
 		wanted.Shared = false
 	}
 	wanted.Requested, wanted.RequestedSource = r.requested()
 	wanted.Location, wanted.LocationSource = opts.locationOf(service)
 	r.code(wanted.LocationSource, wanted.Location, "the code of a location, such as ASH")
-	r.code("annotation "+contract.ServiceIPBlockID, wanted.BlockID,
-		"the ID of an IP block, such as 60473c2509268bc77fd06d29")
+	r.ipBlock(wanted.IPBlock)
 	r.contradictions(wanted, opts.BlockSize, opts.LocationAnnotation)
 	return wanted, errors.Join(r.problems...)
 }
@@ -134,7 +135,7 @@ func ReadDesired(service *corev1.Service, opts Options) (Desired, error) {
 // overlooked until it has cost money.
 func (r *reading) knownNames(location string) {
 	users := []string{
-		contract.ServiceIPAllocation, contract.ServiceIPBlockSize, contract.ServiceIPBlockID, contract.ServiceIPRetain,
+		contract.ServiceIPAllocation, contract.ServiceIPBlockSize, contract.ServiceIPBlock, contract.ServiceIPRetain,
 		contract.ServiceRequestedIP, contract.ServiceIPReplace, location,
 	}
 	var unknown []string
@@ -181,10 +182,10 @@ func some(names []string) string {
 	return said
 }
 
-// longestCode bounds IDs and codes of phoenixNAP, which become part of requests.
+// longestCode bounds codes of phoenixNAP, which become part of requests.
 const longestCode = 64
 
-// code refuses a value that cannot be an ID or a code of phoenixNAP. An empty one is none.
+// code refuses a value that cannot be a code of phoenixNAP. An empty one is none.
 func (r *reading) code(where, value, what string) {
 	foreign := func(c rune) bool {
 		return c != '-' && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z')
@@ -193,6 +194,17 @@ func (r *reading) code(where, value, what string) {
 		r.problem("%s is %s; it must be %s", where, text.Quote(value), what)
 	}
 }
+
+// ipBlock refuses what cannot be the name of an IPBlock. An empty one is none.
+func (r *reading) ipBlock(name string) {
+	if name != "" && (len(name) > longestIPBlock || len(validation.IsDNS1123Subdomain(name)) > 0) {
+		r.problem("annotation %s is %s; it must be the name of an IPBlock, such as mail: at most %d lowercase "+
+			"letters, digits, hyphens and dots", contract.ServiceIPBlock, text.Quote(name), longestIPBlock)
+	}
+}
+
+// longestIPBlock is how long the definition of the kind lets the name of an IPBlock be.
+const longestIPBlock = 63
 
 // oneOf reads an annotation with few values; standard where it is empty.
 func (r *reading) oneOf(name, standard string, values ...string) string {
@@ -248,12 +260,12 @@ func (r *reading) address(field, raw string) netip.Addr {
 
 // contradictions refuses combinations of which one half would have to be ignored.
 func (r *reading) contradictions(wanted Desired, poolSize, location string) {
-	if wanted.BlockID != "" {
+	if wanted.IPBlock != "" {
 		for _, name := range []string{contract.ServiceIPAllocation, contract.ServiceIPBlockSize,
 			contract.ServiceIPRetain, contract.ServiceIPReplace, location} {
 			if r.value(name) != "" {
 				r.problem("annotations %s and %s exclude each other: a block of one's own is used as it is; remove one",
-					contract.ServiceIPBlockID, name)
+					contract.ServiceIPBlock, name)
 			}
 		}
 		return

@@ -72,10 +72,10 @@ func TestDesired(t *testing.T) {
 		},
 		{
 			name: "brought block in a cluster that shares", options: Options{Allocation: contract.AllocationShared},
-			annotations: map[string]string{contract.ServiceIPBlockID: "b1",
+			annotations: map[string]string{contract.ServiceIPBlock: " mail.shop ",
 				contract.ServiceRequestedIP: "203.0.113.10"},
 			check: func(i Desired) bool {
-				return !i.Shared && i.BlockID == "b1" && i.Requested == netip.MustParseAddr("203.0.113.10")
+				return !i.Shared && i.IPBlock == "mail.shop" && i.Requested == netip.MustParseAddr("203.0.113.10")
 			},
 		},
 		{name: "address in the spec", address: "203.0.113.10",
@@ -115,14 +115,28 @@ func TestDesired(t *testing.T) {
 		},
 		{
 			name: "codes that are none", annotations: map[string]string{
-				contract.ServiceIPLocation: "ASH; PHX", contract.ServiceIPBlockID: "../" + strings.Repeat("x", 1000)},
+				contract.ServiceIPLocation: "ASH; PHX", contract.ServiceIPBlock: "../" + strings.Repeat("x", 1000)},
 			problems: []string{`of the Service is "ASH; PHX"; it must be the code of a location, such as ASH`,
-				contract.ServiceIPBlockID + ` is "../xxx`, "exclude each other"},
+				contract.ServiceIPBlock + ` is "../xxx`, "exclude each other"},
+		},
+		{
+			name:        "a longer name than an IPBlock can have",
+			annotations: map[string]string{contract.ServiceIPBlock: strings.Repeat("x", 64)},
+			problems:    []string{contract.ServiceIPBlock + ` is "xxx`},
+		},
+		{
+			name: "no name of an IPBlock", annotations: map[string]string{contract.ServiceIPBlock: "Mail_Shop"},
+			problems: []string{contract.ServiceIPBlock + ` is "Mail_Shop"; it must be the name of an IPBlock, such as mail`},
+		},
+		{
+			name:        "an IPBlock with the longest name",
+			annotations: map[string]string{contract.ServiceIPBlock: strings.Repeat("6", 63)},
+			check:       func(i Desired) bool { return i.IPBlock == strings.Repeat("6", 63) },
 		},
 		{
 			name: "block and what it excludes",
 			annotations: map[string]string{
-				contract.ServiceIPBlockID: "b1", contract.ServiceIPBlockSize: "/29",
+				contract.ServiceIPBlock: "mine", contract.ServiceIPBlockSize: "/29",
 				contract.ServiceIPAllocation: "shared", contract.ServiceIPRetain: "true",
 				contract.ServiceIPLocation: "ASH",
 			},

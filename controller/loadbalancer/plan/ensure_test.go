@@ -437,7 +437,7 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 		{
 			wish().ensure(shop, view(blocks(block("a", network.Subnetted)))),
 			"IP block a (203.0.113.8/29) is divided into smaller ones (status subnetted) and cannot be assigned itself; " +
-				"name one of these instead, delete them in the phoenixNAP portal, or remove the tags of this one if it " +
+				"name an IPBlock of one of these instead, delete them in the phoenixNAP portal, or remove the tags of this one if it " +
 				"serves something else now",
 		},
 	} {

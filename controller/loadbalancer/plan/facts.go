@@ -21,6 +21,8 @@ type Facts struct {
 	// block of its own provides with one: its ledger was lost, or cannot be read. A ledger that gives the address to
 	// another decides otherwise. The zero Block when there is none.
 	Pooled network.Block
+	// NamedBlock is the ID of the block whose IPBlock the Service names and may name; empty when there is none.
+	NamedBlock string
 	// WantsPool reports whether the pool matters to the Service: it is to get an address of it, or holds one already.
 	WantsPool bool
 	// Kind is where the address of the Service comes from: from where it is published, else from where something is
@@ -63,7 +65,9 @@ func (obs Observed) withFacts() Observed {
 	}
 	obs.Published = obs.published(claim)
 	obs.Pooled = obs.pooled()
-	obs.WantsPool = obs.Desired.BlockID == "" && (obs.Desired.Shared || obs.Held.IsValid() || obs.Pooled.ID != "")
+	named, _ := obs.BroughtBlocks.named(obs.Desired.IPBlock, obs.Holder.Namespace)
+	obs.NamedBlock = named.BlockID
+	obs.WantsPool = obs.Desired.IPBlock == "" && (obs.Desired.Shared || obs.Held.IsValid() || obs.Pooled.ID != "")
 	obs.Kind = obs.kind()
 	obs.ForeignFields = !contract.WrittenForThis(obs.Service) && !obs.Published.IsValid() && obs.written()
 	return obs
@@ -109,7 +113,7 @@ func (obs Observed) kind() Kind {
 		return Dedicated
 	case obs.Pooled.ID != "":
 		return Shared
-	case obs.Desired.BlockID != "":
+	case obs.Desired.IPBlock != "":
 		return Brought
 	case obs.Desired.Shared:
 		return Shared

@@ -105,7 +105,7 @@ func TestWhoWaitsForThePool(t *testing.T) {
 	}
 	published := annotated(contract.ServiceIPAddress, "203.0.113.26")
 	demands := annotated(contract.ServiceIPAllocation, contract.AllocationShared)
-	named := annotated(contract.ServiceIPBlockID, "60473c2509268bc77fd06d29")
+	named := annotated(contract.ServiceIPBlock, "mine")
 	nodePort := func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort }
 	own := block("own", network.Assigned, cidr("203.0.113.24/29"), func(b *network.Block) {
 		b.Tags = network.Owner{Cluster: "c1", Namespace: "shop", Name: "api"}.Tags()

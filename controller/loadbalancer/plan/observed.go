@@ -56,8 +56,9 @@ type Observed struct {
 	Unreadable []Unreadable
 	// Unrecorded are the blocks with a stored ledger that says nothing of addresses.
 	Unrecorded []Ledger
-	// BroughtBlocks are those that people say Services may name.
+	// BroughtBlocks are those that people say Services may name, and IPBlocks the names of all IPBlocks.
 	BroughtBlocks BroughtBlocks
+	IPBlocks      []string
 	// FutureDated are those of Ledgers that differ from what is stored: there an address was released in the future.
 	FutureDated []Ledger
 	// Nodes and Services are all of the cluster, from the cache.
@@ -251,10 +252,11 @@ func publishedBy(service *corev1.Service) []netip.Addr {
 	return addresses
 }
 
-// Named reports whether a Service that is served names the block.
+// Named reports whether a Service that is served names the block and may do so.
 func (obs Observed) Named(blockID string) bool {
 	return slices.ContainsFunc(obs.Services, func(service *corev1.Service) bool {
-		return contract.WantsAddress(service) && service.Annotations[contract.ServiceIPBlockID] == blockID
+		named, _ := obs.BroughtBlocks.named(namedBy(service), service.Namespace)
+		return contract.WantsAddress(service) && named.BlockID == blockID
 	})
 }
 

@@ -26,7 +26,7 @@ func (obs Observed) Search() Search {
 		return Search{Wanted: obs.relevant, Trusted: func(network.Block) bool { return true },
 			Enough: func([]network.Sighting) bool { return true }}
 	}
-	ids := []string{obs.Desired.BlockID}
+	ids := []string{obs.NamedBlock}
 	for _, recorded := range []*Purchase{obs.Purchase, obs.PoolPurchase} {
 		if recorded != nil {
 			ids = append(ids, recorded.BlockID)
@@ -57,7 +57,7 @@ func (obs Observed) relevant(block network.Block) bool {
 			return true
 		}
 	}
-	if obs.Owner.Owns(block) || (obs.Desired.BlockID != "" && block.ID == obs.Desired.BlockID) ||
+	if obs.Owner.Owns(block) || (obs.NamedBlock != "" && block.ID == obs.NamedBlock) ||
 		(obs.WantsPool && obs.Pool().Owns(block)) {
 		return true
 	}

@@ -131,8 +131,8 @@ func (obs Observed) besides(lost Step) string {
 
 func (obs Observed) lostBrought(id string) ServicePlan {
 	return refusedPlan(BlockLost, "IP block %s of address %s is gone from the account; delete the Service and create "+
-		"it again, with another block in annotation %s or without this annotation",
-		id, obs.Published, contract.ServiceIPBlockID)
+		"it again, with another IPBlock in annotation %s or without this annotation",
+		id, obs.Published, contract.ServiceIPBlock)
 }
 
 // DesiredOfPool describes the next block for the pool. Its size is the option's.
@@ -279,7 +279,7 @@ func poolIDs(blocks []PoolBlock) []string {
 // decideBrought decides about an address of a block that the user brought. It is never deleted and its
 // tags are never touched; several Services may share it.
 func decideBrought(obs Observed) ServicePlan {
-	id := cmp.Or(obs.Desired.BlockID, obs.HeldIn.BlockID)
+	id := cmp.Or(obs.NamedBlock, obs.HeldIn.BlockID)
 	sighting, seen := obs.Sighting(id)
 	switch {
 	case !seen && !obs.Live:
@@ -289,13 +289,13 @@ func decideBrought(obs Observed) ServicePlan {
 	case !seen && obs.Published.IsValid():
 		return obs.lostBrought(id)
 	case !seen || sighting.Hidden:
-		return refusedPlan(BlockUnusable, "IP block %s, which annotation %s names, is not in the account; name one "+
-			"of this account, or remove the annotation", id, contract.ServiceIPBlockID)
+		return refusedPlan(BlockUnusable, "%s is not in the account; name another one, whose block is, or remove the "+
+			"annotation", obs.describeNamed(id))
 	}
 	if refusal, refused := Untouchable(sighting.Block); refused {
 		return ServicePlan{Step: refusal}
 	}
-	if refusal, refused := obs.refuseNaming(sighting.Block); refused {
+	if refusal, refused := obs.refuseNamed(sighting.Block); refused {
 		return refusal
 	}
 	if unread, unreadable := obs.Unread(id); unreadable {
@@ -320,9 +320,8 @@ func allocateBrought(obs Observed, sighting network.Sighting, l Ledger) ServiceP
 	}
 	allocated := Allocate(obs.Holder, obs.addressRequest(), blocks, false)
 	if allocated.Action == Buy {
-		return refusedPlan(BlockUnusable,
-			"all addresses of IP block %s (%s), which annotation %s names, are in use; name another block",
-			l.BlockID, l.CIDR, contract.ServiceIPBlockID)
+		return refusedPlan(BlockUnusable, "all addresses of %s are in use; name another one",
+			obs.describeNamed(l.BlockID))
 	}
 	if allocated.Action != Done {
 		return ServicePlan{Step: allocated.Step}

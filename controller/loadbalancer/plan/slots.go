@@ -116,7 +116,7 @@ func (obs Observed) explainFull(step Step) Step {
 // couldShare reports whether the Service would get an address at once if it asked for a shared one. Elsewhere that is
 // no advice for a full network: the first Service that shares needs a block, too.
 func (obs Observed) couldShare() bool {
-	if obs.Desired.Shared || obs.Desired.BlockID != "" || obs.Published.IsValid() {
+	if obs.Desired.Shared || obs.Desired.IPBlock != "" || obs.Published.IsValid() {
 		return false
 	}
 	return slices.ContainsFunc(obs.Known(), func(b network.Block) bool {

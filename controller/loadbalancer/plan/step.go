@@ -110,7 +110,7 @@ const (
 	// BlockRetagged: the tags of the block were changed outside of the cluster, so that it is not touched.
 	BlockRetagged Reason = "BlockRetagged"
 	// BlockUnusable: the block that the Service has or names is not in the account, is full, too small, or divided into
-	// others, is managed by phoenixNAP, or may not be named.
+	// others, or is managed by phoenixNAP; or the IPBlock that the Service names does not exist, or it may not name it.
 	BlockUnusable Reason = "BlockUnusable"
 	// MemberHoldsIP: a server has an address of the block, so that it cannot be unassigned.
 	MemberHoldsIP Reason = "MemberHoldsAddress"

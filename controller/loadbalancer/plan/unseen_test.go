@@ -75,7 +75,7 @@ func TestABlockOfTheNetworkIsNotGone(t *testing.T) {
 		"shared, the default says dedicated": {pool.Tags(), plan.Desired{}, given, "refuse BlockLost ", waits, vanishes},
 		"shared, its record is lost": {pool.Tags(), plan.Desired{Shared: true}, nil, "refuse BlockLost ",
 			"refuse BlockLost ", vanishes},
-		"brought": {brought, plan.Desired{BlockID: "a"}, ofUser, "refuse BlockLost ", waits,
+		"brought": {brought, plan.Desired{IPBlock: "mine"}, ofUser, "refuse BlockLost ", waits,
 			"refuse BlockUnusable "},
 	} {
 		b := block("a", network.Assigned, func(b *network.Block) { b.Tags = kind.tags })

@@ -12,8 +12,8 @@ func Untouchable(b network.Block) (refusal Step, refused bool) {
 			"nodes; name another one", b.ID, b.CIDR), true
 	case b.Status == network.Subnetted:
 		return refuse(b, BlockUnusable, "IP block %s (%s) is divided into smaller ones (status %s) and cannot be "+
-			"assigned itself; name one of these instead, delete them in the phoenixNAP portal, or remove the tags of "+
-			"this one if it serves something else now", b.ID, b.CIDR, b.Status), true
+			"assigned itself; name an IPBlock of one of these instead, delete them in the phoenixNAP portal, or remove the "+
+			"tags of this one if it serves something else now", b.ID, b.CIDR, b.Status), true
 	case progress(b.Status) == rankUnknown:
 		return statusNotKnown(b), true
 	default:

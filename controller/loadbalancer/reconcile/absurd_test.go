@@ -31,10 +31,9 @@ func TestAbsurdServicesAreAnsweredBriefly(t *testing.T) {
 		says   string
 	}{
 		"unknown annotations": {many, "AnnotationsRefused", "and 3995 more"},
-		"block ID": {annotated(contract.ServiceIPBlockID, long), "AnnotationsRefused",
-			"must be the ID of an IP block"},
-		"a path as a block ID": {annotated(contract.ServiceIPBlockID, "../../bmc/v1/servers"), "AnnotationsRefused",
-			"must be the ID of an IP block"},
+		"IPBlock":             {naming(long), "AnnotationsRefused", "must be the name of an IPBlock"},
+		"a path as an IPBlock": {naming("../../bmc/v1/servers"), "AnnotationsRefused",
+			"must be the name of an IPBlock"},
 		"location": {annotated(contract.ServiceIPLocation, long), "AnnotationsRefused",
 			"must be the code of a location"},
 		"size":      {annotated(contract.ServiceIPBlockSize, long), "AnnotationsRefused", "must be one of"},

@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -27,7 +28,13 @@ func broughtBlock(network string, tags map[string]string) option {
 
 func ofCluster() map[string]string { return map[string]string{contract.TagCluster: clusterUID} }
 
-func inBlock(id string) func(*corev1.Service) { return annotated(contract.ServiceIPBlockID, id) }
+// givenAs is the name of the IPBlock of a block that ofCluster marks.
+func givenAs(id string) string { return "given-" + id }
+
+// inBlock names the IPBlock of a block that ofCluster marks, and naming any.
+func inBlock(id string) func(*corev1.Service) { return naming(givenAs(id)) }
+
+func naming(object string) func(*corev1.Service) { return annotated(contract.ServiceIPBlock, object) }
 
 // TestBroughtBlockIsReleasedAsItWas: several Services use it; who assigned it unassigns it.
 //
@@ -60,39 +67,81 @@ func TestBroughtBlockIsReleasedAsItWas(t *testing.T) {
 	}
 }
 
+// specified are the specs of IPBlocks by their names.
+type specified map[string]v1beta1.IPBlockSpec
+
+// TestOnlyBroughtBlocksMayBeNamed: by the name of an IPBlock with which a person says so, and in the namespaces of it.
+// What is refused says nothing of the block.
+//
 //proves:known-bugs/user-block-deleted
 func TestOnlyBroughtBlocksMayBeNamed(t *testing.T) {
+	const unknownID = "60473c2509268bc77fd06d99"
+	brought := func(id string, namespaces ...string) v1beta1.IPBlockSpec {
+		return v1beta1.IPBlockSpec{Source: v1beta1.SourceBrought, Purpose: v1beta1.PurposeShared, BlockID: id,
+			AllowedNamespaces: namespaces}
+	}
+	nodes := brought(broughtID)
+	nodes.Purpose = v1beta1.PurposeNodes
+	dedicated := brought(broughtID, "shop")
+	dedicated.Purpose = v1beta1.PurposeService
+	bought := brought(broughtID)
+	bought.Source = v1beta1.SourceBought
+	named := "block-" + broughtID
 	for name, test := range map[string]struct {
 		tags    map[string]string
-		object  bool
-		allowed []string
 		network string
-		id      string
-		want    string
+		objects specified
+		names   string // the IPBlock that the Service names; mine if empty
+		// want is a part of the refusal, which does not have what hides says; empty if the Service is served.
+		want, hides string
 	}{
-		"no tag": {id: broughtID, want: "may not be named"},
-		"another cluster": {tags: map[string]string{contract.TagCluster: "other"}, object: true, id: broughtID,
-			want: "of another cluster"},
-		"bought for a Service": {tags: ours("other"), id: broughtID, want: "may not be named"},
-		"not there":            {id: "60473c2509268bc77fd06d99", want: "is not in the account"},
-		"in another network":   {tags: ofCluster(), network: "other", id: broughtID, want: otherNetwork},
-		"by a person":          {object: true, id: broughtID},
-		"for the namespace":    {object: true, allowed: []string{"tools", "shop"}, id: broughtID},
-		"for another namespace": {object: true, allowed: []string{"tools"}, id: broughtID,
-			want: "is not for namespace shop"},
-		"by a person, of another cluster": {object: true, tags: ours("other"), id: broughtID,
+		"no IPBlock":      {want: "is not in the cluster: name another one, or have an administrator create it"},
+		"another IPBlock": {objects: specified{"yours": brought(broughtID)}, want: "is not in the cluster"},
+		"another cluster": {tags: map[string]string{contract.TagCluster: "other"}, want: "of another cluster",
+			objects: specified{"mine": brought(broughtID)}},
+		"bought for a Service": {tags: ours("other"), objects: specified{"mine": brought(broughtID)},
 			want: "was bought for something else"},
+		"not there": {objects: specified{"mine": brought(unknownID)}, want: "is not in the account"},
+		"in another network": {objects: specified{"mine": brought(broughtID)}, tags: ofCluster(), network: "other",
+			want: otherNetwork},
+		"for all":           {objects: specified{"mine": brought(broughtID)}},
+		"for the namespace": {objects: specified{"mine": brought(broughtID, "tools", "shop")}},
+		"for another namespace": {objects: specified{"mine": brought(broughtID, "tools")}, hides: broughtID,
+			want: "is not for namespace shop: name another one, or have an administrator add the namespace to " +
+				"spec.allowedNamespaces of IPBlock mine"},
+		"for another namespace, not there": {objects: specified{"mine": brought(unknownID, "tools")},
+			want: "is not for namespace shop", hides: unknownID},
+		"for another namespace, though another IPBlock is for all": {want: "is not for namespace shop",
+			objects: specified{"mine": brought(broughtID, "tools"), "yours": brought(broughtID)}},
+		"for all, though another IPBlock is not": {
+			objects: specified{"mine": brought(broughtID), "yours": brought(broughtID, "tools")}},
+		"for nodes":       {objects: specified{"mine": nodes}, want: "is not for Services to name"},
+		"for one Service": {objects: specified{"mine": dedicated}, want: "is not for Services to name"},
+		"bought":          {objects: specified{"mine": bought}, want: "is not for Services to name"},
+		"of the controller": {names: named, objects: specified{named: brought(broughtID)},
+			want: "is not for Services to name"},
+		"by the ID": {names: broughtID, objects: specified{"mine": brought(broughtID)},
+			want: "takes the name of an IPBlock and not the ID of a block, such as " + broughtID + "; set it to mine"},
+		"by the ID, of no IPBlock": {names: broughtID, want: "create an IPBlock with source Brought for the block"},
+		"by the ID, for another namespace": {names: broughtID,
+			objects: specified{"secret": brought(broughtID, "tools")},
+			want:    "create an IPBlock with source Brought for the block", hides: "secret"},
+		"an IPBlock with the name of an ID": {names: unknownID, objects: specified{unknownID: brought(broughtID)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, broughtBlock(test.network, test.tags))
-			if test.object {
-				w.bring("mine", test.allowed...)
+			w := newWorld(t, broughtBlock(test.network, nil))
+			w.portal(pnapsim.Edit{Kind: pnapsim.EditRetagBlock, Block: broughtID, Tags: test.tags})
+			for object, spec := range test.objects {
+				w.createIPBlock(object, spec)
 			}
-			w.service("web", inBlock(test.id))
+			w.service("web", naming(cmp.Or(test.names, "mine")))
 			if test.want == "" {
 				w.settle("web")
-			} else if err := w.refused("web", time.Minute); !strings.Contains(err.Error(), test.want) {
-				t.Errorf("refusal is %q, want %q", err, test.want)
+			} else {
+				said := w.refused("web", time.Minute).Error()
+				if !strings.Contains(said, test.want) || test.hides != "" && strings.Contains(said, test.hides) {
+					t.Errorf("refusal is %q, want %q and not %q", said, test.want, test.hides)
+				}
 			}
 			w.wantPurchases(0)
 			w.delete("web")
@@ -108,9 +157,9 @@ func TestTheObjectOfAPersonStays(t *testing.T) {
 	w := newWorld(t, broughtBlock("", nil))
 	w.bring("mine")
 	w.passes(time.Hour)
-	w.service("one", inBlock(broughtID))
+	w.service("one", naming("mine"))
 	w.settle("one")
-	w.service("two", inBlock(broughtID))
+	w.service("two", naming("mine"))
 	w.settle("two")
 	w.wantAddressesOnce("one", "two")
 	w.wantObjects("mine")
@@ -155,9 +204,89 @@ func TestAPermissionIsForOneBlock(t *testing.T) {
 	another.Tags = nil
 	w := newWorld(t, broughtBlock("", nil), withBlocks(another))
 	w.bring("mine")
-	w.service("web", inBlock(another.ID))
+	w.service("web", naming(another.ID))
 	if err := w.refused("web", time.Minute); !strings.Contains(err.Error(), "create an IPBlock with source Brought") {
 		t.Errorf("refusal is %q", err)
+	}
+}
+
+// TestAnIPBlockThatIsCreatedAgainKeepsAddresses: while it is missing the address stays, nothing is bought or released,
+// and the Service says what to do. Under its name it may come back for the same block only.
+//
+//proves:service-changes/ip-block-deleted
+func TestAnIPBlockThatIsCreatedAgainKeepsAddresses(t *testing.T) {
+	w := newWorld(t, broughtBlock("", nil), withBlocks(secondBrought()))
+	w.bring("mine")
+	w.service("one", naming("mine"))
+	w.settle("one")
+	w.service("two", naming("mine"))
+	w.settle("two")
+	w.deleteIPBlock("mine")
+	w.passes(time.Hour)
+	w.stays("one", "203.0.113.66", "IPBlock mine, which annotation", "have an administrator create it again",
+		"of address 203.0.113.66")
+	w.bringBlock("mine", foreignID)
+	w.passes(time.Hour)
+	w.stays("one", "203.0.113.66", "which is not of the block of IPBlock mine")
+	w.deleteIPBlock("mine")
+	w.bring("mine")
+	w.clock.Advance(time.Minute)
+	w.service("three", naming("mine"))
+	for _, name := range []string{"one", "two", "three"} {
+		w.settle(name)
+	}
+	w.wantAddressesOnce("one", "two", "three")
+	if w.address("one") != "203.0.113.66" || w.address("two") != "203.0.113.67" {
+		t.Errorf("the addresses are %s and %s", w.address("one"), w.address("two"))
+	}
+}
+
+// stays demands that a Service is refused with all of a text, that it keeps its address, and that nothing was bought or
+// released.
+func (w *world) stays(name, address string, says ...string) {
+	w.t.Helper()
+	said := w.refused(name, time.Minute).Error()
+	for _, part := range says {
+		if !strings.Contains(said, part) || !strings.Contains(w.condition(name).Message, part) {
+			w.t.Errorf("refusal is %q, condition %+v, want %q", said, w.condition(name), part)
+		}
+	}
+	if got := w.address(name); got != address || !w.shows(name, address) {
+		w.t.Errorf("the address is %q, want %s, in the status %+v", got, address, w.get(name).Status.LoadBalancer)
+	}
+	w.wantPurchases(0)
+	w.wantBlocks("203.0.113.64/29 assigned", "203.0.113.72/29 unassigned")
+}
+
+// shows reports whether the status of a Service has the address and no other one.
+func (w *world) shows(name, address string) bool {
+	ingress := w.get(name).Status.LoadBalancer.Ingress
+	return len(ingress) == 1 && ingress[0].IP == address
+}
+
+// TestTwoIPBlocksOfOneBlock: Services that name either of them share its addresses, and keep them when one is deleted.
+func TestTwoIPBlocksOfOneBlock(t *testing.T) {
+	w := newWorld(t, broughtBlock("", nil))
+	w.bring("mine", "shop")
+	w.bring("yours")
+	w.service("one", naming("mine"))
+	w.settle("one")
+	w.service("two", naming("yours"))
+	w.settle("two")
+	w.wantAddressesOnce("one", "two")
+	w.edit("two", naming("mine"))
+	w.settle("two")
+	w.deleteIPBlock("yours")
+	w.clock.Advance(time.Minute)
+	w.passes(time.Hour)
+	w.service("three", naming("mine"))
+	for _, name := range []string{"one", "two", "three"} {
+		w.settle(name)
+	}
+	w.wantAddressesOnce("one", "two", "three")
+	for _, name := range []string{"one", "two", "three"} {
+		w.delete(name)
+		w.settle(name)
 	}
 }
 
@@ -165,7 +294,7 @@ func TestAPermissionIsForOneBlock(t *testing.T) {
 func TestANodesBlockIsNotNamed(t *testing.T) {
 	w := newWorld(t, broughtBlock("public", nil), configured(func(c *reconcile.Config) { c.NodeBlock = broughtID }))
 	w.bring("mine")
-	w.service("web", inBlock(broughtID))
+	w.service("web", naming("mine"))
 	if err := w.refused("web", time.Minute); !strings.Contains(err.Error(), "nodeIPBlock") {
 		t.Errorf("refusal is %q", err)
 	}

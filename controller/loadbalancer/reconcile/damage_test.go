@@ -111,12 +111,12 @@ func (w *world) wantAddressesDiffer(names ...string) {
 func TestADamagedObjectOfAPersonIsCreatedAgain(t *testing.T) {
 	w := newWorld(t, broughtBlock("", nil))
 	w.bring("mine")
-	w.service("one", inBlock(broughtID))
+	w.service("one", naming("mine"))
 	w.settle("one")
 	address := w.address("one")
 	w.editIPBlock(broughtID, func(s *v1beta1.IPBlockStatus) { s.CIDR = "" })
 	w.clock.Advance(time.Minute)
-	w.service("two", inBlock(broughtID))
+	w.service("two", naming("mine"))
 	if err := w.refused("two", 10*time.Minute); !strings.Contains(err.Error(), "delete it and create it again") {
 		t.Errorf("refusal is %q", err)
 	}
@@ -233,7 +233,7 @@ func TestLostLedgerIsMadeAgain(t *testing.T) {
 			w.settle("one")
 			lose(w, broughtID)
 			if w.ipBlock(broughtID) == nil {
-				w.bring("given-again")
+				w.bring(givenAs(broughtID))
 			}
 			w.clock.Advance(time.Minute)
 			w.service("two", inBlock(broughtID))

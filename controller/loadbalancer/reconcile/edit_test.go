@@ -39,7 +39,7 @@ func TestEditsThatCostNothing(t *testing.T) {
 		"own address asked for": annotated(contract.ServiceRequestedIP, "203.0.113.10"),
 		"location taken away":   func(s *corev1.Service) { delete(s.Annotations, contract.ServiceIPLocation) },
 		"size taken away":       func(s *corev1.Service) { delete(s.Annotations, contract.ServiceIPBlockSize) },
-		"what we wrote": annotated(contract.ServiceIPAddress, "203.0.113.99", contract.ServiceIPBlock,
+		"what we wrote": annotated(contract.ServiceIPAddress, "203.0.113.99", contract.ServiceIPBlockCIDR,
 			"203.0.113.96/29"),
 		"the address of kube-vip": annotated(contract.KubeVIPAddresses, "203.0.113.99"),
 		"our address in the spec": func(s *corev1.Service) { s.Spec.LoadBalancerIP = "" },

@@ -141,7 +141,7 @@ func (w *world) bringTagged(blocks []pnapsim.BlockSeed) {
 	w.t.Helper()
 	for _, b := range blocks {
 		if b.Tags[contract.TagCluster] == clusterUID && b.Tags[contract.TagUsage] == "" {
-			w.bringBlock("given-"+b.ID, b.ID)
+			w.bringBlock(givenAs(b.ID), b.ID)
 		}
 	}
 }
@@ -155,8 +155,13 @@ func (w *world) bring(name string, namespaces ...string) {
 
 func (w *world) bringBlock(name, id string, namespaces ...string) {
 	w.t.Helper()
-	object := &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.IPBlockSpec{
-		Source: v1beta1.SourceBrought, Purpose: v1beta1.PurposeShared, BlockID: id, AllowedNamespaces: namespaces}}
+	w.createIPBlock(name, v1beta1.IPBlockSpec{Source: v1beta1.SourceBrought, Purpose: v1beta1.PurposeShared,
+		BlockID: id, AllowedNamespaces: namespaces})
+}
+
+func (w *world) createIPBlock(name string, spec v1beta1.IPBlockSpec) {
+	w.t.Helper()
+	object := &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
 	if _, err := w.objects.IPBlocks.Create(w.ctx, object, metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}

@@ -135,7 +135,7 @@ func TestAddressOfAServerIsGivenToNoService(t *testing.T) {
 //
 //proves:known-bugs/blocked-deletion
 func TestNothingWrittenOnAServiceKeepsItFromGoing(t *testing.T) {
-	for _, value := range []string{"nonsense", "", "{", broughtID, "-1", "\x00"} {
+	for _, value := range []string{"nonsense", "", "{", broughtID, "mine", "-1", "\x00"} {
 		t.Run(fmt.Sprintf("%q", value), func(t *testing.T) {
 			w := newWorld(t, broughtBlock("public", ofCluster()))
 			w.bring("mine")
@@ -144,9 +144,9 @@ func TestNothingWrittenOnAServiceKeepsItFromGoing(t *testing.T) {
 			w.edit("web", func(s *corev1.Service) {
 				for _, name := range []string{
 					contract.ServiceIPLocation, contract.ServiceIPAllocation, contract.ServiceIPBlockSize,
-					contract.ServiceIPBlockID, contract.ServiceIPRetain,
+					contract.ServiceIPBlock, contract.ServiceIPRetain,
 					contract.ServiceRequestedIP, contract.ServiceIPReplace, contract.ServiceIPAddress,
-					contract.ServiceIPBlock, contract.ServiceIPGateway,
+					contract.ServiceIPBlockCIDR, contract.ServiceIPGateway,
 					contract.ServiceIPBlockAssigned, contract.ServiceIPOwner,
 					contract.KubeVIPAddresses, contract.KubeVIPInterface,
 					"phoenixnap.com/ip-unheard-of",
@@ -178,9 +178,9 @@ func TestWhatIsWrongIsReportedBeforeThePurchase(t *testing.T) {
 		"shared and retained": {annotated(contract.ServiceIPAllocation, "shared", contract.ServiceIPRetain,
 			"true"), "a block of the Service's own"},
 		"an address of no block": {annotated(contract.ServiceRequestedIP, "192.0.2.7"), "192.0.2.7"},
-		"the gateway of a brought block": {annotated(contract.ServiceIPBlockID, broughtID,
+		"the gateway of a brought block": {annotated(contract.ServiceIPBlock, givenAs(broughtID),
 			contract.ServiceRequestedIP, "203.0.113.65"), "203.0.113.65"},
-		"the broadcast of a brought block": {annotated(contract.ServiceIPBlockID, broughtID,
+		"the broadcast of a brought block": {annotated(contract.ServiceIPBlock, givenAs(broughtID),
 			contract.ServiceRequestedIP, "203.0.113.71"), "203.0.113.71"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -25,7 +25,7 @@ func TestServiceGetsAndReleasesItsBlock(t *testing.T) {
 	wantAnnotations := map[string]string{
 		contract.KubeVIPAddresses:       "203.0.113.10",
 		contract.ServiceIPAddress:       "203.0.113.10",
-		contract.ServiceIPBlock:         "203.0.113.8/29",
+		contract.ServiceIPBlockCIDR:     "203.0.113.8/29",
 		contract.ServiceIPGateway:       "203.0.113.9",
 		contract.ServiceIPBlockAssigned: "true",
 		contract.ServiceIPOwner:         string(service.UID),

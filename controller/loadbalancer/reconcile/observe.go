@@ -127,7 +127,7 @@ func (b *Balancer) observeService(o plan.Observed, s scope) plan.Observed {
 	s.memory.declared = said
 	o.QuarantinedSince, o.LeavingSince = b.pace.history(s.service.UID, o.Now)
 	if s.releasing {
-		o.Desired.BlockID = "" // what was asked for matters no more, only what is held
+		o.Desired.IPBlock = "" // what was asked for matters no more, only what is held
 	}
 	return o
 }
@@ -153,6 +153,7 @@ func (b *Balancer) readLedgers(ctx context.Context, o *plan.Observed, s scope) e
 	o.Unreadable = listing.Unreadable
 	o.Unrecorded = listing.Unrecorded
 	o.BroughtBlocks = listing.BroughtBlocks
+	o.IPBlocks = listing.Names
 	o.Records = b.seen.BoundedAll(listing.Records)
 	o.Purchase = o.Records.Of(o.Holder)
 	if last, found := o.Records.Last(false); found {

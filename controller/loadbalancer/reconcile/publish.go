@@ -104,7 +104,7 @@ func (b *Balancer) publication(o plan.Observed, step plan.Step) fields {
 	address := step.Address.String()
 	wanted := map[string]any{
 		contract.ServiceIPAddress:       address,
-		contract.ServiceIPBlock:         step.Block.CIDR.String(),
+		contract.ServiceIPBlockCIDR:     step.Block.CIDR.String(),
 		contract.ServiceIPGateway:       network.Gateway(step.Block.CIDR).String(),
 		contract.ServiceIPBlockAssigned: "true",
 		contract.ServiceIPOwner:         string(service.UID),

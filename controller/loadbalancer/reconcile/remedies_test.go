@@ -49,7 +49,7 @@ var remedies = map[string]func(*world){
 	"TooManyRetainedBlocks": edited(func(s *corev1.Service) { delete(s.Annotations, contract.ServiceIPRetain) }),
 	"NetworkFull":           byPortal(pnapsim.Edit{Kind: pnapsim.EditUnassignBlock, Block: foreignID}),
 	"LocationNotOnSale":     useNetwork(networkInPHX),
-	"BlockUnusable":         edited(func(s *corev1.Service) { delete(s.Annotations, contract.ServiceIPBlockID) }),
+	"BlockUnusable":         edited(func(s *corev1.Service) { delete(s.Annotations, contract.ServiceIPBlock) }),
 	"BlockInErrorState":     byPortal(pnapsim.Edit{Kind: pnapsim.EditUnassignBlock}),
 	"LedgerUnreadable":      func(w *world) { w.deleteIPBlock(w.objectOf(w.blockID())) },
 }
@@ -90,24 +90,41 @@ var alternatives = map[string]struct {
 		reconfigured(func(c *reconcile.Config) { c.Location = "ASH" })},
 	"BlockLost, again": {refusals["BlockLost"], recreated()},
 	"BlockUnusable, another": {situation{options: []option{broughtBlock("", ofCluster())},
-		drive: served(inBlock("60473c2509268bc77fd06d99")), says: []string{"name one of this account"}},
+		drive: inTurn(func(w *world) { w.bringBlock("mine", "60473c2509268bc77fd06d99") }, served(naming("mine"))),
+		says:  []string{"is not in the account", "name another one"}}, edited(inBlock(broughtID))},
+	"BlockUnusable, an ID": {situation{options: []option{broughtBlock("", ofCluster())},
+		drive: served(naming(broughtID)), says: []string{"takes the name", "set it to " + givenAs(broughtID)}},
 		edited(inBlock(broughtID))},
+	"BlockUnusable, of the controller": {situation{options: []option{broughtBlock("", ofCluster())},
+		drive: func(w *world) {
+			w.service("pooled", inPool())
+			w.settle("pooled")
+			w.service("web", naming("default-shared-1"))
+		}, says: []string{"IPBlock default-shared-1", "is not for Services to name"}}, edited(inBlock(broughtID))},
 	"BlockUnusable, of another cluster": {situation{
 		options: []option{broughtBlock("", map[string]string{contract.TagCluster: "other"})},
-		drive:   inTurn(func(w *world) { w.bring("mine") }, served(inBlock(broughtID))),
+		drive:   inTurn(func(w *world) { w.bring("mine") }, served(naming("mine"))),
 		says:    []string{"remove its tags in the phoenixNAP portal"}},
 		byPortal(pnapsim.Edit{Kind: pnapsim.EditRetagBlock, Block: broughtID})},
-	"BlockUnusable, brought": {situation{options: []option{broughtBlock("", nil)}, drive: served(inBlock(broughtID)),
-		says: []string{"create an IPBlock with source Brought"}}, func(w *world) { w.bring("mine") }},
+	"BlockUnusable, brought": {situation{options: []option{broughtBlock("", nil)}, drive: served(naming("mine")),
+		says: []string{"have an administrator create it with source Brought"}}, func(w *world) { w.bring("mine") }},
+	"BlockUnusable, an ID of no IPBlock": {situation{options: []option{broughtBlock("", nil)},
+		drive: served(naming(broughtID)),
+		says:  []string{"have an administrator create an IPBlock with source Brought"}},
+		inTurn(func(w *world) { w.bring("mine") }, edited(naming("mine")))},
+	"BlockUnusable, its IPBlock is gone": {situation{options: []option{broughtBlock("", nil)},
+		drive: inTurn(func(w *world) { w.bring("mine") }, served(naming("mine")), settled,
+			func(w *world) { w.deleteIPBlock("mine") }),
+		says: []string{"have an administrator create it again", "203.0.113.66"}}, func(w *world) { w.bring("mine") }},
 	"BlockUnusable, for another namespace": {situation{options: []option{broughtBlock("", nil)},
-		drive: inTurn(func(w *world) { w.bring("mine", "tools") }, served(inBlock(broughtID))),
+		drive: inTurn(func(w *world) { w.bring("mine", "tools") }, served(naming("mine"))),
 		says:  []string{"add the namespace to spec.allowedNamespaces of IPBlock mine"}},
 		func(w *world) {
 			w.deleteIPBlock("mine")
 			w.bring("mine", "tools", "shop")
 		}},
 	"BlockUnusable, divided": {situation{options: []option{divided(ofCluster())}, drive: served(inBlock(dividedID)),
-		says: []string{"name one of these instead"}}, edited(inBlock(partID))},
+		says: []string{"name an IPBlock of one of these instead"}}, edited(inBlock(partID))},
 	"BlockUnusable, joined": {situation{options: []option{divided(ours("web"))}, drive: served(),
 		says: []string{"delete them in the phoenixNAP portal"}},
 		inTurn(byPortal(pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: partID}),
@@ -119,7 +136,7 @@ var alternatives = map[string]struct {
 		drive: served(inBlock(dividedID)), says: []string{"name another one"}}, edited(inBlock(broughtID))},
 	"BlockUnusable, of the nodes": {situation{options: []option{broughtBlock("", ofCluster()),
 		withBlocks(secondBrought()), configured(func(c *reconcile.Config) { c.NodeBlock = broughtID })},
-		drive: served(inBlock(broughtID)), says: []string{"is that of the nodes", "name another block"}},
+		drive: served(inBlock(broughtID)), says: []string{"is that of the nodes", "name another one"}},
 		edited(inBlock(foreignID))},
 	"BlockUnusable, full": {situation{options: []option{broughtBlock("", ofCluster()), withBlocks(secondBrought())},
 		drive: func(w *world) {
@@ -128,10 +145,10 @@ var alternatives = map[string]struct {
 				w.settle(name)
 			}
 			w.service("web", inBlock(broughtID))
-		}, says: []string{"are in use", "name another block"}}, edited(inBlock(foreignID))},
+		}, says: []string{"are in use", "name another one"}}, edited(inBlock(foreignID))},
 	"BlockLost, brought": {situation{options: []option{broughtBlock("", ofCluster()), withBlocks(secondBrought())},
 		drive: inTurn(served(inBlock(broughtID)), settled, deletesBlock(broughtID)),
-		says:  []string{broughtID, "delete the Service and create it again", contract.ServiceIPBlockID}},
+		says:  []string{broughtID, "delete the Service and create it again", contract.ServiceIPBlock}},
 		recreated(inBlock(foreignID))},
 	"BlockLost, brought, and from no block of the user": {situation{options: []option{broughtBlock("", ofCluster())},
 		drive: inTurn(served(inBlock(broughtID)), settled, deletesBlock(broughtID)),

@@ -74,13 +74,15 @@ func TestUntouchableBlocks(t *testing.T) {
 		"brought, divided":      {divided(ofCluster()), inBlock(dividedID), isDivided, parts},
 		"brought, of the future": {one(ofCluster(), ofFuture), inBlock(dividedID), isResting,
 			quarantined},
-		"brought, managed":        {one(ofCluster(), managed), inBlock(dividedID), isManaged, unassigned},
-		"named, managed, foreign": {one(nil, managed), inBlock(dividedID), isManaged, unassigned},
+		"brought, managed": {one(ofCluster(), managed), inBlock(dividedID), isManaged, unassigned},
+		"brought, managed, foreign": {one(map[string]string{contract.TagCluster: "other"}, managed), naming("mine"),
+			isManaged, unassigned},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, tc.option)
 			w.clock.Advance(time.Hour)
+			w.bringBlock("mine", dividedID)
 			if tc.change == nil {
 				tc.change = func(*corev1.Service) {}
 			}

@@ -108,7 +108,7 @@ func TestOwnership(t *testing.T) {
 		"another type, with our finalizer": {serviceWith(ofType(corev1.ServiceTypeClusterIP), heldBy(ours)), leaving,
 			[]string{ours}},
 		"another type, with our marks only": {serviceWith(ofType(corev1.ServiceTypeClusterIP),
-			annotated(contract.ServiceIPBlock, "203.0.113.8/29")), leaving, nil},
+			annotated(contract.ServiceIPBlockCIDR, "203.0.113.8/29")), leaving, nil},
 	} {
 		if got := ownershipOf(tc.service); got != tc.want {
 			t.Errorf("%s: ownership %d, want %d", name, got, tc.want)

@@ -193,7 +193,7 @@ type IPBlockSpec struct {
 	// Brought, stays. When the object of a bought block is deleted, the block is released in any case.
 	// +optional
 	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
-	// AllowedNamespaces are those whose Services may name the block (annotation phoenixnap.com/ip-block-id). If it is
+	// AllowedNamespaces are those whose Services may name the block (annotation phoenixnap.com/ip-block). If it is
 	// empty, all may name one with purpose Shared, and of one with purpose Service only that of serviceRef.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=256

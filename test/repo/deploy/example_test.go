@@ -56,7 +56,7 @@ func TestEveryAnnotationHasAnExample(t *testing.T) {
 	}
 	for _, key := range []string{
 		contract.ServiceIPLocation, contract.ServiceIPAllocation, contract.ServiceIPBlockSize,
-		contract.ServiceIPBlockID, contract.ServiceIPRetain,
+		contract.ServiceIPBlock, contract.ServiceIPRetain,
 		contract.ServiceRequestedIP, contract.ServiceIPReplace,
 	} {
 		if shown[key] != 1 {

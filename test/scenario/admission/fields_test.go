@@ -79,7 +79,7 @@ func stolen() map[string]func(*corev1.Service) {
 		"finalizer":  func(s *corev1.Service) { s.Finalizers = append(s.Finalizers, "example.com/evil") },
 		"annotation": func(s *corev1.Service) { metav1.SetMetaDataAnnotation(&s.ObjectMeta, "example.com/evil", "1") },
 		"request": func(s *corev1.Service) {
-			metav1.SetMetaDataAnnotation(&s.ObjectMeta, contract.ServiceIPBlockID, "60473c2509268bc77fd06d40")
+			metav1.SetMetaDataAnnotation(&s.ObjectMeta, contract.ServiceIPBlock, "mail")
 		},
 		// To retain a block needs a right besides, for which another policy asks.
 		"no retention": func(s *corev1.Service) {

@@ -93,7 +93,7 @@ const address, gateway = "203.0.113.10", "198.51.100.1"
 // published are the annotations that the controller writes.
 func published() map[string]string {
 	return map[string]string{
-		contract.ServiceIPAddress: address, contract.ServiceIPBlock: "203.0.113.8/29",
+		contract.ServiceIPAddress: address, contract.ServiceIPBlockCIDR: "203.0.113.8/29",
 		contract.ServiceIPGateway:       "203.0.113.9",
 		contract.ServiceIPBlockAssigned: "true",
 		contract.ServiceIPOwner:         "uid", contract.KubeVIPAddresses: address,
@@ -263,7 +263,7 @@ func TestAuthorsGoOnWorking(t *testing.T) {
 		contract.ServiceIPLocation: "ASH", contract.ServiceIPAllocation: "shared", contract.ServiceIPBlockSize: "/28",
 		contract.ServiceIPRetain:  "true",
 		contract.ServiceIPReplace: "true", contract.ServiceRequestedIP: address,
-		contract.ServiceIPBlockID: "60473c2509268bc77fd06d40", contract.KubeVIPInterface: "bond0.56",
+		contract.ServiceIPBlock: "mail", contract.KubeVIPInterface: "bond0.56",
 	}
 	must(t, author.create(asking))
 	for _, step := range []struct {

@@ -111,9 +111,9 @@ func checkDedicated(h *harness) {
 
 // prepareOwn creates two Services that ask for addresses of the owner's block, in the two ways that there are.
 func prepareOwn(h *harness) {
-	h.create(loadBalancer("own-1", annotated(contract.ServiceIPBlockID, ownBlockID, contract.ServiceRequestedIP,
+	h.create(loadBalancer("own-1", annotated(contract.ServiceIPBlock, ownObject, contract.ServiceRequestedIP,
 		byAnnotation.String())))
-	h.create(loadBalancer("own-2", annotated(contract.ServiceIPBlockID, ownBlockID),
+	h.create(loadBalancer("own-2", annotated(contract.ServiceIPBlock, ownObject),
 		func(s *corev1.Service) { s.Spec.LoadBalancerIP = bySpec.String() }))
 }
 

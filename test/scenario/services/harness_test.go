@@ -28,6 +28,7 @@ import (
 // server of its own and its own client of the API.
 const (
 	ownBlockID   = "60473a6115e34466c9f8f0aa"
+	ownObject    = "own" // its IPBlock
 	ownBlock     = "192.0.2.0/29"
 	neighbour    = "srv-x"
 	neighbourID  = "66a1f0c2b5d3e4f5a6b7c8f1"
@@ -162,9 +163,11 @@ func newHarness(t *testing.T, m mode) *harness {
 	system, err := h.Kube.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
 	h.must("read the namespace kube-system", err)
 	h.uid = string(system.UID)
-	_, err = h.ControlPlane.IPBlocks().Create(t.Context(), &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: "own"},
+	_, err = h.ControlPlane.IPBlocks().Create(t.Context(), &v1beta1.IPBlock{
+		ObjectMeta: metav1.ObjectMeta{Name: ownObject},
 		Spec: v1beta1.IPBlockSpec{Purpose: v1beta1.PurposeShared, Source: v1beta1.SourceBrought,
-			BlockID: ownBlockID}}, metav1.CreateOptions{})
+			BlockID: ownBlockID},
+	}, metav1.CreateOptions{})
 	h.must("let the cluster use the owner's block", err)
 	h.must("start the servers", h.StartServers(t.Context()))
 	for _, address := range []string{otherClient, thirdClient} {

@@ -110,7 +110,7 @@ func checkNeighbours(h *harness) {
 	}()
 	services := other.Kube.CoreV1().Services(cluster.Namespace)
 	for _, s := range []*corev1.Service{
-		loadBalancer("twin"), loadBalancer("thief", annotated(contract.ServiceIPBlockID, ownBlockID)),
+		loadBalancer("twin"), loadBalancer("thief", annotated(contract.ServiceIPBlock, ownObject)),
 	} {
 		_, err := services.Create(h.Context(), s, metav1.CreateOptions{})
 		h.must("create Service "+s.Name+" of the other cluster", err)

@@ -202,11 +202,11 @@ func (h *harness) withdraw(by, service string) {
 func (h *harness) blockOf(s *corev1.Service) cluster.AccountBlock {
 	h.Helper()
 	for _, b := range h.blocks() {
-		if b.CIDR == s.Annotations[contract.ServiceIPBlock] {
+		if b.CIDR == s.Annotations[contract.ServiceIPBlockCIDR] {
 			return b
 		}
 	}
-	h.Fatalf("Service %s: the account holds no block %q", s.Name, s.Annotations[contract.ServiceIPBlock])
+	h.Fatalf("Service %s: the account holds no block %q", s.Name, s.Annotations[contract.ServiceIPBlockCIDR])
 	return cluster.AccountBlock{}
 }
 

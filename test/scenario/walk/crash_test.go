@@ -69,7 +69,7 @@ var modes = map[string]mode{
 	"dedicated": {buys: 1},
 	"shared":    {buys: 1, wish: map[string]string{contract.ServiceIPAllocation: contract.AllocationShared}},
 	"retained":  {buys: 1, left: 1, wish: map[string]string{contract.ServiceIPRetain: contract.TagTrue}},
-	"brought":   {wish: map[string]string{contract.ServiceIPBlockID: broughtID}},
+	"brought":   {wish: map[string]string{contract.ServiceIPBlock: broughtObject}},
 }
 
 // mostPatches is how often a Service may be written from its creation to its release.

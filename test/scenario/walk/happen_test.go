@@ -93,7 +93,7 @@ func (w *world) wish() map[string]string {
 		{contract.ServiceIPAllocation: contract.AllocationShared},
 		{contract.ServiceIPBlockSize: "/28"}, {contract.ServiceIPBlockSize: "/30"},
 		{contract.ServiceIPRetain: "true"},
-		{contract.ServiceIPBlockID: broughtID},
+		{contract.ServiceIPBlock: broughtObject},
 		{contract.ServiceIPReplace: "true"},
 		{contract.ServiceIPBlockSize: "/99"},
 	}
@@ -161,8 +161,8 @@ func (w *world) changeType() {
 func (w *world) vandalise() {
 	values := []string{"", "198.51.100.1", "203.0.113.10", "203.0.113.11", "true", "{", "198.51.100.34"}
 	names := []string{
-		contract.ServiceIPAddress, contract.ServiceIPBlock, contract.ServiceIPGateway, contract.ServiceIPBlockAssigned,
-		contract.KubeVIPAddresses,
+		contract.ServiceIPAddress, contract.ServiceIPBlockCIDR, contract.ServiceIPGateway,
+		contract.ServiceIPBlockAssigned, contract.KubeVIPAddresses,
 	}
 	name := names[w.random.IntN(len(names))]
 	value := values[w.random.IntN(len(values))]
@@ -181,7 +181,7 @@ func (w *world) editWish() {
 	w.edit(w.anyName(), fmt.Sprint("wish ", wish), func(s *corev1.Service) {
 		for _, name := range []string{
 			contract.ServiceIPAllocation, contract.ServiceIPBlockSize, contract.ServiceIPRetain,
-			contract.ServiceIPBlockID, contract.ServiceIPReplace,
+			contract.ServiceIPBlock, contract.ServiceIPReplace,
 		} {
 			delete(s.Annotations, name)
 		}
