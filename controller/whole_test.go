@@ -68,7 +68,7 @@ func newScene(t *testing.T) *scene {
 		}},
 		pnapsim.BlockSeed{ID: abandonedID, Location: "ASH", CIDR: "203.0.113.80/29", Tags: map[string]string{
 			contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: uid,
-			contract.TagService: contract.ServiceTag("shop", "abandoned"), contract.TagRetain: contract.TagTrue,
+			contract.TagService: contract.ServiceTag("archive", "abandoned"), contract.TagRetain: contract.TagTrue,
 		}})
 	for id, name := range map[string]string{joinedID: "node-3", bareID: "node-5"} {
 		account.Servers = append(account.Servers, pnapsim.ServerSeed{
@@ -412,7 +412,7 @@ func (s *scene) checkAbandoned() {
 			return err
 		}
 		ready := meta.FindStatusCondition(object.Status.Conditions, v1beta1.ConditionReady)
-		if ready == nil || ready.Reason != v1beta1.ReasonRetained || !strings.Contains(ready.Message, "shop/abandoned") {
+		if ready == nil || ready.Reason != v1beta1.AssignedRetained || !strings.Contains(ready.Message, "archive/abandoned") {
 			return fmt.Errorf("the IPBlock is %+v", object)
 		}
 		return nil

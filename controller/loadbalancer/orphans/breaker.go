@@ -84,7 +84,7 @@ func (c *Collector) candidates(f facts) []candidate {
 			continue
 		}
 		record, _ := f.of(id)
-		held := s.held || record.Report.Orphaned.Reason == v1beta1.ReasonAwaitingConfirmation
+		held := s.held || record.Report.Orphaned.Reason == v1beta1.OrphanedAwaitingConfirmation
 		orphans = append(orphans, candidate{id: id, held: held, confirmed: record.Deleted})
 	}
 	return orphans
@@ -129,5 +129,5 @@ func (c *Collector) heldText(held []string, blocks int) string {
 		"than %d became orphans within %.0f hours, as after a restore of etcd: %s. kubectl get ipb shows them with the "+
 		"reason %s. If no Service needs a block any more, delete its IPBlock: kubectl annotate ipb <name> %s=true && "+
 		"kubectl delete ipb <name>", len(held), blocks, bound(blocks), breakerWindow.Hours(),
-		text.Some(names, breakerListed), v1beta1.ReasonAwaitingConfirmation, contract.AllowRelease)
+		text.Some(names, breakerListed), v1beta1.OrphanedAwaitingConfirmation, contract.AllowRelease)
 }

@@ -65,10 +65,10 @@ func (c *Collector) standing(b network.Block, f facts) (orphaned plan.Condition,
 	case s == nil || s.state != orphan || s.looks < confirmed:
 		return plan.Condition{}, false
 	}
-	orphaned = plan.Condition{True: true, Reason: v1beta1.ReasonServiceGone,
+	orphaned = plan.Condition{True: true, Reason: v1beta1.OrphanedServiceGone,
 		Message: problemOf(s.state, b) + ". " + c.remedy(s)}
 	if s.held && !s.confirmed {
-		orphaned.Reason = v1beta1.ReasonAwaitingConfirmation
+		orphaned.Reason = v1beta1.OrphanedAwaitingConfirmation
 	}
 	return orphaned, true
 }
@@ -81,8 +81,8 @@ func serviceNamed(b network.Block) (plan.Holder, bool) {
 	return plan.Holder{Namespace: namespace, Name: name}, tagged && both && valid
 }
 
-// showShared shows of each block whose addresses several have whether it is assigned. A brought one that the account
-// does not show may not exist; what is said of another one stays.
+// showShared shows of each block whose addresses several have whether it is assigned. One that a person brings or has
+// ordered may not exist any more; what is said of another one that the account does not show stays.
 func (c *Collector) showShared(ctx context.Context, all []network.Block, f facts) error {
 	var problems []error
 	for _, r := range f.shared {
@@ -92,7 +92,7 @@ func (c *Collector) showShared(ctx context.Context, all []network.Block, f facts
 		case i >= 0 && all[i].CIDR.IsValid():
 			report = plan.OfShared(all[i], c.config.NetworkID, r)
 			report.Address = r.Report.Address
-		case i < 0 && slices.Contains(f.brought, r.BlockID):
+		case i < 0 && (r.Ordered || slices.Contains(f.brought, r.BlockID)):
 			_, found, err := c.config.Account.Block(ctx, r.BlockID, c.config.Now().Add(-lookupWindow))
 			if err == nil && !found {
 				report.Assigned = missing(r.BlockID)
@@ -113,5 +113,5 @@ func (c *Collector) showShared(ctx context.Context, all []network.Block, f facts
 
 func missing(blockID string) plan.Condition {
 	return plan.Condition{Reason: "BlockNotFound", Message: "the account shows no IP block " + blockID +
-		"; delete this IPBlock, and create one with the ID of a block that the phoenixNAP portal shows"}
+		"; delete this IPBlock, and create another one for a block that the phoenixNAP portal shows, or to order one"}
 }

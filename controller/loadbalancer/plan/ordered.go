@@ -12,7 +12,11 @@ func (obs Observed) OrderedStep(r Record) Step {
 	if !known {
 		return Step{Action: Wait, Reason: BlockInvisible}
 	}
-	return obs.grow(blocks, step)
+	step = obs.grow(blocks, step)
+	if ready, why := obs.NodeReady(); step.Action == Buy && !ready {
+		return Step{Action: Wait, Reason: NoNodeReady, Detail: why}
+	}
+	return step
 }
 
 // KeptUnassigned are the blocks that are kept while no Service needs them, and that are not assigned yet: the first

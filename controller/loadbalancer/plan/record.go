@@ -183,8 +183,7 @@ func (obs Observed) StaleRecords() []Record {
 		switch {
 		case r.Nodes:
 		case r.Service == Holder{}:
-			begun := r.Purchase != Purchase{}
-			if r.BlockID == "" && (r.Deleted || !r.Ordered) && (age >= unassignedFor || !begun && r.Ordered) {
+			if obs.staleShared(r, age) {
 				stale = append(stale, r)
 			}
 		case age >= PurchaseSettles && !obs.served(r.Service) && obs.givesUp(r):
@@ -192,6 +191,20 @@ func (obs Observed) StaleRecords() []Record {
 		}
 	}
 	return stale
+}
+
+// staleShared reports whether a record of the pool says nothing any more. An order stays until it is deleted.
+func (obs Observed) staleShared(r Record, age time.Duration) bool {
+	switch unanswered := r.BlockID == "" && age >= unassignedFor; {
+	case !r.Ordered:
+		return unanswered
+	case !r.Deleted:
+		return false
+	case r.BlockID == "":
+		return unanswered || r.Purchase == Purchase{}
+	default:
+		return !obs.remains(r.BlockID)
+	}
 }
 
 // Unprotected are the records whose objects need a finalizer.
@@ -310,7 +323,7 @@ func assignedAs(b network.Block, networkID string) Condition {
 }
 
 func retainedFor(h Holder) Condition {
-	return Condition{Reason: v1beta1.ReasonRetained, Message: fmt.Sprintf("the block outlives the address of Service %s "+
+	return Condition{Reason: v1beta1.AssignedRetained, Message: fmt.Sprintf("the block outlives the address of Service %s "+
 		"(annotation %s), and phoenixNAP goes on charging for it; the next Service of that name gets it. To release it, "+
 		"give its IPBlock the annotation %s=true and delete that", h, contract.ServiceIPRetain, contract.AllowRelease)}
 }

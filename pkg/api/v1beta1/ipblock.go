@@ -102,16 +102,16 @@ const (
 	ConditionReady    = "Ready"
 )
 
-// ConditionOrphaned is True while the Service of a block does not exist: with reason ReasonServiceGone, or
-// ReasonAwaitingConfirmation if too many blocks became orphans at once. Ready then has the same reason.
+// ConditionOrphaned is True while the Service of a block does not exist: with reason OrphanedServiceGone, or
+// OrphanedAwaitingConfirmation if too many blocks became orphans at once. Ready then has the same reason.
 const (
-	ConditionOrphaned          = "Orphaned"
-	ReasonServiceGone          = "ServiceGone"
-	ReasonAwaitingConfirmation = "AwaitingConfirmation"
+	ConditionOrphaned            = "Orphaned"
+	OrphanedServiceGone          = "ServiceGone"
+	OrphanedAwaitingConfirmation = "AwaitingConfirmation"
 )
 
-// ReasonRetained is the reason of Assigned and Ready of a block that outlives its Service.
-const ReasonRetained = "Retained"
+// AssignedRetained is the reason of Assigned and Ready of a block that outlives its Service.
+const AssignedRetained = "Retained"
 
 // Sources of blocks.
 const (

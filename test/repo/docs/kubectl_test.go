@@ -117,7 +117,7 @@ var (
 	absent = regexp.MustCompile(
 		`timed out waiting|No resources found|not found|exceeded its progress deadline|pods? .*(not exist|no pods)`)
 	// ofTheReader is the output for a Node, or of an object in the namespace default, that only the page knows.
-	ofTheReader = regexp.MustCompile(`\(NotFound\): (nodes|services|pods|deployments\.apps) "([^"]*)" not found`)
+	ofTheReader = regexp.MustCompile(`\(NotFound\): (nodes|services|pods|deployments\.apps|ipblocks\.networking\.phoenixnap\.com) "([^"]*)" not found`)
 )
 
 // kubectl tries one command and returns what is wrong with it.

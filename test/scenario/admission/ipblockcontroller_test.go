@@ -78,7 +78,7 @@ func TestControllerWritesItsIPBlocks(t *testing.T) {
 			object, err = controller.Update(t.Context(), object, metav1.UpdateOptions{})
 			must(t, err)
 		}
-		object = setStatus(t, controller, object, ready("False", api.ReasonRetained))
+		object = setStatus(t, controller, object, ready("False", api.AssignedRetained))
 		object.SetFinalizers(nil)
 		must2(controller.Update(t.Context(), object, metav1.UpdateOptions{}))(t)
 		must(t, controller.Delete(t.Context(), object.GetName(), metav1.DeleteOptions{}))

@@ -90,10 +90,10 @@ func ready(status, reason string) string {
 // releases nothing.
 func TestBlocksThatSomeoneMayCountOnAreNotReleased(t *testing.T) {
 	blocks := ipBlocks(t)
-	kept := map[string]string{"retained": api.ReasonRetained, "awaiting": api.ReasonAwaitingConfirmation}
+	kept := map[string]string{"retained": api.AssignedRetained, "awaiting": api.OrphanedAwaitingConfirmation}
 	for name, status := range map[string]string{
-		"retained": ready("False", api.ReasonRetained), "awaiting": ready("False", api.ReasonAwaitingConfirmation),
-		"orphan": ready("False", api.ReasonServiceGone), "in-use": ready("True", api.ReasonRetained),
+		"retained": ready("False", api.AssignedRetained), "awaiting": ready("False", api.OrphanedAwaitingConfirmation),
+		"orphan": ready("False", api.OrphanedServiceGone), "in-use": ready("True", api.AssignedRetained),
 	} {
 		object, err := blocks.Create(t.Context(), ipBlock(t, name, brought(blockID)), strict)
 		must(t, err)

@@ -53,6 +53,8 @@ const (
 	classConfigMapEdit = "configmap_edit"
 	// An IPBlock is deleted, damaged, or restored without its status.
 	classIPBlockEdit = "ipblock_edit"
+	// A person orders a shared block, and gives it up after a while; or keeps one that was bought.
+	classOrdered = "ordered_block"
 	// The definition of IPBlock is deleted with all of them, and applied again later.
 	classUndefined = "definition_deleted"
 	// Services are deleted, recreated or change their type while no controller runs, also without their finalizer.
@@ -107,7 +109,7 @@ func (c *classes) list() []classCount {
 	all := []classCount{}
 	for _, name := range slices.Concat(watchClasses, []string{
 		classListLag, classServerLag, classMismatch, classWrongAccount, classStoppedLeader, classClockSkew,
-		classConfigMapEdit, classIPBlockEdit, classUndefined, classLedgersLost, classRecordTime, classRestore,
+		classConfigMapEdit, classIPBlockEdit, classOrdered, classUndefined, classLedgersLost, classRecordTime, classRestore,
 		classSecondCluster, classWhileDown, classDefaults, classLatePurchase, classAbsurd, classPortalBlock,
 		classRetained, classHeaders, classUntagged,
 		classWebhook, classFreshTag, classBarredNodes, classReplacedServer, classResold,
@@ -278,6 +280,41 @@ func (w *world) editIPBlock() {
 		})
 	}
 	w.did("IPBlock %s is %s: %v", chosen, what, err)
+}
+
+// orderBlock orders a shared block until some time later, or keeps the first one that was bought for Services.
+func (w *world) orderBlock() {
+	w.inject(classOrdered)
+	name := fmt.Sprintf("ordered-%d", w.random.IntN(3))
+	size := []string{"/28", "/29", "/30", ""}[w.random.IntN(4)]
+	_, err := w.ipBlocks.Create(w.t.Context(), &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1beta1.IPBlockSpec{Source: v1beta1.SourceBought, Purpose: v1beta1.PurposeShared, Size: size}},
+		metav1.CreateOptions{})
+	w.did("IPBlock %s orders a block %s: %v", name, size, err)
+	keep := v1beta1.SharedPrefix + "1"
+	if kept, err := w.ipBlocks.Get(w.t.Context(), keep, metav1.GetOptions{}); err == nil && w.random.IntN(2) == 0 {
+		kept.Spec.ReclaimPolicy = v1beta1.ReclaimRetain
+		_, err := w.ipBlocks.Update(w.t.Context(), kept, metav1.UpdateOptions{})
+		w.did("IPBlock %s is kept: %v", keep, err)
+	}
+	time.AfterFunc(w.upTo(time.Hour), func() {
+		w.did("IPBlock %s is deleted: %v", name, w.ipBlocks.Delete(w.t.Context(), name, metav1.DeleteOptions{}))
+	})
+}
+
+// deleteIPBlocks deletes what records blocks that are bought, as a person does who wants to pay for nothing.
+func (w *world) deleteIPBlocks() {
+	list, err := w.ipBlocks.List(w.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		w.fail("the IPBlocks cannot be listed: %v", err)
+		return
+	}
+	for _, object := range list.Items {
+		if object.Spec.Source != v1beta1.SourceBrought {
+			w.did("IPBlock %s is deleted: %v", object.Name,
+				w.ipBlocks.Delete(w.t.Context(), object.Name, metav1.DeleteOptions{}))
+		}
+	}
 }
 
 // undefine deletes the definition of IPBlock, past the policy that refuses it, allows that at once or later, and applies

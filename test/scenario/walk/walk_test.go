@@ -387,6 +387,10 @@ func (w *world) end() {
 		}
 	}
 	time.Sleep(w.patience())
+	for _, cluster := range w.clusters() {
+		cluster.deleteIPBlocks()
+	}
+	time.Sleep(w.patience())
 	w.look()
 }
 
@@ -413,8 +417,7 @@ func (w *world) checkEnd() {
 		w.fail("Services are still there: %v %v", left[0].Name, left[0].Status.Conditions)
 	}
 	left := slices.DeleteFunc(w.ours(), func(b block) bool {
-		return b.tags[contract.TagRetain] == "true" ||
-			w.isReported(b)
+		return w.isReported(b)
 	})
 	if len(left) > 0 {
 		w.count.leaked.Add(int64(len(left)))
