@@ -412,7 +412,8 @@ func (s *scene) checkAbandoned() {
 			return err
 		}
 		ready := meta.FindStatusCondition(object.Status.Conditions, v1beta1.ConditionReady)
-		if ready == nil || ready.Reason != v1beta1.AssignedRetained || !strings.Contains(ready.Message, "archive/abandoned") {
+		if ready == nil || ready.Reason != v1beta1.AssignedRetained ||
+			!strings.Contains(ready.Message, "archive/abandoned") {
 			return fmt.Errorf("the IPBlock is %+v", object)
 		}
 		return nil

@@ -156,8 +156,8 @@ const givenUp = "kubectl annotate ipb <name> " + contract.AllowRelease + "=true 
 func remedy(standing string) string {
 	switch standing {
 	case standingRetained:
-		return "kept because of phoenixnap.com/ip-retain: a new Service of that name gets it back; if it is no longer " +
-			"needed, " + givenUp
+		return "kept because of phoenixnap.com/ip-retain: a new Service of that name gets it back; if it is no " +
+			"longer needed, " + givenUp
 	case held:
 		return "too many blocks became orphans at once: create the Services again, or " + givenUp
 	case "orphan":

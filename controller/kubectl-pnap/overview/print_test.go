@@ -159,7 +159,8 @@ func TestAHeldOrphanIsShownWithItsCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	shown := strings.Join(strings.Fields(out.String()), " ")
-	if !strings.Contains(shown, "kubectl annotate ipb <name> phoenixnap.com/allow-release=true && kubectl delete ipb <name>") ||
+	const command = "kubectl annotate ipb <name> phoenixnap.com/allow-release=true && kubectl delete ipb <name>"
+	if !strings.Contains(shown, command) ||
 		strings.Contains(shown, "set --collect-orphans") {
 		t.Error(out.String())
 	}

@@ -69,8 +69,8 @@ func (k kept) List(ctx context.Context, o metav1.ListOptions) (*v1beta1.IPBlockL
 			left = append(left, object)
 			continue
 		}
-		klog.FromContext(ctx).Info("An IPBlock is forgotten: its annotation, or that of the definition, allows its deletion",
-			"object", object.Name, "block", object.Spec.BlockID)
+		klog.FromContext(ctx).Info("Forgetting an IPBlock whose deletion is allowed", "object", object.Name, "block",
+			object.Spec.BlockID)
 		if _, err := k.release(ctx, &object); err != nil {
 			return nil, client.Explain("remove the finalizer of IPBlock "+object.Name, err)
 		}

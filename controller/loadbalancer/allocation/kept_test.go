@@ -147,7 +147,8 @@ func TestATerminatingDefinition(t *testing.T) {
 				k.api.AllowUndefine(gvr)
 			}
 			_, err := k.store.List(t.Context())
-			if !errors.Is(err, client.ErrTerminating) || !strings.Contains(err.Error(), contract.AllowDeletion+"=true") {
+			if !errors.Is(err, client.ErrTerminating) ||
+				!strings.Contains(err.Error(), contract.AllowDeletion+"=true") {
 				t.Errorf("the listing ends with %v", err)
 			}
 			if _, err := k.store.Save(t.Context(), take(t, fresh("b2"), "web")); err == nil {

@@ -104,8 +104,9 @@ func RecordOf(object *v1beta1.IPBlock) (plan.Record, bool) {
 }
 
 func recordOf(object *v1beta1.IPBlock) plan.Record {
-	r := plan.Record{Name: object.Name, Version: object.ResourceVersion, UID: string(object.UID), Created: object.CreationTimestamp.Time,
-		Nodes: object.Spec.Purpose == v1beta1.PurposeNodes, Purchase: purchaseOf(object),
+	r := plan.Record{Name: object.Name, Version: object.ResourceVersion, UID: string(object.UID),
+		Created: object.CreationTimestamp.Time, Nodes: object.Spec.Purpose == v1beta1.PurposeNodes,
+		Purchase:  purchaseOf(object),
 		Allocated: object.Status.Allocations != nil && len(*object.Status.Allocations) > 0, Report: reportOf(object),
 		Deleted: object.DeletionTimestamp != nil, Unprotected: !hasFinalizer(object), Ordered: ordered(object)}
 	r.Kept = r.Ordered || object.Spec.ReclaimPolicy == v1beta1.ReclaimRetain

@@ -13,6 +13,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
 // blockNumber is the ID of one of many blocks, and serviceNumber the name of its Service.
@@ -260,5 +261,40 @@ func TestALongNameNamesNoService(t *testing.T) {
 	w.pass(3 * grace)
 	if len(w.reasons()) > 0 || w.count("Warning OrphanedIPBlock", "the block in the phoenixNAP portal") == 0 {
 		t.Errorf("objects %v, events %q", w.reasons(), w.heard)
+	}
+}
+
+// TestSharedBlocksShowWhereTheyAre: within a minute, and written only when it changes.
+func TestSharedBlocksShowWhereTheyAre(t *testing.T) {
+	const lost = "60473c2509268bc77fd06d41"
+	w := newWorld(t, block(blockID, "203.0.113.8/29", "public", nil))
+	w.bring(blockID)
+	object := &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: "mistyped"}, Spec: v1beta1.IPBlockSpec{
+		Source: v1beta1.SourceBrought, Purpose: v1beta1.PurposeShared, BlockID: lost}}
+	if _, err := w.objects.Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.pass(time.Minute)
+	want := map[string]string{blockID: "Ready True BlockAssigned ", lost: "Ready False BlockNotFound "}
+	if diff := cmp.Diff(want, w.reasons()); diff != "" {
+		t.Error(diff)
+	}
+	before, err := w.objects.Get(t.Context(), "mine", metav1.GetOptions{})
+	if err != nil || before.Status.CIDR != "203.0.113.8/29" || before.Status.Location != "ASH" ||
+		before.Status.Gateway != "203.0.113.9" {
+		t.Errorf("the object is %+v, %v", before, err)
+	}
+	w.pass(time.Hour)
+	after, err := w.objects.Get(t.Context(), "mine", metav1.GetOptions{})
+	if err != nil || after.ResourceVersion != before.ResourceVersion {
+		t.Errorf("nothing has changed, and the object is written: %+v, %v", after, err)
+	}
+	if err := w.sim.OutOfBand(pnapsim.Edit{Kind: pnapsim.EditUnassignBlock, Block: blockID}); err != nil {
+		t.Fatal(err)
+	}
+	w.pass(5 * time.Minute)
+	want[blockID] = "Ready False Unassigned "
+	if diff := cmp.Diff(want, w.reasons()); diff != "" {
+		t.Error(diff)
 	}
 }

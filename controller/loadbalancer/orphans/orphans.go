@@ -92,7 +92,7 @@ type suspicion struct {
 	reported time.Time
 	problem  string
 	deletion bool // its deletion was requested
-	// held: too many blocks became orphans at once, so it waits for a person; confirmed: a person has deleted its IPBlock.
+	// held: too many blocks became orphans at once, so it waits for a person; confirmed: one has deleted its IPBlock.
 	held, confirmed bool
 	// backoff follows a failed step.
 	backoff account.Backoff

@@ -126,8 +126,8 @@ func (c *Collector) remedy(s *suspicion) string {
 	case s.state == orphan && c.config.Collect:
 		return "It is going to be deleted"
 	case s.state == orphan:
-		return "It is paid for until it is deleted: delete its IPBlock, or the block in the phoenixNAP portal, create " +
-			"the Service again, or set --collect-orphans"
+		return "It is paid for until it is deleted: delete its IPBlock, or the block in the phoenixNAP portal, " +
+			"create the Service again, or set --collect-orphans"
 	case s.state == empty:
 		return "It is paid for until it is deleted: the controller does that by itself, for a block of the nodes " +
 			"with --manage-membership; else delete it in the phoenixNAP portal"

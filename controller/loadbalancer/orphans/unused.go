@@ -16,8 +16,9 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 )
 
-// showUnused shows in the IPBlocks of blocks whose Services are gone what is wrong with them, or that they are retained.
-// A block that no object names gets one: so everything that is paid for can be seen, and released by a deletion.
+// showUnused shows in the IPBlocks of blocks whose Services are gone what is wrong with them, or that they are
+// retained. A block that no object names gets one: so everything that is paid for can be seen, and released by a
+// deletion.
 func (c *Collector) showUnused(ctx context.Context, ours []network.Block, f *facts) error {
 	var problems []error
 	for _, b := range ours {

@@ -1,9 +1,12 @@
 package plan_test
 
 import (
+	"fmt"
+	"net/netip"
 	"testing"
 	"time"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 )
 
@@ -56,6 +59,46 @@ func TestOrderedStep(t *testing.T) {
 		step := o.OrderedStep(plan.Record{Ordered: true, Size: 28})
 		if step.Action != test.action || step.Reason != test.reason {
 			t.Errorf("%s: %s, %s; want %s, %s", name, step.Action, step.Reason, test.action, test.reason)
+		}
+	}
+}
+
+// TestOfShared: where a block is, in each state that the API knows.
+func TestOfShared(t *testing.T) {
+	block := network.Block{ID: "b1", CIDR: netip.MustParsePrefix("203.0.113.8/29"), Location: "ASH"}
+	for name, test := range map[string]struct {
+		change   func(*network.Block)
+		deleted  bool
+		assigned string
+		ready    string
+	}{
+		"assigned": {func(b *network.Block) { b.Status = network.Assigned }, false, "true BlockAssigned",
+			"true BlockAssigned"},
+		"assigned, being deleted": {func(b *network.Block) { b.Status = network.Assigned }, true, "true BlockAssigned",
+			"false Deleting"},
+		"elsewhere": {func(b *network.Block) {
+			b.Status = network.Assigned
+			b.ResourceID = "other"
+		}, false, "false BlockElsewhere", "false BlockElsewhere"},
+		"unassigned": {func(b *network.Block) {
+			b.Status = network.Unassigned
+			b.ResourceID = ""
+		}, false, "false Unassigned", "false Unassigned"},
+		"on its way": {func(b *network.Block) { b.Status = network.Assigning }, false, "false BlockAssigning",
+			"false BlockAssigning"},
+		"in error": {func(b *network.Block) { b.Status = network.ErrorAssigning }, false, "false BlockInErrorState",
+			"false BlockInErrorState"},
+		"divided": {func(b *network.Block) { b.Status = network.Subnetted }, false, "false BlockUnusable",
+			"false BlockUnusable"},
+	} {
+		b := block
+		b.ResourceID = net1
+		test.change(&b)
+		report := plan.OfShared(b, net1, plan.Record{Deleted: test.deleted})
+		said := func(c plan.Condition) string { return fmt.Sprintf("%t %s", c.True, c.Reason) }
+		if said(report.Assigned) != test.assigned || said(report.Ready) != test.ready || report.Location != "ASH" ||
+			report.CIDR != block.CIDR || report.Ready.Message == "" || report.Assigned.Message == "" {
+			t.Errorf("%s: %+v, want %s and %s", name, report, test.assigned, test.ready)
 		}
 	}
 }

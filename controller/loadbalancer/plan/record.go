@@ -296,8 +296,8 @@ func OfShared(b network.Block, networkID string, r Record) Report {
 	report := Report{CIDR: b.CIDR, Location: b.Location, Assigned: assignedAs(b, networkID)}
 	report.Ready = report.Assigned
 	if r.Deleted {
-		report.Ready = Condition{Reason: "Deleting", Message: "the IPBlock is being deleted: no other Service gets an " +
-			"address, and the block is released when the last one has left"}
+		report.Ready = Condition{Reason: "Deleting", Message: "the IPBlock is being deleted: no other Service gets " +
+			"an address, and the block is released when the last one has left"}
 	}
 	return report
 }
@@ -317,14 +317,14 @@ func assignedAs(b network.Block, networkID string) Condition {
 		return Condition{Reason: string(BlockElsewhere), Message: "the block is assigned to " + b.ResourceID +
 			" instead of public network " + networkID}
 	default:
-		return Condition{True: true, Reason: string(BlockAssigned), Message: "the block is assigned to public network " +
-			networkID}
+		return Condition{True: true, Reason: string(BlockAssigned),
+			Message: "the block is assigned to public network " + networkID}
 	}
 }
 
 func retainedFor(h Holder) Condition {
-	return Condition{Reason: v1beta1.AssignedRetained, Message: fmt.Sprintf("the block outlives the address of Service %s "+
-		"(annotation %s), and phoenixNAP goes on charging for it; the next Service of that name gets it. To release it, "+
+	return Condition{Reason: v1beta1.AssignedRetained, Message: fmt.Sprintf("the block outlives the address of "+
+		"Service %s (annotation %s), and phoenixNAP goes on charging for it; the next Service of that name gets it. To release it, "+
 		"give its IPBlock the annotation %s=true and delete that", h, contract.ServiceIPRetain, contract.AllowRelease)}
 }
 

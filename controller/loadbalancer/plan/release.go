@@ -278,7 +278,8 @@ func (obs Observed) hadSomething() bool {
 func (obs Observed) closeIfLast(l Ledger) Ledger {
 	sighting, seen := obs.Sighting(l.BlockID)
 	pooled := !seen || obs.Pool().Owns(sighting.Block)
-	if !l.Empty() || pooled && (obs.Awaited() || obs.Records.keeps(l.BlockID)) || !pooled && !l.AssignedHere || obs.anotherPublishes(l.CIDR) {
+	if !l.Empty() || pooled && (obs.Awaited() || obs.Records.keeps(l.BlockID)) || !pooled && !l.AssignedHere ||
+		obs.anotherPublishes(l.CIDR) {
 		return l
 	}
 	return l.Close()

@@ -58,7 +58,7 @@ func (b *Balancer) buyOrdered(ctx context.Context, o plan.Observed) error {
 	ordered, _ := o.Records.Ordered()
 	switch {
 	case pnap.IsDryRun(err):
-		klog.FromContext(ctx).Info("An IP block that was ordered would be bought", "object", ordered.Name, "dryRun", err)
+		klog.FromContext(ctx).Info("An IP block that was ordered would be bought", "object", ordered.Name)
 		return nil
 	case errors.As(err, &refusal):
 		return b.sayOrdered(ctx, ordered, plan.Step{Action: plan.Refuse, Reason: refusal.Reason,

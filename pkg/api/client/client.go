@@ -67,8 +67,8 @@ const install = "install the definition of IPBlock of this version: kubectl appl
 
 // ErrTerminating says that the definition is being deleted, and all objects with it. Until it is applied again nothing
 // is known, as without a definition.
-var ErrTerminating = errors.New("the definition of IPBlock is being deleted; to complete that, give it the annotation " +
-	contract.AllowDeletion + "=true; after it, " + install)
+var ErrTerminating = errors.New("the definition of IPBlock is being deleted; to complete that, give it the " +
+	"annotation " + contract.AllowDeletion + "=true; after it, " + install)
 
 // Undefined reports whether the API server does not know the kind. That an object is missing is something else.
 func Undefined(err error) bool {

@@ -188,9 +188,9 @@ type IPBlockSpec struct {
 	// ServiceRef is the Service whose block this is. It stays while no Service of that name exists.
 	// +optional
 	ServiceRef *ServiceReference `json:"serviceRef,omitempty"`
-	// ReclaimPolicy is what happens to a block with purpose Shared while no Service has an address of it. If it is empty,
-	// a block that the controller bought for Services is released; one that a person ordered, and one with source
-	// Brought, stays. When the object of a bought block is deleted, the block is released in any case.
+	// ReclaimPolicy is what happens to a block with purpose Shared while no Service has an address of it. If it is
+	// empty, a block that the controller bought for Services is released; one that a person ordered, and one with
+	// source Brought, stays. When the object of a bought block is deleted, the block is released in any case.
 	// +optional
 	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
 	// AllowedNamespaces are those whose Services may name the block (annotation phoenixnap.com/ip-block). If it is

@@ -267,7 +267,8 @@ func TestColumnsOfIPBlocks(t *testing.T) {
 	must(t, controlplane.WriteKubeconfig(kubeconfig, cp.Config(), ""))
 	program, err := tools.Binary(t.Context(), "kubectl")
 	must(t, err)
-	cmd := exec.CommandContext(t.Context(), program, "get", "ipb", "block-shown", "--output=wide", "--kubeconfig", kubeconfig)
+	cmd := exec.CommandContext(t.Context(), program, "get", "ipb", "block-shown", "--output=wide", "--kubeconfig",
+		kubeconfig)
 	cmd.Env = []string{"HOME=" + t.TempDir()}
 	out, err := cmd.Output()
 	must(t, err)

@@ -86,8 +86,8 @@ func ready(status, reason string) string {
 		message: m, lastTransitionTime: "2026-01-01T00:00:00Z"}]}`, status, reason)
 }
 
-// TestBlocksThatSomeoneMayCountOnAreNotReleased: a deletion of all IPBlocks, after a restore of etcd from the wrong time,
-// releases nothing.
+// TestBlocksThatSomeoneMayCountOnAreNotReleased: a deletion of all IPBlocks, after a restore of etcd from the wrong
+// time, releases nothing.
 func TestBlocksThatSomeoneMayCountOnAreNotReleased(t *testing.T) {
 	blocks := ipBlocks(t)
 	kept := map[string]string{"retained": api.AssignedRetained, "awaiting": api.OrphanedAwaitingConfirmation}

@@ -109,7 +109,8 @@ func (c *classes) list() []classCount {
 	all := []classCount{}
 	for _, name := range slices.Concat(watchClasses, []string{
 		classListLag, classServerLag, classMismatch, classWrongAccount, classStoppedLeader, classClockSkew,
-		classConfigMapEdit, classIPBlockEdit, classOrdered, classUndefined, classLedgersLost, classRecordTime, classRestore,
+		classConfigMapEdit, classIPBlockEdit, classOrdered, classUndefined, classLedgersLost, classRecordTime,
+		classRestore,
 		classSecondCluster, classWhileDown, classDefaults, classLatePurchase, classAbsurd, classPortalBlock,
 		classRetained, classHeaders, classUntagged,
 		classWebhook, classFreshTag, classBarredNodes, classReplacedServer, classResold,
@@ -317,8 +318,8 @@ func (w *world) deleteIPBlocks() {
 	}
 }
 
-// undefine deletes the definition of IPBlock, past the policy that refuses it, allows that at once or later, and applies
-// it again after a while.
+// undefine deletes the definition of IPBlock, past the policy that refuses it, allows that at once or later, and
+// applies it again after a while.
 func (w *world) undefine() {
 	gvr := v1beta1.GroupVersion.WithResource("ipblocks")
 	w.inject(classUndefined)

@@ -50,7 +50,8 @@ func (w *world) happen() {
 // force does one of the things that must occur in a few walks already.
 func (w *world) force(turn int) {
 	things := []func(){
-		w.wrongAccount, w.stopLeader, w.whileDown, w.editConfigMap, w.editIPBlock, w.undefine, w.orderBlock, w.loseLedgers,
+		w.wrongAccount, w.stopLeader, w.whileDown, w.editConfigMap, w.editIPBlock, w.undefine, w.orderBlock,
+		w.loseLedgers,
 		w.recordPurchase, w.backUp, w.changeDefaults, w.interfere, w.absurd, w.portalAdds, w.mismatch, w.neighbourActs,
 		w.die, w.churn, w.absurdHeader, w.hideTags, w.buyLate, w.nodeIsBarred, w.serverIsReplaced,
 		w.watchIsLate, w.watchStandsStill, w.watchBreaks, w.watchExpires, w.resell,
