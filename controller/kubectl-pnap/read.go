@@ -23,7 +23,7 @@ const leaseName = "phoenixnap-cloud-controller-manager"
 // after a request without an answer, nothing more is asked. The error is that of ctx.
 func read(ctx context.Context, kube kubernetes.Interface, blocks allocation.IPBlocks, now func() time.Time,
 ) (overview.Facts, error) {
-	r := reader{ctx: ctx, kube: kube, allocations: allocation.NewStore(blocks, now)}
+	r := reader{ctx: ctx, kube: kube, allocations: allocation.NewReader(blocks)}
 	for _, part := range r.parts() {
 		switch err := part.read(); {
 		case err == nil:

@@ -1,6 +1,7 @@
 package allocation_test
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"slices"
@@ -195,4 +196,21 @@ func TestTheFinalizerIsChecked(t *testing.T) {
 			t.Errorf("the purchase begins: %v", err)
 		}
 	}
+}
+
+// TestAReaderChangesNothing: who only looks may not read definitions, and takes no finalizer off.
+func TestAReaderChangesNothing(t *testing.T) {
+	k := newKeeping(t)
+	k.deleted(map[string]string{contract.AllowDeletion: "true"})
+	listing, err := allocation.NewReader(onlyLists{k.blocks}).List(t.Context())
+	if err != nil || len(listing.Ledgers) != 1 || !listing.Ledgers[0].Deleted || k.read() == nil {
+		t.Errorf("the listing is %+v, %v", listing, err)
+	}
+}
+
+// onlyLists is an API server for a user with no other right.
+type onlyLists struct{ allocation.IPBlocks }
+
+func (onlyLists) Definition(context.Context) (metav1.ObjectMeta, error) {
+	return metav1.ObjectMeta{}, errors.New("forbidden")
 }

@@ -50,6 +50,9 @@ func NewStore(objects IPBlocks, now func() time.Time) *Store {
 	return &Store{objects: kept{objects}, now: now}
 }
 
+// NewReader returns a Store for programs that only show what is stored: what is being deleted stays as it is.
+func NewReader(objects IPBlocks) *Store { return &Store{objects: objects, now: time.Now} }
+
 // Objects are the objects that the Store keeps ledgers in.
 func (s *Store) Objects() IPBlocks { return s.objects }
 
