@@ -198,6 +198,26 @@ func TestTheFinalizerIsChecked(t *testing.T) {
 	}
 }
 
+// TestAPurchaseIsTakenBackFromADeletedObject: a person deletes it while the API refuses to sell.
+func TestAPurchaseIsTakenBackFromADeletedObject(t *testing.T) {
+	blocks := kubefake.NewStore().IPBlocks()
+	store := allocation.NewStore(blocks, nil)
+	record := allocation.ForService(store.Objects(), plan.Holder{Namespace: "shop", Name: "web", UID: "u"}, nil)
+	intent, err := record.Begin(t.Context(), noon, 29)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := blocks.Delete(t.Context(), v1beta1.ServicePrefix+"u", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := record.TakeBack(t.Context(), intent); err != nil {
+		t.Errorf("TakeBack: %v", err)
+	}
+	if list, err := blocks.List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) > 0 {
+		t.Errorf("left are %+v, %v", list, err)
+	}
+}
+
 // TestAReaderChangesNothing: who only looks may not read definitions, and takes no finalizer off.
 func TestAReaderChangesNothing(t *testing.T) {
 	k := newKeeping(t)

@@ -298,3 +298,19 @@ func TestSharedBlocksShowWhereTheyAre(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestAnOrphanIsShownOnceItIsConfirmed: the first list may be old.
+func TestAnOrphanIsShownOnceItIsConfirmed(t *testing.T) {
+	w := newWorld(t, dedicated(1)...)
+	for range 2 {
+		if len(w.reasons()) > 0 {
+			t.Errorf("after one list or none: %v", w.reasons())
+		}
+		if err := w.look(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := "Ready False ServiceGone Orphaned True ServiceGone "; w.reasons()[blockNumber(0)] != want {
+		t.Errorf("after two lists: %v, want %s", w.reasons(), want)
+	}
+}
