@@ -65,7 +65,7 @@ func TestIPBlocksOfPeople(t *testing.T) {
 		"block-by-name":        `{purpose: Service, allowedNamespaces: [shop, blog]}`,
 		"kept":                 `{purpose: Shared, reclaimPolicy: Retain}`,
 		"of-nodes":             `{purpose: Nodes, source: Brought, blockID: ` + blockID + `}`,
-		"of-another-network":   `{purpose: Shared, attachment: {name: chicago}}`,
+		"block-chicago":        `{purpose: Shared, attachment: {name: chicago}}`,
 		"block-digit-first":    `{purpose: Service, serviceRef: {namespace: 1st, name: 2nd}}`,
 	} {
 		created, err := blocks.Create(t.Context(), ipBlock(t, name, spec), strict)

@@ -5,19 +5,31 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
 )
 
-// TestOrders: what no one buys is refused with what to write instead.
-func TestOrders(t *testing.T) {
+// ordering returns the IPBlocks once what no one buys is refused.
+func ordering(t *testing.T) dynamic.ResourceInterface {
+	t.Helper()
 	blocks := ipBlocks(t)
 	eventually(t, "the policy for orders", func() bool {
 		_, err := blocks.Create(t.Context(), ipBlock(t, "extra", `{purpose: Nodes}`), dryRun)
 		return refusedBy(err, "phoenixnap-ipblock-orders")
 	})
+	return blocks
+}
+
+// TestOrders: what no one buys is refused with what to write instead.
+func TestOrders(t *testing.T) {
+	blocks := ordering(t)
 	for spec, says := range map[string]string{
 		`{purpose: Nodes, size: /29}`: "--manage-membership",
 		`{purpose: Service, size: /29, serviceRef: {namespace: shop, name: web}}`: "a Service orders its own block",
 		`{purpose: Shared, size: /29, blockID: ` + blockID + `}`:                  "set source to Brought",
+		`{purpose: Shared, attachment: {name: chicago}}`:                          "its name is default",
+		`{purpose: Shared, allowedNamespaces: [shop]}`:                            "remove spec.allowedNamespaces",
 	} {
 		_, err := blocks.Create(t.Context(), ipBlock(t, "extra", spec), dryRun)
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), says) {
@@ -25,9 +37,27 @@ func TestOrders(t *testing.T) {
 		}
 	}
 	for name, spec := range map[string]string{
-		"extra": `{purpose: Shared, size: /28}`, "another": `{purpose: Shared}`, "mine": brought(blockID), "default-nodes-1": `{purpose: Nodes}`,
-		"block-" + blockID: bought(blockID),
+		"extra": `{purpose: Shared, size: /28}`, "another": `{purpose: Shared}`, "mine": brought(blockID),
+		"default-nodes-1": `{purpose: Nodes}`, "block-" + blockID: bought(blockID),
 	} {
 		must2(blocks.Create(t.Context(), ipBlock(t, name, spec), dryRun))(t)
+	}
+}
+
+// TestOrdersAreEdited: after the purchase, too, but not to what is ignored.
+func TestOrdersAreEdited(t *testing.T) {
+	blocks := ordering(t)
+	removed(t, blocks, "extra")
+	object, err := blocks.Create(t.Context(), ipBlock(t, "extra", `{purpose: Shared, size: /29}`), strict)
+	must(t, err)
+	must(t, unstructured.SetNestedField(object.Object, blockID, "spec", "blockID"))
+	object, err = blocks.Update(t.Context(), object, metav1.UpdateOptions{})
+	must(t, err)
+	object.SetLabels(map[string]string{"team": "shop"})
+	object, err = blocks.Update(t.Context(), object, metav1.UpdateOptions{})
+	must(t, err)
+	must(t, unstructured.SetNestedStringSlice(object.Object, []string{"shop"}, "spec", "allowedNamespaces"))
+	if _, err := blocks.Update(t.Context(), object, metav1.UpdateOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("an order gets namespaces: %v", err)
 	}
 }
