@@ -14,7 +14,7 @@ import (
 )
 
 // kept is IPBlocks whose objects have a finalizer from the start, so that what is known of a block that is paid for is
-// not lost by a deletion. Objects that people create have none: their blocks are not the controller's to release.
+// not lost by a deletion. Those of brought blocks, which people create, have none: their blocks are never released.
 type kept struct{ IPBlocks }
 
 // Create implements IPBlocks.
@@ -71,7 +71,8 @@ func (k kept) List(ctx context.Context, o metav1.ListOptions) (*v1beta1.IPBlockL
 		}
 		klog.FromContext(ctx).Info("Forgetting an IPBlock whose deletion is allowed", "object", object.Name, "block",
 			object.Spec.BlockID)
-		if _, err := k.release(ctx, &object); err != nil {
+		_, err := k.release(ctx, &object)
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // another look does the same
 			return nil, client.Explain("remove the finalizer of IPBlock "+object.Name, err)
 		}
 	}
