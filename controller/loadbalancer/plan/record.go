@@ -207,11 +207,9 @@ func (obs Observed) staleShared(r Record, age time.Duration) bool {
 	}
 }
 
-// Unprotected are the records whose objects need a finalizer. An order gets it with the purchase.
+// Unprotected are the records whose objects need a finalizer.
 func (all Records) Unprotected() Records {
-	return slices.DeleteFunc(slices.Clone(all), func(r Record) bool {
-		return !r.Unprotected || r.Deleted || r.Ordered && r.Purchase == Purchase{}
-	})
+	return slices.DeleteFunc(slices.Clone(all), func(r Record) bool { return !r.Unprotected || r.Deleted })
 }
 
 // since is when the purchase was made. A restored object, and one that a webhook has changed, may have no time of one.

@@ -165,9 +165,6 @@ func (b *Balancer) sweep(ctx context.Context) error {
 			return err
 		}
 	}
-	if acted, err := b.assignKept(ctx, o); err != nil || acted {
-		return err
-	}
 	if o.PoolPurchase != nil && o.Now.Before(o.PoolPurchase.Time.Add(plan.PurchaseSettles)) {
 		return nil // a block may have been bought for a Service that has not been given its address yet
 	}
