@@ -8,7 +8,7 @@ import (
 // IPBlock is an IP block of the phoenixNAP account that this cluster uses.
 //
 // A person orders a block that Services share by creating an object with purpose Shared, a size, and any name that the
-// controller does not give. It is bought at once, and stays until the object is deleted.
+// controller does not give. It is bought within minutes, and stays until the object is deleted.
 //
 // The controller names an object for what the block is bought for, so that it is never bought twice: svc-<UID of the
 // Service>, default-shared-<number> and default-nodes-<number>. A block that is in the account already gets
