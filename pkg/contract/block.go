@@ -91,8 +91,7 @@ const (
 	PurposeNodes = "nodes"
 )
 
-// BlockReport is the state of the cluster's IP blocks. It is output; a controller that starts reads only which blocks
-// were held.
+// BlockReport is the state of the cluster's IP blocks. It is output: the controller reads nothing of it.
 type BlockReport struct {
 	Looked     time.Time `json:"looked"`               // when the list of blocks was requested
 	NetworkID  string    `json:"networkID"`            // the public network of the Services

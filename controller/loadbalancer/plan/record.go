@@ -57,7 +57,8 @@ type Record struct {
 	Unprotected bool
 }
 
-// Report is what an IPBlock shows of the block of one Service, for people: no decision depends on it.
+// Report is what an IPBlock shows of its block, for people. One decision reads it: an orphan that waited for a person
+// waits on after a restart.
 type Report struct {
 	CIDR     netip.Prefix
 	Location string

@@ -94,9 +94,9 @@ const (
 	AllocatableClosed    = "Closed"
 )
 
-// ConditionAssigned and ConditionReady are conditions of the IPBlock of one Service: whether the block is assigned to
-// the public network, and whether the Service has its address. Reason and message are those of the Service's
-// conditions.
+// ConditionAssigned and ConditionReady say whether the block is assigned to the public network, and whether its
+// addresses work. For the block of one Service, which has its address then, reason and message are those of the
+// Service's conditions.
 const (
 	ConditionAssigned = "Assigned"
 	ConditionReady    = "Ready"

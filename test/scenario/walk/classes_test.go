@@ -51,7 +51,8 @@ const (
 	classClockSkew = "clock_skew"
 	// A ConfigMap of the controller is deleted or damaged.
 	classConfigMapEdit = "configmap_edit"
-	// An IPBlock is deleted, damaged, or restored without its status.
+	// An IPBlock is deleted, with the annotation that allows it or by removing its finalizer, too; or it is damaged, or
+	// restored without its status.
 	classIPBlockEdit = "ipblock_edit"
 	// A person orders a shared block, and gives it up after a while; or keeps one that was bought.
 	classOrdered = "ordered_block"
