@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -153,6 +154,7 @@ func TestTheWholeController(t *testing.T) {
 		t.Errorf("%d blocks were bought, want 5: for the pool, and of kept, classed, turned and the control plane "+
 			"one each", bought)
 	}
+	s.checkOrder()
 	drifted := s.drift()
 	s.turn()
 	s.retain(kept)
@@ -423,12 +425,47 @@ func (s *scene) checkAbandoned() {
 	s.ok(err)
 	s.ok(plane.IPBlocks().Delete(s.Context(), name, metav1.DeleteOptions{}))
 	s.vanishes(patience, abandonedID)
+	s.forgotten(name)
+}
+
+// forgotten waits until an IPBlock that was deleted is gone.
+func (s *scene) forgotten(name string) {
+	s.Helper()
 	s.until(patience, func() error {
 		if object, err := plane.IPBlocks().Get(s.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("the IPBlock is %+v, %w", object, err)
 		}
 		return nil
 	})
+}
+
+// checkOrder: a person orders a shared block, which is bought and assigned without a Service, and gives it up.
+func (s *scene) checkOrder() {
+	s.Helper()
+	const name = "extra"
+	_, err := plane.IPBlocks().Create(s.Context(), &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1beta1.IPBlockSpec{Purpose: v1beta1.PurposeShared, Size: "/30"}}, metav1.CreateOptions{})
+	s.ok(err)
+	var bought string
+	s.until(2*patience, func() error {
+		object, err := plane.IPBlocks().Get(s.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if !meta.IsStatusConditionTrue(object.Status.Conditions, v1beta1.ConditionAssigned) ||
+			!slices.Contains(object.Finalizers, contract.IPBlockFinalizer) {
+			return fmt.Errorf("the order is %+v", object)
+		}
+		bought = object.Spec.BlockID
+		return nil
+	})
+	if b, err := s.find(bought); err != nil || !strings.HasSuffix(b.cidr, "/30") ||
+		b.tags[contract.TagPool] != contract.PoolDefault {
+		s.Errorf("the ordered block is %+v, %v", b, err)
+	}
+	s.ok(plane.IPBlocks().Delete(s.Context(), name, metav1.DeleteOptions{}))
+	s.vanishes(patience, bought)
+	s.forgotten(name)
 }
 
 // unforced: as long as servers get addresses, none joins by force. Then another one comes.

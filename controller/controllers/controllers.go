@@ -99,7 +99,7 @@ func ledgers(c Config) *allocation.Store {
 	if c.Options.DryRun {
 		return allocation.NewStore(allocation.Preview{IPBlocks: c.IPBlocks}, c.Now)
 	}
-	return allocation.NewStore(c.IPBlocks, c.Now)
+	return allocation.NewStore(allocation.WithEvents(c.IPBlocks, c.Events), c.Now)
 }
 
 // ControlPlane is the name of the controller of the address of the control plane, the only one that needs a Kubeconfig.

@@ -14,7 +14,8 @@ import (
 )
 
 // kept is IPBlocks whose objects have a finalizer from the start, so that what is known of a block that is paid for is
-// not lost by a deletion. Those of brought blocks, which people create, have none: their blocks are never released.
+// not lost by a deletion. Those of brought blocks, which people create, have it while they record addresses: then a
+// deletion waits until the block is unassigned and no address is in quarantine.
 type kept struct{ IPBlocks }
 
 // Create implements IPBlocks.
@@ -28,6 +29,24 @@ func (k kept) Update(ctx context.Context, object *v1beta1.IPBlock, o metav1.Upda
 		return k.IPBlocks.Update(ctx, object, o)
 	}
 	return withFinalizer(k.IPBlocks.Update(ctx, protect(object), o))
+}
+
+// UpdateStatus implements IPBlocks: the finalizer stands before the first address.
+func (k kept) UpdateStatus(ctx context.Context, object *v1beta1.IPBlock, o metav1.UpdateOptions) (*v1beta1.IPBlock,
+	error) {
+	if records(object) && !hasFinalizer(object) && object.DeletionTimestamp == nil {
+		protected, err := k.Update(ctx, object, metav1.UpdateOptions{})
+		if err != nil {
+			return nil, err
+		}
+		protected.Status = object.Status
+		object = protected
+	}
+	stored, err := k.IPBlocks.UpdateStatus(ctx, object, o)
+	if err != nil || stored.Spec.Source != v1beta1.SourceBrought || records(stored) {
+		return stored, err
+	}
+	return k.release(ctx, stored)
 }
 
 // Delete implements IPBlocks: the finalizer goes first. An object that is left without one, because the process ended
@@ -94,6 +113,9 @@ func (k kept) release(ctx context.Context, object *v1beta1.IPBlock) (*v1beta1.IP
 	})
 	return k.IPBlocks.Update(ctx, object, metav1.UpdateOptions{})
 }
+
+// records reports whether an object says anything of addresses.
+func records(object *v1beta1.IPBlock) bool { return object.Status.Allocations != nil }
 
 func isTerminating(object v1beta1.IPBlock) bool {
 	return object.DeletionTimestamp != nil && hasFinalizer(&object)

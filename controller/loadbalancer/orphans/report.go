@@ -20,8 +20,8 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -91,8 +91,8 @@ func (c *Collector) report(s *suspicion, f facts) {
 		c.record(corev1.EventTypeWarning, eventOrphaned, text)
 		return
 	}
-	c.config.Events.Event(&corev1.ObjectReference{APIVersion: v1beta1.GroupVersion.String(), Kind: "IPBlock",
-		Name: record.Name, UID: types.UID(record.UID)}, corev1.EventTypeWarning, eventOrphaned, text)
+	c.config.Events.Event(allocation.Reference(record.Name, types.UID(record.UID)), corev1.EventTypeWarning,
+		eventOrphaned, text)
 }
 
 // problemOf returns what is wrong with a block.

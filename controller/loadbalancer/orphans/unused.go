@@ -113,6 +113,6 @@ func (c *Collector) showShared(ctx context.Context, all []network.Block, f facts
 }
 
 func missing(blockID string) plan.Condition {
-	return plan.Condition{Reason: "BlockNotFound", Message: "the account shows no IP block " + blockID +
+	return plan.Condition{Reason: v1beta1.AssignedNotFound, Message: "the account shows no IP block " + blockID +
 		"; delete this IPBlock, and create another one for a block that the phoenixNAP portal shows, or to order one"}
 }

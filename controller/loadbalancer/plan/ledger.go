@@ -63,7 +63,7 @@ type Ledger struct {
 	// Closed is true when the block is being released: no address of it is given any more.
 	Closed bool
 	// Deleted is true once a person has deleted the object of a block that Services share: no other Service gets an
-	// address of it, and the block is released when the last one has left.
+	// address of it, and the block is released, or given up if it was brought, when the last one has left.
 	Deleted bool
 	// AssignedHere is true when this controller assigned a block that was brought, so that it is the one to
 	// unassign it again. It says nothing about blocks that were bought.

@@ -208,9 +208,11 @@ func (obs Observed) staleShared(r Record, age time.Duration) bool {
 	}
 }
 
-// Unprotected are the records whose objects need a finalizer.
+// Unprotected are the records whose objects need a finalizer. An order gets it with the purchase.
 func (all Records) Unprotected() Records {
-	return slices.DeleteFunc(slices.Clone(all), func(r Record) bool { return !r.Unprotected || r.Deleted })
+	return slices.DeleteFunc(slices.Clone(all), func(r Record) bool {
+		return !r.Unprotected || r.Deleted || r.Ordered && r.Purchase == Purchase{}
+	})
 }
 
 // since is when the purchase was made. A restored object, and one that a webhook has changed, may have no time of one.
@@ -298,7 +300,7 @@ func OfShared(b network.Block, networkID string, r Record) Report {
 	report.Ready = report.Assigned
 	if r.Deleted {
 		report.Ready = Condition{Reason: "Deleting", Message: "the IPBlock is being deleted: no other Service gets " +
-			"an address, and the block is released when the last one has left"}
+			"an address, and the block is given up when the last one has left"}
 	}
 	return report
 }

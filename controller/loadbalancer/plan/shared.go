@@ -319,7 +319,11 @@ func allocateBrought(obs Observed, sighting network.Sighting, l Ledger) ServiceP
 		return ServicePlan{Step: step}
 	}
 	allocated := Allocate(obs.Holder, obs.addressRequest(), blocks, false)
-	if allocated.Action == Buy {
+	switch {
+	case allocated.Action == Buy && l.Deleted:
+		return refusedPlan(BlockUnusable, "%s is being given up, because its IPBlock is being deleted; name another one",
+			obs.describeNamed(l.BlockID))
+	case allocated.Action == Buy:
 		return refusedPlan(BlockUnusable, "all addresses of %s are in use; name another one",
 			obs.describeNamed(l.BlockID))
 	}

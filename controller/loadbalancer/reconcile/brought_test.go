@@ -8,8 +8,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -63,6 +65,35 @@ func TestBroughtBlockIsReleasedAsItWas(t *testing.T) {
 			if left := w.ledgers(); len(left) != 0 {
 				t.Errorf("ledgers are left: %v", left)
 			}
+		})
+	}
+}
+
+// TestADeletedBroughtBlockIsGivenUp: what the controller knows of a brought block, that it was the one to assign it and
+// which addresses someone may still answer for, is not lost with the deletion. So the deletion waits.
+func TestADeletedBroughtBlockIsGivenUp(t *testing.T) {
+	for _, test := range []struct{ network, status string }{{"", "unassigned"}, {"public", "assigned"}} {
+		t.Run(test.status, func(t *testing.T) {
+			w := newWorld(t, broughtBlock(test.network, nil))
+			w.bring("mine")
+			w.service("web", naming("mine"))
+			w.settle("web")
+			w.vanish("web") // without its finalizer: the sweep frees its address
+			w.deletePersonsObject("mine")
+			w.service("late", naming("mine"))
+			if err := w.refused("late", time.Minute); !strings.Contains(err.Error(), "its IPBlock is being deleted") {
+				t.Errorf("a Service that names it gets %v", err)
+			}
+			w.passes(3 * time.Minute)
+			w.wantBlocks("203.0.113.64/29 " + test.status)
+			if mine := w.personsObject("mine"); mine == nil || len(mine.Status.Quarantined) != 1 {
+				t.Errorf("the object is %+v, want one with an address in quarantine", mine)
+			}
+			w.passes(plan.Quarantine)
+			if mine := w.personsObject("mine"); mine != nil {
+				t.Errorf("the object is %+v", mine)
+			}
+			w.wantBlocks("203.0.113.64/29 " + test.status)
 		})
 	}
 }
@@ -189,13 +220,25 @@ func TestTheObjectOfAPersonStays(t *testing.T) {
 	}
 }
 
+// personsObject is an object that a person created; nil when it is gone.
 func (w *world) personsObject(name string) *v1beta1.IPBlock {
 	w.t.Helper()
 	object, err := w.objects.IPBlocks.Get(w.ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return object
+}
+
+// deletePersonsObject deletes it as kubectl does.
+func (w *world) deletePersonsObject(name string) {
+	w.t.Helper()
+	if err := w.objects.IPBlocks.Delete(w.ctx, name, metav1.DeleteOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // TestAPermissionIsForOneBlock: that one block was brought says nothing about another one.

@@ -165,6 +165,9 @@ func (b *Balancer) sweep(ctx context.Context) error {
 			return err
 		}
 	}
+	if acted, err := b.assignKept(ctx, o); err != nil || acted {
+		return err
+	}
 	if o.PoolPurchase != nil && o.Now.Before(o.PoolPurchase.Time.Add(plan.PurchaseSettles)) {
 		return nil // a block may have been bought for a Service that has not been given its address yet
 	}
@@ -297,7 +300,7 @@ func (b *Balancer) sweepBrought(
 	ctx context.Context, o plan.Observed, l plan.Ledger, sighting network.Sighting,
 ) (bool, error) {
 	spent := l.Spent(nil, o.Now)
-	if sighting.Hidden || o.Named(l.BlockID) {
+	if sighting.Hidden || o.Named(l.BlockID) && !l.Deleted {
 		return false, nil
 	}
 	if !o.IsBrought(sighting.Block) {

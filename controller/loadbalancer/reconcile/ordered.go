@@ -13,9 +13,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 )
 
-// fulfil takes the next step for blocks that people have ordered or keep: it assigns the first that is not, else buys
-// the first that was not bought.
-func (b *Balancer) fulfil(ctx context.Context, o plan.Observed) (acted bool, err error) {
+// assignKept assigns the first block that is kept and not assigned.
+func (b *Balancer) assignKept(ctx context.Context, o plan.Observed) (acted bool, err error) {
 	for _, s := range o.KeptUnassigned() {
 		step := plan.EnsureBlock(s, o.Account)
 		if step.Action == plan.Assign && b.backoffs.reasonFor(step) == step.Reason {
@@ -23,6 +22,11 @@ func (b *Balancer) fulfil(ctx context.Context, o plan.Observed) (acted bool, err
 			return true, err
 		}
 	}
+	return false, nil
+}
+
+// fulfil buys the first block that a person has ordered and that was not bought.
+func (b *Balancer) fulfil(ctx context.Context, o plan.Observed) (acted bool, err error) {
 	ordered, found := o.Records.Ordered()
 	if !found {
 		return false, nil

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -27,25 +26,9 @@ func (w *world) order(size string) {
 	}
 }
 
-// ordered is the object of the order; nil when it is gone.
-func (w *world) ordered() *v1beta1.IPBlock {
-	w.t.Helper()
-	object, err := w.objects.IPBlocks.Get(w.ctx, orderName, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return object
-}
+func (w *world) ordered() *v1beta1.IPBlock { return w.personsObject(orderName) }
 
-func (w *world) deleteOrder() {
-	w.t.Helper()
-	if err := w.objects.IPBlocks.Delete(w.ctx, orderName, metav1.DeleteOptions{}); err != nil {
-		w.t.Fatal(err)
-	}
-}
+func (w *world) deleteOrder() { w.deletePersonsObject(orderName) }
 
 // TestAnOrderedBlock is bought and assigned without a Service, serves Services, and stays until its object is deleted.
 func TestAnOrderedBlock(t *testing.T) {
@@ -193,19 +176,22 @@ func TestAnOrderThatCannotBeFulfilled(t *testing.T) {
 	w.wantPurchases(2)
 }
 
-// TestAnOrderThatIsTakenBack buys nothing, whether or not the controller has seen it.
+// TestAnOrderThatIsTakenBack buys nothing, after a purchase that phoenixNAP refused, too.
 func TestAnOrderThatIsTakenBack(t *testing.T) {
-	w := newWorld(t, configured(func(c *reconcile.Config) { c.MaxBlocks = 1 }))
-	w.service("web")
-	w.settle("web")
+	w := newWorld(t)
+	w.arm(pnapsim.Fault{Method: http.MethodPost, Path: "/ips/v1/ip-blocks", Action: pnapsim.FaultStatus,
+		Status: http.StatusBadRequest, Times: 100})
 	w.order("/29")
-	w.sweep() // it has the finalizer now
+	w.sweep()
+	if w.ordered() == nil || len(w.ordered().Finalizers) != 1 {
+		t.Fatalf("the object is %+v, want one with a finalizer", w.ordered())
+	}
 	w.deleteOrder()
 	w.sweep()
 	if w.ordered() != nil {
 		t.Errorf("the object is %+v", w.ordered())
 	}
-	w.wantPurchases(1)
+	w.wantPurchases(0)
 }
 
 // TestAKeptBlockStays: a person keeps a block that was bought for Services.

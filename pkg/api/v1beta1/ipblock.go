@@ -110,8 +110,12 @@ const (
 	OrphanedAwaitingConfirmation = "AwaitingConfirmation"
 )
 
-// AssignedRetained is the reason of Assigned and Ready of a block that outlives its Service.
-const AssignedRetained = "Retained"
+// AssignedRetained is the reason of Assigned and Ready of a block that outlives its Service, AssignedNotFound that of
+// one which the account does not show.
+const (
+	AssignedRetained = "Retained"
+	AssignedNotFound = "BlockNotFound"
+)
 
 // Sources of blocks.
 const (

@@ -52,7 +52,7 @@ func typeOfEvent(c Constant) string {
 func eventTables(constants []Constant) []Selection {
 	on := map[string]string{
 		"events-on-services": "Services", "events-on-nodes": "Node", "events-on-the-namespace": "Namespace",
-		"events-on-the-endpoint": "Service kube-system/",
+		"events-on-the-endpoint": "Service kube-system/", "events-on-ipblocks": "IPBlocks",
 	}
 	var tables []Selection
 	for name, object := range on {
