@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,6 +53,35 @@ func (s *scene) node(name string) {
 	register(s.T, s.client, name)
 	s.label(name, `"true"`)
 	report(s.T, s.client, name, corev1.ConditionTrue)
+	lives := make(chan struct{})
+	go func() {
+		defer close(lives)
+		s.lives(contract.AgentLeasePrefix + name)
+	}()
+	s.Cleanup(func() { <-lives })
+}
+
+// lives renews the Lease of an agent until the test ends, so that its word counts however long the test takes.
+func (s *scene) lives(name string) {
+	leases := s.client.CoordinationV1().Leases(metav1.NamespaceSystem)
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	_, err := leases.Create(s.Context(), lease, metav1.CreateOptions{})
+	beat := time.NewTicker(10 * time.Second)
+	defer beat.Stop()
+	for ctx := s.Context(); err == nil && ctx.Err() == nil; {
+		select {
+		case <-ctx.Done():
+		case <-beat.C:
+		}
+		patch := fmt.Sprintf(`{"spec":{"renewTime":%q}}`, time.Now().UTC().Format(metav1.RFC3339Micro))
+		_, err = leases.Patch(s.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	}
+	if err != nil && s.Context().Err() == nil {
+		s.Errorf("Lease %s: %v", name, err)
+	}
+	if err := leases.Delete(context.WithoutCancel(s.Context()), name, metav1.DeleteOptions{}); err != nil {
+		s.Error(err)
+	}
 }
 
 // label sets the label that the tests select Nodes by to a JSON value.

@@ -144,17 +144,18 @@ func TestTheWholeController(t *testing.T) {
 	})
 
 	s.checkShared()
+	s.order()
 	s.checkBrought()
 	kept := s.published(s.space, "kept")
 	s.checkAnnounced("kept", kept)
 	s.checkClass()
 	s.checkControlPlane()
 	s.published(s.space, "turned")
-	if bought := s.bought(); bought != 5 {
-		t.Errorf("%d blocks were bought, want 5: for the pool, and of kept, classed, turned and the control plane "+
-			"one each", bought)
+	ordered := s.checkOrder()
+	if bought := s.bought(); bought != 6 {
+		t.Errorf("%d blocks were bought, want 6: for the pool, the order, and of kept, classed, turned and the control "+
+			"plane one each", bought)
 	}
-	s.checkOrder()
 	drifted := s.drift()
 	s.turn()
 	s.retain(kept)
@@ -162,6 +163,8 @@ func TestTheWholeController(t *testing.T) {
 	s.outage(first)
 	s.checkOrphan()
 	s.checkAbandoned()
+	s.vanishes(patience, ordered)
+	s.forgotten(orderName)
 	s.checkDrift(drifted)
 	s.until(patience, func() error { return member(getNode(t, s.client, "node-3"), "203.0.113.") })
 	s.checkMetrics(first)
@@ -439,16 +442,21 @@ func (s *scene) forgotten(name string) {
 	})
 }
 
-// checkOrder: a person orders a shared block, which is bought and assigned without a Service, and gives it up.
-func (s *scene) checkOrder() {
+// orderName is the IPBlock with which a person orders a shared block.
+const orderName = "extra"
+
+func (s *scene) order() {
 	s.Helper()
-	const name = "extra"
-	_, err := plane.IPBlocks().Create(s.Context(), &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: name},
+	_, err := plane.IPBlocks().Create(s.Context(), &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: orderName},
 		Spec: v1beta1.IPBlockSpec{Purpose: v1beta1.PurposeShared, Size: "/30"}}, metav1.CreateOptions{})
 	s.ok(err)
-	var bought string
+}
+
+// checkOrder: the block is bought and assigned without a Service, and says so. Then the person gives it up.
+func (s *scene) checkOrder() (bought string) {
+	s.Helper()
 	s.until(2*patience, func() error {
-		object, err := plane.IPBlocks().Get(s.Context(), name, metav1.GetOptions{})
+		object, err := plane.IPBlocks().Get(s.Context(), orderName, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -463,9 +471,10 @@ func (s *scene) checkOrder() {
 		b.tags[contract.TagPool] != contract.PoolDefault {
 		s.Errorf("the ordered block is %+v, %v", b, err)
 	}
-	s.ok(plane.IPBlocks().Delete(s.Context(), name, metav1.DeleteOptions{}))
-	s.vanishes(patience, bought)
-	s.forgotten(name)
+	s.event(patience, "IPBlock", orderName, "IPBlockBought", bought)
+	s.event(patience, "IPBlock", orderName, "IPBlockAssigned")
+	s.ok(plane.IPBlocks().Delete(s.Context(), orderName, metav1.DeleteOptions{}))
+	return bought
 }
 
 // unforced: as long as servers get addresses, none joins by force. Then another one comes.

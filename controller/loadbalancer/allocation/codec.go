@@ -193,42 +193,49 @@ func parse(object *v1beta1.IPBlock) (plan.Ledger, error) {
 		return l, fmt.Errorf("status.cidr: %w", err)
 	}
 	for _, allocated := range *status.Allocations {
-		if err := hold(l.Held, allocated.Address, allocated.Services, allocated.Server,
-			func(h plan.Holder) plan.Holder { return h }); err != nil {
+		address, holder, err := holderIn(allocated.Address, allocated.Services, allocated.Server)
+		if err == nil && holder == (plan.Holder{}) {
+			err = fmt.Errorf("address %s belongs to no Service and no server", address)
+		}
+		if err := hold(l.Held, address, holder, err); err != nil {
 			return l, fmt.Errorf("status.allocations: %w", err)
 		}
 	}
 	for _, quarantined := range status.Quarantined {
-		if err := hold(l.Quarantined, quarantined.Address, quarantined.Services, quarantined.Server,
-			func(h plan.Holder) plan.Released {
-				return plan.Released{Holder: h, Since: quarantined.Since.UTC()}
-			}); err != nil {
+		address, holder, err := holderIn(quarantined.Address, quarantined.Services, quarantined.Server)
+		released := plan.Released{Holder: holder, Since: quarantined.Since.UTC()}
+		if err := hold(l.Quarantined, address, released, err); err != nil {
 			return l, fmt.Errorf("status.quarantined: %w", err)
 		}
 	}
 	return l, nil
 }
 
-// hold adds an address, which one Service or one server has, or had.
-func hold[T any](to map[netip.Addr]T, text string, services []v1beta1.ServiceReference, server string,
-	as func(plan.Holder) T,
-) error {
+// holderIn is an address, and the one Service or server that has it, or had it; the zero Holder where none is named.
+func holderIn(text string, services []v1beta1.ServiceReference, server string) (netip.Addr, plan.Holder, error) {
 	address, err := netip.ParseAddr(text)
+	switch {
+	case err != nil:
+		return address, plan.Holder{}, err
+	case len(services) == 1 && server == "":
+		one := services[0]
+		return address, plan.Holder{Namespace: one.Namespace, Name: one.Name, UID: string(one.UID)}, nil
+	case len(services) == 0:
+		return address, plan.Holder{Name: server}, nil
+	default:
+		return address, plan.Holder{}, fmt.Errorf("address %s belongs to %d Services and server %q; it belongs to one of "+
+			"either", address, len(services), server)
+	}
+}
+
+// hold adds an address that was read, once.
+func hold[T any](to map[netip.Addr]T, address netip.Addr, as T, err error) error {
 	if err != nil {
 		return err
 	}
-	_, twice := to[address]
-	switch {
-	case twice:
+	if _, twice := to[address]; twice {
 		return fmt.Errorf("address %s is there twice", address)
-	case len(services) == 1 && server == "":
-		one := services[0]
-		to[address] = as(plan.Holder{Namespace: one.Namespace, Name: one.Name, UID: string(one.UID)})
-	case len(services) == 0 && server != "":
-		to[address] = as(plan.Holder{Name: server})
-	default:
-		return fmt.Errorf("address %s belongs to %d Services and server %q; it belongs to one of either", address,
-			len(services), server)
 	}
+	to[address] = as
 	return nil
 }

@@ -156,6 +156,23 @@ func TestNothingIsRecordedWithoutAllocations(t *testing.T) {
 	}
 }
 
+// TestQuarantineOfUnknownHolders: a ledger that was made again has it.
+func TestQuarantineOfUnknownHolders(t *testing.T) {
+	object := encode(sample())
+	object.Status.Quarantined[0].Services = nil
+	l, err := decode(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	released := l.Quarantined[netip.MustParseAddr(object.Status.Quarantined[0].Address)]
+	if released.Holder != (plan.Holder{}) || released.Since.IsZero() {
+		t.Errorf("read %+v", released)
+	}
+	if again := encode(l); len(again.Status.Quarantined) != len(object.Status.Quarantined) {
+		t.Errorf("written %+v", again.Status.Quarantined)
+	}
+}
+
 func TestDamageIsNamed(t *testing.T) {
 	for name, test := range map[string]struct {
 		damage func(*v1beta1.IPBlock)
@@ -169,7 +186,7 @@ func TestDamageIsNamed(t *testing.T) {
 		"no address":           {edit(func(a *v1beta1.Allocation) { a.Address = "web" }), "web"},
 		"no host's address":    {edit(func(a *v1beta1.Allocation) { a.Address = "203.0.113.15" }), "203.0.113.15"},
 		"an address twice":     {edit(func(a *v1beta1.Allocation) { a.Address = "203.0.113.11" }), "is there twice"},
-		"no holder":            {edit(func(a *v1beta1.Allocation) { a.Services = nil }), "0 Services"},
+		"no holder":            {edit(func(a *v1beta1.Allocation) { a.Services = nil }), "no Service and no server"},
 		"a Service and server": {edit(func(a *v1beta1.Allocation) { a.Server = "s" }), `server "s"`},
 		"two Services": {edit(func(a *v1beta1.Allocation) { a.Services = append(a.Services, a.Services[0]) }),
 			"2 Services"},
@@ -180,7 +197,7 @@ func TestDamageIsNamed(t *testing.T) {
 		}), "holds 203.0.113."},
 		"held and quarantined": {func(b *v1beta1.IPBlock) { b.Status.Quarantined[0].Address = "203.0.113.10" },
 			"quarantined as well"},
-		"quarantined without a holder": {func(b *v1beta1.IPBlock) { b.Status.Quarantined[0].Services = nil },
+		"quarantined for a Service and a server": {func(b *v1beta1.IPBlock) { b.Status.Quarantined[0].Server = "s" },
 			"status.quarantined"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -95,7 +95,8 @@ func TestPublishedBlockIsNotEmpty(t *testing.T) {
 		"no address":                    {bearer("", balancer), true},
 	} {
 		o := plan.Observed{Service: &corev1.Service{}, Owner: network.Owner{Cluster: pool.Cluster},
-			Services: []*corev1.Service{test.service}}
+			Services: []*corev1.Service{test.service},
+			Records:  plan.Records{{Purchase: plan.Purchase{BlockID: ledger29(nil).BlockID, Time: noon}}}}
 		o.Sightings = []network.Sighting{poolBlock(network.Assigned, ledger29(nil)).Sighting}
 		if got := len(o.EmptyPool()) == 1; got != test.want {
 			t.Errorf("%s: empty is %t, want %t", name, got, test.want)

@@ -42,9 +42,9 @@ func (h Holder) sameName(other Holder) bool {
 
 // Released is an address that was released and is not given again yet.
 type Released struct {
-	// Holder is who held it last.
+	// Holder is who held it last; the zero Holder where the ledger was lost, so that this is not known.
 	Holder Holder
-	// Since is when it was released.
+	// Since is when it was released, or the ledger was made again.
 	Since time.Time
 }
 
@@ -95,6 +95,8 @@ func NewLedger(blockID string, cidr netip.Prefix) Ledger {
 type Ask struct {
 	// Wanted is the address to be given; the zero Addr for any.
 	Wanted netip.Addr
+	// Published is the address that the holder has already; the zero Addr when it has none.
+	Published netip.Addr
 	// Silent reports whether an address is reported as silent; nil when there are no reports.
 	Silent func(netip.Addr) bool
 	// InUse reports whether an address is in use in ways that no ledger knows, such as by a server that a
@@ -201,16 +203,17 @@ func (l Ledger) refusal(address netip.Addr, h Holder, ask Ask) error {
 }
 
 // inQuarantine reports whether the address is in quarantine. Who held it last may have it back at once: what may
-// still answer for it answers for the same name.
+// still answer for it answers for the same name. Where that is not known, it is who has the address published.
 func (l Ledger) inQuarantine(address netip.Addr, h Holder, ask Ask) bool {
 	released, found := l.Quarantined[address]
-	return found && !released.Holder.sameName(h) && !ask.silent(address) &&
-		ask.Now.Before(released.Since.Add(Quarantine))
+	own := released.Holder.sameName(h) || released.Holder == Holder{} && address == ask.Published
+	return found && !own && !ask.silent(address) && ask.Now.Before(released.Since.Add(Quarantine))
 }
 
 func (l Ledger) grant(address netip.Addr, h Holder, ask Ask) Grant {
 	released, found := l.Quarantined[address]
-	return Grant{Address: address, Reused: found && !released.Holder.sameName(h) && !ask.silent(address)}
+	known := found && released.Holder != Holder{}
+	return Grant{Address: address, Reused: known && !released.Holder.sameName(h) && !ask.silent(address)}
 }
 
 // onlyQuarantined reports whether waiting for the quarantine is enough to make an address free.

@@ -216,9 +216,9 @@ func (obs Observed) EmptyPool() []Ledger {
 		}
 		l, stored := obs.Ledger(i.Block.ID)
 		if !stored {
-			l = NewLedger(i.Block.ID, i.Block.CIDR)
+			l = obs.unstored(i.Block)
 		}
-		if l.Empty() && !obs.Records.keeps(l.BlockID) && !obs.anotherPublishes(i.Block.CIDR) {
+		if l.Empty() && !l.rebuilding(obs.Now) && !obs.Records.keeps(l.BlockID) && !obs.anotherPublishes(i.Block.CIDR) {
 			empty = append(empty, l)
 		}
 	}
@@ -267,7 +267,7 @@ func (obs Observed) KeptElsewhere(l Ledger) bool {
 
 // HoldsForServers reports whether the ledger is that of the nodes' own addresses.
 func HoldsForServers(l Ledger) bool {
-	server := func(h Holder) bool { return h.Namespace == "" }
+	server := func(h Holder) bool { return h.Namespace == "" && h.Name != "" }
 	return slices.ContainsFunc(slices.Collect(maps.Values(l.Held)), server) ||
 		slices.ContainsFunc(slices.Collect(maps.Values(l.Quarantined)),
 			func(r Released) bool { return server(r.Holder) })

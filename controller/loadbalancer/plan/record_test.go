@@ -123,6 +123,7 @@ func TestAddressOfAServiceThatLeaves(t *testing.T) {
 		public := view(nil).Networks[net1]
 		obs := plan.Observed{Service: asking, Owner: plan.OwnerOf(asking, ours), Holder: plan.HolderOf(asking),
 			Live:    true,
+			Records: plan.Records{{Purchase: plan.Purchase{BlockID: "a", Time: noon}}},
 			Desired: plan.Desired{Shared: true}, Blocks: []network.Block{b}, Services: []*corev1.Service{left, asking},
 			Account: plan.Account{Now: noon, NetworkID: net1, Sightings: []network.Sighting{{Block: b}},
 				Networks: map[string]network.Network{net1: public}}}.Complete()

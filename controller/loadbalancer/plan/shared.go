@@ -49,12 +49,16 @@ func decideShared(obs Observed) ServicePlan {
 		p.Step = EnsureBlock(sighting, obs.Account)
 		p.Step.Address = allocated.Address
 	default:
-		p.Step = obs.preferPurchase(allocated.Step, obs.grow(blocks, extend))
+		p.Step = allocated.Step
+		if !obs.rebuilding(blocks) {
+			p.Step = obs.preferPurchase(allocated.Step, obs.grow(blocks, extend))
+		}
 		if allocated.Reason == BlockLost {
 			return obs.lost(published)
 		}
 	}
 	p.Save = append(p.Save, obs.leave(poolIDs(blocks)...)...)
+	p.Save = obs.withRebuilt(p.Save)
 	if p.Step.Action == Done {
 		p.Surplus = actionable(Release(obs.Owner, obs.Account))
 	}
@@ -147,7 +151,7 @@ func (obs Observed) DesiredOfPool() Desired {
 
 // addressRequest is what the Service is to get of the pool or of a brought block.
 func (obs Observed) addressRequest() AddressRequest {
-	ask := Ask{Silent: obs.silent, InUse: obs.unavailable, Now: obs.Now}
+	ask := Ask{Published: obs.Published, Silent: obs.silent, InUse: obs.unavailable, Now: obs.Now}
 	return AddressRequest{Desired: obs.Desired, Published: obs.Published, Ask: ask, NetworkID: obs.NetworkID}
 }
 
@@ -201,7 +205,7 @@ func (obs Observed) poolBlocks() (blocks []PoolBlock, known bool) {
 			if !obs.Live {
 				return nil, false
 			}
-			l = NewLedger(i.Block.ID, i.Block.CIDR)
+			l = obs.unstored(i.Block)
 		}
 		blocks = append(blocks, PoolBlock{Sighting: i, Ledger: l})
 	}
@@ -306,8 +310,7 @@ func decideBrought(obs Observed) ServicePlan {
 	}
 	l, stored := obs.Ledger(id)
 	if !stored {
-		l = NewLedger(id, sighting.Block.CIDR)
-		l.Brought = true
+		l = obs.unstoredBrought(sighting.Block)
 	}
 	return allocateBrought(obs, sighting, l)
 }
@@ -328,7 +331,7 @@ func allocateBrought(obs Observed, sighting network.Sighting, l Ledger) ServiceP
 			obs.describeNamed(l.BlockID))
 	}
 	if allocated.Action != Done {
-		return ServicePlan{Step: allocated.Step}
+		return ServicePlan{Step: allocated.Step, Save: lostLedger(l, obs.Now)}
 	}
 	p := ServicePlan{Step: step, Save: allocated.Save, Reused: allocated.Reused}
 	p.Step.Address = allocated.Address

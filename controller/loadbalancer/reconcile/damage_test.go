@@ -194,7 +194,9 @@ func TestLostLedgerIsMadeAgain(t *testing.T) {
 				w.delete(name)
 				w.settle(name)
 			}
-			w.sweep()
+			w.passes(plan.Quarantine / 2)
+			w.wantBlocks("203.0.113.8/29 assigned") // an address of it may be in use
+			w.passes(plan.Quarantine)
 			w.wantBlocks()
 			if w.ipBlock(id) != nil {
 				t.Errorf("the IPBlock of block %s is left", id)
@@ -209,7 +211,9 @@ func TestLostLedgerIsMadeAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.restart()
-			w.sweep()
+			w.passes(plan.Quarantine / 2)
+			w.wantBlocks("203.0.113.8/29 assigned")
+			w.passes(plan.Quarantine)
 			w.wantBlocks()
 		})
 		t.Run(how+", the block deleted besides", func(t *testing.T) {

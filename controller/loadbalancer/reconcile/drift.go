@@ -165,6 +165,10 @@ func (b *Balancer) sweep(ctx context.Context) error {
 			return err
 		}
 	}
+	if lost := o.Rebuilt(); len(lost) > 0 {
+		klog.FromContext(ctx).Info("Making lost ledgers again", "ledgers", len(lost))
+		return b.ledgers.save(ctx, lost...)
+	}
 	if acted, err := b.assignKept(ctx, o); err != nil || acted {
 		return err
 	}

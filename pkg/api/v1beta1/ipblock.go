@@ -318,7 +318,8 @@ type Allocation struct {
 	Since metav1.Time `json:"since"`
 }
 
-// Quarantine is an address that is free, but that someone may still answer for.
+// Quarantine is an address that is free, but that someone may still answer for. Without Services and server it is not
+// known who had it: the record was lost and made again.
 type Quarantine struct {
 	// Address of the block.
 	// +kubebuilder:validation:MaxLength=39
@@ -337,7 +338,7 @@ type Quarantine struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9a-f]{24}$')",message="server must be the ID of a server, 24 hexadecimal digits in lowercase"
 	// +optional
 	Server string `json:"server,omitempty"`
-	// Since when it has been free. What an agent reported before does not count.
+	// Since when it has been free, or has been recorded again. What an agent reported before does not count.
 	// +required
 	Since metav1.MicroTime `json:"since"`
 }

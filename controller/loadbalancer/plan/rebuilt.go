@@ -1,0 +1,87 @@
+package plan
+
+import (
+	"slices"
+	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+)
+
+// unstored is the ledger of a block of the pool of which none is stored. One that was bought, which its object records,
+// or that no network has, has only free addresses. Of another one there was a ledger that is lost.
+func (obs Observed) unstored(b network.Block) Ledger {
+	return newLedger(b, obs.fresh(b), obs.Now)
+}
+
+// unstoredBrought is unstored for a brought block, whose ledger is lost if a Service has an address of it all the same.
+func (obs Observed) unstoredBrought(b network.Block) Ledger {
+	l := newLedger(b, !obs.anotherPublishes(b.CIDR) && !b.CIDR.Contains(obs.Published), obs.Now)
+	l.Brought = true
+	return l
+}
+
+// newLedger is the ledger of a block. Where it is not fresh, each address may be in use, of a Service that is not seen
+// yet or by a machine that still answers for it: all are in quarantine, and only a Service that has the address
+// published does not have to wait.
+func newLedger(b network.Block, fresh bool, now time.Time) Ledger {
+	l := NewLedger(b.ID, b.CIDR)
+	if fresh {
+		return l
+	}
+	l = l.clone()
+	for address := range l.hosts() {
+		l.Quarantined[address] = Released{Since: now}
+	}
+	return l
+}
+
+// fresh reports whether no address of a block can be in use.
+func (obs Observed) fresh(b network.Block) bool {
+	_, found := find(obs.Records, func(r Record) bool { return !r.Time.IsZero() && r.Shows(b) })
+	return found || b.ResourceID == ""
+}
+
+// Rebuilt are the lost ledgers of the pool. They are stored, so that their quarantine ends.
+func (obs Observed) Rebuilt() []Ledger {
+	var all []Ledger
+	for _, s := range obs.Sightings {
+		if obs.Pool().Owns(s.Block) && s.Block.CIDR.IsValid() && !obs.stored(s.Block.ID) && !obs.fresh(s.Block) {
+			all = append(all, obs.unstored(s.Block))
+		}
+	}
+	return all
+}
+
+// withRebuilt adds the lost ledgers that are not to be stored anyway.
+func (obs Observed) withRebuilt(save []Ledger) []Ledger {
+	for _, l := range obs.Rebuilt() {
+		if _, found := find(save, func(other Ledger) bool { return other.BlockID == l.BlockID }); !found {
+			save = append(save, l)
+		}
+	}
+	return save
+}
+
+// rebuilding reports whether the ledger of one of the blocks was lost a moment ago. No other block is bought meanwhile:
+// what is lost must not cost anything.
+func (obs Observed) rebuilding(blocks []PoolBlock) bool {
+	return slices.ContainsFunc(blocks, func(p PoolBlock) bool { return !p.Gone && p.Ledger.rebuilding(obs.Now) })
+}
+
+// rebuilding reports whether an address is in quarantine of which is not known who had it.
+func (l Ledger) rebuilding(now time.Time) bool {
+	for _, released := range l.Expire(nil, now).Quarantined {
+		if released.Holder == (Holder{}) {
+			return true
+		}
+	}
+	return false
+}
+
+// lostLedger is the ledger if it is not stored since it was lost.
+func lostLedger(l Ledger, now time.Time) []Ledger {
+	if l.Version != "" || !l.rebuilding(now) {
+		return nil
+	}
+	return []Ledger{l}
+}
