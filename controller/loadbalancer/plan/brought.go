@@ -64,7 +64,7 @@ var blockID = regexp.MustCompile(`^[0-9a-f]{24}$`)
 // nothing of the block.
 func (obs Observed) refuseName() (refusal ServicePlan, refused bool) {
 	name := obs.Desired.IPBlock
-	if name == "" || obs.NamedBlock != "" {
+	if obs.namesNoBrought() || obs.NamedBlock != "" {
 		return ServicePlan{}, false
 	}
 	refuse := func(format string, args ...any) (ServicePlan, bool) {
@@ -76,16 +76,14 @@ func (obs Observed) refuseName() (refusal ServicePlan, refused bool) {
 		return refuse("is not for namespace %s: name another one, or have an administrator add the namespace to "+
 			"spec.allowedNamespaces of IPBlock %s", obs.Holder.Namespace, name)
 	case slices.Contains(obs.IPBlocks, name):
-		return refuse("is not for Services to name: name one that an administrator created with source Brought and " +
-			"purpose Shared, or remove the annotation")
+		return refuse("is not for Services to name: name one with purpose Shared, or remove the annotation")
 	case blockID.MatchString(name):
 		return obs.refuseID(name), true
 	case obs.Published.IsValid():
 		return refuse("is not in the cluster any more: have an administrator create it again, with source Brought, "+
 			"for the block of address %s", obs.Published)
 	default:
-		return refuse("is not in the cluster: name another one, or have an administrator create it with source " +
-			"Brought and purpose Shared")
+		return refuse("is not in the cluster: name another one, or have an administrator create it with purpose Shared")
 	}
 }
 

@@ -169,6 +169,8 @@ func (obs Observed) moved(kind Kind) (moved bool, detail string) {
 	}
 	const remedy = "; that cannot be changed in place: take the change back, or delete the Service and create it again"
 	switch {
+	case kind == Shared && obs.NamedShared.Name != "" && obs.inNamed():
+		return false, ""
 	case kind != Brought && obs.Desired.IPBlock != "":
 		return true, fmt.Sprintf("the Service has address %s of %s and not of IPBlock %s"+remedy, published, kind,
 			obs.Desired.IPBlock)

@@ -21,8 +21,11 @@ type Facts struct {
 	// block of its own provides with one: its ledger was lost, or cannot be read. A ledger that gives the address to
 	// another decides otherwise. The zero Block when there is none.
 	Pooled network.Block
-	// NamedBlock is the ID of the block whose IPBlock the Service names and may name; empty when there is none.
+	// NamedBlock is the ID of the brought block whose IPBlock the Service names and may name; empty when there is none.
 	NamedBlock string
+	// NamedShared is the record of the block that Services share whose IPBlock the Service names; the zero Record when
+	// there is none. Only that block gives it an address, and none is bought.
+	NamedShared Record
 	// WantsPool reports whether the pool matters to the Service: it is to get an address of it, or holds one already.
 	WantsPool bool
 	// Kind is where the address of the Service comes from: from where it is published, else from where something is
@@ -67,7 +70,9 @@ func (obs Observed) withFacts() Observed {
 	obs.Pooled = obs.pooled()
 	named, _ := obs.BroughtBlocks.named(obs.Desired.IPBlock, obs.Holder.Namespace)
 	obs.NamedBlock = named.BlockID
-	obs.WantsPool = obs.Desired.IPBlock == "" && (obs.Desired.Shared || obs.Held.IsValid() || obs.Pooled.ID != "")
+	obs.NamedShared = obs.Records.sharedAs(obs.Desired.IPBlock)
+	obs.Desired.Shared = obs.Desired.Shared || obs.NamedShared.Name != ""
+	obs.WantsPool = obs.namesNoBrought() && (obs.Desired.Shared || obs.Held.IsValid() || obs.Pooled.ID != "")
 	obs.Kind = obs.kind()
 	obs.ForeignFields = !contract.WrittenForThis(obs.Service) && !obs.Published.IsValid() && obs.written()
 	return obs
@@ -113,7 +118,7 @@ func (obs Observed) kind() Kind {
 		return Dedicated
 	case obs.Pooled.ID != "":
 		return Shared
-	case obs.Desired.IPBlock != "":
+	case !obs.namesNoBrought():
 		return Brought
 	case obs.Desired.Shared:
 		return Shared

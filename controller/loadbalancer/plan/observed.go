@@ -218,11 +218,16 @@ func (obs Observed) EmptyPool() []Ledger {
 		if !stored {
 			l = obs.unstored(i.Block)
 		}
-		if l.Empty() && !l.rebuilding(obs.Now) && !obs.Records.keeps(l.BlockID) && !obs.anotherPublishes(i.Block.CIDR) {
+		if l.Empty() && !l.rebuilding(obs.Now) && !obs.kept(l) {
 			empty = append(empty, l)
 		}
 	}
 	return empty
+}
+
+// kept reports whether a person or a Service keeps an empty block of the pool.
+func (obs Observed) kept(l Ledger) bool {
+	return obs.Records.keeps(l.BlockID) || obs.Named(l.BlockID) && !l.Deleted || obs.anotherPublishes(l.CIDR)
 }
 
 // anotherPublishes reports whether another Service that is served has an address of the block: its ledger may be lost,
@@ -255,8 +260,9 @@ func publishedBy(service *corev1.Service) []netip.Addr {
 // Named reports whether a Service that is served names the block and may do so.
 func (obs Observed) Named(blockID string) bool {
 	return slices.ContainsFunc(obs.Services, func(service *corev1.Service) bool {
-		named, _ := obs.BroughtBlocks.named(namedBy(service), service.Namespace)
-		return contract.WantsAddress(service) && named.BlockID == blockID
+		brought, _ := obs.BroughtBlocks.named(namedBy(service), service.Namespace)
+		shared := obs.Records.sharedAs(namedBy(service))
+		return contract.WantsAddress(service) && (brought.BlockID == blockID || shared.BlockID == blockID)
 	})
 }
 

@@ -10,7 +10,9 @@ import (
 // unstored is the ledger of a block of the pool of which none is stored. One that was bought, which its object records,
 // or that no network has, has only free addresses. Of another one there was a ledger that is lost.
 func (obs Observed) unstored(b network.Block) Ledger {
-	return newLedger(b, obs.fresh(b), obs.Now)
+	l := newLedger(b, obs.fresh(b), obs.Now)
+	_, l.Deleted = find(obs.Records, func(r Record) bool { return r.BlockID == b.ID && r.Deleted })
+	return l
 }
 
 // unstoredBrought is unstored for a brought block, whose ledger is lost if a Service has an address of it all the same.

@@ -115,6 +115,12 @@ func (all Records) keeps(blockID string) bool {
 	return slices.ContainsFunc(all, func(r Record) bool { return r.BlockID == blockID && r.Kept && !r.Deleted })
 }
 
+// sharedAs is the record with a name if it is of a block that Services share; the zero Record when there is none.
+func (all Records) sharedAs(name string) Record {
+	named, _ := find(all, func(r Record) bool { return name != "" && r.Name == name && r.Service == Holder{} && !r.Nodes })
+	return named
+}
+
 // Names reports whether an object names the block.
 func (all Records) Names(blockID string) bool {
 	return slices.ContainsFunc(all, func(r Record) bool { return r.BlockID == blockID })

@@ -278,7 +278,7 @@ func (obs Observed) hadSomething() bool {
 func (obs Observed) closeIfLast(l Ledger) Ledger {
 	sighting, seen := obs.Sighting(l.BlockID)
 	pooled := !seen || obs.Pool().Owns(sighting.Block)
-	if !l.Empty() || pooled && (obs.Awaited() || obs.Records.keeps(l.BlockID)) || !pooled && !l.AssignedHere ||
+	if !l.Empty() || pooled && (obs.Awaited() || obs.kept(l)) || !pooled && !l.AssignedHere ||
 		obs.anotherPublishes(l.CIDR) {
 		return l
 	}
@@ -306,7 +306,8 @@ func (obs Observed) asFor(other *corev1.Service) Observed {
 // own does not, though the option for those that name no kind may say shared since. Nor does one that asks for an
 // address which no block of the pool has, or has lost such a one and may not get another.
 func (obs Observed) waitsForPool() bool {
-	if obs.Problem != nil || !obs.Desired.Shared || obs.Held.IsValid() || obs.Kind != Shared {
+	if obs.Problem != nil || !obs.Desired.Shared || obs.Held.IsValid() || obs.Kind != Shared ||
+		obs.NamedShared.Name != "" {
 		return false
 	}
 	wanted := obs.Desired.Requested

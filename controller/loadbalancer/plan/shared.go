@@ -21,6 +21,7 @@ func decideShared(obs Observed) ServicePlan {
 	if !known {
 		return ServicePlan{Step: Step{Action: Wait, Reason: BlockInvisible}}
 	}
+	blocks = obs.giving(blocks)
 	published := obs.Published
 	if obs.Pooled.ID != "" && !obs.Desired.Replace {
 		if unread, unreadable := obs.Unread(obs.Pooled.ID); unreadable {
@@ -35,12 +36,12 @@ func decideShared(obs Observed) ServicePlan {
 	view := obs.Account
 	view.Purchase = obs.awaitedPurchase()
 	extend := Extend(obs.Pool(), obs.DesiredOfPool(), view)
-	coming := extend.Action == Wait && extend.Reason != NetworkChanging
+	coming := extend.Action == Wait && extend.Reason != NetworkChanging && obs.NamedShared.Name == ""
 	allocated := Allocate(obs.Holder, obs.addressRequest(), blocks, coming)
 	p := ServicePlan{Owner: obs.Pool(), Save: allocated.Save, Reused: allocated.Reused, Record: obs.UnrecordedShared()}
 	switch allocated.Action {
 	case Buy:
-		p.Step = obs.grow(blocks, extend)
+		p.Step = obs.further(blocks, extend)
 	case Done:
 		sighting, _ := obs.Sighting(allocated.Block.ID)
 		if !obs.Pool().Owns(sighting.Block) {
@@ -50,7 +51,7 @@ func decideShared(obs Observed) ServicePlan {
 		p.Step.Address = allocated.Address
 	default:
 		p.Step = allocated.Step
-		if !obs.rebuilding(blocks) {
+		if !obs.rebuilding(blocks) && obs.NamedShared.Name == "" {
 			p.Step = obs.preferPurchase(allocated.Step, obs.grow(blocks, extend))
 		}
 		if allocated.Reason == BlockLost {

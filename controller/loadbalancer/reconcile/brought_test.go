@@ -148,7 +148,7 @@ func TestOnlyBroughtBlocksMayBeNamed(t *testing.T) {
 			objects: specified{"mine": brought(broughtID), "yours": brought(broughtID, "tools")}},
 		"for nodes":       {objects: specified{"mine": nodes}, want: "is not for Services to name"},
 		"for one Service": {objects: specified{"mine": dedicated}, want: "is not for Services to name"},
-		"bought":          {objects: specified{"mine": bought}, want: "is not for Services to name"},
+		"bought":          {objects: specified{"mine": bought}, want: "has the tags of something else"},
 		"of the controller": {names: named, objects: specified{named: brought(broughtID)},
 			want: "is not for Services to name"},
 		"by the ID": {names: broughtID, objects: specified{"mine": brought(broughtID)},

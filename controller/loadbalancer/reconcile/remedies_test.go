@@ -97,17 +97,22 @@ var alternatives = map[string]struct {
 		edited(inBlock(broughtID))},
 	"BlockUnusable, of the controller": {situation{options: []option{broughtBlock("", ofCluster())},
 		drive: func(w *world) {
-			w.service("pooled", inPool())
-			w.settle("pooled")
-			w.service("web", naming("default-shared-1"))
-		}, says: []string{"IPBlock default-shared-1", "is not for Services to name"}}, edited(inBlock(broughtID))},
+			own := w.service("own")
+			w.settle("own")
+			w.service("web", naming("svc-"+string(own.UID)))
+		}, says: []string{"is not for Services to name: name one with purpose Shared"}}, edited(inBlock(broughtID))},
+	"AddressRefused, of a block that is named": {situation{drive: func(w *world) {
+		w.service("pooled", inPool())
+		w.settle("pooled")
+		w.service("web", naming("default-shared-1"), annotated(contract.ServiceRequestedIP, w.address("pooled")))
+	}, says: []string{"is in use by another"}}, edited(annotated(contract.ServiceRequestedIP, ""))},
 	"BlockUnusable, of another cluster": {situation{
 		options: []option{broughtBlock("", map[string]string{contract.TagCluster: "other"})},
 		drive:   inTurn(func(w *world) { w.bring("mine") }, served(naming("mine"))),
 		says:    []string{"remove its tags in the phoenixNAP portal"}},
 		byPortal(pnapsim.Edit{Kind: pnapsim.EditRetagBlock, Block: broughtID})},
 	"BlockUnusable, brought": {situation{options: []option{broughtBlock("", nil)}, drive: served(naming("mine")),
-		says: []string{"have an administrator create it with source Brought"}}, func(w *world) { w.bring("mine") }},
+		says: []string{"have an administrator create it with purpose Shared"}}, func(w *world) { w.bring("mine") }},
 	"BlockUnusable, an ID of no IPBlock": {situation{options: []option{broughtBlock("", nil)},
 		drive: served(naming(broughtID)),
 		says:  []string{"have an administrator create an IPBlock with source Brought"}},
