@@ -38,7 +38,7 @@ func (obs Observed) further(blocks []PoolBlock, extend Step) Step {
 			"name another one", name)
 	case named.BlockID == "":
 		return Step{Action: Wait, Reason: PurchaseDue}
-	case found && !block.Gone:
+	case found:
 		return refuse(block.Sighting.Block, BlockUnusable, "all addresses of %s are in use; name another one", name)
 	case obs.Listed(named.BlockID) && !obs.Pool().Owns(obs.Block(named.BlockID)):
 		return refuse(obs.Block(named.BlockID), BlockUnusable, "%s has the tags of something else; name another one", name)
