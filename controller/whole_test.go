@@ -153,8 +153,8 @@ func TestTheWholeController(t *testing.T) {
 	s.published(s.space, "turned")
 	ordered := s.checkOrder()
 	if bought := s.bought(); bought != 6 {
-		t.Errorf("%d blocks were bought, want 6: for the pool, the order, and of kept, classed, turned and the control "+
-			"plane one each", bought)
+		t.Errorf("%d blocks were bought, want 6: for the pool, the order, and of kept, classed, turned and the "+
+			"control plane one each", bought)
 	}
 	drifted := s.drift()
 	s.turn()

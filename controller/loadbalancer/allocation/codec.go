@@ -223,8 +223,8 @@ func holderIn(text string, services []v1beta1.ServiceReference, server string) (
 	case len(services) == 0:
 		return address, plan.Holder{Name: server}, nil
 	default:
-		return address, plan.Holder{}, fmt.Errorf("address %s belongs to %d Services and server %q; it belongs to one of "+
-			"either", address, len(services), server)
+		return address, plan.Holder{}, fmt.Errorf("address %s belongs to %d Services and server %q; it belongs to one "+
+			"of either", address, len(services), server)
 	}
 }
 

@@ -34,14 +34,15 @@ func (obs Observed) further(blocks []PoolBlock, extend Step) Step {
 	block, found := find(blocks, func(p PoolBlock) bool { return p.Ledger.BlockID == named.BlockID })
 	switch {
 	case named.BlockID == "" && named.Deleted, found && block.Ledger.Deleted:
-		return refuse(block.Sighting.Block, BlockUnusable, "%s is being given up, because its IPBlock is being deleted; "+
-			"name another one", name)
+		return refuse(block.Sighting.Block, BlockUnusable, "%s is being given up, because its IPBlock is being "+
+			"deleted; name another one", name)
 	case named.BlockID == "":
 		return Step{Action: Wait, Reason: PurchaseDue}
 	case found:
 		return refuse(block.Sighting.Block, BlockUnusable, "all addresses of %s are in use; name another one", name)
 	case obs.Listed(named.BlockID) && !obs.Pool().Owns(obs.Block(named.BlockID)):
-		return refuse(obs.Block(named.BlockID), BlockUnusable, "%s has the tags of something else; name another one", name)
+		return refuse(obs.Block(named.BlockID), BlockUnusable, "%s has the tags of something else; name another one",
+			name)
 	case obs.Live && !obs.remains(named.BlockID):
 		return refuse(block.Sighting.Block, BlockUnusable, "%s is not in the account; name another one, or remove the "+
 			"annotation", name)

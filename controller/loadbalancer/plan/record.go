@@ -117,7 +117,9 @@ func (all Records) keeps(blockID string) bool {
 
 // sharedAs is the record with a name if it is of a block that Services share; the zero Record when there is none.
 func (all Records) sharedAs(name string) Record {
-	named, _ := find(all, func(r Record) bool { return name != "" && r.Name == name && r.Service == Holder{} && !r.Nodes })
+	named, _ := find(all, func(r Record) bool {
+		return name != "" && r.Name == name && r.Service == Holder{} && !r.Nodes
+	})
 	return named
 }
 

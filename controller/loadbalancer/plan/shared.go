@@ -325,8 +325,8 @@ func allocateBrought(obs Observed, sighting network.Sighting, l Ledger) ServiceP
 	allocated := Allocate(obs.Holder, obs.addressRequest(), blocks, false)
 	switch {
 	case allocated.Action == Buy && l.Deleted:
-		return refusedPlan(BlockUnusable, "%s is being given up, because its IPBlock is being deleted; name another one",
-			obs.describeNamed(l.BlockID))
+		return refusedPlan(BlockUnusable, "%s is being given up, because its IPBlock is being deleted; name "+
+			"another one", obs.describeNamed(l.BlockID))
 	case allocated.Action == Buy:
 		return refusedPlan(BlockUnusable, "all addresses of %s are in use; name another one",
 			obs.describeNamed(l.BlockID))
