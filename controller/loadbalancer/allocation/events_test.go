@@ -14,8 +14,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
 )
 
-// TestAnIPBlockTellsItsLife: what kubectl describe shows of a block, once each, also in the next process.
-func TestAnIPBlockTellsItsLife(t *testing.T) {
+// TestAnIPBlockReportsItsLife: what kubectl describe shows of a block, once each, also in the next process.
+func TestAnIPBlockReportsItsLife(t *testing.T) {
 	api := kubefake.NewStore()
 	events := record.NewFakeRecorder(20)
 	process := func() *allocation.Store {
