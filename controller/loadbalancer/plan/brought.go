@@ -105,8 +105,8 @@ func (obs Observed) refuseNamed(b network.Block) (refusal ServicePlan, refused b
 		return refusedPlan(BlockUnusable, "%s %s", obs.describeNamed(b.ID), fmt.Sprintf(format, args...)), true
 	}
 	switch _, allowed := obs.BroughtBlocks.of(b.ID, obs.Holder.Namespace); {
-	case b.ID == obs.Options.NodeBlock:
-		return refuse("is that of the nodes (option nodeIPBlock); name another one")
+	case obs.BroughtForNodes.Names(b.ID):
+		return refuse("is that of the nodes by another IPBlock, with purpose Nodes; name another one")
 	case !obs.IsBrought(b):
 		return refuse("was bought for something else, or has the tag %s of another cluster; name another one, or "+
 			"remove its tags in the phoenixNAP portal", contract.TagCluster)
