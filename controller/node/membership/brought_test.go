@@ -185,6 +185,19 @@ func TestABlockThatIsBroughtIsNeverReleased(t *testing.T) {
 	w.expectBlocks(surplusB)
 }
 
+// A purchase without an answer is forgotten once it is certain that no block comes of it, though none is needed.
+func TestAPurchaseThatABroughtBlockReplacesIsForgotten(t *testing.T) {
+	w := newWorld(t, seedOf(1, "203.0.113.0/28", ownedBy), nil)
+	w.writePurchase(w.sim.Clock().Now(), "")
+	w.node(0, true)
+	w.start()
+	w.run(time.Hour)
+	w.expectMember(0, "203.0.113.2 assigned")
+	if left := w.records(); len(left) > 0 {
+		t.Errorf("records %+v are left", left)
+	}
+}
+
 // What the controller has named, and what is being deleted, brings no block for the nodes.
 func TestWhatBringsNoNodeBlock(t *testing.T) {
 	w := newWorld(t, seedOf(1, "", ownedBy), nil)

@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -80,8 +81,10 @@ func (m *Manager) candidates(ctx context.Context, records plan.Records) (map[str
 	for _, s := range found.Wanted {
 		ids[s.Block.ID] = true
 	}
-	for _, id := range recordedIDs(records) {
-		ids[id] = true
+	for _, r := range records {
+		if r.Nodes {
+			ids[cmp.Or(r.BlockID, r.Name)] = true // a purchase without an answer may have bought one
+		}
 	}
 	return ids, nil
 }
