@@ -233,7 +233,7 @@ func (c *Collector) addUsed(ctx context.Context, f *facts) error {
 		f.used[r.BlockID] = f.used[r.BlockID] || r.Kept && !r.Deleted // a person wants it, used or not
 	}
 	for _, r := range listing.BroughtForNodes {
-		f.used[r.BlockID] = true // so too, whatever its tags say
+		f.used[r.BlockID] = true // so too, even if its tags say that it was bought for nodes
 	}
 	f.record(c.seen.BoundedAll(listing.Records))
 	return nil
