@@ -35,6 +35,7 @@ const (
 	abandonedID            = "6047127fed34ecc3ba8402d5"
 	broughtCIDR, requested = "203.0.113.64/29", "203.0.113.69"
 	broughtObject          = "of-the-user"
+	nodesObject            = "of-the-nodes"
 
 	foreignFinalizer = "service.kubernetes.io/load-balancer-cleanup"
 	buyBlock         = "POST /ips/v1/ip-blocks"
@@ -80,10 +81,9 @@ func newScene(t *testing.T) *scene {
 	s.sim, s.url = simtest.New(t, pnapsim.Config{Clock: pnapsim.NewRealClock(20)},
 		pnapsim.Seed{Accounts: []pnapsim.AccountSeed{account}})
 	t.Cleanup(s.forget)
-	_, err = plane.IPBlocks().Create(t.Context(), &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: broughtObject},
-		Spec: v1beta1.IPBlockSpec{Purpose: v1beta1.PurposeShared, Source: v1beta1.SourceBrought, BlockID: broughtID,
-			AllowedNamespaces: []string{s.space}}}, metav1.CreateOptions{})
-	s.ok(err)
+	s.bring(broughtObject, v1beta1.IPBlockSpec{Purpose: v1beta1.PurposeShared, BlockID: broughtID,
+		AllowedNamespaces: []string{s.space}})
+	s.bring(nodesObject, v1beta1.IPBlockSpec{Purpose: v1beta1.PurposeNodes, BlockID: simtest.NodeBlockID})
 	// of another test
 	err = s.client.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(t.Context(), program, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -91,6 +91,15 @@ func newScene(t *testing.T) *scene {
 	}
 	switchPoliciesOff(t)
 	return s
+}
+
+// bring has a person create an IPBlock that brings a block.
+func (s *scene) bring(name string, spec v1beta1.IPBlockSpec) {
+	s.Helper()
+	spec.Source = v1beta1.SourceBrought
+	_, err := plane.IPBlocks().Create(s.Context(), &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec},
+		metav1.CreateOptions{})
+	s.ok(err)
 }
 
 // forget deletes the records of the controller, which are of an account that ends with the test.
@@ -135,7 +144,6 @@ func TestTheWholeController(t *testing.T) {
 		s.node(name)
 	}
 	first := startReplica(t, "first", s.url, nil, "--service-node-selector=public=true", "--manage-membership",
-		"--node-ip-block="+simtest.NodeBlockID,
 		"--control-plane-endpoint", "--collect-orphans", "--orphan-grace=10s")
 	foreign := s.createServices()
 	s.until(patience, func() error {

@@ -45,7 +45,6 @@ type Config struct {
 	TokenURL    string // the OAuth2 token endpoint
 
 	LoadBalancer         LoadBalancer  // the announcer and the public network; zero means no load balancers
-	NodeIPBlock          string        // the block from which nodes get their addresses; empty if the user brought none
 	NodeAddress          string        // NodeAddressBlock or NodeAddressNone
 	ManageMembership     bool          // join servers to the public network, and remove those servers again
 	Allocation           string        // of Services without an annotation: contract.AllocationDedicated or -Shared
@@ -89,8 +88,8 @@ func (c *Config) String() string {
 	}
 	return fmt.Sprintf("clientID=%s clientSecret=[redacted] location=%q baseURL=%s tokenURL=%s announcer=%s ",
 		mask(c.clientID), c.Location, c.BaseURL, c.TokenURL, announcer) +
-		fmt.Sprintf("publicNetwork=%q nodeIPBlock=%q nodeAddress=%s manageMembership=%t ",
-			c.LoadBalancer.NetworkID, c.NodeIPBlock, c.NodeAddress, c.ManageMembership) +
+		fmt.Sprintf("publicNetwork=%q nodeAddress=%s manageMembership=%t ",
+			c.LoadBalancer.NetworkID, c.NodeAddress, c.ManageMembership) +
 		fmt.Sprintf("ipAllocation=%s ipBlockSize=%s maxIPBlocks=%d dryRun=%t collectOrphans=%t "+
 			"orphanGrace=%s ",
 			c.Allocation, c.BlockSize, c.MaxIPBlocks, c.DryRun, c.CollectOrphans, c.OrphanGrace) +
@@ -142,7 +141,6 @@ func (p *parser) parse() *Config {
 		clientID:             p.required(clientID),
 		Location:             parsed(p, location, "", parseLocation),
 		LoadBalancer:         parsed(p, loadBalancer, LoadBalancer{}, parseLoadBalancer),
-		NodeIPBlock:          parsed(p, nodeIPBlock, "", parseID),
 		NodeAddress:          parsed(p, nodeAddress, NodeAddressBlock, parseNodeAddress),
 		ManageMembership:     parsed(p, manageMembership, false, parseToggle),
 		MaxIPBlocks:          parsed(p, maxIPBlocks, 0, parseCount),
@@ -187,13 +185,10 @@ func (p *parser) refuseContradictions(c *Config) {
 	}{
 		{controlPlaneEndpoint, c.ControlPlaneEndpoint},
 		{manageMembership, c.ManageMembership},
-		{nodeIPBlock, c.NodeIPBlock != ""},
 	} {
 		p.refuse(o.used && announcer == "",
 			"%s needs a public network: also set %s, or remove it", p.at(o.option), loadBalancer.name())
 	}
-	p.refuse(c.NodeAddress == NodeAddressNone && c.NodeIPBlock != "",
-		"%s gives nodes an address and %s gives them none: remove one of the two", p.at(nodeIPBlock), p.at(nodeAddress))
 	p.judgePort(c)
 	p.refuse(c.Allocation == contract.AllocationShared && c.BlockSize == "/30",
 		"%s: a block of size /30 has one address for Services, which cannot be shared: set /28 or /29",

@@ -86,7 +86,6 @@ apiServerPort: 6443
 serviceNodeSelector: role=edge
 ipAllocation: shared
 ipBlockSize: /28
-nodeIPBlock: 60473a6115e34466c9f8f001
 nodeAddress: block
 manageMembership: true
 providerIDFormat: bmc
@@ -100,13 +99,13 @@ apiRequestsPerSecond: 5
 	}
 	got := []any{config.Location, config.BaseURL, config.TokenURL, config.LoadBalancer, config.MaxIPBlocks,
 		config.AnnotationIPLocation, config.ServiceNodeSelector.String(),
-		config.ControlPlaneEndpoint, config.APIServerPort, config.Allocation, config.BlockSize, config.NodeIPBlock,
+		config.ControlPlaneEndpoint, config.APIServerPort, config.Allocation, config.BlockSize,
 		config.NodeAddress, config.ManageMembership, config.ProviderIDFormat,
 		config.CollectOrphans, config.OrphanGrace, config.RequestsPerSecond, config.DryRun,
 		config.MetricsPrivate}
 	want := []any{"ASH", "https://pnap.example", "https://pnap.example/auth/realms/BMC/protocol/openid-connect/token",
 		LoadBalancer{Announcer: contract.AnnouncerKubeVIP, NetworkID: network}, 4, "example.com/site", "role=edge",
-		true, 6443, contract.AllocationShared, "/28", "60473a6115e34466c9f8f001", NodeAddressBlock, true,
+		true, 6443, contract.AllocationShared, "/28", NodeAddressBlock, true,
 		contract.ProviderIDBMC,
 		true, 90 * time.Minute, 5, true, true}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -126,11 +125,11 @@ func TestDefaults(t *testing.T) {
 		!config.ServiceNodeSelector.Empty() {
 		t.Errorf("got %s", config)
 	}
-	got := []any{config.Allocation, config.BlockSize, config.NodeIPBlock, config.NodeAddress,
+	got := []any{config.Allocation, config.BlockSize, config.NodeAddress,
 		config.ManageMembership, config.ProviderIDFormat, config.DryRun,
 		config.CollectOrphans, config.OrphanGrace, config.ControlPlaneEndpoint, config.APIServerPort,
 		config.RequestsPerSecond, config.MetricsPrivate}
-	want := []any{contract.AllocationDedicated, "/29", "", NodeAddressBlock, false,
+	want := []any{contract.AllocationDedicated, "/29", NodeAddressBlock, false,
 		contract.ProviderIDPhoenixNAP, false, false, time.Hour, false, 0, 10, false}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -197,8 +196,8 @@ func TestInvalidOptions(t *testing.T) {
 		"invalid allocation": {secret: `{` + ok + `,"ipAllocation":"some"}`,
 			want: []string{`"some" is not an IP allocation`}},
 		"/31": {secret: `{` + ok + `,"ipBlockSize":"/31"}`, want: []string{`not a block size`}},
-		"invalid node block": {secret: `{` + ok + lb + `,"nodeIPBlock":"x"}`,
-			want: []string{`"x" is not the ID of an IP block`}},
+		"an option that an IPBlock replaces": {secret: `{` + ok + lb + `,"nodeIPBlock":"` + network + `"}`,
+			want: []string{`unknown field "nodeIPBlock"`}},
 		"invalid boolean": {secret: `{` + ok + `,"collectOrphans":"perhaps"}`,
 			want: []string{`secret field collectOrphans: "perhaps" is neither true nor false`}},
 		"dry run in the secret": {secret: `{` + ok + `,"dryRun":true}`, want: []string{`unknown field "dryRun"`}},
@@ -211,15 +210,11 @@ func TestInvalidOptions(t *testing.T) {
 		"grace without unit": {secret: `{` + ok + `,"orphanGrace":60}`, want: []string{`"60" is not a duration`}},
 		"no requests": {secret: `{` + ok + `,"apiRequestsPerSecond":0}`,
 			want: []string{`"0" is not a number from 1 to 100`}},
-		"nodes without and with addresses": {secret: `{` + ok + lb + `,"nodeIPBlock":"` + network + `"}`,
-			env:  map[string]string{"PNAP_NODE_ADDRESS": "none"},
-			want: []string{"secret field nodeIPBlock gives nodes an address and PNAP_NODE_ADDRESS gives them none"}},
 		"options that need a network": {
-			secret: `{` + ok + `,"nodeIPBlock":"` + network + `"}`,
+			secret: `{` + ok + `}`,
 			args:   []string{"--manage-membership", "--control-plane-endpoint"},
 			want: []string{"--control-plane-endpoint needs a public network: also set --load-balancer, " +
-				"PNAP_LOAD_BALANCER, secret field loadbalancer, or remove it", "--manage-membership needs",
-				"nodeIPBlock needs"},
+				"PNAP_LOAD_BALANCER, secret field loadbalancer, or remove it", "--manage-membership needs"},
 		},
 		"a wrong network is one problem": {secret: `{` + ok + `,"loadbalancer":"kube-vip://x"}`,
 			args: []string{"--manage-membership"}, want: []string{`"x" is not the ID`}},

@@ -62,13 +62,10 @@ var (
 		Default: "none: Services are ignored",
 		Usage: "Announcer of the addresses of LoadBalancer Services, and the public network: " + announcers() +
 			"; three slashes are accepted too."}
-	nodeIPBlock = Option{Field: "nodeIPBlock", Env: "PNAP_NODE_IP_BLOCK", Flag: "node-ip-block",
-		Default: "none; with --manage-membership, a block is bought",
-		Usage:   "ID of the IP block from which nodes get their own addresses in the public network."}
 	nodeAddress = Option{Field: "nodeAddress", Env: "PNAP_NODE_ADDRESS", Flag: "node-address",
 		Default: NodeAddressBlock,
-		Usage: "Addresses of nodes in the public network: block, from the node IP block, or none, for interfaces " +
-			"with a link-local address."}
+		Usage: "Addresses of nodes in the public network: block, from an IP block that is brought or bought for them, " +
+			"or none, for interfaces with a link-local address."}
 	manageMembership = Option{Field: "manageMembership", Env: "PNAP_MANAGE_MEMBERSHIP", Flag: "manage-membership",
 		toggle: true, Default: "off: missing memberships are reported",
 		Usage: "Join the servers of Nodes that match the service node selector to the public network, and remove " +
@@ -129,7 +126,7 @@ func Options() []Option {
 	return []Option{
 		clientID, clientSecret, location, baseURL, tokenURL, loadBalancer, ipAllocation, ipBlockSize,
 		maxIPBlocks, maxRetained, maxRetainedPerNamespace, annotationIPLocation, serviceNodeSelector, manageMembership,
-		providerIDFormat, nodeAddress, nodeIPBlock, collectOrphans, orphanGrace, controlPlaneEndpoint, apiServerPort,
+		providerIDFormat, nodeAddress, collectOrphans, orphanGrace, controlPlaneEndpoint, apiServerPort,
 		requestRate, metricsPrivate, dryRun,
 	}
 }
@@ -225,7 +222,6 @@ func parsed[T any](p *parser, o Option, fallback T, parse func(string) (T, error
 var idPattern = regexp.MustCompile(`^[0-9a-f]{24}$`)
 
 var (
-	parseID       = matching(idPattern, "%q is not the ID of an IP block (24 hexadecimal digits)")
 	parseLocation = matching(regexp.MustCompile(`^[A-Z]{3}$`),
 		"location %q is not a code of three capital letters such as ASH")
 	parseSize = matching(regexp.MustCompile(`^/(28|29|30)$`),

@@ -20,7 +20,7 @@ var valid = map[string]string{
 	"token-url": "https://auth.example/token", "loadbalancer": "kube-vip://" + network, "ipAllocation": "shared",
 	"ipBlockSize": "/28", "maxIPBlocks": "12",
 	"annotationIPLocation": "example.com/site", "serviceNodeSelector": "role=edge", "manageMembership": "true",
-	"nodeAddress": "block", "nodeIPBlock": "60473a6115e34466c9f8f001", "collectOrphans": "true", "orphanGrace": "90m",
+	"nodeAddress": "block", "collectOrphans": "true", "orphanGrace": "90m",
 	"controlPlaneEndpoint": "true", "apiServerPort": "6443", "apiRequestsPerSecond": "15", "dry-run": "true",
 	"maxRetainedIPBlocks": "12", "maxRetainedIPBlocksPerNamespace": "11", "metrics-on-private-addresses": "true",
 	"providerIDFormat": "bmc",

@@ -98,7 +98,6 @@ func (c *Controllers) balancer() *reconcile.Balancer {
 			LocationAnnotation: c.options.AnnotationIPLocation,
 			Allocation:         c.options.Allocation,
 			BlockSize:          c.options.BlockSize,
-			NodeBlock:          c.options.NodeIPBlock,
 			MaxBlocks:          c.options.MaxIPBlocks,
 			MaxRetained:        c.options.MaxRetained,
 
@@ -137,7 +136,6 @@ func (c *Controllers) membership() (Controller, error) {
 		Metrics: c.config.Metrics.membership,
 
 		NetworkID:      c.options.LoadBalancer.NetworkID,
-		NodeIPBlock:    c.options.NodeIPBlock,
 		WithoutAddress: c.options.NodeAddress == config.NodeAddressNone,
 		Selector:       c.options.ServiceNodeSelector,
 		MaxBlocks:      c.options.MaxIPBlocks,
@@ -157,10 +155,9 @@ func (c *Controllers) orphans() (Controller, error) {
 		NetworkID: c.options.LoadBalancer.NetworkID,
 		Now:       c.config.Now,
 		MaxBlocks: c.options.MaxIPBlocks, MaxRetained: c.options.MaxRetained,
-		Collect: c.options.CollectOrphans,
-		Grace:   c.options.OrphanGrace,
-		NodesKept: c.options.ManageMembership && c.options.NodeIPBlock == "" &&
-			c.options.NodeAddress != config.NodeAddressNone,
+		Collect:   c.options.CollectOrphans,
+		Grace:     c.options.OrphanGrace,
+		NodesKept: c.options.ManageMembership && c.options.NodeAddress != config.NodeAddressNone,
 	}), nil
 }
 

@@ -62,6 +62,9 @@ func TestWhoBringsABlock(t *testing.T) {
 	if diff := cmp.Diff(want, listing.BroughtBlocks); diff != "" {
 		t.Errorf("brought are (-want +got):\n%s", diff)
 	}
+	if nodes := listing.BroughtForNodes; len(nodes) != 1 || nodes[0].Name != "for-nodes" || nodes[0].BlockID != "b3" {
+		t.Errorf("brought for nodes are %+v", nodes)
+	}
 	names := []string{v1beta1.NamePrefix + "b2", v1beta1.SharedPrefix + "1", "for-nodes", "mine", "to-buy"}
 	if !slices.Equal(names, listing.Names) {
 		t.Errorf("the names are %q, want %q", listing.Names, names)

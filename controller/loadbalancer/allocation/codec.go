@@ -136,10 +136,15 @@ func ownName(name string) bool {
 		v1beta1.NamePrefix}, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// broughtIn is what a person says in an object about a brought block. What the controller named is not from a person.
+// brings reports whether a person says in an object that a brought block has a purpose. What the controller named is not
+// from a person.
+func brings(object *v1beta1.IPBlock, purpose v1beta1.Purpose) bool {
+	return !ownName(object.Name) && object.Spec.Source == v1beta1.SourceBrought && object.Spec.Purpose == purpose
+}
+
+// broughtIn is what a person says in an object about a brought block for Services.
 func broughtIn(object *v1beta1.IPBlock) (d plan.BroughtBlock, declared bool) {
-	if ownName(object.Name) || object.Spec.Source != v1beta1.SourceBrought ||
-		object.Spec.Purpose != v1beta1.PurposeShared {
+	if !brings(object, v1beta1.PurposeShared) {
 		return plan.BroughtBlock{}, false
 	}
 	return plan.BroughtBlock{Object: object.Name, BlockID: object.Spec.BlockID,
@@ -172,11 +177,13 @@ func decode(object *v1beta1.IPBlock) (plan.Ledger, error) {
 
 // identity is what a specification says of a block.
 func identity(object *v1beta1.IPBlock) plan.Ledger {
-	nodes := object.Spec.Purpose == v1beta1.PurposeNodes // theirs is released when none needs it, deleted or not
+	nodes := object.Spec.Purpose == v1beta1.PurposeNodes
+	brought := object.Spec.Source == v1beta1.SourceBrought
 	return plan.Ledger{
 		BlockID: object.Spec.BlockID, Object: object.Name, Version: object.ResourceVersion,
-		Brought: object.Spec.Source == v1beta1.SourceBrought, Nodes: nodes,
-		Deleted: object.DeletionTimestamp != nil && !nodes,
+		Brought: brought, Nodes: nodes,
+		// a block that was bought for nodes is released when none needs it, deleted or not
+		Deleted: object.DeletionTimestamp != nil && (!nodes || brought),
 	}
 }
 

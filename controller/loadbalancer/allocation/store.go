@@ -70,6 +70,8 @@ type Listing struct {
 	// BroughtBlocks are those that people say Services may name, and Names the names of all IPBlocks.
 	BroughtBlocks plan.BroughtBlocks
 	Names         []string
+	// BroughtForNodes are the objects of blocks that people say nodes get addresses of, the oldest first.
+	BroughtForNodes plan.Records
 	// Shared are the objects of all blocks whose addresses several have, whoever created them.
 	Shared plan.Records
 }
@@ -92,12 +94,18 @@ func (s *Store) List(ctx context.Context) (Listing, error) {
 		if brought, declared := broughtIn(&list.Items[i]); declared {
 			listing.BroughtBlocks = append(listing.BroughtBlocks, brought)
 		}
+		if brings(&list.Items[i], v1beta1.PurposeNodes) && list.Items[i].DeletionTimestamp == nil {
+			listing.BroughtForNodes = append(listing.BroughtForNodes, recordOf(&list.Items[i]))
+		}
 		if hasLedger(&list.Items[i]) {
 			listing.add(decode(&list.Items[i]))
 		}
 	}
 	listing.Ledgers = slices.DeleteFunc(listing.Ledgers, func(l plan.Ledger) bool {
 		return slices.ContainsFunc(listing.Unreadable, func(u plan.Unreadable) bool { return u.BlockID == l.BlockID })
+	})
+	slices.SortFunc(listing.BroughtForNodes, func(a, b plan.Record) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
 	})
 	slices.SortFunc(listing.Ledgers, func(a, b plan.Ledger) int { return cmp.Compare(a.BlockID, b.BlockID) })
 	slices.SortFunc(listing.Unreadable, func(a, b plan.Unreadable) int { return cmp.Compare(a.BlockID, b.BlockID) })

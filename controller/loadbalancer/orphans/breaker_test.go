@@ -266,16 +266,14 @@ func TestALongNameNamesNoService(t *testing.T) {
 
 // TestSharedBlocksShowWhereTheyAre: within a minute, and written only when it changes.
 func TestSharedBlocksShowWhereTheyAre(t *testing.T) {
-	const lost = "60473c2509268bc77fd06d41"
+	const lost, lostOfNodes = "60473c2509268bc77fd06d41", "60473c2509268bc77fd06d42"
 	w := newWorld(t, block(blockID, "203.0.113.8/29", "public", nil))
 	w.bring(blockID)
-	object := &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: "mistyped"}, Spec: v1beta1.IPBlockSpec{
-		Source: v1beta1.SourceBrought, Purpose: v1beta1.PurposeShared, BlockID: lost}}
-	if _, err := w.objects.Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	w.bringAs("mistyped", lost, v1beta1.PurposeShared)
+	w.bringAs("of-the-nodes", lostOfNodes, v1beta1.PurposeNodes)
 	w.pass(time.Minute)
-	want := map[string]string{blockID: "Ready True BlockAssigned ", lost: "Ready False BlockNotFound "}
+	want := map[string]string{blockID: "Ready True BlockAssigned ", lost: "Ready False BlockNotFound ",
+		lostOfNodes: "Ready False BlockNotFound "}
 	if diff := cmp.Diff(want, w.reasons()); diff != "" {
 		t.Error(diff)
 	}

@@ -50,6 +50,8 @@ type facts struct {
 	shared    plan.Records    // of all blocks whose addresses several have
 	used      map[string]bool // the IDs of blocks with an address in use
 	brought   []string        // the IDs of blocks that people say Services may name
+	// broughtForNodes are the objects of blocks that people say nodes get addresses of.
+	broughtForNodes plan.Records
 	// nodeBlock is the ID of the one block of the nodes that is kept even while no node needs it; empty for none.
 	nodeBlock string
 	// nodesRecorded is the ID of the block in the recorded purchase for the nodes; empty while that was not read.
@@ -113,7 +115,7 @@ func (f facts) byPurpose(b network.Block) blockState {
 
 // keepNodeBlock chooses the block of the nodes that is kept even while unused, as package membership chooses it.
 func (c *Collector) keepNodeBlock(f *facts, ours []network.Block) {
-	if !c.config.NodesKept {
+	if !c.config.NodesKept || len(f.broughtForNodes) > 0 {
 		return
 	}
 	owner := network.Owner{Cluster: f.cluster, Nodes: true}
@@ -224,10 +226,14 @@ func (c *Collector) addUsed(ctx context.Context, f *facts) error {
 		f.used[unread.BlockID] = true // it is not known, so nothing is concluded
 	}
 	f.brought = listing.BroughtBlocks.IDs()
+	f.broughtForNodes = listing.BroughtForNodes
 	f.records = listing.Records
 	f.shared = listing.Shared
 	for _, r := range listing.Records {
 		f.used[r.BlockID] = f.used[r.BlockID] || r.Kept && !r.Deleted // a person wants it, used or not
+	}
+	for _, r := range listing.BroughtForNodes {
+		f.used[r.BlockID] = true // so too, even if its tags say that it was bought for nodes
 	}
 	f.record(c.seen.BoundedAll(listing.Records))
 	return nil

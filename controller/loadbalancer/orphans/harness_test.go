@@ -126,9 +126,12 @@ func newWorld(t *testing.T, options ...option) *world {
 }
 
 // bring has a person say that Services may name a block.
-func (w *world) bring(id string) {
-	object := &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: "mine"}, Spec: v1beta1.IPBlockSpec{
-		Source: v1beta1.SourceBrought, Purpose: v1beta1.PurposeShared, BlockID: id}}
+func (w *world) bring(id string) { w.bringAs("mine", id, v1beta1.PurposeShared) }
+
+func (w *world) bringAs(name, id string, purpose v1beta1.Purpose) {
+	w.t.Helper()
+	object := &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.IPBlockSpec{
+		Source: v1beta1.SourceBrought, Purpose: purpose, BlockID: id}}
 	if _, err := w.ledgers.Objects().Create(w.t.Context(), object, metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}

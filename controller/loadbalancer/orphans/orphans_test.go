@@ -14,6 +14,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/orphans"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
@@ -176,6 +177,7 @@ func TestOneBlockOfTheNodesIsExcused(t *testing.T) {
 	for name, test := range map[string]struct {
 		options  []option
 		recorded string
+		brought  string
 		reports  []string
 	}{
 		"one":                   {options: []option{nodes(blockID, "198.51.100.0/28", networkID)}},
@@ -191,9 +193,15 @@ func TestOneBlockOfTheNodesIsExcused(t *testing.T) {
 			options: []option{nodes(blockID, "198.51.100.0/28", ""), nodes(second, "198.51.100.16/28", networkID)},
 			reports: []string{blockID},
 		},
+		"one beside that of a person": {options: []option{nodes(blockID, "198.51.100.0/28", networkID)},
+			brought: second, reports: []string{blockID}},
+		"that of a person": {options: []option{nodes(blockID, "198.51.100.0/28", networkID)}, brought: blockID},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, append(test.options, kept)...)
+			if test.brought != "" {
+				w.bringAs("of-the-nodes", test.brought, v1beta1.PurposeNodes)
+			}
 			if test.recorded != "" {
 				w.must(allocation.ForNodes(w.ledgers.Objects(), nil).Answer(t.Context(), test.recorded))
 			}

@@ -93,7 +93,7 @@ func (c *Collector) showShared(ctx context.Context, all []network.Block, f facts
 		case i >= 0 && all[i].CIDR.IsValid():
 			report = plan.OfShared(all[i], c.config.NetworkID, r)
 			report.Address = r.Report.Address
-		case i < 0 && (r.Ordered || slices.Contains(f.brought, r.BlockID)):
+		case i < 0 && (r.Ordered || slices.Contains(f.brought, r.BlockID) || f.broughtForNodes.Names(r.BlockID)):
 			_, found, err := c.config.Account.Block(ctx, r.BlockID, c.config.Now().Add(-lookupWindow))
 			if err == nil && !found {
 				report.Assigned = missing(r.BlockID)

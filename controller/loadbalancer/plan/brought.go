@@ -57,6 +57,11 @@ func (obs Observed) IsBrought(b network.Block) bool {
 	return network.Brought(b, obs.Owner.Cluster, obs.BroughtBlocks.IDs())
 }
 
+// IsGivenUp reports whether a block is brought, or was until a person deleted its object.
+func (obs Observed) IsGivenUp(b network.Block, l Ledger) bool {
+	return obs.IsBrought(b) || l.Deleted && l.Brought && network.Brought(b, obs.Owner.Cluster, []string{b.ID})
+}
+
 // blockID is the form of every ID of the API.
 var blockID = regexp.MustCompile(`^[0-9a-f]{24}$`)
 
@@ -103,8 +108,8 @@ func (obs Observed) refuseNamed(b network.Block) (refusal ServicePlan, refused b
 		return refusedPlan(BlockUnusable, "%s %s", obs.describeNamed(b.ID), fmt.Sprintf(format, args...)), true
 	}
 	switch _, allowed := obs.BroughtBlocks.of(b.ID, obs.Holder.Namespace); {
-	case b.ID == obs.Options.NodeBlock:
-		return refuse("is that of the nodes (option nodeIPBlock); name another one")
+	case obs.BroughtForNodes.Names(b.ID):
+		return refuse("is that of the nodes by another IPBlock, with purpose Nodes; name another one")
 	case !obs.IsBrought(b):
 		return refuse("was bought for something else, or has the tag %s of another cluster; name another one, or "+
 			"remove its tags in the phoenixNAP portal", contract.TagCluster)

@@ -36,8 +36,6 @@ type Options struct {
 	Allocation string
 	// BlockSize of blocks to buy where the Service names none, such as "/29".
 	BlockSize string
-	// NodeBlock is the ID of the block from which nodes get their own addresses; empty when there is none.
-	NodeBlock string
 	// MaxBlocks is the most blocks that may be bought for the cluster; 0 for what the network holds.
 	MaxBlocks int
 	// MaxRetained is the most blocks of the cluster that may outlive their Services, and MaxRetainedPerNamespace the

@@ -58,7 +58,9 @@ type Observed struct {
 	Unrecorded []Ledger
 	// BroughtBlocks are those that people say Services may name, and IPBlocks the names of all IPBlocks.
 	BroughtBlocks BroughtBlocks
-	IPBlocks      []string
+	// BroughtForNodes are the objects of blocks that people say nodes get addresses of.
+	BroughtForNodes Records
+	IPBlocks        []string
 	// FutureDated are those of Ledgers that differ from what is stored: there an address was released in the future.
 	FutureDated []Ledger
 	// Nodes and Services are all of the cluster, from the cache.
@@ -266,9 +268,13 @@ func (obs Observed) Named(blockID string) bool {
 	})
 }
 
-// KeptElsewhere reports whether the ledger is that of the nodes' own addresses, which is not ours to judge.
+// KeptElsewhere reports whether the ledger is that of the nodes' own addresses, which is not ours to judge, unless a
+// person has deleted it and no server has, or had a moment ago, an address of it.
 func (obs Observed) KeptElsewhere(l Ledger) bool {
-	return l.Nodes && !l.Brought || l.BlockID == obs.Options.NodeBlock || HoldsForServers(l)
+	if l.Deleted && l.Spent(nil, obs.Now) {
+		return false
+	}
+	return l.Nodes && !l.Brought || obs.BroughtForNodes.Names(l.BlockID) || HoldsForServers(l)
 }
 
 // HoldsForServers reports whether the ledger is that of the nodes' own addresses.

@@ -273,7 +273,7 @@ func TestRemediesFitRefusals(t *testing.T) {
 	}{
 		"size":               {status: 400, complaint: "cidrBlockSize: want /28", owner: web, want: annotation},
 		"size of the pool":   {status: 400, owner: pool, want: "ipBlockSize", absent: annotation},
-		"size for the nodes": {status: 406, owner: nodes, want: "--node-ip-block"},
+		"size for the nodes": {status: 406, owner: nodes, want: "an IPBlock with purpose Nodes"},
 		"nothing left":       {status: 406, owner: web, want: "has no IP block of size /29 left in location ASH"},
 		"a tag that was lost": {status: 400, complaint: `Tag "usage" does not exist.`, owner: web, want: "tags",
 			absent: "size"},

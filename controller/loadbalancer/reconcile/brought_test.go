@@ -2,6 +2,7 @@ package reconcile_test
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
@@ -96,6 +96,31 @@ func TestADeletedBroughtBlockIsGivenUp(t *testing.T) {
 			w.wantBlocks("203.0.113.64/29 " + test.status)
 		})
 	}
+}
+
+// TestADeletedBlockOfTheNodesIsGivenUp, when no server had an address of it for a while.
+func TestADeletedBlockOfTheNodesIsGivenUp(t *testing.T) {
+	w := newWorld(t, broughtBlock("public", nil))
+	w.createIPBlock("ours", v1beta1.IPBlockSpec{Source: v1beta1.SourceBrought, Purpose: v1beta1.PurposeNodes,
+		BlockID: broughtID})
+	l := plan.NewLedger(broughtID, netip.MustParsePrefix("203.0.113.64/29"))
+	l.AssignedHere = true
+	l.Quarantined = map[netip.Addr]plan.Released{l.CIDR.Addr().Next().Next(): {
+		Holder: plan.Holder{Name: "5fa54d1e91867c03a0a7b4a4"}, Since: w.clock.Now()}}
+	if _, err := w.ledgerStore().Save(w.ctx, l); err != nil {
+		t.Fatal(err)
+	}
+	w.deletePersonsObject("ours")
+	w.passes(plan.Quarantine / 2)
+	if w.personsObject("ours") == nil {
+		t.Error("the object is gone before the quarantine ends")
+	}
+	w.wantBlocks("203.0.113.64/29 assigned")
+	w.passes(plan.Quarantine)
+	if w.personsObject("ours") != nil {
+		t.Errorf("the object is %+v", w.personsObject("ours"))
+	}
+	w.wantBlocks("203.0.113.64/29 unassigned")
 }
 
 // specified are the specs of IPBlocks by their names.
@@ -335,12 +360,47 @@ func TestTwoIPBlocksOfOneBlock(t *testing.T) {
 
 // TestANodesBlockIsNotNamed: nodes and Services cannot share a block, even if a person says so.
 func TestANodesBlockIsNotNamed(t *testing.T) {
-	w := newWorld(t, broughtBlock("public", nil), configured(func(c *reconcile.Config) { c.NodeBlock = broughtID }))
+	w := newWorld(t, broughtBlock("public", nil))
 	w.bring("mine")
+	w.bringForNodes()
 	w.service("web", naming("mine"))
-	if err := w.refused("web", time.Minute); !strings.Contains(err.Error(), "nodeIPBlock") {
+	if err := w.refused("web", time.Minute); !strings.Contains(err.Error(), "by another IPBlock, with purpose Nodes") {
 		t.Errorf("refusal is %q", err)
 	}
+	w.service("nodes", naming(ofNodes))
+	if err := w.refused("nodes", time.Minute); !strings.Contains(err.Error(), "is not for Services to name") {
+		t.Errorf("refusal is %q", err)
+	}
+}
+
+// TestANodesBlockIsNotSwept: who has which address of it is not for Services to judge, nor whether it is assigned, while
+// nodes have none, too. Once a person deletes the object, it goes.
+func TestANodesBlockIsNotSwept(t *testing.T) {
+	w := newWorld(t, broughtBlock("public", nil))
+	w.bringForNodes()
+	w.editIPBlock(broughtID, func(s *v1beta1.IPBlockStatus) {
+		*s = v1beta1.IPBlockStatus{CIDR: "203.0.113.64/29", AssignedHere: true, Allocations: &[]v1beta1.Allocation{}}
+	})
+	w.passes(time.Hour)
+	w.sweep()
+	w.wantBlocks("203.0.113.64/29 assigned")
+	object, err := w.objects.IPBlocks.Get(w.ctx, ofNodes, metav1.GetOptions{})
+	if err != nil || object.Status.Allocations == nil || !object.Status.AssignedHere {
+		t.Fatalf("the object of the nodes is %+v, %v", object, err)
+	}
+	object.Finalizers = []string{contract.IPBlockFinalizer}
+	if _, err := w.objects.IPBlocks.Update(w.ctx, object, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.objects.IPBlocks.Delete(w.ctx, ofNodes, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.passes(time.Hour)
+	w.sweep()
+	if _, err := w.objects.IPBlocks.Get(w.ctx, ofNodes, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the object that a person has deleted: %v", err)
+	}
+	w.wantBlocks("203.0.113.64/29 assigned") // where it is, is for the person to decide
 }
 
 func TestFullBroughtBlockIsRefused(t *testing.T) {

@@ -307,7 +307,7 @@ func (b *Balancer) sweepBrought(
 	if sighting.Hidden || o.Named(l.BlockID) && !l.Deleted {
 		return false, nil
 	}
-	if !o.IsBrought(sighting.Block) {
+	if !o.IsGivenUp(sighting.Block, l) {
 		if spent { // Services may no longer name it; its owner decides where it is
 			return true, b.drop(ctx, l)
 		}

@@ -153,6 +153,16 @@ func (w *world) bring(name string, namespaces ...string) {
 	w.bringBlock(name, broughtID, namespaces...)
 }
 
+// ofNodes is the IPBlock of bringForNodes.
+const ofNodes = "of-the-nodes"
+
+// bringForNodes has a person create an IPBlock by which the brought block is for the nodes.
+func (w *world) bringForNodes() {
+	w.t.Helper()
+	w.createIPBlock(ofNodes, v1beta1.IPBlockSpec{Source: v1beta1.SourceBrought, Purpose: v1beta1.PurposeNodes,
+		BlockID: broughtID})
+}
+
 func (w *world) bringBlock(name, id string, namespaces ...string) {
 	w.t.Helper()
 	w.createIPBlock(name, v1beta1.IPBlockSpec{Source: v1beta1.SourceBrought, Purpose: v1beta1.PurposeShared,

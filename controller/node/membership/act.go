@@ -92,8 +92,8 @@ func (m *Manager) confirm(ctx context.Context, seen observed, steps []step, idle
 type pass struct {
 	*Manager
 	observed
-	// source of addresses; nil until the first server joins.
-	source *source
+	// sources of addresses; none until the first server joins.
+	sources []source
 }
 
 // postpone reports on the Node of a server what keeps it from its step, and lets the server wait.

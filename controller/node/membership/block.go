@@ -18,40 +18,77 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
-// source is the block from which the servers that join in one pass get addresses, or why there is none.
+// source is a block from which the servers that join in one pass get addresses, or why they get none of it.
 type source struct {
 	block  network.Block
 	ledger plan.Ledger
+	// step is to be taken before the block can be used; nil for none.
+	step *plan.Step
 	// reason and text are for the Nodes that wait; both are empty if waiting is enough.
 	reason, text string
 	usable       bool
 }
 
-// address returns an address of the node block for the server, the one that it already holds if any. ok is false when
+// address returns an address of a node block for the server, the one that it already holds if any. ok is false when
 // the server has to wait; the reason is recorded on the Node if a user must act. Without addresses it is the zero Addr.
 func (p *pass) address(ctx context.Context, serverID string, node *corev1.Node) (_ netip.Addr, ok bool, err error) {
 	if p.config.WithoutAddress {
 		return netip.Addr{}, true, nil
 	}
-	if p.source == nil {
-		found, err := p.findSource(ctx)
-		if err != nil {
+	if p.sources == nil {
+		if p.sources, err = p.findSources(ctx); err != nil {
 			return netip.Addr{}, false, err
 		}
-		p.source = &found
 	}
-	if !p.source.usable {
-		if p.source.reason != "" {
-			eventType := corev1.EventTypeWarning
-			if p.source.reason == ReasonDryRun {
-				eventType = corev1.EventTypeNormal
-			}
-			p.record(node, eventType, p.source.reason, p.source.text)
-			p.backOff(serverID)
+	holder := plan.Holder{Name: serverID}
+	ask := plan.Ask{Now: p.config.Now(), InUse: p.inUse}
+	chosen := choose(p.sources, holder, ask)
+	if err := p.prepare(ctx, chosen); err != nil {
+		return netip.Addr{}, false, err
+	}
+	if chosen.usable {
+		return p.allocate(ctx, chosen, holder, ask, node)
+	}
+	if chosen.reason != "" {
+		eventType := corev1.EventTypeWarning
+		if chosen.reason == ReasonDryRun {
+			eventType = corev1.EventTypeNormal
 		}
-		return netip.Addr{}, false, nil
+		p.record(node, eventType, chosen.reason, chosen.text)
+		p.backOff(serverID)
 	}
-	return p.allocate(ctx, serverID, node)
+	return netip.Addr{}, false, nil
+}
+
+// choose returns the source for a server: the first that has an address for it. A server that already holds an address
+// gets that one.
+func choose(sources []source, server plan.Holder, ask plan.Ask) *source {
+	best := 0
+	for i := range sources {
+		if sources[i].rank(server, ask) < sources[best].rank(server, ask) {
+			best = i
+		}
+	}
+	return &sources[best]
+}
+
+// rank orders the sources for a server, the best first. What is wrong with a block is reported rather than that another
+// one is full, because it is what a person did last.
+func (s source) rank(server plan.Holder, ask plan.Ask) int {
+	_, holds := s.ledger.AddressOf(server)
+	_, _, err := s.ledger.Expire(nil, ask.Now).Take(server, ask)
+	switch {
+	case holds:
+		return 0
+	case s.reason != "" || !s.block.CIDR.IsValid():
+		return 3
+	case err == nil:
+		return 1
+	case errors.Is(err, plan.ErrQuarantined):
+		return 2
+	default:
+		return 4
+	}
 }
 
 // backOff lets a server wait before its membership is changed again.
@@ -59,31 +96,31 @@ func (m *Manager) backOff(serverID string) {
 	m.backoffs[serverID] = m.config.Now().Add(waitPause)
 }
 
-// allocate allocates an address in the ledger and saves it.
-func (p *pass) allocate(ctx context.Context, serverID string, node *corev1.Node) (netip.Addr, bool, error) {
-	holder := plan.Holder{Name: serverID}
-	next, grant, err := p.source.ledger.Expire(nil, p.config.Now()).Take(holder,
-		plan.Ask{Now: p.config.Now(), InUse: p.inUse})
+// allocate allocates an address in the ledger of a source and saves it.
+func (p *pass) allocate(
+	ctx context.Context, from *source, holder plan.Holder, ask plan.Ask, node *corev1.Node,
+) (netip.Addr, bool, error) {
+	next, grant, err := from.ledger.Expire(nil, ask.Now).Take(holder, ask)
 	switch {
 	case errors.Is(err, plan.ErrQuarantined):
-		klog.FromContext(ctx).V(2).Info("Free addresses of the node block are in quarantine", "block",
-			p.source.block.ID, "until", p.source.ledger.QuarantineEnds())
-		p.backOff(serverID)
+		klog.FromContext(ctx).V(2).Info("Free addresses of the node block are in quarantine", "block", from.block.ID,
+			"until", from.ledger.QuarantineEnds())
+		p.backOff(holder.Name)
 		return netip.Addr{}, false, nil
 	case errors.Is(err, plan.ErrFull), errors.Is(err, plan.ErrClosed):
 		p.record(node, corev1.EventTypeWarning, ReasonNodeBlockFull, fmt.Sprintf(
-			"IP block %s (%s) has no address left for this node: set a larger block with --node-ip-block, "+
-				"use no addresses with --node-address=none, or select fewer nodes with --service-node-selector",
-			p.source.block.ID, p.source.block.CIDR))
-		p.backOff(serverID)
+			"IP block %s (%s) has no address left for this node: bring a further block with an IPBlock of source "+
+				"Brought and purpose Nodes, use no addresses with --node-address=none, or select fewer nodes with "+
+				"--service-node-selector", from.block.ID, from.block.CIDR))
+		p.backOff(holder.Name)
 		return netip.Addr{}, false, nil
 	case err != nil:
 		return netip.Addr{}, false, err
 	}
-	if old, found := p.source.ledger.AddressOf(holder); found && old == grant.Address {
+	if old, found := from.ledger.AddressOf(holder); found && old == grant.Address {
 		return old, true, nil
 	}
-	if p.source.ledger, err = p.config.Ledgers.Save(ctx, next); err != nil {
+	if from.ledger, err = p.config.Ledgers.Save(ctx, next); err != nil {
 		return netip.Addr{}, false, err
 	}
 	return grant.Address, true, nil
@@ -131,8 +168,10 @@ func (p *pass) free(ctx context.Context, serverID string, address netip.Addr, un
 	if next, err = p.config.Ledgers.Save(ctx, next); err != nil {
 		return err
 	}
-	if p.source != nil && p.source.block.ID == next.BlockID {
-		p.source.ledger = next
+	for i := range p.sources {
+		if p.sources[i].block.ID == next.BlockID {
+			p.sources[i].ledger = next
+		}
 	}
 	return nil
 }
@@ -150,47 +189,101 @@ func (p *pass) unseenAt(address netip.Addr) string {
 // nodeBlockSize is the size of a node block that is bought: 13 addresses.
 const nodeBlockSize = plan.LargestSize
 
-// findSource finds the node block, and takes the next step towards one if none is usable.
-func (p *pass) findSource(ctx context.Context) (source, error) {
+// findSources finds the node blocks: those that people bring, else the one that was bought, towards which it takes the
+// next step.
+func (p *pass) findSources(ctx context.Context) ([]source, error) {
 	seen, err := p.observeBlocks(ctx, false)
 	if err != nil {
-		return source{}, err
+		return nil, err
 	}
-	if p.config.NodeIPBlock != "" {
-		return p.brought(ctx, seen.Account)
+	if len(seen.brought) == 0 {
+		bought, err := p.bought(ctx, seen)
+		if err != nil {
+			return nil, err
+		}
+		return []source{bought}, nil
 	}
-	return p.bought(ctx, seen)
+	var all []source
+	for _, object := range seen.brought {
+		brought, err := p.brought(ctx, seen, object)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, brought)
+	}
+	return all, nil
 }
 
 func (m *Manager) owner() network.Owner { return network.Owner{Cluster: m.cluster(), Nodes: true} }
 
-// brought uses the block that the user configured. It is assigned if necessary, and never deleted.
-func (p *pass) brought(ctx context.Context, view plan.Account) (source, error) {
-	at := slices.IndexFunc(view.Sightings, func(s network.Sighting) bool { return s.Block.ID == p.config.NodeIPBlock })
-	if at < 0 && p.network.Listed(p.config.NodeIPBlock) {
+// brought is the source that a person brings with an object. It is assigned when it is used, and never deleted.
+func (p *pass) brought(ctx context.Context, seen blocks, object plan.Record) (source, error) {
+	id := object.BlockID
+	other := slices.IndexFunc(seen.shared, func(r plan.Record) bool { return r.BlockID == id && r.Name != object.Name })
+	at := slices.IndexFunc(seen.Sightings, func(s network.Sighting) bool { return s.Block.ID == id })
+	switch {
+	case other >= 0: // which has the addresses would be chance
+		return unavailable("IPBlocks %s and %s are both of IP block %s; delete one of them", object.Name,
+			seen.shared[other].Name, id), nil
+	case at < 0 && p.network.Listed(id):
 		return source{}, nil // the API shows it again in a moment
+	case at < 0:
+		return unavailable("IPBlock %s is of IP block %s, which the account does not have; delete it, and create one for "+
+			"a block that the phoenixNAP portal shows", object.Name, id), nil
 	}
-	if at < 0 {
-		return unavailable("--node-ip-block is IP block %s, which the account does not have; set one that it has",
-			p.config.NodeIPBlock), nil
+	block := seen.Sightings[at].Block
+	if !block.SystemManaged && !network.Brought(block, p.cluster(), []string{id}) {
+		return unavailable("IPBlock %s is of IP block %s (%s), which was bought for something else, or has the tag %s of "+
+			"another cluster; bring another block, or remove its tags in the phoenixNAP portal", object.Name, id,
+			block.CIDR, contract.TagCluster), nil
 	}
-	sighting := view.Sightings[at]
-	if sighting.Block.Tags[contract.TagUsage] == contract.TagUsageAuto && !p.owner().Owns(sighting.Block) {
-		return unavailable("--node-ip-block is IP block %s (%s), which was bought for something else; set another "+
-			"block", sighting.Block.ID, sighting.Block.CIDR), nil
-	}
-	current, err := p.ledgerOf(ctx, sighting.Block)
+	current, err := p.ledgerOf(ctx, block)
 	if err != nil {
 		return source{}, err
 	}
-	step := plan.EnsureBrought(sighting, current.AssignedHere, view)
-	if step.Action == plan.Assign && !current.AssignedHere {
-		current.AssignedHere = true
-		if current, err = p.config.Ledgers.Save(ctx, current); err != nil {
-			return source{}, err
-		}
+	step := plan.EnsureBrought(seen.Sightings[at], current.AssignedHere, seen.Account)
+	if step.Action == plan.Refuse {
+		return unavailable("IPBlock %s cannot be used for the nodes' own addresses: %s", object.Name,
+			p.refusal(step)), nil
 	}
-	return p.follow(ctx, step, current)
+	return source{block: block, ledger: current, step: &step}, nil
+}
+
+// refusal says of a brought block why it cannot be used, and what to do.
+func (p *pass) refusal(s plan.Step) string {
+	of := fmt.Sprintf("IP block %s (%s)", s.Block.ID, s.Block.CIDR)
+	switch s.Reason {
+	case plan.LocationMismatch:
+		return fmt.Sprintf("%s is in location %s; bring one in %s, where public network %s is", of, s.Block.Location,
+			p.network.Location, p.network.ID)
+	case plan.BlockElsewhere:
+		return fmt.Sprintf("%s is assigned to %s instead of public network %s; remove it there", of, s.Block.ResourceID,
+			p.network.ID)
+	default:
+		return s.Detail
+	}
+}
+
+// prepare takes the step that a source still needs, at most once in a pass.
+func (p *pass) prepare(ctx context.Context, s *source) error {
+	if s.step == nil {
+		return nil
+	}
+	step := *s.step
+	s.step = nil
+	if step.Action == plan.Assign && !s.ledger.AssignedHere {
+		s.ledger.AssignedHere = true
+		saved, err := p.config.Ledgers.Save(ctx, s.ledger)
+		if err != nil {
+			return err
+		}
+		s.ledger = saved
+	}
+	after, err := p.follow(ctx, step, s.ledger)
+	s.reason = after.reason
+	s.text = after.text
+	s.usable = after.usable
+	return err
 }
 
 // bought uses the block that was bought for the nodes, and buys one if there is none.
@@ -289,7 +382,6 @@ func (p *pass) apply(ctx context.Context, s plan.Step) error {
 func (p *pass) buy(ctx context.Context, seen blocks) (source, error) {
 	desired := plan.Desired{
 		Location: p.network.Location, LocationSource: "the public network", Size: nodeBlockSize,
-		SizeSource: "--node-ip-block to a block of another size",
 	}
 	account := seen.Account
 	account.Slots = plan.Slots{MaxBlocks: p.config.MaxBlocks}

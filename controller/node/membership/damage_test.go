@@ -14,7 +14,7 @@ func TestPurchaseOfAWrongClock(t *testing.T) {
 		for _, block := range []string{"", surplusA} {
 			t.Run(at.String()+" "+block, func(t *testing.T) {
 				t.Parallel()
-				w := newWorldOf(t, lagging(0), seedOf(1, "", ownedBy), buys)
+				w := newWorldOf(t, lagging(0), seedOf(1, "", ownedBy), nil)
 				w.writePurchase(at, block)
 				w.node(0, true)
 				w.start()
@@ -40,7 +40,7 @@ func TestPurchaseOfAWrongClock(t *testing.T) {
 
 // A record of addresses that cannot be read delays only servers that need it, and says so on their Nodes.
 func TestUnreadableNodeLedgerIsReportedOnTheNode(t *testing.T) {
-	w := newWorldOf(t, lagging(0), seedOf(2, "", ownedBy), buys)
+	w := newWorldOf(t, lagging(0), seedOf(2, "", ownedBy), nil)
 	w.node(0, true)
 	w.node(1, false)
 	w.start()

@@ -51,7 +51,7 @@ func TestAnEmptyListOfServersIsNotBelieved(t *testing.T) {
 // The block of the nodes stays until the address of the last server has been in quarantine. Its ledger is closed before
 // it leaves the network.
 func TestANodeBlockIsKeptWhileItsAddressesAreInQuarantine(t *testing.T) {
-	w := newWorld(t, withSurplus(1, surplusA), buys)
+	w := newWorld(t, withSurplus(1, surplusA), nil)
 	w.recordPurchase(surplusA)
 	w.node(0, true)
 	w.start()
@@ -88,7 +88,7 @@ func TestANodeBlockIsKeptWhileItsAddressesAreInQuarantine(t *testing.T) {
 // An address of a server that does not have it, because a process ended between two writes, is quarantined too before
 // its block is released.
 func TestAnAddressWithoutAServerIsQuarantined(t *testing.T) {
-	w := newWorld(t, withSurplus(1, surplusA), buys)
+	w := newWorld(t, withSurplus(1, surplusA), nil)
 	w.recordPurchase(surplusA)
 	w.node(0, true)
 	w.start()

@@ -111,13 +111,34 @@ func newWorldOf(t *testing.T, simulated pnapsim.Config, seed pnapsim.Seed, chang
 		t.Fatal(err)
 	}
 	w.config = Config{
-		Kube: w.kube, Events: w.events, NetworkID: simtest.NetworkID, NodeIPBlock: simtest.NodeBlockID,
-		Selector: selector, Now: sim.Clock().Now,
+		Kube: w.kube, Events: w.events, NetworkID: simtest.NetworkID, Selector: selector, Now: sim.Clock().Now,
 	}
 	if change != nil {
 		change(&w.config)
 	}
+	for _, b := range seed.Accounts[0].Blocks {
+		if b.ID == simtest.NodeBlockID && len(b.Tags) == 0 {
+			w.bring(broughtObject, b.ID)
+		}
+	}
 	return w
+}
+
+// broughtObject is the IPBlock with which a person brings the block of the account that has no tags.
+const broughtObject = "of-the-nodes"
+
+// bring has a person create an IPBlock that brings a block for the nodes.
+func (w *world) bring(name, id string) {
+	w.t.Helper()
+	w.create(name, v1beta1.IPBlockSpec{Source: v1beta1.SourceBrought, Purpose: v1beta1.PurposeNodes, BlockID: id})
+}
+
+func (w *world) create(name string, spec v1beta1.IPBlockSpec) {
+	w.t.Helper()
+	object := &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
+	if _, err := w.blocks.Create(w.t.Context(), object, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // start creates a new Manager, as a new process does.

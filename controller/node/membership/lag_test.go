@@ -25,8 +25,6 @@ func ownedBy(c *pnapsim.ClientSeed) {
 	c.OwnershipTags = map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID}
 }
 
-func buys(c *Config) { c.NodeIPBlock = "" }
-
 func (w *world) purchases() int { return w.sim.Money(simtest.AccountID).Purchases }
 
 func (w *world) expectPurchases(want int) {
@@ -68,7 +66,7 @@ func TestNodeBlockIsBoughtOnceUnderAnyLag(t *testing.T) {
 }
 
 func boughtOnce(t *testing.T, lag time.Duration, lost bool, change func(*world)) {
-	w := newWorldOf(t, lagging(lag), seedOf(3, "", ownedBy), buys)
+	w := newWorldOf(t, lagging(lag), seedOf(3, "", ownedBy), nil)
 	for i := range 3 {
 		w.node(i, i < 2)
 	}
@@ -156,10 +154,7 @@ func TestUnlistedBlocksCount(t *testing.T) {
 	seed.Accounts[0].Blocks[0].Tags = map[string]string{
 		contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID, contract.TagService: "shop_web",
 	}
-	w := newWorldOf(t, lagging(never), seed, func(c *Config) {
-		c.NodeIPBlock = ""
-		c.MaxBlocks = 1
-	})
+	w := newWorldOf(t, lagging(never), seed, func(c *Config) { c.MaxBlocks = 1 })
 	w.node(0, true)
 	w.start()
 	w.run(10 * time.Minute)
@@ -168,7 +163,7 @@ func TestUnlistedBlocksCount(t *testing.T) {
 		"has 1 IP blocks")
 }
 
-// A block that the user configures is found by its ID.
+// A block that a person brings is found by its ID.
 func TestUnlistedBroughtBlockIsFound(t *testing.T) {
 	w := newWorldOf(t, lagging(never), seedOf(1, "203.0.113.0/28", nil), nil)
 	w.node(0, true)

@@ -59,8 +59,6 @@ type Config struct {
 	Ledgers *allocation.Store
 	// NetworkID is the ID of the public network.
 	NetworkID string
-	// NodeIPBlock is the ID of the block from which nodes get their addresses; empty for one that is bought.
-	NodeIPBlock string
 	// WithoutAddress joins servers without an address.
 	WithoutAddress bool
 	// Selector selects the Nodes whose servers must be members; nil means all.

@@ -239,26 +239,55 @@ func TestBroughtBlockIsAssigned(t *testing.T) {
 	}
 }
 
+// unusable is a block that a person brings and of which nodes get no address.
+type unusable struct {
+	of   func(*pnapsim.BlockSeed)
+	says string
+}
+
+// tagged is a block with tags in the portal.
+func tagged(tags map[string]string) func(*pnapsim.BlockSeed) {
+	return func(b *pnapsim.BlockSeed) { b.Tags = tags }
+}
+
+const otherNetwork = "60473a6115e34466c9f8f0a7"
+
 func TestUnusableNodeBlockIsReported(t *testing.T) {
-	for name, test := range map[string]struct {
-		id   string
-		tags map[string]string
-	}{
-		"missing": {id: "0123456789abcdef01234567"},
-		"a Service's": {id: simtest.NodeBlockID, tags: map[string]string{"usage": contract.TagUsageAuto,
-			"cluster": clusterUID, "service": "shop_web"}},
-		"a pool's": {id: simtest.NodeBlockID, tags: map[string]string{"usage": contract.TagUsageAuto,
-			"cluster": clusterUID, "pool": "default"}},
+	owned := "which was bought for something else, or has the tag cluster of another cluster; bring another block"
+	for name, test := range map[string]unusable{
+		"missing": {of: func(b *pnapsim.BlockSeed) { b.ID = largerBlock }, says: "is of IP block " + simtest.NodeBlockID +
+			", which the account does not have; delete it"},
+		"a Service's": {of: tagged(map[string]string{"usage": contract.TagUsageAuto, "cluster": clusterUID,
+			"service": "shop_web"}), says: owned},
+		"a pool's": {of: tagged(map[string]string{"usage": contract.TagUsageAuto, "cluster": clusterUID,
+			"pool": "default"}), says: owned},
+		"another cluster's": {of: tagged(map[string]string{"cluster": "another"}), says: owned},
+		"in another location": {of: func(b *pnapsim.BlockSeed) {
+			b.Location = "PHX"
+			b.Network = ""
+		}, says: "is in location PHX; bring one in ASH, where public network " + simtest.NetworkID + " is"},
+		"in another network": {of: func(b *pnapsim.BlockSeed) { b.Network = otherNetwork },
+			says: "is assigned to " + otherNetwork + " instead of public network " + simtest.NetworkID + "; remove it"},
+		"too small": {of: func(b *pnapsim.BlockSeed) { b.CIDR = "203.0.113.0/32" }, says: "use one of size"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seed := seedOf(1, "203.0.113.0/28", nil)
-			seed.Accounts[0].Blocks[0].Tags = test.tags
-			w := newWorld(t, seed, func(c *Config) { c.NodeIPBlock = test.id })
+			seed.Accounts[0].Networks = append(seed.Accounts[0].Networks,
+				pnapsim.NetworkSeed{ID: otherNetwork, Name: "other", Location: "ASH", VLAN: 77})
+			test.of(&seed.Accounts[0].Blocks[0])
+			w := newWorld(t, seed, nil)
+			if w.objectOf(simtest.NodeBlockID) == "" {
+				w.bring(broughtObject, simtest.NodeBlockID)
+			}
 			w.node(0, true)
 			w.start()
 			w.run(10 * time.Minute)
 			w.expectMember(0, "none")
-			w.expectEvents("Warning NodeBlockUnavailable --node-ip-block is IP block " + test.id)
+			said := w.takeEvents()
+			if len(said) != 1 || !strings.HasPrefix(said[0], "Warning NodeBlockUnavailable IPBlock "+broughtObject) ||
+				!strings.Contains(said[0], test.says) {
+				t.Errorf("events %q, want one that says %q", said, test.says)
+			}
 		})
 	}
 }
@@ -266,8 +295,7 @@ func TestUnusableNodeBlockIsReported(t *testing.T) {
 // Without a block of the user, one is bought, serves all nodes, and is released when no Node is selected any more.
 func TestNodeBlockIsBoughtAndReleased(t *testing.T) {
 	one := 1
-	w := newWorld(t, seedOf(3, "", func(c *pnapsim.ClientSeed) { c.MaxPurchases = &one }),
-		func(c *Config) { c.NodeIPBlock = "" })
+	w := newWorld(t, seedOf(3, "", func(c *pnapsim.ClientSeed) { c.MaxPurchases = &one }), nil)
 	for i := range 3 {
 		w.node(i, i < 2)
 	}
@@ -292,10 +320,7 @@ func TestNodeBlockIsBoughtAndReleased(t *testing.T) {
 
 func TestJoiningWithoutAddresses(t *testing.T) {
 	w := newWorld(t, seedOf(2, "", func(c *pnapsim.ClientSeed) { c.AllowForce = []string{pnapsim.ForceJoin} }),
-		func(c *Config) {
-			c.NodeIPBlock = ""
-			c.WithoutAddress = true
-		})
+		func(c *Config) { c.WithoutAddress = true })
 	w.node(0, true)
 	w.node(1, true)
 	w.start()
@@ -308,13 +333,9 @@ func TestJoiningWithoutAddresses(t *testing.T) {
 }
 
 func TestDryRunChangesNothing(t *testing.T) {
-	for name, block := range map[string]string{"with a block": simtest.NodeBlockID, "without": ""} {
+	for name, cidr := range map[string]string{"with a block": "203.0.113.0/28", "without": ""} {
 		t.Run(name, func(t *testing.T) {
-			cidr := "203.0.113.0/28"
-			if block == "" {
-				cidr = ""
-			}
-			w := newWorld(t, seedOf(1, cidr, nil), func(c *Config) { c.NodeIPBlock = block })
+			w := newWorld(t, seedOf(1, cidr, nil), nil)
 			w.dryRun = true
 			w.node(0, true)
 			w.start()

@@ -121,6 +121,9 @@ type blocks struct {
 	doubtful bool
 	// records are what purchases, and the blocks that were bought, are recorded in.
 	records plan.Records
+	// brought are the objects with which people bring blocks for the nodes, and shared those of all blocks whose
+	// addresses several have.
+	brought, shared plan.Records
 }
 
 // recorded returns the ID of the block in the recorded purchase; empty when it has none.
@@ -147,13 +150,15 @@ func (p *pass) observeBlocks(ctx context.Context, every bool) (blocks, error) {
 	if err != nil {
 		return blocks{}, err
 	}
-	seen := blocks{records: p.seen.BoundedAll(listing.Records)}
+	seen := blocks{records: p.seen.BoundedAll(listing.Records), brought: listing.BroughtForNodes,
+		shared: listing.Shared}
 	seen.Account = plan.Account{Now: p.config.Now(), NetworkID: p.network.ID}
 	if last, found := seen.records.Last(true); found {
 		seen.Purchase = &last.Purchase
 	}
 	found, err := p.config.Account.Find(ctx, account.Search{
-		Cluster: p.cluster(), IDs: append(recordedIDs(seen.records), p.config.NodeIPBlock), Wanted: p.owner().Owns,
+		Cluster: p.cluster(), IDs: slices.Concat(recordedIDs(seen.records), recordedIDs(seen.brought)),
+		Wanted: p.owner().Owns,
 		Enough: func(sightings []network.Sighting) bool {
 			return !every && slices.ContainsFunc(sightings, p.isReadable)
 		},

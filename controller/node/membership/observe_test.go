@@ -120,7 +120,7 @@ func TestAServerThatItsIDShowsIsNotForgotten(t *testing.T) {
 
 // TestAChangeExpiresTheCache: what was read before a server or a block was changed serves no other controller.
 func TestAChangeExpiresTheCache(t *testing.T) {
-	w := newWorldOf(t, lagging(0), seedOf(1, "", ownedBy), buys)
+	w := newWorldOf(t, lagging(0), seedOf(1, "", ownedBy), nil)
 	w.node(0, true)
 	w.start()
 	changes := func() int {

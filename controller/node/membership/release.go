@@ -1,9 +1,11 @@
 package membership
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,9 +34,9 @@ func (m *Manager) isIdle(o observed) bool {
 	return len(o.wanted)+len(o.memberRecord.members) == 0 && !m.idle.IsZero() && o.now.Sub(m.idle) >= leaveAfter
 }
 
-// needed returns how many bought blocks nodes need.
-func (m *Manager) needed(idle bool) int {
-	if idle || m.config.NodeIPBlock != "" || m.config.WithoutAddress {
+// needed returns how many bought blocks nodes need, where people bring some.
+func (m *Manager) needed(idle bool, brought plan.Records) int {
+	if idle || len(brought) > 0 || m.config.WithoutAddress {
 		return 0
 	}
 	return 1
@@ -50,11 +52,15 @@ func (m *Manager) auditDue(ctx context.Context, o observed) (bool, error) {
 		return false, nil
 	}
 	m.auditAt = o.now.Add(period)
-	candidates, err := m.candidates(ctx)
+	listing, err := m.config.Ledgers.List(ctx)
 	if err != nil {
 		return false, err
 	}
-	if len(candidates) > m.needed(idle) {
+	candidates, err := m.candidates(ctx, listing.Records)
+	if err != nil {
+		return false, err
+	}
+	if len(candidates) > m.needed(idle, listing.BroughtForNodes) {
 		return true, nil
 	}
 	m.auditAt = o.now.Add(auditEvery)
@@ -62,7 +68,7 @@ func (m *Manager) auditDue(ctx context.Context, o observed) (bool, error) {
 }
 
 // candidates returns the blocks that, by the list, the index of the tag or the recorded purchase, are for the nodes.
-func (m *Manager) candidates(ctx context.Context) (map[string]bool, error) {
+func (m *Manager) candidates(ctx context.Context, records plan.Records) (map[string]bool, error) {
 	if err := m.identify(ctx); err != nil {
 		return nil, err
 	}
@@ -75,11 +81,12 @@ func (m *Manager) candidates(ctx context.Context) (map[string]bool, error) {
 	for _, s := range found.Wanted {
 		ids[s.Block.ID] = true
 	}
-	listing, err := m.config.Ledgers.List(ctx)
-	for _, id := range recordedIDs(listing.Records) {
-		ids[id] = true
+	for _, r := range records {
+		if r.Nodes {
+			ids[cmp.Or(r.BlockID, r.Name)] = true // a purchase without an answer may have bought one
+		}
 	}
-	return ids, err
+	return ids, nil
 }
 
 // audit takes the next step to release bought blocks that nodes do not need, and records when to check again.
@@ -95,7 +102,7 @@ func (p *pass) audit(ctx context.Context, idle bool) error {
 	switch {
 	case !found:
 		return p.forgetRecords(ctx, seen)
-	case found && p.needed(idle) == 0:
+	case found && p.needed(idle, seen.brought) == 0:
 		surplus = append(surplus, kept)
 	case found:
 		if err := p.adopt(ctx, seen, kept.Block); err != nil {
@@ -107,6 +114,7 @@ func (p *pass) audit(ctx context.Context, idle bool) error {
 
 // releaseSurplus takes one step for the first of the blocks that allows one; a stuck block does not delay the others.
 func (p *pass) releaseSurplus(ctx context.Context, seen blocks, surplus []network.Sighting, idle bool) error {
+	surplus = slices.DeleteFunc(surplus, func(s network.Sighting) bool { return seen.brought.Names(s.Block.ID) })
 	p.countSurplus(surplus)
 	next := auditEvery
 	for _, s := range surplus {

@@ -73,6 +73,25 @@ func withLarger(seed pnapsim.Seed) pnapsim.Seed {
 	return seed
 }
 
+func bringsLarger(w *world, _ []string) { w.bring("zz-larger", largerBlock) }
+
+// bringsNodeBlock has a person bring the block that the account does not have, or that is of something else.
+func bringsNodeBlock(w *world) {
+	selected(w)
+	w.bring(broughtObject, simtest.NodeBlockID)
+}
+
+func bringsInstead(w *world, advised []string) {
+	deletesObject(w, advised)
+	bringsLarger(w, advised)
+}
+
+func deletesObject(w *world, advised []string) {
+	if err := kubefake.DeleteAllowed(w.t.Context(), w.blocks, advised[1]); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 func elsewhere() pnapsim.Seed {
 	seed := seedOf(2, "203.0.113.0/28", nil)
 	seed.Accounts[0].Servers[0].Location = "PHX"
@@ -117,27 +136,28 @@ func warnings() map[string]advises {
 	memberPath := "/bmc/v1/servers/*/network-configuration/*/*/*"
 	return map[string]advises{
 		"NodeBlockFull, larger": {withLarger(full()), nil, selected, ReasonNodeBlockFull,
-			"set a larger block with --node-ip-block",
-			reconfigured(func(c *Config) { c.NodeIPBlock = largerBlock }), 1, nobodys},
+			"bring a further block with an IPBlock of source Brought and purpose Nodes", bringsLarger, 1, nobodys},
 		"NodeBlockFull, none": {withLarger(full()), nil, selected, ReasonNodeBlockFull,
-			"use no addresses with --node-address=none", reconfigured(func(c *Config) {
-				c.NodeIPBlock = ""
-				c.WithoutAddress = true
-			}), 1, nobodys},
+			"use no addresses with --node-address=none",
+			reconfigured(func(c *Config) { c.WithoutAddress = true }), 1, nobodys},
 		"NodeBlockFull, fewer": {full(), nil, selected, ReasonNodeBlockFull,
 			"select fewer nodes with --service-node-selector", unselect(1), 0, 1},
-		"NodeBlockUnavailable, missing": {withLarger(seedOf(2, "", nil)), nil, selected, ReasonNodeBlockUnavailable,
-			"which the account does not have; set one that it has",
-			reconfigured(func(c *Config) { c.NodeIPBlock = largerBlock }), 1, nobodys},
-		"NodeBlockUnavailable, of a Service": {ofService(), nil, selected, ReasonNodeBlockUnavailable,
-			"bought for something else; set another block",
-			reconfigured(func(c *Config) { c.NodeIPBlock = largerBlock }), 1, nobodys},
+		"NodeBlockUnavailable, missing": {withLarger(seedOf(2, "", nil)), nil, bringsNodeBlock,
+			ReasonNodeBlockUnavailable, "IPBlock (\\S+) is of .*, which the account does not have; delete it, and create one",
+			bringsInstead, 1, nobodys},
+		"NodeBlockUnavailable, of a Service": {ofService(), nil, bringsNodeBlock, ReasonNodeBlockUnavailable,
+			"bought for something else.*; bring another block", bringsLarger, 1, nobodys},
+		"NodeBlockUnavailable, two objects": {seedOf(2, "203.0.113.0/28", nil), nil, func(w *world) {
+			selected(w)
+			w.create("of-services", v1beta1.IPBlockSpec{Source: v1beta1.SourceBrought, Purpose: v1beta1.PurposeShared,
+				BlockID: simtest.NodeBlockID})
+		}, ReasonNodeBlockUnavailable, `IPBlocks \S+ and (\S+) are both of .*; delete one of them`, deletesObject, 1,
+			nobodys},
 		"NodeBlockUnavailable, record of addresses": {seedOf(2, "203.0.113.0/28", nil), nil, damagedRecord,
 			ReasonNodeBlockUnavailable, `IPBlock (\S+): .*repair its status, or .* delete it`,
 			func(w *world, advised []string) {
-				if err := kubefake.DeleteAllowed(w.t.Context(), w.blocks, advised[1]); err != nil {
-					w.t.Fatal(err)
-				}
+				deletesObject(w, advised)
+				w.bring(advised[1], simtest.NodeBlockID)
 			}, 1, nobodys},
 		"PublicNetworkJoinRefused, scopes": {seedOf(2, "203.0.113.0/28", nil), nil,
 			refuses(http.MethodPost, joinPath, selected), ReasonJoinRefused, "have the scopes", scopes, 1, nobodys},
@@ -162,7 +182,7 @@ func warnings() map[string]advises {
 				w.run(2 * time.Minute)
 				w.selectNode(0, false)
 			}), ReasonLeaveRefused, "have the scopes", scopes, 1, 0},
-		"NodeBlockSurplus, by hand": {inSurplus(), buys, func(w *world) {
+		"NodeBlockSurplus, by hand": {inSurplus(), nil, func(w *world) {
 			w.recordPurchase(surplusB)
 			w.node(0, false)
 			w.node(2, true)
@@ -170,7 +190,7 @@ func warnings() map[string]advises {
 			func(w *world, advised []string) {
 				w.edit(pnapsim.Edit{Kind: pnapsim.EditRemoveMember, Server: advised[1], Network: simtest.NetworkID})
 			}, 2, 0},
-		"NodeBlockSurplus, joined": {withSurplus(3, surplusA, surplusB), buys, joinedSurplus, ReasonNodeBlockSurplus,
+		"NodeBlockSurplus, joined": {withSurplus(3, surplusA, surplusB), nil, joinedSurplus, ReasonNodeBlockSurplus,
 			`exclude the Node with --service-node-selector until it has left the network`, unselect(0), 2, 0},
 	}
 }

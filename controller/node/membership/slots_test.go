@@ -23,7 +23,7 @@ func TestNodeBlockWithoutASlotIsReleased(t *testing.T) {
 			Location: "ASH", CIDR: fmt.Sprintf("198.51.100.%d/29", 8*i), Network: simtest.NetworkID})
 	}
 	bought := len(account.Blocks)
-	w := newWorldOf(t, pnapsim.Config{}, seed, buys)
+	w := newWorldOf(t, pnapsim.Config{}, seed, nil)
 	w.node(0, true)
 	w.start()
 	count := func() int { return len(w.sim.State(simtest.AccountID).Blocks) }
@@ -59,7 +59,7 @@ func TestNodeBlockLeavesThePlaceOfAService(t *testing.T) {
 	account.Blocks = append(account.Blocks, pnapsim.BlockSeed{ID: surplusA, Location: "ASH", CIDR: "203.0.113.0/29",
 		Tags: map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID,
 			contract.TagService: "shop_web"}})
-	w := newWorldOf(t, pnapsim.Config{}, seed, buys)
+	w := newWorldOf(t, pnapsim.Config{}, seed, nil)
 	w.node(0, true)
 	w.start()
 	w.run(30 * time.Minute)

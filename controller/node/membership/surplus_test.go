@@ -108,7 +108,7 @@ func TestSurplusNodeBlocksAreReleased(t *testing.T) {
 		for _, lag := range []time.Duration{0, 30 * time.Minute, never} {
 			t.Run(name+", lag "+lag.String(), func(t *testing.T) {
 				t.Parallel()
-				w := newWorldOf(t, lagging(lag), withSurplus(1, test.assigned...), buys)
+				w := newWorldOf(t, lagging(lag), withSurplus(1, test.assigned...), nil)
 				if test.recorded != "" {
 					w.recordPurchase(test.recorded)
 				}
@@ -137,7 +137,7 @@ func TestSurplusInUseIsReportedAndKept(t *testing.T) {
 	seed := withSurplus(2, surplusA, surplusB)
 	seed.Accounts[0].Servers[0].Networks = []pnapsim.MembershipSeed{{Network: simtest.NetworkID,
 		IPs: []string{"203.0.113.18"}}}
-	w := newWorld(t, seed, buys)
+	w := newWorld(t, seed, nil)
 	w.recordPurchase(surplusC)
 	w.node(0, false)
 	w.node(1, true)
@@ -154,7 +154,7 @@ func TestSurplusInUseIsReportedAndKept(t *testing.T) {
 		IPs: []string{"203.0.113.2"}}}
 	seed.Accounts[0].Servers[1].Networks = []pnapsim.MembershipSeed{{Network: simtest.NetworkID,
 		IPs: []string{"203.0.113.18"}}}
-	w = newWorld(t, seed, buys)
+	w = newWorld(t, seed, nil)
 	w.recordPurchase(surplusB)
 	w.node(0, false)
 	w.node(2, true)
@@ -178,11 +178,8 @@ func TestNoBoughtBlockIsKeptThatIsNotNeeded(t *testing.T) {
 		change func(*Config)
 		brings bool
 	}{
-		"a block of the user's": {change: func(c *Config) { c.NodeIPBlock = simtest.NodeBlockID }, brings: true},
-		"without addresses": {change: func(c *Config) {
-			c.NodeIPBlock = ""
-			c.WithoutAddress = true
-		}},
+		"a block of a person's": {brings: true},
+		"without addresses":     {change: func(c *Config) { c.WithoutAddress = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seed := withSurplus(1, surplusA)
@@ -219,7 +216,7 @@ func TestNothingIsReleasedOnAGuess(t *testing.T) {
 		"the list cannot be read": {Method: "GET", Path: blocksPath, Action: pnapsim.FaultStatus, Status: 500},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, withSurplus(1, surplusA), buys)
+			w := newWorld(t, withSurplus(1, surplusA), nil)
 			w.recordPurchase(surplusA)
 			w.node(0, true)
 			fault.Times = -1
@@ -246,7 +243,7 @@ func TestNothingIsReleasedOnAGuess(t *testing.T) {
 
 // An address of a server that does not have it, because a process ended between two writes, does not keep a block.
 func TestAnAddressWithoutAServerKeepsNoBlock(t *testing.T) {
-	w := newWorld(t, withSurplus(2, surplusA), buys)
+	w := newWorld(t, withSurplus(2, surplusA), nil)
 	w.recordPurchase(surplusA)
 	w.node(0, true)
 	w.node(1, true)
@@ -265,7 +262,7 @@ func TestAnAddressWithoutAServerKeepsNoBlock(t *testing.T) {
 }
 
 func TestDryRunGivesNothingBack(t *testing.T) {
-	w := newWorld(t, withSurplus(1, surplusA, surplusB), buys)
+	w := newWorld(t, withSurplus(1, surplusA, surplusB), nil)
 	w.recordPurchase(surplusA)
 	w.dryRun = true
 	w.start()
@@ -286,7 +283,7 @@ func TestDryRunGivesNothingBack(t *testing.T) {
 func TestRetainedNodeBlockIsNotChanged(t *testing.T) {
 	seed := withSurplus(1, surplusA)
 	seed.Accounts[0].Blocks[2].Tags[contract.TagRetain] = contract.TagTrue
-	w := newWorld(t, seed, buys)
+	w := newWorld(t, seed, nil)
 	w.recordPurchase(surplusA)
 	w.node(0, false)
 	w.start()

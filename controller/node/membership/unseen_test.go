@@ -29,7 +29,7 @@ func TestNoSecondNodeBlockWhileTheFirstExists(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorldOf(t, lagging(never), seedOf(2, "", ownedBy), buys)
+			w := newWorldOf(t, lagging(never), seedOf(2, "", ownedBy), nil)
 			w.node(0, true)
 			w.node(1, false)
 			w.start()
@@ -59,7 +59,7 @@ func TestNoSecondNodeBlockWithoutARecord(t *testing.T) {
 	for name, lag := range map[string]time.Duration{"listed": 0, "not listed": never} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorldOf(t, lagging(lag), seedOf(2, "", ownedBy), buys)
+			w := newWorldOf(t, lagging(lag), seedOf(2, "", ownedBy), nil)
 			w.node(0, true)
 			w.node(1, false)
 			w.start()

@@ -51,11 +51,7 @@ func walk(t *testing.T, number uint64) {
 	lag := lags[random.IntN(len(lags))]
 	seed.Accounts[0].Servers[foreign].Networks = []pnapsim.MembershipSeed{{Network: simtest.NetworkID}}
 	s := &randomWalk{random: random, selected: map[int]bool{},
-		world: newWorldOf(t, lagging(lag), seed, func(c *Config) {
-			if cidr == "" {
-				c.NodeIPBlock = ""
-			}
-		})}
+		world: newWorldOf(t, lagging(lag), seed, nil)}
 	s.kube.PrependReactor("*", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 		if s.refusing && random.IntN(3) == 0 {
 			return true, nil, errors.New("the API server is unavailable")

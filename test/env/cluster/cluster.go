@@ -15,10 +15,12 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/controlplane"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
@@ -184,6 +186,19 @@ func (c *Cluster) StartControlPlane(ctx context.Context) error {
 	if err := controlplane.WriteKubeconfig(c.AdminKubeconfig(), cp.Config(), ""); err != nil {
 		return fmt.Errorf("write the kubeconfig: %w", err)
 	}
+	if c.options.Auto {
+		return c.bringNodeBlock(ctx)
+	}
+	return nil
+}
+
+// bringNodeBlock creates the IPBlock with which the user brings the block for the servers that the controller joins.
+func (c *Cluster) bringNodeBlock(ctx context.Context) error {
+	object := &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}, Spec: v1beta1.IPBlockSpec{
+		Source: v1beta1.SourceBrought, Purpose: v1beta1.PurposeNodes, BlockID: NodeBlockID}}
+	if _, err := c.ControlPlane.IPBlocks().Create(ctx, object, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("bring the block of the nodes: %w", err)
+	}
 	return nil
 }
 
@@ -210,7 +225,7 @@ func (c *Cluster) RestartController(ctx context.Context) error {
 func (c *Cluster) cloudConfig(url string) []byte {
 	membership := ""
 	if c.options.Auto {
-		membership = fmt.Sprintf(",\n  \"manageMembership\": true,\n  \"nodeIPBlock\": %q", NodeBlockID)
+		membership = ",\n  \"manageMembership\": true"
 	}
 	return fmt.Appendf(nil, `{
   "clientID": %q,

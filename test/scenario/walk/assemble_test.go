@@ -60,8 +60,8 @@ func (p *process) assemble() ([]loop, error) {
 func (w *world) options() *config.Config {
 	return &config.Config{
 		LoadBalancer: config.LoadBalancer{Announcer: contract.AnnouncerKubeVIP, NetworkID: networkID},
-		Location:     location, NodeIPBlock: nodeBlockID,
-		Allocation: w.defaults.allocation, BlockSize: w.defaults.size,
+		Location:     location,
+		Allocation:   w.defaults.allocation, BlockSize: w.defaults.size,
 		MaxRetained: maxRetained, MaxRetainedPerNamespace: maxRetainedPerNamespace,
 		ManageMembership: w.manages, CollectOrphans: w.collect, OrphanGrace: orphanGrace,
 	}

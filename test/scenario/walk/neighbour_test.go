@@ -62,8 +62,9 @@ func (w *world) found() {
 	w.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: types.UID(w.uid)}})
 	w.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	if w.parent == nil {
-		w.bring()
+		w.bring(broughtObject, broughtID, v1beta1.PurposeShared)
 	}
+	w.bring("of-the-nodes", nodeBlockID, v1beta1.PurposeNodes)
 }
 
 // clusters are those of the walk.
@@ -90,15 +91,14 @@ func (w *world) neighbourActs() {
 // broughtObject is the name of the IPBlock with which the account's owner gives a block to the cluster.
 const broughtObject = "of-the-owner"
 
-// bring applies that IPBlock from now on whenever it is missing, as the programs do that apply what is in a repository.
-func (w *world) bring() {
-	_, err := w.ipBlocks.Create(w.t.Context(), &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: broughtObject},
-		Spec: v1beta1.IPBlockSpec{Source: v1beta1.SourceBrought, Purpose: v1beta1.PurposeShared,
-			BlockID: broughtID}}, metav1.CreateOptions{})
+// bring applies an IPBlock from now on whenever it is missing, as the programs do that apply what is in a repository.
+func (w *world) bring(name, id string, purpose v1beta1.Purpose) {
+	_, err := w.ipBlocks.Create(w.t.Context(), &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1beta1.IPBlockSpec{Source: v1beta1.SourceBrought, Purpose: purpose, BlockID: id}}, metav1.CreateOptions{})
 	if err == nil {
-		w.did("IPBlock %s is applied", broughtObject)
+		w.did("IPBlock %s is applied", name)
 	}
-	time.AfterFunc(time.Minute, w.bring)
+	time.AfterFunc(time.Minute, func() { w.bring(name, id, purpose) })
 }
 
 // TestTwoClustersWithOneID: what was restored from a snapshot into a second cluster has the ID of the first, and all
