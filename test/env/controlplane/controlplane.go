@@ -170,23 +170,18 @@ func (c *ControlPlane) startServers(ctx context.Context) error {
 // everything but the logs of Options.LogDir. It may be called more than once. The error names a server that had
 // to be killed.
 func (c *ControlPlane) Stop() error {
-	errs := []error{c.stopServers()}
-	for _, p := range c.ports {
-		errs = append(errs, p.release())
-	}
-	if c.dir != nil {
-		errs = append(errs, c.dir.remove())
-	}
-	return errors.Join(errs...)
-}
-
-func (c *ControlPlane) stopServers() error {
 	var errs []error
 	if c.apiServer != nil {
 		errs = append(errs, c.apiServer.process.Stop(apiServerGrace))
 	}
 	if c.etcd != nil {
 		errs = append(errs, c.etcd.process.Stop(etcdGrace))
+	}
+	for _, p := range c.ports {
+		errs = append(errs, p.release())
+	}
+	if c.dir != nil {
+		errs = append(errs, c.dir.remove())
 	}
 	return errors.Join(errs...)
 }

@@ -49,16 +49,24 @@ func (s *server) freeze() (thaw func() error, err error) {
 	return thaw, nil
 }
 
+// Kill ends the API server and etcd at once, until Restore.
+func (c *ControlPlane) Kill() error {
+	return errors.Join(c.apiServer.process.Kill(), c.etcd.process.Kill())
+}
+
 // Restore ends the API server and etcd, gives etcd the data of the snapshot, and starts both again, in the order of the
-// Kubernetes documentation. Revisions go back too, unlike with the option --bump-revision of etcdutl: a client that has
-// seen a newer one misses changes until it starts again.
-func (c *ControlPlane) Restore(ctx context.Context, s Snapshot) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("restore etcd: %w", err)
-		}
-	}()
-	if err := c.stopServers(); err != nil {
+// Kubernetes documentation. They are killed: what etcd holds is lost anyway, and an API server with clients takes up to
+// a minute to end. Revisions go back too, unlike with the option --bump-revision of etcdutl: a client that has seen a
+// newer one misses changes until it starts again.
+func (c *ControlPlane) Restore(ctx context.Context, s Snapshot) error {
+	if err := c.restore(ctx, s); err != nil {
+		return fmt.Errorf("restore etcd: %w", err)
+	}
+	return nil
+}
+
+func (c *ControlPlane) restore(ctx context.Context, s Snapshot) error {
+	if err := c.Kill(); err != nil {
 		return err
 	}
 	data := filepath.Join(c.dir.path, etcdData)

@@ -48,7 +48,7 @@ func checkDefinition(h *harness) {
 	pooled := tcp(h.published("recorded-1"), 80)
 	h.published("recorded-2")
 	h.published("leaving")
-	before := h.recorded()
+	before := h.recorded(recordedServices)
 	if len(before) != len(recordedServices) {
 		h.Fatalf("recorded is %v, want an address of each of %q", before, recordedServices)
 	}
@@ -84,7 +84,7 @@ func checkDefinition(h *harness) {
 		h.removed("leaving")
 		h.published("arriving")
 		h.until(answerLimit, "each address is recorded as before", func() (bool, string) {
-			now := h.recorded()
+			now := h.recorded(recordedServices)
 			return maps.Equal(now, before), fmt.Sprintf("%v, want %v", now, before)
 		})
 	})
@@ -101,9 +101,9 @@ func checkDefinition(h *harness) {
 	}
 }
 
-// recorded is which address of which block each of recordedServices has, as the IPBlocks say it. The objects of blocks
+// recorded is which address of which block each of some Services has, as the IPBlocks say it. The objects of blocks
 // that Services share may have other names after they were made again.
-func (h *harness) recorded() map[string]string {
+func (h *harness) recorded(services []string) map[string]string {
 	h.Helper()
 	list, err := h.ControlPlane.IPBlocks().List(h.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -116,7 +116,7 @@ func (h *harness) recorded() map[string]string {
 		}
 		for _, a := range *b.Status.Allocations {
 			for _, s := range a.Services {
-				if slices.Contains(recordedServices, s.Name) {
+				if slices.Contains(services, s.Name) {
 					of[s.Name] = b.Spec.BlockID + " " + a.Address
 				}
 			}
