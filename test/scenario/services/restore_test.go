@@ -40,7 +40,10 @@ const (
 // answersWithoutEtcd is how many requests are answered before etcd is restored: seconds without an API server.
 const answersWithoutEtcd = 40
 
-func prepareRestore(h *harness) {
+// createStored creates what is served when the snapshot is taken. Not ahead of the kind: another one compares what the
+// account holds.
+func (h *harness) createStored() {
+	h.Helper()
 	h.create(loadBalancer("stored"))
 	h.create(loadBalancer("stored-1", shared()))
 	h.create(loadBalancer("stored-2", shared()))
@@ -52,6 +55,7 @@ func prepareRestore(h *harness) {
 // served, nothing is bought again or released, and the records are those of the snapshot. What is younger is found by
 // the tags of its block, or is an orphan until its Service is created again.
 func checkRestore(h *harness) {
+	h.createStored()
 	t := tcp(h.published("stored"), 80)
 	pooled := tcp(h.published("stored-1"), 80)
 	for _, name := range []string{"stored-2", revived, replaced} {
