@@ -58,7 +58,8 @@ func TestHelmUninstallKeepsWhatIsServed(t *testing.T) {
 			"validatingadmissionpolicy/"+guards[1], "validatingadmissionpolicybinding/"+guards[0],
 			"validatingadmissionpolicybinding/"+guards[1])
 	}
-	before, keptBefore := served(), kept()
+	before := served()
+	keptBefore := kept()
 
 	helm("uninstall", "phoenixnap", "--wait")
 	const deployment = "deployment/phoenixnap-cloud-controller-manager"
