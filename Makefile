@@ -246,7 +246,7 @@ images: $(if $(PREBUILT),$(PACKED)) go ## Build the images with docker, podman o
 		-engine "$(ENGINE)" -base "$(BASE_IMAGE)" $(if $(PREBUILT),-prebuilt $(DIST)) $(if $(PUSH),-push) $(ARGS)
 
 .PHONY: services
-services: prepare ## Serve every kind of Service through kube-vip and through the agents, and show what edits cost; takes about fifteen minutes (CNI=flannel connects the pods with Flannel)
+services: prepare ## Serve every kind of Service through kube-vip and through the agents, and show what edits cost; takes about twenty minutes (CNI=flannel connects the pods with Flannel)
 	PNAP_CNI='$(CNI)' go test -tags services ./test/scenario/services -count=1 -timeout 40m -v
 
 .PHONY: flannel

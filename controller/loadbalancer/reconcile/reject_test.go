@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
@@ -42,6 +43,10 @@ func TestAddressOfALostBlockIsWithdrawn(t *testing.T) {
 	}
 	if reason := w.condition("web").Reason; reason != "BlockLost" {
 		t.Errorf("the condition says %s", reason)
+	}
+	announced := meta.FindStatusCondition(w.get("web").Status.Conditions, contract.ServiceConditionAnnounced)
+	if announced != nil {
+		t.Errorf("of an address that the Service no longer has a condition says %+v", announced)
 	}
 	version := w.get("web").ResourceVersion
 	_ = w.refused("web", 30*time.Minute)

@@ -213,10 +213,18 @@ func (c *Cluster) StartController(ctx context.Context) (err error) {
 	return err
 }
 
-// RestartController ends the controller and starts it again, with a new log.
-func (c *Cluster) RestartController(ctx context.Context) error {
+// StopController ends the controller.
+func (c *Cluster) StopController() error {
 	if err := c.controller.Stop(10 * time.Second); err != nil {
 		return fmt.Errorf("end the controller: %w", err)
+	}
+	return nil
+}
+
+// RestartController ends the controller and starts it again, with a new log.
+func (c *Cluster) RestartController(ctx context.Context) error {
+	if err := c.StopController(); err != nil {
+		return err
 	}
 	return c.StartController(ctx)
 }

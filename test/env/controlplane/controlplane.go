@@ -49,6 +49,8 @@ type Options struct {
 type ControlPlane struct {
 	dir       *scratch
 	logDir    string
+	options   Options
+	snapshots int
 	url       string
 	authority *authority
 	ports     []*port
@@ -66,7 +68,7 @@ const definitions = "deploy/crds/networking.phoenixnap.com_ipblocks.yaml"
 // context bounds only the start; Stop ends the control plane. RBAC and the Node authorizer are on, as is the
 // admission plugin NodeRestriction. No controllers run: what a controller manager would make, tests make.
 func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
-	cp := &ControlPlane{}
+	cp := &ControlPlane{options: o}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("start the control plane: %w", err), cp.Stop())
@@ -75,7 +77,7 @@ func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 	if err := cp.prepare(ctx, o); err != nil {
 		return nil, err
 	}
-	if err := cp.startServers(ctx, o); err != nil {
+	if err := cp.startServers(ctx); err != nil {
 		return nil, err
 	}
 	if err := cp.waitReady(ctx); err != nil {
@@ -145,7 +147,7 @@ const (
 )
 
 // startServers starts both at once: the API server waits for its etcd by itself.
-func (c *ControlPlane) startServers(ctx context.Context, o Options) error {
+func (c *ControlPlane) startServers(ctx context.Context) error {
 	etcd, err := tools.Binary(ctx, "etcd")
 	if err != nil {
 		return err
@@ -160,7 +162,7 @@ func (c *ControlPlane) startServers(ctx context.Context, o Options) error {
 	}
 	apiServerArgs := apiServerArguments(c.dir.path, c.ports[etcdClientPort].number, c.ports[apiServerPort].number)
 	c.apiServer, err = startServer(ctx, apiServer, filepath.Join(c.logDir, "kube-apiserver.log"),
-		append(apiServerArgs, o.APIServerArgs...))
+		append(apiServerArgs, c.options.APIServerArgs...))
 	return err
 }
 

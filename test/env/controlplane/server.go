@@ -21,6 +21,9 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools/subprocess"
 )
 
+// etcdData is the directory of etcd's data in that of the control plane.
+const etcdData = "etcd"
+
 // readyPoll is how often the API server is asked while it starts.
 const readyPoll = 50 * time.Millisecond
 
@@ -31,9 +34,9 @@ type server struct {
 	log     string
 }
 
-// startServer starts a program whose output goes to a file. It outlives ctx.
+// startServer starts a program whose output is appended to a file. It outlives ctx.
 func startServer(ctx context.Context, program, log string, args []string) (*server, error) {
-	file, err := os.Create(log)
+	file, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +118,7 @@ func etcdArguments(dir string, clientPort, peerPort int) []string {
 	}
 	return slices.Concat(tls(""), tls("peer-"), []string{
 		"--name=etcd",
-		"--data-dir=" + filepath.Join(dir, "etcd"),
+		"--data-dir=" + filepath.Join(dir, etcdData),
 		"--listen-client-urls=" + client,
 		"--advertise-client-urls=" + client,
 		"--listen-peer-urls=" + peer,

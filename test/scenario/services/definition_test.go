@@ -16,8 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	cloudproviderapi "k8s.io/cloud-provider/api"
+	"k8s.io/utils/ptr"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/controlplane"
 )
 
 const (
@@ -39,16 +42,16 @@ func prepareDefinition(h *harness) {
 	h.create(loadBalancer("leaving", shared()))
 }
 
-// checkDefinition: the definition of IPBlock is deleted, and with it what records which address is whose. Until it is
-// applied again, what is served is served, nothing is bought or released, and Nodes are initialised. Then all is as
-// before.
+// checkDefinition: IPBlocks are deleted without their finalizers, and made again. Then their definition is deleted, and
+// with it what records which address is whose. Until it is applied again, what is served is served, nothing is bought or
+// released, and Nodes are initialised. Then all is as before.
 func checkDefinition(h *harness) {
 	h.must("apply the definitions", h.ControlPlane.ApplyFiles(h.Context(), crds))
 	t := tcp(h.published("recorded"), 80)
 	pooled := tcp(h.published("recorded-1"), 80)
 	h.published("recorded-2")
 	h.published("leaving")
-	before := h.recorded()
+	before := h.recorded(recordedServices)
 	if len(before) != len(recordedServices) {
 		h.Fatalf("recorded is %v, want an address of each of %q", before, recordedServices)
 	}
@@ -59,6 +62,7 @@ func checkDefinition(h *harness) {
 	w := h.watching(t)
 	v := h.watching(pooled)
 	during := func(name string, apply func()) { w.during(name, func() { v.during(name, apply) }) }
+	during("ipblocks_deletion", func() { h.recordedAgain(before, h.forgetRecords()...) })
 	during("crd_deletion", func() {
 		h.allowDeletion(definitions)
 		h.must("delete the definition", definitions.Delete(h.Context(), definition, metav1.DeleteOptions{}))
@@ -83,10 +87,7 @@ func checkDefinition(h *harness) {
 		h.must("apply the definitions", h.ControlPlane.ApplyFiles(h.Context(), crds))
 		h.removed("leaving")
 		h.published("arriving")
-		h.until(answerLimit, "each address is recorded as before", func() (bool, string) {
-			now := h.recorded()
-			return maps.Equal(now, before), fmt.Sprintf("%v, want %v", now, before)
-		})
+		h.recordedAgain(before)
 	})
 	lost := 0
 	for _, impact := range slices.Concat(w.end(), v.end()) {
@@ -101,28 +102,74 @@ func checkDefinition(h *harness) {
 	}
 }
 
-// recorded is which address of which block each of recordedServices has, as the IPBlocks say it. The objects of blocks
+// recorded is which address of which block each of some Services has, as the IPBlocks say it. The objects of blocks
 // that Services share may have other names after they were made again.
-func (h *harness) recorded() map[string]string {
+func (h *harness) recorded(services []string) map[string]string {
 	h.Helper()
-	list, err := h.ControlPlane.IPBlocks().List(h.Context(), metav1.ListOptions{})
+	of := map[string]string{}
+	objects, err := h.records(services, func(b v1beta1.IPBlock, a v1beta1.Allocation, service string) {
+		of[service] = b.Spec.BlockID + " " + a.Address
+	})
 	if err != nil {
 		return map[string]string{"error": err.Error()}
 	}
-	of := map[string]string{}
-	for _, b := range list.Items {
-		if b.Status.Allocations == nil {
-			continue
-		}
-		for _, a := range *b.Status.Allocations {
-			for _, s := range a.Services {
-				if slices.Contains(recordedServices, s.Name) {
-					of[s.Name] = b.Spec.BlockID + " " + a.Address
-				}
-			}
+	for _, b := range objects {
+		if !slices.Contains(b.Finalizers, contract.IPBlockFinalizer) {
+			of[b.Name] = "has no finalizer"
 		}
 	}
 	return of
+}
+
+// records are the IPBlocks of which some Services have addresses. Each address is visited with its Service.
+func (h *harness) records(
+	services []string, visit func(b v1beta1.IPBlock, a v1beta1.Allocation, service string),
+) ([]v1beta1.IPBlock, error) {
+	h.Helper()
+	list, err := h.ControlPlane.IPBlocks().List(h.Context(), metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var objects []v1beta1.IPBlock
+	for _, b := range list.Items {
+		found := false
+		for _, a := range ptr.Deref(b.Status.Allocations, nil) {
+			for _, s := range a.Services {
+				if slices.Contains(services, s.Name) {
+					found = true
+					visit(b, a, s.Name)
+				}
+			}
+		}
+		if found {
+			objects = append(objects, b)
+		}
+	}
+	return objects, nil
+}
+
+// forgetRecords removes the finalizers of the IPBlocks of recordedServices and deletes them, as a person with all rights
+// can. It returns the UIDs of the objects.
+func (h *harness) forgetRecords() (gone []types.UID) {
+	h.Helper()
+	objects, err := h.records(recordedServices, func(v1beta1.IPBlock, v1beta1.Allocation, string) {})
+	h.must("list IPBlocks", err)
+	for _, b := range objects {
+		h.must("delete IPBlock "+b.Name, controlplane.ForgetIPBlock(h.Context(), h.ControlPlane.IPBlocks(), b.Name))
+		gone = append(gone, b.UID)
+	}
+	return gone
+}
+
+// recordedAgain waits until each address is recorded as before, by other objects than those that are gone.
+func (h *harness) recordedAgain(before map[string]string, gone ...types.UID) {
+	h.Helper()
+	h.until(answerLimit, "each address is recorded as before", func() (bool, string) {
+		objects, err := h.records(recordedServices, func(v1beta1.IPBlock, v1beta1.Allocation, string) {})
+		old := slices.ContainsFunc(objects, func(b v1beta1.IPBlock) bool { return slices.Contains(gone, b.UID) })
+		now := h.recorded(recordedServices)
+		return err == nil && !old && maps.Equal(now, before), fmt.Sprintf("%v, want %v", now, before)
+	})
 }
 
 // heldBlocks are the blocks of the account as they are bought, tagged and assigned.

@@ -147,6 +147,8 @@ func newHarness(t *testing.T, m mode) *harness {
 	options := cluster.Options{
 		Dir: h.dir, Scale: scale, Servers: 3, MemoryMiB: 1536, Programs: []string{"ip"}, Account: populate,
 		CNI: os.Getenv(cniVariable),
+		// That of the manifest: a later agent of a server learns by it that there is an earlier one.
+		AgentFlags: []string{"--metrics-bind-address=127.0.0.1:10298"},
 	}
 	m.options(&options)
 	if m.version != nil {

@@ -31,6 +31,7 @@ func lifeKinds() []kind {
 		{"deleted and made again", nil, checkAgain},
 		{"two clusters in one account", nil, checkNeighbours},
 		{"definition deleted", prepareDefinition, checkDefinition},
+		{"etcd restored", nil, checkRestore},
 	}
 }
 

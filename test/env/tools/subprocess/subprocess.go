@@ -75,11 +75,19 @@ func (p *Process) Stop(grace time.Duration) error {
 		return nil
 	case <-timer.C:
 	}
+	if err := p.Kill(); err != nil {
+		return err
+	}
+	return fmt.Errorf("%s (process %d) did not end within %s of SIGTERM and was killed", p.cmd.Path, p.PID(), grace)
+}
+
+// Kill ends the program at once (SIGKILL), and returns when it is gone.
+func (p *Process) Kill() error {
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("kill %s (process %d): %w", p.cmd.Path, p.PID(), err)
 	}
 	<-p.done
-	return fmt.Errorf("%s (process %d) did not end within %s of SIGTERM and was killed", p.cmd.Path, p.PID(), grace)
+	return nil
 }
 
 // Run starts cmd and waits for it. When the context of cmd ends, the whole process group is interrupted, so
