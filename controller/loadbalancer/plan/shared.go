@@ -201,7 +201,7 @@ func (obs Observed) poolBlocks() (blocks []PoolBlock, known bool) {
 			if !obs.Live {
 				return nil, false
 			}
-			l = NewLedger(i.Block.ID, i.Block.CIDR)
+			l = obs.rebuilt(NewLedger(i.Block.ID, i.Block.CIDR))
 		}
 		blocks = append(blocks, PoolBlock{Sighting: i, Ledger: l})
 	}
@@ -308,6 +308,7 @@ func decideBrought(obs Observed) ServicePlan {
 	if !stored {
 		l = NewLedger(id, sighting.Block.CIDR)
 		l.Brought = true
+		l = obs.rebuilt(l)
 	}
 	return allocateBrought(obs, sighting, l)
 }

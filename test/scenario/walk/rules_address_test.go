@@ -7,12 +7,14 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
 )
 
 // rulesOfAddresses are those about who has which address.
@@ -20,6 +22,8 @@ var rulesOfAddresses = []rule{
 	{name: "5 a block is not released when an address of it is given at that moment", bought: 1, live: givenWhileClosing},
 	{name: "5 a block whose object is being deleted gives no address", bought: 2, live: objectIsBeingDeleted},
 	{name: "6 no address is given before those of all Services are recorded again", bought: 1, live: recordsAreRebuilt},
+	{name: "6 an address that the watch does not show is given to no other Service", bought: 1,
+		live: publishedUnseen},
 	{name: "8 a brought block stays assigned when it is not known who assigned it", live: unknownAssignment},
 	{name: "8 a block of another cluster is refused", live: ofAnotherCluster},
 	{name: "8 a retained block goes to the Service of its name and counts", bought: 2, live: retainedBlock},
@@ -121,6 +125,37 @@ func firstOfBlock(w *world) string {
 	}
 	w.t.Fatal("no object names the block")
 	return ""
+}
+
+// publishedUnseen: who has which address is lost while the watch does not show yet that a Service has the one which
+// another asks for.
+func publishedUnseen(w *world) {
+	w.ordered("oldest", shared())
+	taken := w.served("oldest")
+	wanted := netip.MustParseAddr(taken).Next().String()
+	asks := func(address string) func(*corev1.Service) {
+		return func(s *corev1.Service) { s.Spec.LoadBalancerIP = address }
+	}
+	w.ordered("rival", shared())
+	w.edit("rival", "asks for the address of another", asks(taken))
+	time.Sleep(5 * time.Minute)
+	w.refused("rival")
+	w.afterDrift()
+	w.ordered("first", shared())
+	w.edit("first", "asks for an address", asks(wanted))
+	time.Sleep(lateBy - time.Second/2)
+	w.edit("rival", "asks for that of the first", asks(wanted))
+	time.Sleep(lateBy + time.Second/4) // the watch shows this, and not yet what the controller wrote
+	w.keeps("first", wanted)
+	w.refused("rival")
+	w.setLags(kubefake.Lag{Until: time.Now().Add(time.Hour)}, []string{"services"})
+	w.loseStatus(firstShared)
+	time.Sleep(5 * time.Minute)
+	w.lagBehind()
+	time.Sleep(5 * time.Minute)
+	w.keeps("oldest", taken)
+	w.keeps("first", wanted)
+	w.refused("rival")
 }
 
 // unknownAssignment: the record that the controller assigned a brought block is lost before its last Service leaves.
