@@ -71,7 +71,8 @@ func (c *Collector) readLive(ctx context.Context, s *suspicion) (plan.Account, b
 	}
 	s.block = block
 	networks, err := c.networks(ctx, block, asked)
-	return plan.Account{Now: asked, NetworkID: c.config.NetworkID, Networks: networks}, err == nil, err
+	view := plan.Account{Now: asked, NetworkID: c.config.NetworkID, Networks: networks, TakenUp: f.brought}
+	return view, err == nil, err
 }
 
 // networks reads the network that the block is assigned to; the configured one when the block names none.

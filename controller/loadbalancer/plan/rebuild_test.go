@@ -14,8 +14,8 @@ import (
 // claiming is a Service whose annotations claim an address, which its status has, too, if it is published.
 func claiming(name, address string, published bool) *corev1.Service {
 	s := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), Annotations: map[string]string{
-			contract.ServiceIPAddress: address, contract.ServiceIPOwner: name}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name),
+			Annotations: map[string]string{contract.ServiceIPAddress: address, contract.ServiceIPOwner: name}},
 		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
 	}
 	if published {

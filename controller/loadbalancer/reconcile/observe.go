@@ -157,6 +157,7 @@ func (b *Balancer) readLedgers(ctx context.Context, o *plan.Observed, s scope) e
 	o.Unreadable = listing.Unreadable
 	o.Unrecorded = listing.Unrecorded
 	o.BroughtBlocks = listing.BroughtBlocks
+	o.TakenUp = listing.BroughtBlocks.IDs()
 	o.IPBlocks = listing.Names
 	o.Records = b.seen.BoundedAll(listing.Records)
 	o.Purchase = o.Records.Of(o.Holder)

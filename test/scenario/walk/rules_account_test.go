@@ -12,7 +12,8 @@ import (
 
 // rulesOfTheAccount are those about what the API of phoenixNAP shows and says.
 var rulesOfTheAccount = []rule{
-	{name: "7 a Service keeps its finalizer until the account shows nothing of it", bought: 1, live: finalizerOfAService},
+	{name: "7 a Service keeps its finalizer until the account shows nothing of it", bought: 1,
+		live: finalizerOfAService},
 	{name: "7 nothing is bought for an object without its finalizer", bought: 1, live: finalizerOfAnObject},
 	{name: "9 a pause of a year that the API asks for is bounded", bought: 1, live: pauseOfAYear},
 	{name: "9 a purchase that is recorded in the future is bounded", bought: 1, live: clockOfAnotherProcess},

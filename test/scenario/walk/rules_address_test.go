@@ -19,7 +19,8 @@ import (
 
 // rulesOfAddresses are those about who has which address.
 var rulesOfAddresses = []rule{
-	{name: "5 a block is not released when an address of it is given at that moment", bought: 1, live: givenWhileClosing},
+	{name: "5 a block is not released when an address of it is given at that moment", bought: 1,
+		live: givenWhileClosing},
 	{name: "5 a block whose object is being deleted gives no address", bought: 2, live: objectIsBeingDeleted},
 	{name: "6 no address is given before those of all Services are recorded again", bought: 1, live: recordsAreRebuilt},
 	{name: "6 an address that the watch does not show is given to no other Service", bought: 1,
@@ -141,11 +142,12 @@ func publishedUnseen(w *world) {
 	time.Sleep(5 * time.Minute)
 	w.refused("rival")
 	w.afterDrift()
-	w.ordered("first", shared())
-	w.edit("first", "asks for an address", asks(wanted))
-	time.Sleep(lateBy - time.Second/2)
+	const moment = 100 * time.Millisecond
+	time.Sleep(3 * moment) // when no sync is due otherwise
+	w.place(namespace, "first", func(s *corev1.Service) { s.Annotations = shared(); asks(wanted)(s) })
+	time.Sleep(lateBy - moment)
 	w.edit("rival", "asks for that of the first", asks(wanted))
-	time.Sleep(lateBy + time.Second/4) // the watch shows this, and not yet what the controller wrote
+	time.Sleep(lateBy + moment/2) // the watch shows this, and not yet what the controller wrote
 	w.keeps("first", wanted)
 	w.refused("rival")
 	w.setLags(kubefake.Lag{Until: time.Now().Add(time.Hour)}, []string{"services"})

@@ -21,6 +21,8 @@ var rulesOfSpending = []rule{
 	{name: "3 an object with a block buys nothing though status and tags are lost", bought: 1, live: allElseIsLost},
 	{name: "3 a block that is gone is replaced only when the Service asks for it", bought: 2, live: blockIsGone},
 	{name: "3 nothing is bought when the definition is lost", bought: 1, live: definitionIsLost},
+	{name: "3 a block is not released while another object names it", bought: 1, live: namedTwice},
+	{name: "3 an orphan is not collected while another object names it", bought: 1, live: orphanIsNamed},
 }
 
 // onlyTheWatchShows: four Services that wait for a Node are deleted, created again or need no address any more, and the
@@ -92,8 +94,8 @@ func theWatchDoesNotShow(w *world) {
 	w.served("web")
 }
 
-// allElseIsLost: a restore brings a Service and its IPBlock back without their status, and a person has removed the tags
-// of the block. Once these are there again, the Service has its address again.
+// allElseIsLost: a restore brings a Service and its IPBlock back without their status, and a person has removed the
+// tags of the block. Once these are there again, the Service has its address again.
 func allElseIsLost(w *world) {
 	w.ordered("web", nil)
 	address := w.served("web")
@@ -172,4 +174,52 @@ func (w *world) loseDefinition(length time.Duration) {
 	}
 	w.did("the definition of IPBlock is applied")
 	time.Sleep(length)
+}
+
+// namedTwice: a person takes the block of a Service up with an IPBlock, deletes the Service, and later the IPBlock.
+func namedTwice(w *world) {
+	w.ordered("web", nil)
+	w.served("web")
+	giveUp := w.takeUp(w.only())
+	w.remove("web")
+	giveUp()
+	w.gone("web")
+	if left := w.ours(); len(left) > 0 {
+		w.fail("blocks are left: %v", left)
+	}
+}
+
+// orphanIsNamed is namedTwice for a Service that is gone before the controller sees it go.
+func orphanIsNamed(w *world) {
+	w.ordered("web", nil)
+	w.served("web")
+	giveUp := w.takeUp(w.only())
+	w.process.kill()
+	w.vanish("web")
+	giveUp()
+	time.Sleep(time.Hour)
+	if left := w.ours(); len(left) > 0 {
+		w.fail("blocks are left: %v", left)
+	}
+}
+
+// takeUp has a person create an IPBlock for a block, which stays then. The IPBlock is deleted by the function that is
+// returned, after an hour in which the block must not be released.
+func (w *world) takeUp(used block) (giveUp func()) {
+	w.t.Helper()
+	const name = "taken-up"
+	_, err := w.ipBlocks.Create(w.t.Context(), &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1beta1.IPBlockSpec{Source: v1beta1.SourceBrought, Purpose: v1beta1.PurposeShared,
+			BlockID: used.id}}, metav1.CreateOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return func() {
+		w.look() // a process that was killed has a successor
+		time.Sleep(time.Hour)
+		if w.only().id != used.id {
+			w.fail("%s is released", used)
+		}
+		w.did("IPBlock %s is deleted: %v", name, w.ipBlocks.Delete(w.t.Context(), name, metav1.DeleteOptions{}))
+	}
 }
