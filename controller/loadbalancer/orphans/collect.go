@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -71,7 +72,8 @@ func (c *Collector) readLive(ctx context.Context, s *suspicion) (plan.Account, b
 	}
 	s.block = block
 	networks, err := c.networks(ctx, block, asked)
-	return plan.Account{Now: asked, NetworkID: c.config.NetworkID, Networks: networks}, err == nil, err
+	view := plan.Account{Now: asked, NetworkID: c.config.NetworkID, Networks: networks, TakenUp: slices.Concat(f.brought, f.broughtForNodes.IDs())}
+	return view, err == nil, err
 }
 
 // networks reads the network that the block is assigned to; the configured one when the block names none.

@@ -71,6 +71,9 @@ type Account struct {
 	Purchase *Purchase
 	// Published is the address that the owner has already; the zero Addr when it has none.
 	Published netip.Addr
+	// TakenUp are the IDs of the blocks for which people have created an IPBlock of source Brought. Such a block is not
+	// released, whoever it was bought for.
+	TakenUp []string
 	Slots
 }
 

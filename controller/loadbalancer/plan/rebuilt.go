@@ -1,38 +1,74 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
+
+// LacksLedger reports whether a block from which the Service may get an address has no ledger: it is new, or its
+// allocations are lost.
+func (obs Observed) LacksLedger() bool {
+	return slices.ContainsFunc(obs.Sightings, func(s network.Sighting) bool {
+		return (obs.Pool().Owns(s.Block) || s.Block.ID == obs.NamedBlock) && !obs.stored(s.Block.ID)
+	})
+}
 
 // unstored is the ledger of a block of the pool of which none is stored. One that was bought, which its object records,
 // or that no network has, has only free addresses. Of another one there was a ledger that is lost.
 func (obs Observed) unstored(b network.Block) Ledger {
-	l := newLedger(b, obs.fresh(b), obs.Now)
+	l := obs.proven(b).quarantined(obs.fresh(b), obs.Now)
 	_, l.Deleted = find(obs.Records, func(r Record) bool { return r.BlockID == b.ID && r.Deleted })
 	return l
 }
 
 // unstoredBrought is unstored for a brought block, whose ledger is lost if a Service has an address of it all the same.
 func (obs Observed) unstoredBrought(b network.Block) Ledger {
-	l := newLedger(b, !obs.anotherPublishes(b.CIDR) && !b.CIDR.Contains(obs.Published), obs.Now)
+	l := obs.proven(b)
 	l.Brought = true
+	return l.quarantined(l.Empty() && !obs.anotherPublishes(b.CIDR) && !b.CIDR.Contains(obs.Published), obs.Now)
+}
+
+// proven is a ledger of which nothing is stored, with the addresses that other Services have: all at once, because
+// those that are left out could be given before their Services ask. Of several Services that claim an address, one has
+// it whose status shows it, which authors of Services do not write.
+func (obs Observed) proven(b network.Block) Ledger {
+	l := NewLedger(b.ID, b.CIDR)
+	services := slices.Clone(obs.Services)
+	slices.SortStableFunc(services, func(a, b *corev1.Service) int {
+		return cmp.Compare(order(!shows(a, ClaimedAddress(a))), order(!shows(b, ClaimedAddress(b))))
+	})
+	for _, other := range services {
+		h := HolderOf(other)
+		claim := ClaimedAddress(other)
+		_, taken := l.Held[claim]
+		_, holds := l.AddressOf(h)
+		if taken || holds || h.sameName(obs.Holder) || claim == obs.Published || !network.IsHost(l.CIDR, claim) ||
+			!contract.WrittenForThis(other) || !obs.credible(other, claim) {
+			continue
+		}
+		l = l.give(claim, h)
+	}
 	return l
 }
 
-// newLedger is the ledger of a block. Where it is not fresh, each address may be in use, of a Service that is not seen
-// yet or by a machine that still answers for it: all are in quarantine, and only a Service that has the address
-// published does not have to wait.
-func newLedger(b network.Block, fresh bool, now time.Time) Ledger {
-	l := NewLedger(b.ID, b.CIDR)
+// quarantined is a ledger that is made again. Where it is not fresh, each free address may be in use, of a Service that
+// proves nothing or by a machine that still answers for it: all are in quarantine, and only a Service that has the
+// address published does not have to wait.
+func (l Ledger) quarantined(fresh bool, now time.Time) Ledger {
 	if fresh {
 		return l
 	}
 	l = l.clone()
 	for address := range l.hosts() {
-		l.Quarantined[address] = Released{Since: now}
+		if _, held := l.Held[address]; !held {
+			l.Quarantined[address] = Released{Since: now}
+		}
 	}
 	return l
 }

@@ -123,6 +123,15 @@ func (all Records) sharedAs(name string) Record {
 	return named
 }
 
+// IDs are those of the blocks that objects name.
+func (all Records) IDs() []string {
+	ids := make([]string, 0, len(all))
+	for _, r := range all {
+		ids = append(ids, r.BlockID)
+	}
+	return ids
+}
+
 // Names reports whether an object names the block.
 func (all Records) Names(blockID string) bool {
 	return slices.ContainsFunc(all, func(r Record) bool { return r.BlockID == blockID })

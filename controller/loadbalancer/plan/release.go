@@ -97,7 +97,7 @@ func releaseRank(s Step) int {
 // none.
 func unassignRetained(s network.Sighting, account Account) Step {
 	off := s.Hidden && !account.Exists(s.Block.ID) || s.Block.Status == network.Subnetted
-	if step := ReleaseBlock(s, account); step.Action != Delete && !off {
+	if step := giveUp(s, account); step.Action != Delete && !off {
 		return step
 	}
 	return Step{Action: Done, Reason: BlockKept, Block: s.Block}
@@ -106,6 +106,15 @@ func unassignRetained(s network.Sighting, account Account) Step {
 // ReleaseBlock decides how to release one block of a pool or of the nodes. Who calls it again until the
 // account does not show the block any more has released it.
 func ReleaseBlock(s network.Sighting, account Account) Step {
+	if slices.Contains(account.TakenUp, s.Block.ID) {
+		return refuse(s.Block, BlockUnusable, "IP block %s (%s) is not released, because an IPBlock of source Brought "+
+			"names it; delete that IPBlock if the block is to be released", s.Block.ID, s.Block.CIDR)
+	}
+	return giveUp(s, account)
+}
+
+// giveUp is ReleaseBlock, whoever else names the block.
+func giveUp(s network.Sighting, account Account) Step {
 	b := s.Block
 	if s.Hidden {
 		return account.waitHidden(b)

@@ -197,10 +197,12 @@ func (w *world) startCluster() {
 	w.objects = &ipBlocks{IPBlocks: kubefake.NewStore().IPBlocks(), world: w}
 	w.tracker = ktesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())
 	w.kube.PrependReactor("patch", "services", w.patchService)
-	w.kube.PrependReactor("get", "services", func(action ktesting.Action) (bool, runtime.Object, error) {
+	read := func(action ktesting.Action) (bool, runtime.Object, error) {
 		w.mayCrash()
 		return ktesting.ObjectReaction(w.tracker)(action)
-	})
+	}
+	w.kube.PrependReactor("get", "services", read)
+	w.kube.PrependReactor("list", "services", read)
 	w.config.Kube = w.kube
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
@@ -91,6 +92,9 @@ func (b *Balancer) observe(ctx context.Context, s scope) (plan.Observed, error) 
 	if o.Networks, err = b.readNetworks(ctx, o.Account, s); err != nil {
 		return plan.Observed{}, err
 	}
+	if err := b.readProof(ctx, &o); err != nil {
+		return plan.Observed{}, err
+	}
 	o.NetworkSlots = b.slots.next(o)
 	o.Ours = s.memory != nil && s.memory.ours
 	o = o.Complete()
@@ -154,6 +158,7 @@ func (b *Balancer) readLedgers(ctx context.Context, o *plan.Observed, s scope) e
 	o.Unrecorded = listing.Unrecorded
 	o.BroughtBlocks = listing.BroughtBlocks
 	o.BroughtForNodes = listing.BroughtForNodes
+	o.TakenUp = slices.Concat(listing.BroughtBlocks.IDs(), listing.BroughtForNodes.IDs())
 	o.IPBlocks = listing.Names
 	o.Records = b.seen.BoundedAll(listing.Records)
 	o.Purchase = o.Records.Of(o.Holder)
@@ -161,6 +166,23 @@ func (b *Balancer) readLedgers(ctx context.Context, o *plan.Observed, s scope) e
 		o.PoolPurchase = &last.Purchase
 	}
 	return err
+}
+
+// readProof reads all Services where a ledger has to be made from what they show: what the informer does not show yet
+// would be given to another.
+func (b *Balancer) readProof(ctx context.Context, o *plan.Observed) error {
+	if !o.Live || !o.LacksLedger() {
+		return nil
+	}
+	live, err := b.config.Kube.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list Services: %w", err)
+	}
+	o.Services = nil
+	for i := range live.Items {
+		o.Services = append(o.Services, &live.Items[i])
+	}
+	return nil
 }
 
 // drop deletes the ledgers of blocks that are gone or given up, with the record of their purchase, which is the same

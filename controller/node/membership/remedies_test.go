@@ -157,6 +157,7 @@ func warnings() map[string]advises {
 			ReasonNodeBlockUnavailable, `IPBlock (\S+): .*repair its status, or .* delete it`,
 			func(w *world, advised []string) {
 				deletesObject(w, advised)
+				w.run(time.Minute) // kubectl waits until the object is gone
 				w.bring(advised[1], simtest.NodeBlockID)
 			}, 1, nobodys},
 		"PublicNetworkJoinRefused, scopes": {seedOf(2, "203.0.113.0/28", nil), nil,

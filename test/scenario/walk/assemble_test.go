@@ -62,7 +62,7 @@ func (w *world) options() *config.Config {
 		LoadBalancer: config.LoadBalancer{Announcer: contract.AnnouncerKubeVIP, NetworkID: networkID},
 		Location:     location,
 		Allocation:   w.defaults.allocation, BlockSize: w.defaults.size,
-		MaxRetained: maxRetained, MaxRetainedPerNamespace: maxRetainedPerNamespace,
+		MaxIPBlocks: w.maxBlocks, MaxRetained: maxRetained, MaxRetainedPerNamespace: maxRetainedPerNamespace,
 		ManageMembership: w.manages, CollectOrphans: w.collect, OrphanGrace: orphanGrace,
 	}
 }

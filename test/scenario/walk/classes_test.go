@@ -187,7 +187,7 @@ func (w *world) stopLeader() {
 // skew is by how much the clock of the next process is wrong.
 func (w *world) skew() time.Duration {
 	if !w.skews || w.process != nil && w.random.IntN(2) == 0 {
-		return 0
+		return w.clock
 	}
 	w.inject(classClockSkew)
 	skew := w.upTo(12*time.Hour) - 6*time.Hour

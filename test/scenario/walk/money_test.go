@@ -139,7 +139,11 @@ func (w *world) admit(changed, stored metav1.Object) {
 	w.mu.Lock()
 	webhook := w.webhook
 	w.mu.Unlock()
-	if webhook == "" || stored == nil {
+	object, isBlock := changed.(*v1beta1.IPBlock)
+	if webhook == "objects" && isBlock {
+		object.Finalizers = nil // of new ones, too
+	}
+	if webhook == "" || webhook == "objects" || stored == nil {
 		return
 	}
 	if webhook != "records" {
@@ -147,7 +151,6 @@ func (w *world) admit(changed, stored metav1.Object) {
 			return !slices.Contains(stored.GetFinalizers(), f)
 		}))
 	}
-	object, isBlock := changed.(*v1beta1.IPBlock)
 	before, wasBlock := stored.(*v1beta1.IPBlock)
 	if isBlock && wasBlock && webhook != "finalizers" && before.Status.Purchase == nil {
 		object.Status.Purchase = nil

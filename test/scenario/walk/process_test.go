@@ -135,6 +135,7 @@ func (a apiServer) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	p.note("%s %s%s", request.Method, request.URL.Path, bodyOf(request))
 	p.world.judgeDeletion(request)
+	p.world.hear(request)
 	response, err := p.line.RoundTrip(request)
 	if diesAfter {
 		p.kill()
@@ -262,6 +263,7 @@ func (p *process) RoundTrip(request *http.Request) (*http.Response, error) {
 		}
 		defer p.world.judgePurchase(p.world.blocks(), stopped)
 	}
+	p.world.hear(request)
 	response, err := p.exchange(request)
 	if diesAfter {
 		p.kill()

@@ -134,6 +134,12 @@ type world struct {
 	parent *world
 	// nodesLate is until when the process learns late of Nodes after the last lag.
 	nodesLate time.Time
+	// heard is called with each request of a process before it has an effect; nil in walks.
+	heard func(*http.Request)
+	// clock is by how much the clocks of processes are wrong where that is not drawn.
+	clock time.Duration
+	// maxBlocks is how many blocks the controller may buy; 0 is no limit.
+	maxBlocks int
 	// calming reports that the trouble is over.
 	calming atomic.Bool
 	// calmedAt is since when.
