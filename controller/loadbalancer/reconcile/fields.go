@@ -95,7 +95,7 @@ func (b *Balancer) withdrawLost(ctx context.Context, r *reconciliation) {
 	}
 	r.status = &corev1.LoadBalancerStatus{}
 	// Agents report only published addresses, so no report would ever correct what it says of this one.
-	meta.RemoveStatusCondition(&r.Draft.Service.Status.Conditions, contract.ServiceConditionAnnounced)
+	meta.RemoveStatusCondition(&r.Service.Status.Conditions, contract.ServiceConditionAnnounced)
 }
 
 // withdrawAnnouncement takes off a Service what announcers read.

@@ -43,8 +43,8 @@ func prepareDefinition(h *harness) {
 }
 
 // checkDefinition: IPBlocks are deleted without their finalizers, and made again. Then their definition is deleted, and
-// with it what records which address is whose. Until it is applied again, what is served is served, nothing is bought or
-// released, and Nodes are initialised. Then all is as before.
+// with it what records which address is whose. Until it is applied again, what is served is served, nothing is bought
+// or released, and Nodes are initialised. Then all is as before.
 func checkDefinition(h *harness) {
 	h.must("apply the definitions", h.ControlPlane.ApplyFiles(h.Context(), crds))
 	t := tcp(h.published("recorded"), 80)
@@ -148,8 +148,8 @@ func (h *harness) records(
 	return objects, nil
 }
 
-// forgetRecords removes the finalizers of the IPBlocks of recordedServices and deletes them, as a person with all rights
-// can. It returns the UIDs of the objects.
+// forgetRecords removes the finalizers of the IPBlocks of recordedServices and deletes them, as a person with all
+// rights can. It returns the UIDs of the objects.
 func (h *harness) forgetRecords() (gone []types.UID) {
 	h.Helper()
 	objects, err := h.records(recordedServices, func(v1beta1.IPBlock, v1beta1.Allocation, string) {})

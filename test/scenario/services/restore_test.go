@@ -106,8 +106,8 @@ func checkRestore(h *harness) {
 	}
 }
 
-// nothingLost counts the requests that got no answer. Those while the API server starts are not among them: it takes the
-// processors that emulated servers need for their heartbeats. kube-vip gives addresses up when it cannot renew its
+// nothingLost counts the requests that got no answer. Those while the API server starts are not among them: it takes
+// the processors that emulated servers need for their heartbeats. kube-vip gives addresses up when it cannot renew its
 // Lease and when it ends, so of that mode only those count that fail in between.
 func (h *harness) nothingLost(all ...*watch) {
 	h.Helper()
