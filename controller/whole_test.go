@@ -97,8 +97,8 @@ func newScene(t *testing.T) *scene {
 func (s *scene) bring(name string, spec v1beta1.IPBlockSpec) {
 	s.Helper()
 	spec.Source = v1beta1.SourceBrought
-	_, err := plane.IPBlocks().Create(s.Context(), &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec},
-		metav1.CreateOptions{})
+	object := &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
+	_, err := plane.IPBlocks().Create(s.Context(), object, metav1.CreateOptions{})
 	s.ok(err)
 }
 

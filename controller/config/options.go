@@ -64,8 +64,8 @@ var (
 			"; three slashes are accepted too."}
 	nodeAddress = Option{Field: "nodeAddress", Env: "PNAP_NODE_ADDRESS", Flag: "node-address",
 		Default: NodeAddressBlock,
-		Usage: "Addresses of nodes in the public network: block, from an IP block that is brought or bought for them, " +
-			"or none, for interfaces with a link-local address."}
+		Usage: "Addresses of nodes in the public network: block, from an IP block that is brought or bought for " +
+			"them, or none, for interfaces with a link-local address."}
 	manageMembership = Option{Field: "manageMembership", Env: "PNAP_MANAGE_MEMBERSHIP", Flag: "manage-membership",
 		toggle: true, Default: "off: missing memberships are reported",
 		Usage: "Join the servers of Nodes that match the service node selector to the public network, and remove " +

@@ -136,8 +136,8 @@ func ownName(name string) bool {
 		v1beta1.NamePrefix}, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// brings reports whether a person says in an object that a brought block has a purpose. What the controller named is not
-// from a person.
+// brings reports whether a person says in an object that a brought block has a purpose. What the controller named is
+// not from a person.
 func brings(object *v1beta1.IPBlock, purpose v1beta1.Purpose) bool {
 	return !ownName(object.Name) && object.Spec.Source == v1beta1.SourceBrought && object.Spec.Purpose == purpose
 }

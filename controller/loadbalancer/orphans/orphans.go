@@ -61,8 +61,8 @@ type Config struct {
 	Collect bool
 	// Grace is how long a block must be an orphan before it is released.
 	Grace time.Duration
-	// NodesKept keeps one block that was bought for the nodes while no node has an address of it, unless a person brings
-	// one.
+	// NodesKept keeps one block that was bought for the nodes while no node has an address of it, unless a person
+	// brings one.
 	NodesKept bool
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time

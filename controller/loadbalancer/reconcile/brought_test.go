@@ -373,8 +373,8 @@ func TestANodesBlockIsNotNamed(t *testing.T) {
 	}
 }
 
-// TestANodesBlockIsNotSwept: who has which address of it is not for Services to judge, nor whether it is assigned, while
-// nodes have none, too. Once a person deletes the object, it goes.
+// TestANodesBlockIsNotSwept: who has which address of it is not for Services to judge, nor whether it is assigned,
+// while nodes have none, too. Once a person deletes the object, it goes.
 func TestANodesBlockIsNotSwept(t *testing.T) {
 	w := newWorld(t, broughtBlock("public", nil))
 	w.bringForNodes()

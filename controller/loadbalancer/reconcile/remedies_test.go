@@ -140,7 +140,8 @@ var alternatives = map[string]struct {
 	"BlockUnusable, managed": {situation{options: []option{one(ofCluster(), managed), broughtBlock("", ofCluster())},
 		drive: served(inBlock(dividedID)), says: []string{"name another one"}}, edited(inBlock(broughtID))},
 	"BlockUnusable, of the nodes": {situation{options: []option{broughtBlock("", ofCluster()),
-		withBlocks(secondBrought())}, drive: inTurn((*world).bringForNodes, served(inBlock(broughtID))), says: []string{"is that of the nodes", "name another one"}},
+		withBlocks(secondBrought())}, drive: inTurn((*world).bringForNodes, served(inBlock(broughtID))),
+		says: []string{"is that of the nodes", "name another one"}},
 		edited(inBlock(foreignID))},
 	"BlockUnusable, full": {situation{options: []option{broughtBlock("", ofCluster()), withBlocks(secondBrought())},
 		drive: func(w *world) {

@@ -228,13 +228,13 @@ func (p *pass) brought(ctx context.Context, seen blocks, object plan.Record) (so
 	case at < 0 && p.network.Listed(id):
 		return source{}, nil // the API shows it again in a moment
 	case at < 0:
-		return unavailable("IPBlock %s is of IP block %s, which the account does not have; delete it, and create one for "+
-			"a block that the phoenixNAP portal shows", object.Name, id), nil
+		return unavailable("IPBlock %s is of IP block %s, which the account does not have; delete it, and create one "+
+			"for a block that the phoenixNAP portal shows", object.Name, id), nil
 	}
 	block := seen.Sightings[at].Block
 	if !block.SystemManaged && !network.Brought(block, p.cluster(), []string{id}) {
-		return unavailable("IPBlock %s is of IP block %s (%s), which was bought for something else, or has the tag %s of "+
-			"another cluster; bring another block, or remove its tags in the phoenixNAP portal", object.Name, id,
+		return unavailable("IPBlock %s is of IP block %s (%s), which was bought for something else, or has the tag %s "+
+			"of another cluster; bring another block, or remove its tags in the phoenixNAP portal", object.Name, id,
 			block.CIDR, contract.TagCluster), nil
 	}
 	current, err := p.ledgerOf(ctx, block)

@@ -46,11 +46,12 @@ func TestChoose(t *testing.T) {
 	hidden := source{}
 	free := offered("free", plan.Holder{})
 	full := offered("full", other)
+	later := offered("later", plan.Holder{})
 	for name, test := range map[string]struct {
 		sources []source
 		want    string
 	}{
-		"the first with an address":                       {[]source{full, broken, free, offered("later", plan.Holder{})}, "free"},
+		"the first with an address":                       {[]source{full, broken, free, later}, "free"},
 		"not one that no list shows":                      {[]source{hidden, free}, "free"},
 		"what the server holds":                           {[]source{free, offered("held", one)}, "held"},
 		"what the server holds, though it cannot be used": {[]source{free, brokenAndHeld}, "held"},

@@ -255,8 +255,8 @@ const otherNetwork = "60473a6115e34466c9f8f0a7"
 func TestUnusableNodeBlockIsReported(t *testing.T) {
 	owned := "which was bought for something else, or has the tag cluster of another cluster; bring another block"
 	for name, test := range map[string]unusable{
-		"missing": {of: func(b *pnapsim.BlockSeed) { b.ID = largerBlock }, says: "is of IP block " + simtest.NodeBlockID +
-			", which the account does not have; delete it"},
+		"missing": {of: func(b *pnapsim.BlockSeed) { b.ID = largerBlock },
+			says: "is of IP block " + simtest.NodeBlockID + ", which the account does not have; delete it"},
 		"a Service's": {of: tagged(map[string]string{"usage": contract.TagUsageAuto, "cluster": clusterUID,
 			"service": "shop_web"}), says: owned},
 		"a pool's": {of: tagged(map[string]string{"usage": contract.TagUsageAuto, "cluster": clusterUID,

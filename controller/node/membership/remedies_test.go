@@ -143,7 +143,7 @@ func warnings() map[string]advises {
 		"NodeBlockFull, fewer": {full(), nil, selected, ReasonNodeBlockFull,
 			"select fewer nodes with --service-node-selector", unselect(1), 0, 1},
 		"NodeBlockUnavailable, missing": {withLarger(seedOf(2, "", nil)), nil, bringsNodeBlock,
-			ReasonNodeBlockUnavailable, "IPBlock (\\S+) is of .*, which the account does not have; delete it, and create one",
+			ReasonNodeBlockUnavailable, `IPBlock (\S+) is of .*, which the account does not have; delete it, and create`,
 			bringsInstead, 1, nobodys},
 		"NodeBlockUnavailable, of a Service": {ofService(), nil, bringsNodeBlock, ReasonNodeBlockUnavailable,
 			"bought for something else.*; bring another block", bringsLarger, 1, nobodys},

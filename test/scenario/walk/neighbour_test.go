@@ -94,7 +94,8 @@ const broughtObject = "of-the-owner"
 // bring applies an IPBlock from now on whenever it is missing, as the programs do that apply what is in a repository.
 func (w *world) bring(name, id string, purpose v1beta1.Purpose) {
 	_, err := w.ipBlocks.Create(w.t.Context(), &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: v1beta1.IPBlockSpec{Source: v1beta1.SourceBrought, Purpose: purpose, BlockID: id}}, metav1.CreateOptions{})
+		Spec: v1beta1.IPBlockSpec{Source: v1beta1.SourceBrought, Purpose: purpose, BlockID: id}},
+		metav1.CreateOptions{})
 	if err == nil {
 		w.did("IPBlock %s is applied", name)
 	}
