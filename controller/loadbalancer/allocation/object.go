@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -141,7 +142,7 @@ func (o *Object) Begin(ctx context.Context, at time.Time, size plan.Size) (plan.
 	}
 	attempt := v1beta1.Purchase{Attempt: 1, Time: metav1.NewMicroTime(at.Truncate(time.Microsecond))}
 	if last := object.Status.Purchase; last != nil {
-		attempt.Attempt = last.Attempt + 1
+		attempt.Attempt = last.Attempt%math.MaxInt32 + 1 // a person may have written any
 	}
 	object.Status.Purchase = &attempt
 	stored, err := o.objects.UpdateStatus(ctx, object, metav1.UpdateOptions{})

@@ -136,11 +136,10 @@ func (c *Controller) serviceChanged(before, after any) {
 	c.queue.Add(nameOf(is))
 }
 
-// serviceGone queues Services that disappeared before their release: someone removed the finalizer.
+// serviceGone queues Services that disappeared before their release: someone removed the finalizer. One that only is
+// missing in a new list, a cache.DeletedFinalStateUnknown, may be younger than a backup from which etcd was restored:
+// what it has is found by the search for orphans, which waits.
 func (c *Controller) serviceGone(last any) {
-	if unknown, ok := last.(cache.DeletedFinalStateUnknown); ok {
-		last = unknown.Obj
-	}
 	if service, ok := last.(*corev1.Service); ok && c.states.vanish(service) {
 		c.queue.Add(nameOf(service))
 	}

@@ -18,6 +18,7 @@ var rulesOfSpending = []rule{
 	{name: "1 nothing is released of a Service whose change back the watch does not show", bought: 1,
 		live: changedBack},
 	{name: "1 the block of a Service that the watch does not show is no orphan", live: theWatchDoesNotShow},
+	{name: "1 what a Service has that only a list lacks is not released at once", bought: 1, live: aListLacksIt},
 	{name: "3 an object with a block buys nothing though status and tags are lost", bought: 1, live: allElseIsLost},
 	{name: "3 a block that is gone is replaced only when the Service asks for it", bought: 2, live: blockIsGone},
 	{name: "3 nothing is bought when the definition is lost", bought: 1, live: definitionIsLost},
@@ -92,6 +93,26 @@ func theWatchDoesNotShow(w *world) {
 	}
 	w.lagBehind()
 	w.served("web")
+}
+
+// aListLacksIt: an API server that was restored does not know a Service, and its watch ended meanwhile. That the Service
+// was deleted is nowhere said, so its block is an orphan like others.
+func aListLacksIt(w *world) {
+	w.ordered("young", nil)
+	w.served("young")
+	used := w.only()
+	w.setLags(kubefake.Lag{Until: time.Now().Add(time.Hour)}, []string{"services"})
+	w.vanish("young")
+	w.watchExpires()
+	w.lagBehind()
+	time.Sleep(orphanGrace - time.Minute)
+	if left := w.ours(); len(left) != 1 || left[0].id != used.id || left[0].status != "assigned" {
+		w.fail("of %s is left: %v", used, left)
+	}
+	time.Sleep(time.Hour)
+	if left := w.ours(); len(left) > 0 {
+		w.fail("blocks are left: %v", left)
+	}
 }
 
 // allElseIsLost: a restore brings a Service and its IPBlock back without their status, and a person has removed the
