@@ -72,7 +72,8 @@ func (c *Collector) readLive(ctx context.Context, s *suspicion) (plan.Account, b
 	}
 	s.block = block
 	networks, err := c.networks(ctx, block, asked)
-	view := plan.Account{Now: asked, NetworkID: c.config.NetworkID, Networks: networks, TakenUp: slices.Concat(f.brought, f.broughtForNodes.IDs())}
+	view := plan.Account{Now: asked, NetworkID: c.config.NetworkID, Networks: networks,
+		TakenUp: slices.Concat(f.brought, f.broughtForNodes.IDs())}
 	return view, err == nil, err
 }
 

@@ -11,14 +11,6 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
-// LacksLedger reports whether a block from which the Service may get an address has no ledger: it is new, or its
-// allocations are lost.
-func (obs Observed) LacksLedger() bool {
-	return slices.ContainsFunc(obs.Sightings, func(s network.Sighting) bool {
-		return (obs.Pool().Owns(s.Block) || s.Block.ID == obs.NamedBlock) && !obs.stored(s.Block.ID)
-	})
-}
-
 // unstored is the ledger of a block of the pool of which none is stored. One that was bought, which its object records,
 // or that no network has, has only free addresses. Of another one there was a ledger that is lost.
 func (obs Observed) unstored(b network.Block) Ledger {

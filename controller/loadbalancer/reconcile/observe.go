@@ -18,6 +18,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // scope is what an observation is about, and how current it has to be.
@@ -171,7 +172,7 @@ func (b *Balancer) readLedgers(ctx context.Context, o *plan.Observed, s scope) e
 // readProof reads all Services where a ledger has to be made from what they show: what the informer does not show yet
 // would be given to another.
 func (b *Balancer) readProof(ctx context.Context, o *plan.Observed) error {
-	if !o.Live || !o.LacksLedger() {
+	if !o.Live || !lacksLedger(*o) {
 		return nil
 	}
 	live, err := b.config.Kube.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
@@ -183,6 +184,16 @@ func (b *Balancer) readProof(ctx context.Context, o *plan.Observed) error {
 		o.Services = append(o.Services, &live.Items[i])
 	}
 	return nil
+}
+
+// lacksLedger reports whether a block from which a Service may get an address has no ledger: it is new, or its
+// allocations are lost. A block of one Service has none.
+func lacksLedger(o plan.Observed) bool {
+	return slices.ContainsFunc(o.Sightings, func(s network.Sighting) bool {
+		return s.Block.Tags[contract.TagService] == "" &&
+			!slices.ContainsFunc(o.Ledgers, func(l plan.Ledger) bool { return l.BlockID == s.Block.ID }) &&
+			!slices.ContainsFunc(o.Unreadable, func(u plan.Unreadable) bool { return u.BlockID == s.Block.ID })
+	})
 }
 
 // drop deletes the ledgers of blocks that are gone or given up, with the record of their purchase, which is the same

@@ -95,8 +95,8 @@ func theWatchDoesNotShow(w *world) {
 	w.served("web")
 }
 
-// aListLacksIt: an API server that was restored does not know a Service, and its watch ended meanwhile. That the Service
-// was deleted is nowhere said, so its block is an orphan like others.
+// aListLacksIt: an API server that was restored does not know a Service, and its watch ended meanwhile. That the
+// Service was deleted is nowhere said, so its block is an orphan like others.
 func aListLacksIt(w *world) {
 	w.ordered("young", nil)
 	w.served("young")
