@@ -152,7 +152,7 @@ func publishedUnseen(w *world) {
 	w.refused("rival")
 	w.setLags(kubefake.Lag{Until: time.Now().Add(time.Hour)}, []string{"services"})
 	w.loseStatus(firstShared)
-	time.Sleep(5 * time.Minute)
+	time.Sleep(15 * time.Minute) // longer than the quarantine of what is made again
 	w.lagBehind()
 	time.Sleep(5 * time.Minute)
 	w.keeps("oldest", taken)
