@@ -148,7 +148,7 @@ func broughtIn(object *v1beta1.IPBlock) (d plan.BroughtBlock, declared bool) {
 		return plan.BroughtBlock{}, false
 	}
 	return plan.BroughtBlock{Object: object.Name, BlockID: object.Spec.BlockID,
-		Namespaces: object.Spec.AllowedNamespaces}, true
+		Namespaces: object.Spec.AllowedNamespaces, Deleted: object.DeletionTimestamp != nil}, true
 }
 
 // decode reads the ledger in an object; ErrNotFound, and only what block it is, when it has none.

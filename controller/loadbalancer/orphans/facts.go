@@ -225,7 +225,7 @@ func (c *Collector) addUsed(ctx context.Context, f *facts) error {
 	for _, unread := range listing.Unreadable {
 		f.used[unread.BlockID] = true // it is not known, so nothing is concluded
 	}
-	f.brought = listing.BroughtBlocks.IDs()
+	f.brought = listing.BroughtBlocks.TakenUp()
 	f.broughtForNodes = listing.BroughtForNodes
 	f.records = listing.Records
 	f.shared = listing.Shared

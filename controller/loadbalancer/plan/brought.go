@@ -18,6 +18,8 @@ type BroughtBlock struct {
 	Object, BlockID string
 	// Namespaces are those whose Services may name the block; none for all.
 	Namespaces []string
+	// Deleted is true once the person has deleted the object.
+	Deleted bool
 }
 
 // BroughtBlocks are all of them.
@@ -30,6 +32,11 @@ func (all BroughtBlocks) IDs() []string {
 		ids = append(ids, d.BlockID)
 	}
 	return ids
+}
+
+// TakenUp are the IDs of those whose objects are not deleted.
+func (all BroughtBlocks) TakenUp() []string {
+	return slices.DeleteFunc(slices.Clone(all), func(d BroughtBlock) bool { return d.Deleted }).IDs()
 }
 
 // named is the block that a Service of a namespace names and may name.

@@ -159,7 +159,7 @@ func (b *Balancer) readLedgers(ctx context.Context, o *plan.Observed, s scope) e
 	o.Unrecorded = listing.Unrecorded
 	o.BroughtBlocks = listing.BroughtBlocks
 	o.BroughtForNodes = listing.BroughtForNodes
-	o.TakenUp = slices.Concat(listing.BroughtBlocks.IDs(), listing.BroughtForNodes.IDs())
+	o.TakenUp = slices.Concat(listing.BroughtBlocks.TakenUp(), listing.BroughtForNodes.IDs())
 	o.IPBlocks = listing.Names
 	o.Records = b.seen.BoundedAll(listing.Records)
 	o.Purchase = o.Records.Of(o.Holder)

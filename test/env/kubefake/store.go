@@ -6,6 +6,7 @@ package kubefake
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -130,17 +131,22 @@ func (s *Store) admit(changed, stored metav1.Object) {
 	}
 }
 
-// Snapshot is what a Store held at a time.
-type Snapshot map[key]runtime.Object
+// Snapshot is what a Store held at a time, definitions included.
+type Snapshot struct {
+	objects     map[key]runtime.Object
+	undefined   map[schema.GroupVersionResource]bool
+	terminating map[schema.GroupVersionResource]metav1.ObjectMeta
+}
 
 // Snapshot copies what the Store holds.
 func (s *Store) Snapshot() Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := Snapshot{}
+	all := Snapshot{objects: map[key]runtime.Object{}, undefined: maps.Clone(s.undefined),
+		terminating: maps.Clone(s.terminating)}
 	for k := range s.keys {
 		if object, err := s.Get(k.gvr, k.namespace, k.name); err == nil {
-			all[k] = object.DeepCopyObject()
+			all.objects[k] = object.DeepCopyObject()
 		}
 	}
 	return all
@@ -151,10 +157,12 @@ func (s *Store) Restore(snapshot Snapshot) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k := range s.keys {
-		if err := s.restore(k, snapshot[k]); err != nil {
+		if err := s.restore(k, snapshot.objects[k]); err != nil {
 			return fmt.Errorf("restore %s %s/%s: %w", k.gvr.Resource, k.namespace, k.name, err)
 		}
 	}
+	s.undefined = maps.Clone(snapshot.undefined)
+	s.terminating = maps.Clone(snapshot.terminating)
 	return nil
 }
 

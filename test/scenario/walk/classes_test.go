@@ -56,6 +56,10 @@ const (
 	classIPBlockEdit = "ipblock_edit"
 	// A person orders a shared block, and gives it up after a while; or keeps one that was bought.
 	classOrdered = "ordered_block"
+	// For some minutes two IPBlocks name one block.
+	classTwoObjects = "two_objects"
+	// IPBlocks are restored from a backup of objects: under other UIDs, and without their status.
+	classWithoutStatus = "restored_objects"
 	// The definition of IPBlock is deleted with all of them, and applied again later.
 	classUndefined = "definition_deleted"
 	// Services are deleted, recreated or change their type while no controller runs, also without their finalizer.
@@ -111,7 +115,7 @@ func (c *classes) list() []classCount {
 	for _, name := range slices.Concat(watchClasses, []string{
 		classListLag, classServerLag, classMismatch, classWrongAccount, classStoppedLeader, classClockSkew,
 		classConfigMapEdit, classIPBlockEdit, classOrdered, classUndefined, classLedgersLost, classRecordTime,
-		classRestore,
+		classRestore, classTwoObjects, classWithoutStatus,
 		classSecondCluster, classWhileDown, classDefaults, classLatePurchase, classAbsurd, classPortalBlock,
 		classRetained, classHeaders, classUntagged,
 		classWebhook, classFreshTag, classBarredNodes, classReplacedServer, classResold,
@@ -302,6 +306,53 @@ func (w *world) orderBlock() {
 	time.AfterFunc(w.upTo(time.Hour), func() {
 		w.did("IPBlock %s is deleted: %v", name, w.ipBlocks.Delete(w.t.Context(), name, metav1.DeleteOptions{}))
 	})
+}
+
+// secondObject has a person create an IPBlock for a block that the cluster has bought, and delete it some time later.
+func (w *world) secondObject() {
+	all := w.ours()
+	if len(all) == 0 {
+		return
+	}
+	w.inject(classTwoObjects)
+	block := all[w.random.IntN(len(all))]
+	w.seconds++
+	name := fmt.Sprintf("second-%d", w.seconds)
+	_, err := w.ipBlocks.Create(w.t.Context(), &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1beta1.IPBlockSpec{Source: v1beta1.SourceBrought, Purpose: v1beta1.PurposeShared, BlockID: block.id}},
+		metav1.CreateOptions{})
+	w.did("IPBlock %s is created for %s: %v", name, block, err)
+	time.AfterFunc(w.upTo(10*time.Minute), func() {
+		w.did("IPBlock %s is deleted: %v", name, w.ipBlocks.Delete(w.t.Context(), name, metav1.DeleteOptions{}))
+	})
+}
+
+// deleteSeconds deletes what secondObject has left, and what a restore of etcd has brought back of that.
+func (w *world) deleteSeconds() {
+	for i := range w.seconds {
+		err := w.ipBlocks.Delete(w.t.Context(), fmt.Sprintf("second-%d", i+1), metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// restoreObjects restores all IPBlocks as a backup of objects does: under other UIDs, and without their status.
+func (w *world) restoreObjects() {
+	list, err := w.ipBlocks.List(w.t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) == 0 {
+		return
+	}
+	w.inject(classWithoutStatus)
+	w.process.kill()
+	for _, old := range list.Items {
+		if err := kubefake.Lose(w.t.Context(), w.ipBlocks, old.Name); err != nil {
+			w.t.Fatal(err)
+		}
+		_, err := w.ipBlocks.Create(w.t.Context(), &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: old.Name,
+			Finalizers: old.Finalizers}, Spec: old.Spec}, metav1.CreateOptions{})
+		w.did("IPBlock %s is restored without its status: %v", old.Name, err)
+	}
 }
 
 // deleteIPBlocks deletes what records blocks that are bought, as a person does who wants to pay for nothing.
@@ -518,6 +569,9 @@ func (w *world) restoreEtcd() {
 		w.t.Fatal(err)
 	}
 	w.did("etcd is restored")
+	gvr := v1beta1.GroupVersion.WithResource("ipblocks") // whose definition may have been there, gone or on its way
+	w.store.AllowUndefine(gvr)
+	w.define(gvr)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.observer.published = map[types.UID]string{}

@@ -27,7 +27,7 @@ func (w *world) happen() {
 		{2, w.portalDeletes}, {2, w.portalUnassigns}, {1, w.networkBusy}, {8, w.trouble}, {2, w.outage}, {1, w.revoke},
 		{3, w.nodeTurns}, {2, w.serverGoes}, {2, w.serverTurns}, {6, w.die}, {2, w.freeze},
 		{2, w.wrongAccount}, {4, w.stopLeader}, {2, w.whileDown}, {2, w.editConfigMap}, {3, w.editIPBlock}, {1, w.undefine},
-		{2, w.orderBlock},
+		{2, w.orderBlock}, {1, w.secondObject}, {1, w.restoreObjects},
 		{2, w.changeDefaults},
 		{2, w.buyLate}, {1, w.absurd}, {2, w.portalAdds}, {2, w.mismatch}, {1, w.loseLedgers}, {2, w.recordPurchase},
 		{2, w.backUp}, {4, w.neighbourActs}, {2, w.churn}, {2, w.absurdHeader}, {3, w.hideTags}, {1, w.interfere},
@@ -51,7 +51,7 @@ func (w *world) happen() {
 func (w *world) force(turn int) {
 	things := []func(){
 		w.wrongAccount, w.stopLeader, w.whileDown, w.editConfigMap, w.editIPBlock, w.undefine, w.orderBlock,
-		w.loseLedgers,
+		w.loseLedgers, w.secondObject, w.restoreObjects,
 		w.recordPurchase, w.backUp, w.changeDefaults, w.interfere, w.absurd, w.portalAdds, w.mismatch, w.neighbourActs,
 		w.die, w.churn, w.absurdHeader, w.hideTags, w.buyLate, w.nodeIsBarred, w.serverIsReplaced,
 		w.watchIsLate, w.watchStandsStill, w.watchBreaks, w.watchExpires, w.resell,

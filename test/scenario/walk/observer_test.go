@@ -186,8 +186,8 @@ func (w *world) judgeChange(p *process, request *http.Request) {
 		return
 	}
 	for _, b := range w.ours() {
-		if b.id != path.Base(request.URL.Path) || b.status == "unassigned" {
-			continue
+		if b.id != path.Base(request.URL.Path) || b.status == "unassigned" || b.status == "error assigning" {
+			continue // no network has it: to be assigned again after an error, it has to be unassigned
 		}
 		names := w.publishers(b) //nolint:contextcheck // the observer's view does not end with the request
 		if len(names) > 0 {

@@ -287,6 +287,7 @@ func (w *world) calm() {
 	w.use(w.own)
 	w.endLags()
 	w.deleteDamaged()
+	w.deleteSeconds()
 	w.unbar()
 	for _, cluster := range w.clusters() {
 		cluster.calming.Store(true)

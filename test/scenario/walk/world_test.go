@@ -134,6 +134,8 @@ type world struct {
 	parent *world
 	// nodesLate is until when the process learns late of Nodes after the last lag.
 	nodesLate time.Time
+	// seconds is how many IPBlocks were created for blocks that others name.
+	seconds int
 	// heard is called with each request of a process before it has an effect; nil in walks.
 	heard func(*http.Request)
 	// clock is by how much the clocks of processes are wrong where that is not drawn.
