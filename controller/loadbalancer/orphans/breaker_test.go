@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
@@ -310,5 +311,33 @@ func TestAnOrphanIsShownOnceItIsConfirmed(t *testing.T) {
 	}
 	if want := "Ready False ServiceGone Orphaned True ServiceGone "; w.reasons()[blockNumber(0)] != want {
 		t.Errorf("after two lists: %v, want %s", w.reasons(), want)
+	}
+}
+
+// TestAnUnusableIPBlockIsReplaced follows what the event IPBlockUnusable says about one that is of no block.
+func TestAnUnusableIPBlockIsReplaced(t *testing.T) {
+	const lost = "60473c2509268bc77fd06d41"
+	w := newWorld(t, block(blockID, "203.0.113.8/29", "public", nil))
+	w.config.Ledgers = allocation.NewStore(allocation.WithEvents(w.objects, w.events), w.clock.Now)
+	w.connect(false)
+	create := func(id string) {
+		object := &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: "mine"}, Spec: v1beta1.IPBlockSpec{
+			Source: v1beta1.SourceBrought, Purpose: v1beta1.PurposeShared, BlockID: id}}
+		if _, err := w.objects.Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create(lost)
+	w.pass(10 * time.Minute)
+	if n := w.count("Warning IPBlockUnusable", lost, "delete this IPBlock, and create another one"); n != 1 {
+		t.Errorf("%d events, want one: %q", n, w.heard)
+	}
+	if err := w.objects.Delete(t.Context(), "mine", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	create(blockID)
+	w.pass(10 * time.Minute)
+	if n := w.count("Normal IPBlockAssigned"); n != 1 || w.reasons()[blockID] != "Ready True BlockAssigned " {
+		t.Errorf("objects %v, events %q", w.reasons(), w.heard)
 	}
 }

@@ -51,9 +51,9 @@ func (h *harness) createStored() {
 	h.create(loadBalancer(replaced))
 }
 
-// checkRestore: etcd is restored from a snapshot while the controller is stopped, as the guide says. What is served is
-// served, nothing is bought again or released, and the records are those of the snapshot. What is younger is found by
-// the tags of its block, or is an orphan until its Service is created again.
+// checkRestore: etcd is restored from a snapshot while the controller is stopped. What is served is served, nothing is
+// bought again or released, and the records are those of the snapshot. What is younger is found by the tags of its
+// block, or is an orphan until its Service is created again.
 func checkRestore(h *harness) {
 	h.createStored()
 	t := tcp(h.published("stored"), 80)
