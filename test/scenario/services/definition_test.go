@@ -46,6 +46,7 @@ func prepareDefinition(h *harness) {
 // with it what records which address is whose. Until it is applied again, what is served is served, nothing is bought
 // or released, and Nodes are initialised. Then all is as before.
 func checkDefinition(h *harness) {
+	prepareDefinition(h)
 	h.must("apply the definitions", h.ControlPlane.ApplyFiles(h.Context(), crds))
 	t := tcp(h.published("recorded"), 80)
 	pooled := tcp(h.published("recorded-1"), 80)

@@ -30,8 +30,9 @@ func lifeKinds() []kind {
 		//proves:service-changes/recreate
 		{"deleted and made again", nil, checkAgain},
 		{"two clusters in one account", nil, checkNeighbours},
-		{"definition deleted", prepareDefinition, checkDefinition},
 		{"etcd restored", nil, checkRestore},
+		// The last that needs addresses: after it, free ones are in quarantine for ten minutes.
+		{"definition deleted", nil, checkDefinition},
 	}
 }
 
