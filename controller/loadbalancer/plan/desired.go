@@ -48,8 +48,8 @@ type Desired struct {
 	// Shared is true when an address of the pool will do; false for a block of its own. AllocationDemanded is true when
 	// the Service itself says so and not an option, a change of which does not disturb what is there.
 	Shared, AllocationDemanded bool
-	// IPBlock is the name of the IPBlock of a block that a person brings; empty for one that is bought. Which block it
-	// is, Facts.NamedBlock says.
+	// IPBlock is the name of the IPBlock that the Service names; empty when it names none. Which block that is,
+	// Facts.NamedBlock and Facts.NamedShared say.
 	IPBlock string
 	// Size of the block to buy, and in words where it can be set; 0 when any will do.
 	Size       Size

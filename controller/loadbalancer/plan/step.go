@@ -64,8 +64,8 @@ const (
 	DeletionDue Reason = "DeletionDue"
 	// DeletionUnverified: the block cannot be read any more and no network has it, but the list still names it.
 	DeletionUnverified Reason = "DeletionUnverified"
-	// AddressQuarantined: the only addresses left in the pool were released a moment ago; the message says until when
-	// the Service waits at the latest.
+	// AddressQuarantined: the only addresses left in the pool were released a moment ago, or the record of who has
+	// them was lost; the message says until when the Service waits at the latest.
 	AddressQuarantined Reason = "AddressQuarantined"
 	// NetworkChanging: the public network is taking in another change, or another block that was bought is about to be
 	// assigned to it.
