@@ -78,9 +78,10 @@ test: prepare ## Run all tests, and print how long they took and the ten package
 	awk '{gsub("/", "_", $$2); print "figure test_seconds_" $$2, $$1, "s"}' && \
 	echo "figure test_seconds $$(( $$(date +%s) - began )) s" && exit $$failed
 
-# The parts of make test, side by side. Only root can raise the priority of a process; so the last part has a low one to its
-# end, but not the lowest: beside busy programs that hardly runs.
-PARTS = test-clusters test-machines test-computing
+# The parts of make test, side by side. What only computes follows the labs, which it would disturb. Only root can raise the
+# priority of a process; so that and the API servers have a low one to their end, but not the lowest: beside busy programs
+# that hardly runs.
+PARTS = test-clusters test-machines test-apis
 RESULTS ?= $(DIST)
 # A part that runs several times gives its results several names.
 PART = test/env/run-tests $(RESULTS)/$@$(1).json $(TESTFLAGS)
@@ -91,9 +92,9 @@ test-clusters: go
 	@$(PART) -p 1 $(call FIRST,$(CLUSTER))
 test-machines: go
 	@failed=0; $(call PART,-announce) $(firstword $(AGENTS)) || failed=$$?; $(PART) -p 1 $(call FIRST,$(MACHINE)) || failed=$$?; \
-	$(call PART,-agent) $(lastword $(AGENTS)) || failed=$$?; exit $$failed
-test-computing: go
-	@failed=0; nice -n 5 $(call PART,-apis) -p 1 $(call FIRST,$(API)) || failed=$$?; nice -n 5 $(PART) -p 2 $(OTHER) || failed=$$?; exit $$failed
+	$(call PART,-agent) $(lastword $(AGENTS)) || failed=$$?; nice -n 5 $(call PART,-other) -p 2 $(OTHER) || failed=$$?; exit $$failed
+test-apis: go
+	@nice -n 5 $(PART) -p 1 $(call FIRST,$(API))
 
 # The packages whose tests start no control plane and no virtual machine, and build or download nothing.
 HEAVY := env/controlplane|env/kernel|env/lab|env/cluster|env/tools|repo/build|repo/development|repo/mutants|repo/portability
@@ -256,7 +257,7 @@ flannel: ## The demo and all kinds of Services once more, with pods that Flannel
 .PHONY: e2e
 e2e: prepare ## Install, use, upgrade and remove everything on a cluster with real kubelets, as the guides say (the logs of what failed are in dist/e2e)
 	@rm -rf dist/e2e && mkdir -p dist/e2e
-	go test -tags e2e ./test/scenario/e2e -run 'TestInstall|TestWorker' -count=1 -timeout 60m -v -artifacts -outputdir dist/e2e
+	go test -tags e2e ./test/scenario/e2e -run 'TestInstall|TestWorker|TestScale' -count=1 -timeout 60m -v -artifacts -outputdir dist/e2e
 
 .PHONY: k8s-e2e
 k8s-e2e: prepare ## Have Kubernetes' own tests of load balancers judge both announcers; takes an hour or more, and half an hour to build them first (FOCUS=regexp chooses tests; the logs are in dist/k8s-e2e)

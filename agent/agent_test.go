@@ -20,6 +20,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/diagnose"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/nodenet"
 )
 
 // cluster is a real API server with a Node, and the agent's kubeconfig: that of the shipped ServiceAccount.
@@ -76,10 +77,9 @@ func (c *cluster) node(t *testing.T) *corev1.Node {
 // publish writes what the controller would.
 func (c *cluster) publish(t *testing.T) {
 	t.Helper()
-	annotations, err := contract.NodeNetwork{ServerID: "0123456789abcdef01234567",
+	annotations := nodenet.On(contract.NodeNetwork{ServerID: "0123456789abcdef01234567",
 		NetworkID: "6104105e6b7c9a0012345678", VLAN: 3999,
-		Member: true, Announcer: contract.AnnouncerKubeVIP}.Annotations()
-	must(t, err)
+		Member: true, Announcer: contract.AnnouncerKubeVIP})
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	must(t, err)
 	_, err = c.admin.CoreV1().Nodes().Patch(t.Context(), c.nodeName, types.MergePatchType, patch, metav1.PatchOptions{})

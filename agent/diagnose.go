@@ -21,6 +21,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/diagnose"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/diagnose/examine"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/observe/netstate"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/report/nodewatch"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/arp"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
@@ -32,12 +33,13 @@ const defaultWatch = 10 * time.Second
 
 type diagnoseFlags struct {
 	nodeFlags
-	network     networkFlags
-	kubeVIP     kubeVIPFlags
-	fix, output string
-	timeout     time.Duration
-	watch       time.Duration
-	strict      bool
+	network       networkFlags
+	kubeVIP       kubeVIPFlags
+	fix, output   string
+	publicNetwork string
+	timeout       time.Duration
+	watch         time.Duration
+	strict        bool
 }
 
 func newDiagnoseCommand() *cobra.Command {
@@ -75,6 +77,8 @@ func (f *diagnoseFlags) add(flags *pflag.FlagSet) {
 	f.nodeFlags.add(flags)
 	notInPods(flags, "kubeconfig", "node-name")
 	f.network.add(flags)
+	flags.StringVar(&f.publicNetwork, "public-network", "",
+		"name of the PublicNetwork to examine, of those of the Node; empty: the first one")
 	flags.StringVar(&f.fix, "fix", "",
 		"tool that fixes are written for: netplan, networkmanager, ifupdown, networkd, iproute2; empty: the "+
 			"recognised one")
@@ -208,6 +212,7 @@ func (f *diagnoseFlags) examination() (c examine.Config, err error) {
 	if given {
 		c.ByHand = &byHand
 	}
+	c.Network = f.publicNetwork
 	c.Interface = f.iface
 	c.Uplink = f.uplink
 	c.Timeout = f.timeout
@@ -216,14 +221,24 @@ func (f *diagnoseFlags) examination() (c examine.Config, err error) {
 	c.Prober = arp.NewProber()
 	switch {
 	case f.kubeconfig != "" || inCluster():
-		c.Client, c.NoClient = f.client()
+		c.Client, c.IPBlocks, c.NoClient = f.clients()
 	case !given:
-		c.Client, c.NoClient = f.clientOf(nodeKubeconfigs())
-	}
-	if c.NoClient != nil {
-		c.Client = nil
+		c.Client, c.IPBlocks, c.NoClient = f.clientsOf(nodeKubeconfigs())
 	}
 	return c, nil
+}
+
+// clients returns a client of the API server and one of its IPBlocks, both nil with an error.
+func (f *nodeFlags) clients() (kubernetes.Interface, nodewatch.BlockSource, error) {
+	client, err := f.client()
+	if err != nil {
+		return nil, nil, err
+	}
+	ipBlocks, err := f.ipBlocks()
+	if err != nil {
+		return nil, nil, err
+	}
+	return client, ipBlocks, nil
 }
 
 // nodeKubeconfigs are the kubeconfigs that a node has: those of the kubelets of kubeadm, k3s and RKE2, and those of
@@ -233,8 +248,8 @@ func nodeKubeconfigs() []string {
 		"/var/lib/rancher/rke2/agent/kubelet.kubeconfig", "/etc/rancher/k3s/k3s.yaml", "/etc/rancher/rke2/rke2.yaml"}
 }
 
-// clientOf returns a client by the first of the kubeconfigs that exists and can be used.
-func (f *diagnoseFlags) clientOf(kubeconfigs []string) (kubernetes.Interface, error) {
+// clientsOf returns clients by the first of the kubeconfigs that exists and can be used.
+func (f *diagnoseFlags) clientsOf(kubeconfigs []string) (kubernetes.Interface, nodewatch.BlockSource, error) {
 	var errs []error
 	for _, path := range kubeconfigs {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -242,17 +257,17 @@ func (f *diagnoseFlags) clientOf(kubeconfigs []string) (kubernetes.Interface, er
 		}
 		found := f.nodeFlags
 		found.kubeconfig = path
-		client, err := found.client()
+		client, ipBlocks, err := found.clients()
 		if err == nil {
-			return client, nil
+			return client, ipBlocks, nil
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", path, err))
 	}
 	if errs == nil {
-		return nil, fmt.Errorf("this is no pod, and there is no kubeconfig: none of %s exists",
+		return nil, nil, fmt.Errorf("this is no pod, and there is no kubeconfig: none of %s exists",
 			strings.Join(kubeconfigs, ", "))
 	}
-	return nil, errors.Join(errs...)
+	return nil, nil, errors.Join(errs...)
 }
 
 // networkFlags describe the public network by hand, for a node whose API server cannot be reached.

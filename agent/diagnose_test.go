@@ -202,11 +202,11 @@ func TestKubeconfigsOfTheNode(t *testing.T) {
 	broken := filepath.Join(t.TempDir(), "broken.conf")
 	must(t, os.WriteFile(broken, []byte("{"), 0o600))
 	good := kubeconfigFor(t, "http://127.0.0.1:1")
-	if client, err := f.clientOf([]string{absent, broken, good}); err != nil || client == nil {
+	if client, _, err := f.clientsOf([]string{absent, broken, good}); err != nil || client == nil {
 		t.Errorf("%v, want a client by the third", err)
 	}
 	for _, paths := range [][]string{{absent}, {absent, broken}} {
-		_, err := f.clientOf(paths)
+		_, _, err := f.clientsOf(paths)
 		if last := paths[len(paths)-1]; err == nil || !strings.Contains(err.Error(), last) {
 			t.Errorf("%v: error %v, want it to name %s", paths, err, last)
 		}

@@ -8,7 +8,11 @@ import (
 
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer/kinds"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer/kubevip"
 )
 
@@ -34,3 +38,11 @@ func (f *kubeVIPFlags) check() error {
 
 // key is namespace and name of the Lease.
 func (f *kubeVIPFlags) key() string { return kubevip.Key(f.namespace, f.lease) }
+
+// announcers returns the kinds of announcers, one of which reads kube-vip's Leases.
+func (f *kubeVIPFlags) announcers(client kubernetes.Interface, node string) func(func()) (announcer.Set, network.Part) {
+	return func(changed func()) (announcer.Set, network.Part) {
+		elections := kubevip.NewReader(client.CoordinationV1(), f.key(), node, changed)
+		return kinds.All(elections.Of), elections
+	}
+}

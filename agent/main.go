@@ -26,6 +26,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/store"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/diagnose"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/client"
 	_ "github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/version" // the version of go build
 )
 
@@ -187,18 +188,36 @@ func (f *nodeFlags) announcingClient() (kubernetes.Interface, error) {
 	return f.connect(" announcer", store.ClientConfig)
 }
 
+// ipBlocks returns a client of the IPBlocks.
+func (f *nodeFlags) ipBlocks() (*client.IPBlocks, error) {
+	config, err := f.configured("")
+	if err != nil {
+		return nil, err
+	}
+	return client.New(config)
+}
+
 // connect returns a client as configured; part is appended to the name by which the API server knows it.
 func (f *nodeFlags) connect(part string, configure func(*rest.Config) *rest.Config) (kubernetes.Interface, error) {
-	config, err := f.restConfig()
+	config, err := f.configured(part)
 	if err != nil {
-		return nil, fmt.Errorf("find the API server: %w", err)
+		return nil, err
 	}
-	config.UserAgent = "phoenixnap-agent/" + version.Get().GitVersion + part
 	client, err := kubernetes.NewForConfig(configure(config))
 	if err != nil {
 		return nil, fmt.Errorf("use %s: %w", f.kubeconfig, err)
 	}
 	return client, nil
+}
+
+// configured returns the configuration of a client.
+func (f *nodeFlags) configured(part string) (*rest.Config, error) {
+	config, err := f.restConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find the API server: %w", err)
+	}
+	config.UserAgent = "phoenixnap-agent/" + version.Get().GitVersion + part
+	return config, nil
 }
 
 func (f *nodeFlags) restConfig() (*rest.Config, error) {

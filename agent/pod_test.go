@@ -23,7 +23,7 @@ func inAPod(t *testing.T) { t.Setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1") }
 // harmless are the flags of diagnose that name no other file, server or Node: they choose what is checked on this
 // machine, and how it is printed.
 var harmless = []string{"interface", "uplink", "vlan", "network", "gateway", "address", "fix", "output", "timeout",
-	"kube-vip-namespace", "kube-vip-lease", "strict", "watch", "v", "vmodule", "help"}
+	"kube-vip-namespace", "kube-vip-lease", "public-network", "strict", "watch", "v", "vmodule", "help"}
 
 // TestEveryFlagOfDiagnoseIsJudged: a new flag is refused in a pod, or harmless there.
 func TestEveryFlagOfDiagnoseIsJudged(t *testing.T) {

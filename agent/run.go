@@ -5,14 +5,13 @@ package main
 import (
 	"context"
 	"errors"
-	"slices"
-	"sync"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -21,19 +20,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/standby"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/observe/netstate"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/observe/sampler"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/report/conditions"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/report/lease"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/report/metricsserver"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/report/nodestate"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/report/nodewatch"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer/kinds"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer/kubevip"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/vip"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/wire/arp"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/listen"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
 )
 
 type runFlags struct {
@@ -70,42 +58,72 @@ func newRunCommand() *cobra.Command {
 	return command
 }
 
+// announceFlags say how the agent announces addresses where the controller has it do so.
+type announceFlags struct{ rebalance time.Duration }
+
+// minRebalance is the minimum of --announcer-rebalance, and its default.
+const minRebalance = time.Minute
+
+func (f *announceFlags) add(flags *pflag.FlagSet) {
+	flags.DurationVar(&f.rebalance, "announcer-rebalance", minRebalance,
+		"minimum time between two moves of an address that only make the numbers of addresses of the nodes more even; "+
+			"an address that moves loses its connections; 0 switches such moves off, and has to be given on all nodes")
+}
+
+func (f *announceFlags) check() error {
+	if f.rebalance != 0 && f.rebalance < minRebalance {
+		return usageError{fmt.Errorf("--announcer-rebalance %s: give %s or more, or 0 to move no address that way",
+			f.rebalance, minRebalance)}
+	}
+	return nil
+}
+
 // runAgent builds the parts and runs them until ctx ends or one fails.
 func runAgent(ctx context.Context, f runFlags) error {
-	name, err := f.name()
+	config, err := f.config()
 	if err != nil {
 		return err
 	}
-	if f.interval <= 0 || f.announcementInterval <= 0 {
-		return usageError{errors.New("--interval and --announcement-interval must be positive")}
-	}
-	managed, err := f.manage.parse()
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(f.announce.check(), f.kubeVIP.check()); err != nil {
-		return err
-	}
-	client, err := f.client()
-	if err != nil {
-		return err
-	}
-	announcing, err := f.announcingClient()
-	if err != nil {
-		return err
-	}
-	klog.FromContext(ctx).Info("Starting", "node", name, "version", version.Get().GitVersion)
+	klog.FromContext(ctx).Info("Starting", "node", config.Node, "version", config.Version)
 	events := record.NewBroadcaster(record.WithContext(ctx))
 	defer events.Shutdown()
-	recorder := events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "phoenixnap-agent", Host: name})
-	parts := newParts(newShared(name, f, managed, client, recorder), managed, announcing)
-
+	config.Recorder = events.NewRecorder(scheme.Scheme,
+		corev1.EventSource{Component: "phoenixnap-agent", Host: config.Node})
 	group, ctx := errgroup.WithContext(ctx)
-	for _, each := range parts {
+	for _, each := range []network.Part{network.New(config), startedReporter{config.Turn}} {
 		group.Go(func() error { return each.Run(ctx) })
 	}
-	group.Go(func() error { return sendEvents(ctx, events, client) })
+	group.Go(func() error { return sendEvents(ctx, events, config.Client) })
 	return group.Wait()
+}
+
+// config returns what the flags mean, without the recorder of events.
+func (f *runFlags) config() (c network.Config, err error) {
+	c.Options = network.Options{
+		Version: version.Get().GitVersion, Interface: f.iface, Uplink: f.uplink, Interval: f.interval,
+		AnnouncementInterval: f.announcementInterval, Rebalance: f.announce.rebalance, MetricsPrivate: f.metricsPrivate,
+	}
+	if c.Node, err = f.name(); err != nil {
+		return c, err
+	}
+	if f.interval <= 0 || f.announcementInterval <= 0 {
+		return c, usageError{errors.New("--interval and --announcement-interval must be positive")}
+	}
+	if err := f.manage.parse(&c.Options); err != nil {
+		return c, err
+	}
+	if err := errors.Join(f.announce.check(), f.kubeVIP.check()); err != nil {
+		return c, err
+	}
+	if c.Client, c.IPBlocks, err = f.clients(); err != nil {
+		return c, err
+	}
+	if c.Announcing, err = f.announcingClient(); err != nil {
+		return c, err
+	}
+	c.Announcers = f.kubeVIP.announcers(c.Client, c.Node)
+	c.Turn = standby.New(f.metricsAddress)
+	return c, nil
 }
 
 // sendEvents hands events to the API server until ctx ends. Events of cluster-wide objects live in the namespace
@@ -115,152 +133,4 @@ func sendEvents(ctx context.Context, events record.EventBroadcaster, client kube
 	<-ctx.Done()
 	sink.Stop()
 	return nil
-}
-
-// staleFactor and staleFloor make the age of the last sample at which the agent calls itself dead.
-const (
-	staleFactor = 6
-	staleFloor  = time.Minute
-)
-
-// part is something that runs until its context ends.
-type part interface {
-	Run(ctx context.Context) error
-}
-
-// wakes wake the loops of the agent. They exist before the parts that run these loops: parts wake each other.
-type wakes struct {
-	samples, addresses     loop.Wake
-	localHealth, announcer loop.Wake
-	lease                  loop.Wake
-	vlan, returnPath       loop.Wake
-}
-
-func newWakes() wakes {
-	return wakes{
-		samples: loop.NewWake(), addresses: loop.NewWake(), localHealth: loop.NewWake(), announcer: loop.NewWake(),
-		lease: loop.NewWake(),
-		vlan:  loop.NewWake(), returnPath: loop.NewWake(),
-	}
-}
-
-// announce says that what this node announces may have to change.
-func (w wakes) announce() {
-	w.localHealth.Signal()
-	w.announcer.Signal()
-}
-
-// manage says that what is managed may have to change.
-func (w wakes) manage() {
-	w.vlan.Signal()
-	w.returnPath.Signal()
-}
-
-// onServices follows a change of Services.
-func (w wakes) onServices() {
-	w.announce()
-	w.addresses.Signal()
-}
-
-// onExpectation follows a change of what to expect of the node.
-func (w wakes) onExpectation() {
-	w.samples.Signal()
-	w.manage()
-	w.announce()
-}
-
-// onSample returns what follows each sample. Until the first one, what is managed waits to know which machine this is.
-func (w wakes) onSample() func() {
-	first := sync.OnceFunc(w.manage)
-	return func() {
-		w.addresses.Signal()
-		w.announce()
-		first()
-	}
-}
-
-// shared is what all parts of the agent use: the way to the API server, what is known of the node, and what is
-// reported.
-type shared struct {
-	name      string
-	flags     runFlags
-	client    kubernetes.Interface
-	recorder  record.EventRecorder
-	wakes     wakes
-	turn      *standby.Turn
-	metrics   *metricsserver.Metrics
-	health    *metricsserver.Health
-	publisher *conditions.Publisher
-	services  *nodewatch.ServiceWatcher
-	state     *nodestate.NodeState
-	node      *nodewatch.NodeWatcher
-	reader    *netstate.Reader
-	prober    *arp.Prober
-	gateways  arp.Neighbors
-}
-
-// newShared returns what follows a Node and the Services, and writes what is found to the Node. It starts nothing.
-func newShared(name string, f runFlags, managed managing, client kubernetes.Interface,
-	recorder record.EventRecorder) *shared {
-	wakes := newWakes()
-	metrics := metricsserver.NewMetrics(version.Get().GitVersion, name)
-	health := metricsserver.NewHealth(max(staleFloor, staleFactor*f.interval), time.Now())
-	publisher := conditions.New(client.CoreV1().Nodes(), name, conditions.Recorder(recorder), metrics.Wrote)
-	services := nodewatch.NewServiceWatcher(client, wakes.onServices)
-	mark, mask := managed.marks()
-	state := nodestate.New(nodestate.Config{
-		Interface: f.iface, Uplink: f.uplink, Mark: mark, Mask: mask, TableBase: managed.tableBase,
-		Publisher: publisher, Services: services.Services, Metrics: metrics, Health: health,
-		OnExpectation: wakes.onExpectation, OnSample: wakes.onSample(),
-	})
-	return &shared{
-		name: name, flags: f, client: client, recorder: recorder, wakes: wakes, turn: standby.New(f.metricsAddress),
-		metrics: metrics, health: health,
-		publisher: publisher, services: services, state: state,
-		node:   nodewatch.NewNodeWatcher(client, name, state.ObserveNode),
-		reader: netstate.NewReader(), prober: arp.NewProber(),
-	}
-}
-
-// newParts returns all parts of the agent, each built of those before it. It starts nothing.
-func newParts(s *shared, managed managing, client kubernetes.Interface) []part {
-	samples := sampler.New(sampler.Config{
-		Reader: s.reader, Prober: s.prober, Expected: s.state.Expected, Watch: s.reader.Watch,
-		Interval: s.flags.interval,
-		Record:   s.state.Sample, Signals: s.wakes.samples,
-	})
-	reconcilers, states := managed.reconcilers(s)
-	announcer, announcing := newAnnouncer(s, client)
-	verifying, sources := newVerifier(s, announcer)
-	sources.Managed = states
-	renewer := &lease.Renewer{
-		Leases: s.client.CoordinationV1().Leases(metav1.NamespaceSystem), NodeName: s.name, Node: s.publisher.Observed,
-		Isolated: func() bool { return announcer.speaker.State().Isolated }, Wake: s.wakes.lease,
-		OnRenew: s.metrics.Renewed,
-	}
-	server := metricsserver.NewServer(s.turn, s.metrics, sources, s.health)
-	server.Private = s.flags.metricsPrivate
-	acting := slices.Concat([]part{s.publisher}, reconcilers, verifying, []part{renewer})
-	for i, each := range acting {
-		acting[i] = afterPredecessor{each, s.turn}
-	}
-	return slices.Concat([]part{s.services, s.node, samples}, announcing, acting,
-		[]part{server, startedReporter{s.turn}})
-}
-
-// newVerifier returns the parts that judge the announcement of addresses, each time that the node was judged, too.
-func newVerifier(s *shared, a *announcer) ([]part, metricsserver.Sources) {
-	elections := kubevip.NewReader(s.client.CoordinationV1(), s.flags.kubeVIP.key(), s.name,
-		s.wakes.addresses.Signal)
-	owners := vip.NewMACTable(s.client.CoreV1().Nodes(), s.wakes.addresses.Signal)
-	addresses := vip.New(vip.Config{
-		Node: s.name, Prober: s.prober, Router: s.reader, Announcers: kinds.All(elections.Of), Owners: owners.Of,
-		View: a.view, Services: s.services.Services, Reported: s.state.ReportedBefore,
-		Interval: s.flags.announcementInterval,
-		Record:   a.recordAddresses, Report: s.state.Reported, Event: vip.Recorder(s.recorder),
-		Signals: s.wakes.addresses,
-	})
-	listener := arp.NewListener(s.state.VLANInterface, addresses.Hear)
-	sources := metricsserver.Sources{ARP: listener.Counters, Addresses: addresses.Figures, Announcer: a.figures}
-	return []part{elections, owners, listener, addresses}, sources
 }

@@ -8,72 +8,12 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"reflect"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/election"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/standby"
 )
-
-// afterPredecessor is a part that changes the Node or the kernel: it waits until no earlier agent of this node does.
-type afterPredecessor struct {
-	part
-	turn *standby.Turn
-}
-
-func (p afterPredecessor) Run(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-p.turn.Begun():
-		return p.part.Run(ctx)
-	}
-}
-
-// wakeAnnouncer wakes the announcer when it is the agent's turn.
-type wakeAnnouncer struct{ *shared }
-
-func (b wakeAnnouncer) Run(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-	case <-b.turn.Begun():
-		b.wakes.announcer.Signal()
-	}
-	return nil
-}
-
-const (
-	// stableTime is how long what an agent knows must not have changed before it may continue in place of an earlier
-	// one: the first answers of kube-proxy and the confirming samples come within it. After stableMax changes that do
-	// not end, such as those of endpoints, do not matter.
-	stableTime = 3 * time.Second
-	stableMax  = 30 * time.Second
-)
-
-// stability follows whether facts have settled. It belongs to one goroutine.
-type stability struct {
-	facts        func() election.Facts
-	now          func() time.Time
-	last         election.Facts
-	first, since time.Time
-}
-
-// stable reports whether the facts have not changed for a while.
-func (s *stability) stable() bool {
-	now := s.now()
-	facts := s.facts()
-	if s.first.IsZero() {
-		s.first = now
-	}
-	if s.since.IsZero() || !reflect.DeepEqual(facts, s.last) {
-		s.since = now
-		s.last = facts
-	}
-	return now.Sub(s.since) >= stableTime || now.Sub(s.first) >= stableMax
-}
 
 // startedSocket is where the agent of a container reports that it has started: a name that only the processes of its
 // PID namespace use. A port cannot report it, because the agents of two pods share the network of the node.

@@ -261,7 +261,7 @@ func (s *scene) joins() (all, forced int) {
 
 // member returns what a Node still lacks of being joined to the public network; ips is a part of its addresses.
 func member(node *corev1.Node, ips string) error {
-	facts, ok, err := contract.ParseNodeNetwork(node.Annotations)
+	facts, ok, err := contract.NodeNetworkOf(node.Annotations, "")
 	if err != nil || !ok || !facts.Member || node.Annotations[contract.NodeMembershipManaged] != contract.TagTrue {
 		return fmt.Errorf("node %s: %v: %w", node.Name, node.Annotations, err)
 	}

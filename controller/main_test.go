@@ -119,7 +119,7 @@ func initialisedIn(node *corev1.Node, zone, serverID, ips string) error {
 	case !strings.Contains(addresses, "InternalIP") || !strings.Contains(addresses, ips):
 		return fmt.Errorf("addresses %s", addresses)
 	}
-	facts, ok, err := contract.ParseNodeNetwork(node.Annotations)
+	facts, ok, err := contract.NodeNetworkOf(node.Annotations, "")
 	if err != nil || !ok || facts.ServerID != serverID || !facts.Member || facts.VLAN != 20 || len(facts.Blocks) == 0 {
 		return fmt.Errorf("annotations %v: %+v, %v, %w", node.Annotations, facts, ok, err)
 	}

@@ -115,6 +115,9 @@ func (s *scene) forget() {
 			s.Error(err)
 		}
 	}
+	if err := forgetNetwork(context.WithoutCancel(s.Context())); err != nil {
+		s.Error(err)
+	}
 	maps := s.client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 	all, err := maps.List(context.WithoutCancel(s.Context()), metav1.ListOptions{})
 	if err != nil {
@@ -160,6 +163,7 @@ func TestTheWholeController(t *testing.T) {
 	s.checkControlPlane()
 	s.published(s.space, "turned")
 	ordered := s.checkOrder()
+	s.checkNetwork()
 	if bought := s.bought(); bought != 6 {
 		t.Errorf("%d blocks were bought, want 6: for the pool, the order, and of kept, classed, turned and the "+
 			"control plane one each", bought)
@@ -228,7 +232,7 @@ func (s *scene) checkShared() {
 			s.Errorf("%s has block %s, shared-a has %s", name, other.cidr, pool.cidr)
 		}
 	}
-	if a == b || b == c || a == c || pool.tags[contract.TagPool] != contract.PoolDefault {
+	if a == b || b == c || a == c || pool.tags[contract.TagPool] != v1beta1.DefaultNetwork {
 		s.Errorf("addresses %s, %s, %s of block %v", a, b, c, pool)
 	}
 	s.delete("shared-b")
@@ -476,7 +480,7 @@ func (s *scene) checkOrder() (bought string) {
 		return nil
 	})
 	if b, err := s.find(bought); err != nil || !strings.HasSuffix(b.cidr, "/30") ||
-		b.tags[contract.TagPool] != contract.PoolDefault {
+		b.tags[contract.TagPool] != v1beta1.DefaultNetwork {
 		s.Errorf("the ordered block is %+v, %v", b, err)
 	}
 	s.event(patience, "IPBlock", orderName, "IPBlockBought", bought)

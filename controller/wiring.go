@@ -53,9 +53,14 @@ func newControllers(lifecycle *lifecycle, c *connection, completed *appconfig.Co
 	if err == nil {
 		err = lifecycle.serve(completed, c.api.Health, loaded.MetricsPrivate)
 	}
+	access := rest.AddUserAgent(rest.CopyConfig(completed.Kubeconfig), program)
 	var blocks *client.IPBlocks
 	if err == nil {
-		blocks, err = client.New(rest.AddUserAgent(rest.CopyConfig(completed.Kubeconfig), program))
+		blocks, err = client.New(access)
+	}
+	var networks *client.PublicNetworks
+	if err == nil {
+		networks, err = client.NewPublicNetworks(access)
 	}
 	if err != nil {
 		klog.Fatal(err) //nolint:forbidigo // the framework has no other way out
@@ -66,14 +71,15 @@ func newControllers(lifecycle *lifecycle, c *connection, completed *appconfig.Co
 		klog.FromContext(lifecycle.ctx).Info("Warning about the configuration", "warning", warning)
 	}
 	return controllers.New(controllers.Config{
-		Options:    loaded,
-		API:        c.api,
-		Client:     completed.Client,
-		IPBlocks:   blocks,
-		Informers:  completed.SharedInformers,
-		Events:     completed.EventRecorder,
-		Metrics:    c.metrics,
-		Kubeconfig: completed.Kubeconfig,
-		Workers:    int(completed.ComponentConfig.ServiceController.ConcurrentServiceSyncs),
+		Options:        loaded,
+		API:            c.api,
+		Client:         completed.Client,
+		IPBlocks:       blocks,
+		PublicNetworks: networks,
+		Informers:      completed.SharedInformers,
+		Events:         completed.EventRecorder,
+		Metrics:        c.metrics,
+		Kubeconfig:     completed.Kubeconfig,
+		Workers:        int(completed.ComponentConfig.ServiceController.ConcurrentServiceSyncs),
 	})
 }

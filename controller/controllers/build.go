@@ -5,16 +5,19 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/config"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/apiserver"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/orphans"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/publicnetwork"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/service"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/conditionmetrics"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/membership"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/metadata"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -25,14 +28,23 @@ func (c *Controllers) networkPublisher() (Controller, error) {
 		Servers:   c.inventory,
 		Networks:  c.account,
 		Events:    c.config.Events,
-		NetworkID: c.options.LoadBalancer.NetworkID,
-		Announcer: cmp.Or(c.options.LoadBalancer.Announcer, contract.AnnouncerNone),
+		Published: c.publicNetworks(),
 		Selector:  c.options.ServiceNodeSelector,
 
 		ManagesMembership: c.options.ManageMembership,
 		Changes:           c.changes,
 		Now:               c.config.Now,
 	})
+}
+
+// publicNetworks are the public networks that the options name.
+func (c *Controllers) publicNetworks() []metadata.PublicNetwork {
+	option := c.options.LoadBalancer
+	if option.NetworkID == "" {
+		return nil
+	}
+	return []metadata.PublicNetwork{{Name: v1beta1.DefaultNetwork, NetworkID: option.NetworkID,
+		Announcer: cmp.Or(option.Announcer, contract.AnnouncerNone)}}
 }
 
 // carriers is the rule by which Nodes may carry traffic of load balancers.
@@ -67,7 +79,7 @@ func (c *Controllers) services() (Controller, error) {
 		Kube:      c.config.Client,
 		Services:  c.core().Services(),
 		Nodes:     c.core().Nodes(),
-		Balancer:  c.balancer(),
+		Balancer:  c.router(),
 		Events:    c.config.Events,
 		Metrics:   c.config.Metrics.services,
 		Workers:   c.config.Workers,
@@ -76,8 +88,15 @@ func (c *Controllers) services() (Controller, error) {
 	}), nil
 }
 
-func (c *Controllers) balancer() *reconcile.Balancer {
-	return reconcile.New(reconcile.Config{
+// router has the Balancer of the public network of each Service serve it.
+func (c *Controllers) router() *reconcile.Router {
+	config := c.balancerConfig()
+	return reconcile.NewRouter(config, newBalancers(config, c.further).of)
+}
+
+func (c *Controllers) balancerConfig() reconcile.Config {
+	return reconcile.Config{
+		Places:   c.places,
 		Cloud:    c.config.API,
 		Account:  c.account,
 		Ledgers:  c.ledgers,
@@ -88,8 +107,8 @@ func (c *Controllers) balancer() *reconcile.Balancer {
 		Events:   c.config.Events,
 		Metrics:  c.config.Metrics.balancer,
 
-		NetworkID: c.options.LoadBalancer.NetworkID,
-		Now:       c.config.Now,
+		Network: network.Named{Name: v1beta1.DefaultNetwork, ID: c.options.LoadBalancer.NetworkID},
+		Now:     c.config.Now,
 		Options: plan.Options{
 			Announcer:          c.options.LoadBalancer.Announcer,
 			Selector:           c.options.ServiceNodeSelector,
@@ -103,7 +122,24 @@ func (c *Controllers) balancer() *reconcile.Balancer {
 
 			MaxRetainedPerNamespace: c.options.MaxRetainedPerNamespace,
 		},
-	})
+	}
+}
+
+// publicNetwork runs without a public network, too: what an earlier configuration made is not served any more. In a dry
+// run there is nothing to preview: the object changes nothing.
+func (c *Controllers) publicNetwork() (Controller, error) {
+	if c.options.DryRun {
+		return nil, nil
+	}
+	return publicnetwork.New(publicnetwork.Config{
+		Objects:  c.config.PublicNetworks,
+		Networks: c.account,
+		Nodes:    c.core().Nodes(),
+		Events:   c.config.Events,
+		Options:  c.options,
+		Further:  c.furtherServed(),
+		Now:      c.config.Now,
+	}), nil
 }
 
 // announcerObjects maintains the objects that the announcer needs.
@@ -132,7 +168,7 @@ func (c *Controllers) membership() (Controller, error) {
 		Account: c.account,
 		Cloud:   c.config.API,
 		Buyer:   c.buyer,
-		Ledgers: c.ledgers,
+		Ledgers: c.ledgers.In(v1beta1.DefaultNetwork),
 		Metrics: c.config.Metrics.membership,
 
 		NetworkID:      c.options.LoadBalancer.NetworkID,
@@ -153,8 +189,8 @@ func (c *Controllers) orphans() (Controller, error) {
 		Events:    c.config.Events,
 		Metrics:   c.config.Metrics.orphans,
 		NetworkID: c.options.LoadBalancer.NetworkID,
+		Networks:  func() []network.Named { return c.places().Named() },
 		Now:       c.config.Now,
-		MaxBlocks: c.options.MaxIPBlocks, MaxRetained: c.options.MaxRetained,
 		Collect:   c.options.CollectOrphans,
 		Grace:     c.options.OrphanGrace,
 		NodesKept: c.options.ManageMembership && c.options.NodeAddress != config.NodeAddressNone,

@@ -20,6 +20,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/provider"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/config"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/publicnetwork"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/instances"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/metadata"
@@ -32,12 +33,16 @@ type Config struct {
 	Client  kubernetes.Interface
 	// IPBlocks are the objects of the cluster's IP blocks.
 	IPBlocks allocation.IPBlocks
+	// PublicNetworks are the objects of public networks.
+	PublicNetworks publicnetwork.Objects
 	// Informers are started by the caller, after New and the builders.
 	Informers informers.SharedInformerFactory
 	Events    record.EventRecorder
 	Metrics   Metrics
 	// Kubeconfig leads to the API server whose certificate has to name the address of the control plane.
 	Kubeconfig *rest.Config
+	// SeveralNetworks serves all PublicNetworks, and not only that of the option loadbalancer.
+	SeveralNetworks bool
 	// Workers is how many Services are worked on at a time.
 	Workers int
 	// Now is the clock; nil means time.Now.
@@ -55,6 +60,7 @@ type Controllers struct {
 	instances *instances.Instances
 	changes   *metadata.NetworkChanges
 	account   *account.Account
+	further   *publicnetwork.Further
 	ledgers   *allocation.Store
 	buyer     *purchase.Buyer
 }
@@ -76,6 +82,7 @@ func New(c Config) *Controllers {
 			Now: c.Now}),
 		account: account.New(account.Config{Cloud: c.API, Metrics: c.Metrics.account, OnNetwork: changes.Notice,
 			Now: c.Now}),
+		further: &publicnetwork.Further{},
 		buyer:   purchase.New(purchase.Config{Cloud: c.API, Now: c.Now}),
 		ledgers: ledgers(c),
 	}
@@ -116,6 +123,7 @@ var builders = map[string]builder{
 	"phoenixnap-heartbeat-key":     (*Controllers).announcerObjects,
 	"phoenixnap-admission":         (*Controllers).admission,
 	"phoenixnap-membership":        whereBalancing((*Controllers).membership),
+	"phoenixnap-public-network":    (*Controllers).publicNetwork,
 	"phoenixnap-orphans":           whereBalancing((*Controllers).orphans),
 	"phoenixnap-condition-metrics": whereBalancing((*Controllers).conditionMetrics),
 	ControlPlane:                   whereBalancing((*Controllers).controlPlane),

@@ -64,7 +64,7 @@ func TestKubectlCompletesThePlugin(t *testing.T) {
 	newFixture(t)
 	kubectl := installed(t)
 	for _, tc := range []struct{ words, want []string }{
-		{[]string{""}, []string{"blocks", "diagnose", "help", "status", "version"}},
+		{[]string{""}, []string{"diagnose", "help", "status", "version"}},
 		{[]string{"st"}, []string{"status"}},
 		{[]string{"status", "--output", ""}, []string{"text", "json", "yaml"}},
 		{[]string{"status", ""}, nil},

@@ -22,9 +22,11 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/orphans"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/client"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/nodenet"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/simtest"
 )
@@ -40,7 +42,7 @@ const (
 )
 
 // fixture is a running cluster: a real API server with the objects that the controller and the agents would have
-// written, and a report on the account that the controller's own code writes.
+// written; what IPBlocks say of the account, the controller's own code writes.
 type fixture struct {
 	*testing.T
 	kube kubernetes.Interface
@@ -53,7 +55,8 @@ func newFixture(t *testing.T) fixture {
 	s.nodes()
 	s.services()
 	s.ledgers()
-	s.reportBlocks()
+	s.showBlocks()
+	s.network()
 	s.lease("ccm-0_1a2b", now().Add(-2*time.Second))
 	s.unpulledAgent("srv-c")
 	t.Cleanup(s.clear)
@@ -101,13 +104,10 @@ func condition(kind corev1.NodeConditionType, status, reason, message string) co
 func (s fixture) node(name, serverID string, annotations map[string]string, member bool,
 	conditions ...corev1.NodeCondition) {
 	s.Helper()
-	all, err := contract.NodeNetwork{
+	all := nodenet.On(contract.NodeNetwork{
 		ServerID: serverID, NetworkID: simtest.NetworkID, VLAN: 20, Member: member,
 		Announcer: contract.AnnouncerKubeVIP,
-		Blocks: []contract.NetworkBlock{{CIDR: prefix("203.0.113.0/28"), Gateway: addr("203.0.113.1")},
-			{CIDR: prefix("203.0.113.16/29"), Gateway: addr("203.0.113.17")}},
-	}.Annotations()
-	s.ok(err)
+	})
 	maps.Copy(all, annotations)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: all, Labels: map[string]string{}}}
 	if serverID != "" {
@@ -176,22 +176,31 @@ func (s fixture) ledgers() {
 	s.ok(err)
 	_, err = allocation.NewStore(plane.IPBlocks(), nil).Save(s.Context(), l)
 	s.ok(err)
+	web, err := plane.IPBlocks().Create(s.Context(), &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: "svc-web"},
+		Spec: v1beta1.IPBlockSpec{Purpose: v1beta1.PurposeService, Source: v1beta1.SourceBought, BlockID: webBlock,
+			ServiceRef: &v1beta1.ServiceReference{Namespace: "shop", Name: "web"}}}, metav1.CreateOptions{})
+	s.ok(err)
+	web.Status = v1beta1.IPBlockStatus{CIDR: "203.0.113.16/29", Location: "ASH", Used: "1/5",
+		Allocations: &[]v1beta1.Allocation{{Address: "203.0.113.18", Since: metav1.NewTime(now()),
+			Services: []v1beta1.ServiceReference{{Namespace: "shop", Name: "web"}}}}}
+	_, err = plane.IPBlocks().UpdateStatus(s.Context(), web, metav1.UpdateOptions{})
+	s.ok(err)
 	_, err = plane.IPBlocks().Create(s.Context(), &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: "mine"},
 		Spec: v1beta1.IPBlockSpec{Purpose: v1beta1.PurposeShared, Source: v1beta1.SourceBrought,
 			BlockID: broughtBlock}}, metav1.CreateOptions{})
 	s.ok(err)
 }
 
-// reportBlocks runs the part of the controller that checks blocks, on an account of the simulator, until it has
+// showBlocks runs the part of the controller that checks blocks, on an account of the simulator, until it has
 // confirmed the suspected orphans.
-func (s fixture) reportBlocks() {
+func (s fixture) showBlocks() {
 	s.Helper()
 	system, err := s.kube.CoreV1().Namespaces().Get(s.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
 	s.ok(err)
 	clock := pnapsim.NewManualClock(simtest.Start())
 	_, url := simtest.New(s.T, pnapsim.Config{Clock: clock},
 		pnapsim.Seed{Accounts: []pnapsim.AccountSeed{accountOf(string(system.UID))}})
-	client, err := pnap.New(pnap.Config{BaseURL: url, TokenURL: url + pnap.TokenPath, Now: clock.Now,
+	api, err := pnap.New(pnap.Config{BaseURL: url, TokenURL: url + pnap.TokenPath, Now: clock.Now,
 		Credentials: func() (string, string, error) {
 			return simtest.ClientID, simtest.ClientSecret, nil
 		}})
@@ -199,10 +208,10 @@ func (s fixture) reportBlocks() {
 	clock.Advance(3*time.Hour - 2*time.Minute)
 	factory := informers.NewSharedInformerFactory(s.kube, 0)
 	collector := orphans.New(orphans.Config{
-		Account: account.New(account.Config{Cloud: client, Now: clock.Now}), Cloud: client,
+		Account: account.New(account.Config{Cloud: api, Now: clock.Now}), Cloud: api,
 		Ledgers: allocation.NewStore(plane.IPBlocks(), nil), Kube: s.kube,
 		Services: factory.Core().V1().Services(), Events: record.NewFakeRecorder(100),
-		Metrics: orphans.NewMetrics(), NetworkID: simtest.NetworkID, MaxBlocks: 3, MaxRetained: 2,
+		Metrics: orphans.NewMetrics(), NetworkID: simtest.NetworkID,
 		Now: clock.Now,
 	})
 	for range 2 {
@@ -210,6 +219,25 @@ func (s fixture) reportBlocks() {
 		s.ok(err)
 		clock.Advance(time.Minute)
 	}
+}
+
+// network creates the object of the public network, as the controller has it.
+func (s fixture) network() {
+	s.Helper()
+	networks, err := client.NewPublicNetworks(plane.Config())
+	s.ok(err)
+	object, err := networks.Create(s.Context(), &v1beta1.PublicNetwork{
+		ObjectMeta: metav1.ObjectMeta{Name: v1beta1.DefaultNetwork},
+		Spec: v1beta1.PublicNetworkSpec{ID: simtest.NetworkID, Announcer: v1beta1.AnnouncerKubeVIP,
+			IPBlocks: v1beta1.IPBlockPolicy{Maximum: ptr.To(int32(3))}}}, metav1.CreateOptions{})
+	s.ok(err)
+	s.Cleanup(func() {
+		s.ok(networks.Delete(context.WithoutCancel(s.Context()), object.Name, metav1.DeleteOptions{}))
+	})
+	object.Status = v1beta1.PublicNetworkStatus{Location: "ASH", VLAN: 20, IPv4Blocks: 3, IPv4BlockLimit: 10,
+		Blocks: "3/10", AccountReadTime: ptr.To(metav1.NewTime(now().Add(-time.Minute)))}
+	_, err = networks.UpdateStatus(s.Context(), object, metav1.UpdateOptions{})
+	s.ok(err)
 }
 
 func accountOf(cluster string) pnapsim.AccountSeed {
@@ -225,7 +253,7 @@ func accountOf(cluster string) pnapsim.AccountSeed {
 		pnapsim.BlockSeed{ID: webBlock, Location: "ASH", CIDR: "203.0.113.16/29", Network: simtest.NetworkID,
 			Tags: tagged(contract.TagService, "shop_web")},
 		pnapsim.BlockSeed{ID: poolBlock, Location: "ASH", CIDR: "203.0.113.24/29", Network: simtest.NetworkID,
-			Tags: tagged(contract.TagPool, contract.PoolDefault)},
+			Tags: tagged(contract.TagPool, v1beta1.DefaultNetwork)},
 		pnapsim.BlockSeed{ID: orphanBlock, Location: "ASH", CIDR: "203.0.113.32/29",
 			Tags: tagged(contract.TagService, "shop_forgotten")},
 		pnapsim.BlockSeed{ID: broughtBlock, Location: "ASH", CIDR: "203.0.113.40/29"},

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/nodenet"
 )
 
 // hostile clears the screen, sets the window title, moves the cursor, reverses the text direction, hides characters,
@@ -27,14 +30,14 @@ const hostile = "a\x1b[2J\x1b]0;title\x07\u009b1A\u202egnp\u2066zero\u200bwidth\
 // foreign writes hostile text to every place that others than the provider can write to.
 func (s fixture) foreign() {
 	s.Helper()
-	s.node("aaa", "", map[string]string{
-		contract.NodeServerID: hostile, contract.NodePublicNetworkID: hostile, contract.NodeAnnouncer: hostile,
-		contract.NodePublicNetworkIPs: "fe80::1%\u202e\x1b[2J",
-	}, true, condition(contract.ConditionVLANReady, "False", hostile, hostile), condition(
+	annotations := nodenet.On(contract.NodeNetwork{ServerID: hostile, Name: hostile, NetworkID: hostile,
+		Member: true, Announcer: hostile, IPs: []netip.Addr{netip.MustParseAddr("fe80::1%\u202e\x1b[2J")}})
+	s.node("aab", "", map[string]string{contract.NodePublicNetworks: hostile}, true)
+	s.node("aaa", "", annotations, true, condition(contract.ConditionVLANReady, "False", hostile, hostile), condition(
 		contract.ConditionAnnouncementHealthy, "Unknown", hostile, ""))
 	s.service("hostile", hostile, hostile, nil, serviceCondition(contract.ServiceConditionAddressPublished, "False",
 		"BlockNotAssigned", hostile))
-	s.foreignReport()
+	s.foreignEvents()
 	s.foreignLedger()
 	leases := s.kube.CoordinationV1().Leases(metav1.NamespaceSystem)
 	lease, err := leases.Get(s.Context(), "phoenixnap-cloud-controller-manager", metav1.GetOptions{})
@@ -45,25 +48,21 @@ func (s fixture) foreign() {
 	s.ok(err)
 }
 
-func (s fixture) foreignReport() {
+// foreignEvents writes what the controller says about blocks that no IPBlock names.
+func (s fixture) foreignEvents() {
 	s.Helper()
-	object, err := s.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(s.Context(), contract.BlockReportName,
-		metav1.GetOptions{})
-	s.ok(err)
-	report, err := contract.ParseBlockReport(object.Data[contract.BlockReportKey])
-	s.ok(err)
-	for _, standing := range []string{contract.StandingInUse, hostile} {
-		for _, purpose := range []string{contract.PurposeService, contract.PurposePool, hostile} {
-			report.Blocks = append(report.Blocks, contract.ReportedBlock{
-				ID: hostile, CIDR: prefix("198.51.100.0/29"), Location: hostile, Status: hostile, AssignedTo: hostile,
-				Purpose: purpose, Name: hostile, Standing: standing,
-			})
-		}
+	for _, reason := range []string{contract.AccountUnreadable, contract.OrphanedIPBlock} {
+		_, err := s.kube.CoreV1().Events(metav1.NamespaceDefault).Create(s.Context(), &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{GenerateName: "foreign-"},
+			InvolvedObject: corev1.ObjectReference{Kind: "Namespace", Name: metav1.NamespaceSystem}, Reason: reason,
+			Message: hostile, LastTimestamp: metav1.NewTime(now()),
+		}, metav1.CreateOptions{})
+		s.ok(err)
 	}
-	object.Data[contract.BlockReportKey], err = report.Encode()
-	s.ok(err)
-	_, err = s.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Update(s.Context(), object, metav1.UpdateOptions{})
-	s.ok(err)
+	s.Cleanup(func() {
+		s.ok(s.kube.CoreV1().Events(metav1.NamespaceDefault).DeleteCollection(context.WithoutCancel(s.Context()),
+			metav1.DeleteOptions{}, metav1.ListOptions{}))
+	})
 }
 
 // foreignLedger wants to change the owner of an address in the IPBlock of the pool, which the API server refuses.
@@ -93,12 +92,11 @@ func harmless(t *testing.T, what, text string) {
 	}
 }
 
-// Whatever conditions, annotations, ConfigMaps and Leases contain, the tables contain only printable text.
+// Whatever conditions, annotations, events and Leases contain, the tables contain only printable text.
 func TestForeignTextIsHarmlessToATerminal(t *testing.T) {
 	s := newFixture(t)
 	s.foreign()
-	for _, args := range [][]string{{"status"}, {"blocks"}, {"status", "--output=json"}, {"blocks", "--output=json"},
-		{"status", "--output=yaml"}} {
+	for _, args := range [][]string{{"status"}, {"status", "--output=json"}, {"status", "--output=yaml"}} {
 		out, errOut, err := run(t, plane.Config(), args...)
 		if !errors.Is(err, errProblems) {
 			t.Fatalf("%q: %v: %s", args, err, errOut)

@@ -70,7 +70,7 @@ func exitCode(w io.Writer, err error) int {
 const defaultTimeout = 30 * time.Second
 
 // allCommands are the commands of the plugin.
-const allCommands = "status, blocks, diagnose node <name>, diagnose vip <address> or version"
+const allCommands = "status, diagnose node <name>, diagnose vip <address> or version"
 
 // usageError is an error in the command line.
 type usageError struct{ error }
@@ -110,7 +110,7 @@ func newCommand(lookUp func(string) (string, bool), now func() time.Time) *cobra
 	}
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	p.add(command.PersistentFlags())
-	command.AddCommand(p.newStatusCommand(), p.newBlocksCommand(), p.newDiagnoseCommand(), p.newVersionCommand())
+	command.AddCommand(p.newStatusCommand(), p.newDiagnoseCommand(), p.newVersionCommand())
 	completeFlag(command, "output", fixed(outputs...))
 	return command
 }
@@ -181,22 +181,7 @@ func (p *plugin) newStatusCommand() *cobra.Command {
 			"addresses, and IP blocks with their use." + exitCodes,
 		Example: "  kubectl pnap status\n  kubectl pnap status -o json | jq '.services[] | select(.healthy | not)'",
 		Args:    noArguments(allCommands),
-		RunE:    func(c *cobra.Command, _ []string) error { return p.show(c, overview.PrintStatus, anyProblem) },
-	}
-}
-
-func (p *plugin) newBlocksCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "blocks",
-		Short: "Shows the IP blocks of this cluster, their free addresses, and which blocks can be released",
-		Long: "Shows the IP blocks of this cluster, their free addresses, and which blocks can be released. " +
-			"The command changes nothing." + exitCodes,
-		Example: "  kubectl pnap blocks\n  kubectl pnap blocks -o json | jq -r '.blocks[] | select(.standing == " +
-			"\"orphan\") | .id'",
-		Args: noArguments(allCommands),
-		RunE: func(c *cobra.Command, _ []string) error {
-			return p.show(c, overview.PrintBlocks, overview.Problem.OfBlocks)
-		},
+		RunE:    func(c *cobra.Command, _ []string) error { return p.show(c) },
 	}
 }
 
@@ -210,28 +195,30 @@ func (p *plugin) overview(ctx context.Context) (overview.Overview, error) {
 	if err != nil {
 		return overview.Overview{}, err
 	}
-	facts, err := read(ctx, kube, blocks, p.now)
+	networks, err := client.NewPublicNetworks(config)
+	if err != nil {
+		return overview.Overview{}, err
+	}
+	facts, err := read(ctx, kube, blocks, networks, p.now)
 	return overview.Make(facts), err
 }
 
-// show reads the cluster and prints it: as JSON, as YAML or with the given function. The problems that concern the
-// command decide its exit code.
-func (p *plugin) show(c *cobra.Command, printText func(io.Writer, text.Style, overview.Overview) error,
-	concerns func(overview.Problem) bool) error {
+// show reads the cluster and prints it: as JSON, as YAML or as tables. The problems decide the exit code.
+func (p *plugin) show(c *cobra.Command) error {
 	o, err := p.overview(c.Context())
 	if err != nil {
 		return err
 	}
 	out := c.OutOrStdout()
 	if p.output == outputText {
-		err = printText(out, overview.StyleFor(out, p.lookUp), o)
+		err = overview.PrintStatus(out, overview.StyleFor(out, p.lookUp), o)
 	} else {
 		err = p.encode(out, o)
 	}
 	if err != nil {
 		return err
 	}
-	return verdict(o.Problems, concerns)
+	return verdict(o.Problems)
 }
 
 // encode writes a document for programs.
@@ -247,19 +234,14 @@ func (p *plugin) encode(out io.Writer, document any) error {
 	return err
 }
 
-func anyProblem(overview.Problem) bool { return true }
-
 // verdict returns the error that a command ends with: a problem outweighs what could not be determined.
-func verdict(problems []overview.Problem, concerns func(overview.Problem) bool) error {
+func verdict(problems []overview.Problem) error {
 	var err error
 	for _, problem := range problems {
-		switch {
-		case !concerns(problem):
-		case problem.Undetermined:
-			err = errUnreadable
-		default:
+		if !problem.Undetermined {
 			return errProblems
 		}
+		err = errUnreadable
 	}
 	return err
 }

@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/kubectl-pnap/overview"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/client"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 )
 
 // leaseName is the Lease of the controller, in kube-system.
@@ -21,9 +21,9 @@ const leaseName = "phoenixnap-cloud-controller-manager"
 
 // read reads the cluster, part by part. Facts.Unreadable describes what the user may not read or what is malformed;
 // after a request without an answer, nothing more is asked. The error is that of ctx.
-func read(ctx context.Context, kube kubernetes.Interface, blocks allocation.IPBlocks, now func() time.Time,
-) (overview.Facts, error) {
-	r := reader{ctx: ctx, kube: kube, allocations: allocation.NewReader(blocks)}
+func read(ctx context.Context, kube kubernetes.Interface, blocks ipBlocks, networks publicNetworks,
+	now func() time.Time) (overview.Facts, error) {
+	r := reader{ctx: ctx, kube: kube, ipBlocks: blocks, publicNetworks: networks}
 	for _, part := range r.parts() {
 		switch err := part.read(); {
 		case err == nil:
@@ -53,10 +53,10 @@ func (r *reader) parts() []request {
 	return []request{
 		{overview.PartNodes, "list", "nodes", "", "Nodes", r.nodes},
 		{overview.PartServices, "list", "services", everywhere, "Services", r.services},
-		{overview.PartAllocations, "list", "ipblocks.networking.phoenixnap.com", "",
-			"Owners of addresses in shared IP blocks", r.ledgers},
-		{overview.PartBlocks, "get", "configmaps", system, "IP blocks", r.report},
-		{overview.PartAccount, "list", "events", metav1.NamespaceDefault, "Why the account cannot be read", r.failures},
+		{overview.PartBlocks, "list", "ipblocks.networking.phoenixnap.com", "", "IP blocks", r.blocks},
+		{overview.PartNetworks, "list", "publicnetworks.networking.phoenixnap.com", "",
+			"When the account was read, and its public network", r.networks},
+		{overview.PartAccount, "list", "events", metav1.NamespaceDefault, "What is wrong in the account", r.events},
 		{overview.PartController, "get", "leases.coordination.k8s.io", system, "The state of the controller", r.leader},
 		{overview.PartAgents, "list", "leases.coordination.k8s.io", system, "How old the reports of agents are",
 			r.agents},
@@ -99,8 +99,19 @@ type reader struct {
 	kube  kubernetes.Interface
 	facts overview.Facts
 
-	allocations *allocation.Store
+	ipBlocks       ipBlocks
+	publicNetworks publicNetworks
 }
+
+// ipBlocks and publicNetworks are the objects on the API server.
+type (
+	ipBlocks interface {
+		List(ctx context.Context, options metav1.ListOptions) (*v1beta1.IPBlockList, error)
+	}
+	publicNetworks interface {
+		List(ctx context.Context, options metav1.ListOptions) (*v1beta1.PublicNetworkList, error)
+	}
+)
 
 func (r *reader) nodes() error {
 	list, err := r.kube.CoreV1().Nodes().List(r.ctx, metav1.ListOptions{})
@@ -120,50 +131,35 @@ func (r *reader) services() error {
 	return nil
 }
 
-func (r *reader) ledgers() error {
-	listing, err := r.allocations.List(r.ctx)
-	r.facts.Ledgers = listing.Ledgers
-	r.facts.Brought = listing.BroughtBlocks
-	for _, unread := range listing.Unreadable {
-		r.facts.Unreadable = append(r.facts.Unreadable, "Owners of addresses in IP block "+unread.BlockID+
-			" cannot be shown: "+unread.Problem)
-	}
-	return err
-}
-
-func (r *reader) report() error {
-	configMaps := r.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)
-	object, err := configMaps.Get(r.ctx, contract.BlockReportName, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("read ConfigMap %s/%s: %w", metav1.NamespaceSystem, contract.BlockReportName, err)
-	}
-	report, err := contract.ParseBlockReport(object.Data[contract.BlockReportKey])
+func (r *reader) blocks() error {
+	list, err := r.ipBlocks.List(r.ctx, metav1.ListOptions{})
 	if err != nil {
-		return fmt.Errorf(malformed, metav1.NamespaceSystem, contract.BlockReportName, err)
+		return client.Explain("list the IPBlocks", err)
 	}
-	r.facts.Report = &report
+	r.facts.Blocks = list.Items
 	return nil
 }
 
-// failures reads the events that say why the controller could not read the account. Events about a Namespace are in
-// the namespace "default".
-func (r *reader) failures() error {
+func (r *reader) networks() error {
+	list, err := r.publicNetworks.List(r.ctx, metav1.ListOptions{})
+	if err != nil {
+		return client.Explain("list the PublicNetworks", err)
+	}
+	r.facts.Networks = list.Items
+	return nil
+}
+
+// events reads what the controller says of the account. Events about a Namespace are in the namespace "default".
+func (r *reader) events() error {
 	list, err := r.kube.CoreV1().Events(metav1.NamespaceDefault).List(r.ctx, metav1.ListOptions{
-		FieldSelector: "involvedObject.kind=Namespace,involvedObject.name=" + metav1.NamespaceSystem +
-			",reason=" + contract.AccountUnreadable,
+		FieldSelector: "involvedObject.kind=Namespace,involvedObject.name=" + metav1.NamespaceSystem,
 	})
 	if err != nil {
 		return fmt.Errorf("list events in namespace %s: %w", metav1.NamespaceDefault, err)
 	}
-	r.facts.Failures = list.Items
+	r.facts.Events = list.Items
 	return nil
 }
-
-// malformed describes a ConfigMap of the controller that cannot be parsed.
-const malformed = "ConfigMap %s/%s: %w; delete it, and the controller creates it again"
 
 func (r *reader) pods() error {
 	list, err := r.kube.CoreV1().Pods(metav1.NamespaceSystem).List(r.ctx, metav1.ListOptions{

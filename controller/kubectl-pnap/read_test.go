@@ -8,23 +8,14 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/kubectl-pnap/overview"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
 )
-
-// reportOf returns the ConfigMap with the report of the controller.
-func reportOf(data map[string]string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem,
-		Name: contract.BlockReportName}, Data: data}
-}
 
 // What the API server refuses, and what is malformed, leaves its part unknown and the others as they are; what it does
 // not answer leaves everything unknown.
@@ -32,37 +23,31 @@ func TestOnePartDoesNotHideTheOthers(t *testing.T) {
 	refused := &url.Error{Op: "Get", URL: "https://192.0.2.1:6443", Err: &net.OpError{Op: "dial",
 		Err: errors.New("connection refused")}}
 	for name, tc := range map[string]struct {
-		data     map[string]string
 		resource string // requests for it fail with err
 		err      error
 		unread   []overview.Part
 		kinds    []overview.Kind
 		text     string
 	}{
-		"nothing is installed": {nil, "", nil, nil, []overview.Kind{overview.KindController}, "none has ever led"},
-		"the report is malformed": {map[string]string{contract.BlockReportKey: "{"}, "", nil,
-			[]overview.Part{overview.PartBlocks}, []overview.Kind{overview.KindController, overview.KindUnreadable},
-			"delete it, and the controller creates it again"},
-		"etcd fails for one resource": {nil, "services", apierrors.NewInternalError(errors.New("no leader of etcd")),
+		"nothing is installed": {"", nil, nil, []overview.Kind{overview.KindController}, "none has ever led"},
+		"etcd fails for one resource": {"services", apierrors.NewInternalError(errors.New("no leader of etcd")),
 			[]overview.Part{overview.PartServices}, []overview.Kind{overview.KindController, overview.KindUnreadable},
 			"no leader of etcd"},
-		"the first request is not answered": {nil, "nodes", refused, overview.Parts(),
+		"the first request is not answered": {"nodes", refused, overview.Parts(),
 			[]overview.Kind{overview.KindAPIServer}, "connection refused"},
-		"the last request is not answered": {nil, "pods", refused, overview.Parts(),
+		"the last request is not answered": {"pods", refused, overview.Parts(),
 			[]overview.Kind{overview.KindAPIServer}, "connection refused"},
-		"the token has expired": {nil, "nodes", apierrors.NewUnauthorized("expired"), overview.Parts(),
+		"the token has expired": {"nodes", apierrors.NewUnauthorized("expired"), overview.Parts(),
 			[]overview.Kind{overview.KindAPIServer}, "expired"},
 	} {
 		kube := fake.NewClientset()
-		if tc.data != nil {
-			kube = fake.NewClientset(reportOf(tc.data))
-		}
 		if tc.err != nil {
 			kube.PrependReactor("*", tc.resource, func(ktesting.Action) (bool, runtime.Object, error) {
 				return true, nil, tc.err
 			})
 		}
-		facts, err := read(t.Context(), kube, kubefake.NewStore().IPBlocks(), now)
+		store := kubefake.NewStore()
+		facts, err := read(t.Context(), kube, store.IPBlocks(), store.PublicNetworks(), now)
 		if err != nil {
 			t.Fatal(err)
 		}

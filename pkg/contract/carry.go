@@ -22,9 +22,9 @@ const toBeDeleted = "ToBeDeletedByClusterAutoscaler"
 // What the announcer does counts. The agents follow the labels and annotations of their Node. kube-vip reads none of
 // them: it announces wherever its pod runs, which is where the label NodeVLANReady is.
 type Carriers struct {
-	// NetworkID is the ID of the public network; empty for the one that each Node names.
+	// NetworkID is the ID of the public network; empty for the first one that each Node names.
 	NetworkID string
-	// Announcer is AnnouncerKubeVIP or AnnouncerAgent; empty for the one that each Node names.
+	// Announcer is AnnouncerKubeVIP or AnnouncerAgent; empty for that of the network on each Node.
 	Announcer string
 	// Selector is --service-node-selector; nil for what each Node names: the controller publishes AnnouncerNone on
 	// those that it does not select.
@@ -47,30 +47,44 @@ func (o Obstacle) Explain(names ...string) string {
 	return o.Why + " (" + strings.ReplaceAll(o.Remedy, "%s", strings.Join(names, " ")) + ")"
 }
 
+// published is what the controller has published on a Node about the network of the Carriers.
+type published struct {
+	NodeNetwork
+	member  bool  // the network is in the list, and the server is a member
+	empty   bool  // no network is in the list, or there is no list yet
+	nothing bool  // no address is announced on the Node
+	err     error // why the list cannot be read
+}
+
+func (c Carriers) published(node *corev1.Node) published {
+	list, listed, err := ParsePublicNetworks(node.Annotations)
+	n, found := networkIn(list, c.NetworkID)
+	p := published{NodeNetwork: n, member: found && n.Member, empty: len(list) == 0, err: err,
+		nothing: listed && len(list) == 0 || found && n.Announcer == AnnouncerNone}
+	p.Announcer = cmp.Or(c.Announcer, n.Announcer)
+	return p
+}
+
 // Barred returns why a Node must not carry traffic, although it may be able to: it is about to go, or someone decided
 // so. The zero Obstacle means that it is not barred.
-func (c Carriers) Barred(node *corev1.Node) Obstacle {
+func (c Carriers) Barred(node *corev1.Node) Obstacle { return c.barred(node, c.published(node)) }
+
+func (c Carriers) barred(node *corev1.Node, network published) Obstacle {
 	switch {
 	case leaving(node) != Obstacle{}:
 		return leaving(node)
 	case c.Selector != nil && !c.Selector.Matches(labels.Set(node.Labels)):
 		return Obstacle{"does not match --service-node-selector", "add the labels " + text.Quote(c.Selector.String())}
-	case c.Selector == nil && AnnouncesNothing(node.Annotations):
+	case c.Selector == nil && network.nothing:
 		return Obstacle{"does not match --service-node-selector", "add the labels that this option names"}
 	case ExcludedFromLoadBalancers(node):
 		return Obstacle{"has the label " + corev1.LabelNodeExcludeBalancers,
 			"kubectl label node %s " + corev1.LabelNodeExcludeBalancers + "-"}
-	case cmp.Or(c.Announcer, node.Annotations[NodeAnnouncer]) == AnnouncerAgent &&
-		node.Annotations[NodeHandOver] == TagTrue:
+	case network.Announcer == AnnouncerAgent && node.Annotations[NodeHandOver] == TagTrue:
 		return Obstacle{"hands its addresses over", "kubectl annotate node %s " + NodeHandOver + "-"}
 	default:
 		return Obstacle{}
 	}
-}
-
-// AnnouncesNothing reports whether the controller has published on a Node that no address is announced there.
-func AnnouncesNothing(annotations map[string]string) bool {
-	return annotations[NodeAnnouncer] == AnnouncerNone
 }
 
 // MarksDeletion reports whether a taint means that its Node is about to be deleted.
@@ -91,28 +105,31 @@ func leaving(node *corev1.Node) Obstacle {
 // Unfit returns why a Node should not carry traffic. By this the label NodeVLANReady is set. watched reports whether
 // any Node of the cluster has an agent: where none has, a Node without one is not suspicious.
 func (c Carriers) Unfit(node *corev1.Node, watched bool) Obstacle {
-	return cmp.Or(c.Barred(node), c.outside(node), c.broken(node, watched))
+	return c.unfit(node, c.published(node), watched)
+}
+
+func (c Carriers) unfit(node *corev1.Node, network published, watched bool) Obstacle {
+	return cmp.Or(c.barred(node, network), c.outside(node, network), network.broken(node, watched))
 }
 
 // Obstacle returns why a Node does not carry traffic: it is unfit, and no pod of kube-vip runs there all the same.
 func (c Carriers) Obstacle(node *corev1.Node, watched bool) Obstacle {
-	if c.runsKubeVIP(node) {
-		return cmp.Or(leaving(node), c.outside(node), c.broken(node, watched))
+	network := c.published(node)
+	if network.runsKubeVIP(node) {
+		return cmp.Or(leaving(node), c.outside(node, network), network.broken(node, watched))
 	}
-	return c.Unfit(node, watched)
+	return c.unfit(node, network, watched)
 }
 
 // runsKubeVIP reports whether a pod of kube-vip runs on the Node, if kube-vip announces. The last Node keeps its label,
 // barred or not.
-func (c Carriers) runsKubeVIP(node *corev1.Node) bool {
-	return cmp.Or(c.Announcer, node.Annotations[NodeAnnouncer]) == AnnouncerKubeVIP &&
-		node.Labels[NodeVLANReady] == TagTrue
+func (p published) runsKubeVIP(node *corev1.Node) bool {
+	return p.Announcer == AnnouncerKubeVIP && node.Labels[NodeVLANReady] == TagTrue
 }
 
 // outside is why a Node is not in the public network.
-func (c Carriers) outside(node *corev1.Node) Obstacle {
+func (c Carriers) outside(node *corev1.Node, network published) Obstacle {
 	_, err := ParseProviderID(node.Spec.ProviderID)
-	network := node.Annotations[NodePublicNetworkID]
 	switch {
 	case node.Spec.ProviderID == "":
 		return Obstacle{"has no phoenixNAP server yet", "kubectl describe node %s"}
@@ -120,10 +137,13 @@ func (c Carriers) outside(node *corev1.Node) Obstacle {
 		return Obstacle{Why: "is no phoenixNAP server"}
 	case node.Annotations[NodeServerMissing] != "":
 		return Obstacle{"names a phoenixNAP server that no longer exists", "kubectl describe node %s"}
-	case network == "":
+	case network.err != nil:
+		return Obstacle{"has an unreadable " + text.Clean(network.err.Error()),
+			"kubectl annotate node %s " + NodePublicNetworks + "-"}
+	case network.empty:
 		return Obstacle{Why: "waits for the controller to publish the public network"}
-	case c.NetworkID != "" && network != c.NetworkID, node.Annotations[NodePublicNetworkMember] != TagTrue:
-		return Obstacle{"is not a member of public network " + text.Clean(cmp.Or(c.NetworkID, network)),
+	case !network.member:
+		return Obstacle{"is not a member of public network " + text.Clean(cmp.Or(c.NetworkID, network.NetworkID)),
 			"add its server to the network, or set --manage-membership"}
 	default:
 		return Obstacle{}
@@ -131,12 +151,12 @@ func (c Carriers) outside(node *corev1.Node) Obstacle {
 }
 
 // broken is why a Node that is in the public network cannot carry its traffic now.
-func (c Carriers) broken(node *corev1.Node, watched bool) Obstacle {
+func (p published) broken(node *corev1.Node, watched bool) Obstacle {
 	condition := FindNodeCondition(node, ConditionVLANReady)
 	switch {
 	case Unreachable(node):
 		return Obstacle{"is unreachable, because its kubelet does not report", "kubectl describe node %s"}
-	case condition == nil && watched && !c.runsKubeVIP(node):
+	case condition == nil && watched && !p.runsKubeVIP(node):
 		return Obstacle{"has no agent that reports on it", "kubectl -n kube-system describe daemonset phoenixnap-agent"}
 	case condition == nil || condition.Status == corev1.ConditionTrue:
 		return Obstacle{}

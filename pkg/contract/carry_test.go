@@ -2,7 +2,6 @@ package contract
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -14,11 +13,27 @@ import (
 
 const carrierNetwork = "60473c2509268bc77fd06d29"
 
+// listOf is the annotation with networks of which the first is the default one.
+func listOf(networks ...NodeNetwork) string {
+	for i := range networks {
+		networks[i].Name = "default"
+		if i > 0 {
+			networks[i].Name = fmt.Sprint("other-", i)
+		}
+		networks[i].VLAN = 20
+	}
+	raw, err := EncodePublicNetworks(networks)
+	if err != nil {
+		panic(err)
+	}
+	return raw
+}
+
 // carrier is a Node that may carry traffic.
 func carrier(name string, changes ...func(*corev1.Node)) *corev1.Node {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}, Annotations: map[string]string{
-			NodePublicNetworkID: carrierNetwork, NodePublicNetworkMember: TagTrue}},
+			NodePublicNetworks: listOf(NodeNetwork{NetworkID: carrierNetwork, Member: true})}},
 		Spec: corev1.NodeSpec{ProviderID: ProviderID("60473c2509268bc77fd06d31")},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
 			{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
@@ -45,6 +60,9 @@ func TestWhoCarries(t *testing.T) {
 	annotated := func(name, value string) func(*corev1.Node) {
 		return func(n *corev1.Node) { n.Annotations[name] = value }
 	}
+	in := func(networks ...NodeNetwork) func(*corev1.Node) {
+		return annotated(NodePublicNetworks, listOf(networks...))
+	}
 	for name, tc := range map[string]struct {
 		changes []func(*corev1.Node)
 		// kubeVIP and agent are part of why not with either announcer; empty where the Node may carry.
@@ -60,18 +78,31 @@ func TestWhoCarries(t *testing.T) {
 			corev1.LabelNodeExcludeBalancers},
 		"kube-vip's last": {[]func(*corev1.Node){excluded, labelled}, "", corev1.LabelNodeExcludeBalancers},
 		"handed over":     {[]func(*corev1.Node){annotated(NodeHandOver, TagTrue)}, "", NodeHandOver},
-		"not selected": {[]func(*corev1.Node){annotated(NodeAnnouncer, AnnouncerNone)}, "--service-node-selector",
-			"--service-node-selector"},
-		"unreachable": {[]func(*corev1.Node){kubelet(corev1.ConditionUnknown), labelled}, "kubelet", "kubelet"},
+		"not selected": {[]func(*corev1.Node){in(NodeNetwork{NetworkID: carrierNetwork, Member: true,
+			Announcer: AnnouncerNone})}, "--service-node-selector", "--service-node-selector"},
+		"load balancers are off": {[]func(*corev1.Node){in()}, "--service-node-selector", "--service-node-selector"},
+		"unreachable":            {[]func(*corev1.Node){kubelet(corev1.ConditionUnknown), labelled}, "kubelet", "kubelet"},
 		"broken": {[]func(*corev1.Node){vlan(corev1.ConditionFalse), labelled}, "=False, reason Ready",
 			"=False"},
 		"doubtful": {[]func(*corev1.Node){vlan(corev1.ConditionUnknown)}, "=Unknown", "=Unknown"},
-		"no member": {[]func(*corev1.Node){annotated(NodePublicNetworkMember, "false")}, "not a member",
+		"no member": {[]func(*corev1.Node){in(NodeNetwork{NetworkID: carrierNetwork})}, "not a member",
 			"not a member"},
-		"another network": {[]func(*corev1.Node){annotated(NodePublicNetworkID, "x")}, "not a member", "not a member"},
+		"another network": {[]func(*corev1.Node){in(NodeNetwork{NetworkID: "x", Member: true})},
+			"not a member of public network " + carrierNetwork, "not a member of public network " + carrierNetwork},
+		"two networks": {changes: []func(*corev1.Node){in(NodeNetwork{NetworkID: "x", Announcer: AnnouncerNone},
+			NodeNetwork{NetworkID: carrierNetwork, Member: true})}},
+		"not selected for another network": {changes: []func(*corev1.Node){in(
+			NodeNetwork{NetworkID: carrierNetwork, Member: true},
+			NodeNetwork{NetworkID: "x", Member: true, Announcer: AnnouncerNone})}},
+		"member of another network only": {[]func(*corev1.Node){in(NodeNetwork{NetworkID: carrierNetwork},
+			NodeNetwork{NetworkID: "x", Member: true})}, "not a member", "not a member"},
+		"unreadable": {[]func(*corev1.Node){annotated(NodePublicNetworks, `[{"name":"default","vlan":"ten"}]`)},
+			`unreadable annotation phoenixnap.com/public-networks: public network "default": `,
+			"kubectl annotate node a phoenixnap.com/public-networks-"},
 		"replaced": {[]func(*corev1.Node){annotated(NodeServerMissing, "2026-03-01T12:00:00Z")}, "no longer exists",
 			"no longer exists"},
-		"nothing known": {[]func(*corev1.Node){annotated(NodePublicNetworkID, "")}, "publish", "publish"},
+		"nothing known": {[]func(*corev1.Node){func(n *corev1.Node) { delete(n.Annotations, NodePublicNetworks) }},
+			"publish", "publish"},
 		"another provider": {[]func(*corev1.Node){func(n *corev1.Node) { n.Spec.ProviderID = "k3s://a" }},
 			"no phoenixNAP", "no phoenixNAP"},
 		"not initialised": {[]func(*corev1.Node){func(n *corev1.Node) { n.Spec.ProviderID = "" }}, "no phoenixNAP",
@@ -142,14 +173,15 @@ func FuzzCarriers(f *testing.F) {
 			n.Spec.ProviderID = provider
 			n.Status.Conditions[1].Status = corev1.ConditionStatus(status)
 			n.Status.Conditions[1].Reason = reason
-			maps.Copy(n.Annotations, map[string]string{NodePublicNetworkMember: member, NodeAnnouncer: announcer})
+			n.Annotations[NodePublicNetworks] = fmt.Sprintf(`[{"name":"default","id":"n","vlan":20,"member":%s,`+
+				`"announcer":%q}]`, member, announcer)
 			if bar {
 				excluded(n)
 			}
 		})
 		may, why := Carriers{}.Any([]*corev1.Node{node})
 		again, same := Carriers{}.Any(slices.Repeat([]*corev1.Node{node}, 2))
-		wrong := may && (bar || status != "True" || member != "true")
+		wrong := may && (bar || status != "True" || !strings.Contains(member, "true"))
 		if wrong || may != again || may != (why == "") || may != (same == "") {
 			t.Errorf("may carry %v (%q), twice %v (%q)", may, why, again, same)
 		}

@@ -91,58 +91,6 @@ func TestServiceTag(t *testing.T) {
 	}
 }
 
-func TestNodeNetworkRoundTrip(t *testing.T) {
-	for name, want := range map[string]NodeNetwork{
-		"no member, no block": {ServerID: "s", NetworkID: "n", VLAN: 2, Announcer: AnnouncerKubeVIP},
-		"member with two blocks": {
-			ServerID: "s", NetworkID: "n", VLAN: 4094, Member: true, Announcer: AnnouncerAgent,
-			IPs: []netip.Addr{netip.MustParseAddr("203.0.113.2"), netip.MustParseAddr("2001:db8::2")},
-			Blocks: []NetworkBlock{
-				{CIDR: netip.MustParsePrefix("203.0.113.0/29"), Gateway: netip.MustParseAddr("203.0.113.1")},
-				{CIDR: netip.MustParsePrefix("203.0.113.8/29"), Gateway: netip.MustParseAddr("203.0.113.9")},
-			},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			annotations, err := want.Annotations()
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, ok, err := ParseNodeNetwork(annotations)
-			if err != nil || !ok {
-				t.Fatalf("ParseNodeNetwork: %v, %v", ok, err)
-			}
-			if diff := cmp.Diff(want, got, compareAddresses); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
-}
-
-func TestParseNodeNetworkRefuses(t *testing.T) {
-	good, err := NodeNetwork{ServerID: "s", NetworkID: "n", VLAN: 10}.Annotations()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for annotation, value := range map[string]string{
-		NodePublicNetworkVLAN:   "4095",
-		NodePublicNetworkIPs:    "203.0.113.300",
-		NodePublicNetworkBlocks: `[{"cidr":"x"}]`,
-	} {
-		bad := map[string]string{}
-		for k, v := range good {
-			bad[k] = v
-		}
-		bad[annotation] = value
-		if _, _, err := ParseNodeNetwork(bad); err == nil || !strings.Contains(err.Error(), annotation) {
-			t.Errorf("%s=%s: error %v does not contain the annotation", annotation, value, err)
-		}
-	}
-	if _, ok, err := ParseNodeNetwork(nil); ok || err != nil {
-		t.Errorf("nothing published: %v, %v", ok, err)
-	}
-}
-
 func TestReportedAddressesSurviveTheAnnotation(t *testing.T) {
 	want := ReportedAddresses{
 		netip.MustParseAddr("203.0.113.10"): {State: AddressAnswered, MAC: "02:00:00:00:00:01", Held: true,

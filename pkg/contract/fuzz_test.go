@@ -1,43 +1,55 @@
 package contract
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
 
-// FuzzNodeNetwork: any annotations of a Node are parsed or refused by the name of one of them, and what was parsed is
-// the same when it is encoded and parsed again.
-func FuzzNodeNetwork(f *testing.F) {
-	f.Add("6104105e6b7c9a0012345678", "100", "192.0.2.2, 2001:db8::2", "true",
-		`[{"id":"b","cidr":"192.0.2.0/28","gateway":"192.0.2.1"}]`)
-	f.Add("n", "0", "", "", "")
-	f.Add("n", "4094", "192.0.2.2,", "yes", "[null]")
-	f.Add("n", "+7", "fe80::1%eth0", "", `[{"cidr":"::/129"}]`)
-	f.Add("", "x", "x", "x", "x")
-	f.Fuzz(func(t *testing.T, id, vlan, ips, member, blocks string) {
-		annotations := map[string]string{NodePublicNetworkID: id, NodePublicNetworkVLAN: vlan,
-			NodePublicNetworkIPs: ips, NodePublicNetworkMember: member, NodePublicNetworkBlocks: blocks}
-		first, ok, err := ParseNodeNetwork(annotations)
+// FuzzPublicNetworks: any text of the annotation is parsed or refused by the name of the annotation, and what was
+// parsed is the same when it is encoded and parsed again.
+func FuzzPublicNetworks(f *testing.F) {
+	entry := func(name, vlan, ips string) string {
+		return `{"name":"` + name + `","id":"` + name + `6104105e6b7c9a0012345678","vlan":` + vlan + `,"ips":[` + ips +
+			`],"member":true,"announcer":"agent"}`
+	}
+	f.Add("[]")
+	f.Add("[" + entry("default", "100", `"192.0.2.2/28","2001:db8::2"`) + "," + entry("a", "100", "") + "]")
+	f.Add("[" + entry("default", "4094", `"192.0.2.2","fe80::1%eth0"`) + "]")
+	f.Add("[" + entry("x", "7", `"192.0.2.2/28","192.0.2.2","192.0.2.3/29","::1/0","192.0.2.4/32"`) + "]")
+	f.Add("[" + entry("x", "0", "") + "]")
+	f.Add("[" + entry("x", `"7"`, "7") + "]")
+	f.Add("[" + entry("x", "1", "") + "," + entry("x", "1", "") + "]")
+	f.Add("[null]")
+	f.Add("null")
+	f.Fuzz(func(t *testing.T, raw string) {
+		first, ok, err := ParsePublicNetworks(map[string]string{NodePublicNetworks: raw, NodeServerID: "s"})
 		switch {
-		case err != nil && (ok || !strings.Contains(err.Error(), "annotation phoenixnap.com/")):
-			t.Errorf("the error %v names no annotation, or the network counts as published: %t", err, ok)
-		case err != nil:
-			return
-		case ok != (id != ""):
-			t.Errorf("published: %t, with the ID %q", ok, id)
-		case ok && (first.VLAN < 1 || first.VLAN > 4094):
-			t.Errorf("VLAN %d", first.VLAN)
+		case ok != (err == nil) || !ok && first != nil:
+			t.Errorf("published: %t, %v, %v", ok, first, err)
+		case err != nil && !strings.Contains(err.Error(), "annotation "+NodePublicNetworks):
+			t.Errorf("the error %v does not name the annotation", err)
+		case err != nil && (len(err.Error()) > 600 || text.Clean(err.Error()) != err.Error()):
+			t.Errorf("the error %q is long, or contains control characters", err)
 		}
 		if !ok {
 			return
 		}
-		encoded, err := first.Annotations()
-		if err != nil {
-			t.Fatal(err)
+		for _, n := range first {
+			if n.VLAN < 1 || n.VLAN > 4094 || n.ServerID != "s" {
+				t.Errorf("published: %+v", n)
+			}
 		}
-		again, ok, err := ParseNodeNetwork(encoded)
+		encoded, err := EncodePublicNetworks(first)
+		if err != nil {
+			t.Fatalf("what was parsed cannot be published: %v", err)
+		}
+		again, ok, err := ParsePublicNetworks(map[string]string{NodePublicNetworks: encoded, NodeServerID: "s"})
+		slices.SortFunc(first, func(a, b NodeNetwork) int { return compareNames(a.Name, b.Name) })
 		if diff := cmp.Diff(first, again, compareAddresses); diff != "" || !ok || err != nil {
 			t.Errorf("read again: %t, %v (-first +again):\n%s", ok, err, diff)
 		}

@@ -26,6 +26,12 @@ const (
 	ServiceIPRetain = Prefix + "ip-retain"
 	// ServiceRequestedIP is the address that the Service requests, in an existing block.
 	ServiceRequestedIP = Prefix + "requested-ip"
+	// ServiceSharedAddress is the key by which several Services have one address: those of a namespace with the same
+	// key, or those that name the same IPBlock whose allowedNamespaces list theirs. Their ports are disjoint.
+	ServiceSharedAddress = Prefix + "shared-address"
+	// ServiceNetwork is the name of the PublicNetwork from which the Service gets its address; if it is empty, that of
+	// its location, else default.
+	ServiceNetwork = Prefix + "network"
 	// ServiceIPReplace is "true" to allow a new block, and with it a new address, to replace a block that was deleted
 	// outside of the cluster.
 	ServiceIPReplace = Prefix + "ip-replace"
@@ -68,6 +74,9 @@ const (
 	// KubeVIPInterface is kube-vip's own annotation: the interface on which it announces them. Written where the user
 	// left it empty, once all agents report the same name.
 	KubeVIPInterface = "kube-vip.io/serviceInterface"
+	// KubeVIPLease is kube-vip's own annotation: the Lease by which it elects the node of the address. Written only
+	// where several Services may have it, which is one Lease for all of them.
+	KubeVIPLease = "kube-vip.io/leaseName"
 	// KubeVIPHost is the annotation in which kube-vip writes the node that announces a Service over ARP (updateStatus,
 	// in pkg/manager/services.go of v0.9 and pkg/services/services.go of v1.0).
 	KubeVIPHost = "kube-vip.io/vipHost"
@@ -88,18 +97,11 @@ const (
 const (
 	// NodeServerID is the ID of the phoenixNAP server that the Node runs on.
 	NodeServerID = Prefix + "server-id"
-	// NodePublicNetworkID is the ID of the public network behind LoadBalancer Services.
-	NodePublicNetworkID = Prefix + "public-network-id"
-	// NodePublicNetworkVLAN is the VLAN ID of that network, in decimal.
-	NodePublicNetworkVLAN = Prefix + "public-network-vlan"
-	// NodePublicNetworkIPs lists the addresses of the server's membership in that network, separated by commas.
-	NodePublicNetworkIPs = Prefix + "public-network-ips"
-	// NodePublicNetworkMember is "true" while the server is an assigned member of that network, else "false".
-	NodePublicNetworkMember = Prefix + "public-network-member"
-	// NodePublicNetworkBlocks lists the assigned blocks of that network with their gateways (JSON, see NetworkBlock).
-	NodePublicNetworkBlocks = Prefix + "public-network-blocks"
-	// NodeAnnouncer is the announcer of addresses: AnnouncerKubeVIP, AnnouncerAgent or AnnouncerNone.
-	NodeAnnouncer = Prefix + "announcer"
+	// NodePublicNetworks lists the public networks that concern the Node, the one named default first, then by name: a
+	// JSON list of name, id, vlan, ips (the addresses of the server's membership, each with the prefix length of its
+	// block, if that is known), member (whether the server is an assigned member) and announcer (AnnouncerKubeVIP,
+	// AnnouncerAgent or AnnouncerNone). It is [] when load balancers are off.
+	NodePublicNetworks = Prefix + "public-networks"
 	// NodeServerMissing is when the controller found that the server of a Ready Node no longer exists (RFC 3339). The
 	// other annotations about the server and its network are then removed.
 	NodeServerMissing = Prefix + "server-missing"
@@ -109,12 +111,16 @@ const (
 // sets it to "true" before maintenance; the agent takes addresses again when the annotation is removed.
 const NodeHandOver = Prefix + "hand-over"
 
-// Values of the annotation NodeAnnouncer.
+// Announcers in the annotation NodePublicNetworks.
 const (
 	AnnouncerKubeVIP = "kube-vip"
 	AnnouncerAgent   = "agent"
 	AnnouncerNone    = "none"
 )
+
+// AnnouncerByLease is the announcer that elects the node of a Service by a Lease, which it chooses when it takes the
+// Service up. For an address that several Services have, it cannot follow externalTrafficPolicy Local.
+const AnnouncerByLease = AnnouncerKubeVIP
 
 // NodeVLANReady is the label that the controller sets to "true" on Nodes that may announce addresses.
 // kube-vip's DaemonSet selects on it.

@@ -79,7 +79,23 @@ func (s *story) publish(ctx context.Context) error {
 	if err := s.kubectl(ctx, "get", "service", cluster.Service); err != nil {
 		return err
 	}
-	return s.showBlock(ctx)
+	if err := s.showBlock(ctx); err != nil {
+		return err
+	}
+	return s.showNetwork(ctx)
+}
+
+// showNetwork shows the object of the public network as soon as it counts the block.
+func (s *story) showNetwork(ctx context.Context) error {
+	for _, args := range [][]string{
+		{"wait", "pubnet", v1beta1.DefaultNetwork, "--for=jsonpath={.status.ipv4Blocks}=2", "--timeout=1m"},
+		{"get", "pubnet"},
+	} {
+		if err := s.kubectl(ctx, args...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // showBlock shows the object of the block as soon as it says what the Service does.

@@ -3,12 +3,14 @@
 package speaker
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/election"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/report/blocks"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/vip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -23,6 +25,8 @@ type Inputs struct {
 	// Services are those of the type LoadBalancer; Listed is false before they were listed.
 	Services []*corev1.Service
 	Listed   bool
+	// Allocated reports whether an IPBlock gives an address to a Service.
+	Allocated func(service *corev1.Service, address netip.Addr) blocks.Answer
 	// Link reports whether the VLAN interface is up.
 	Link bool
 	// LocalReady reports whether the node has a ready endpoint of the Service with that health check port.
@@ -58,7 +62,7 @@ func eligible(node *corev1.Node) bool {
 
 // wanted returns the addresses that must be announced; false where this node cannot serve one. outside has those that
 // it must never answer for. That they exist is decided by the Services only: nodes know different addresses of
-// machines.
+// machines, and learn of IPBlocks at different times.
 func (in Inputs) wanted() (wanted, outside map[netip.Addr]bool) {
 	wanted = map[netip.Addr]bool{}
 	outside = map[netip.Addr]bool{}
@@ -67,14 +71,21 @@ func (in Inputs) wanted() (wanted, outside map[netip.Addr]bool) {
 		if !ok {
 			continue
 		}
-		may := in.isKnown(address) && !in.isReserved(address)
-		if !may {
-			outside[address] = true
-		}
 		// Of two Services with one address, either is enough.
+		may := in.isGiven(service, address) && in.isKnown(address) && !in.isReserved(address)
+		_, seen := wanted[address]
+		outside[address] = !may && (!seen || outside[address])
 		wanted[address] = wanted[address] || may && in.isServed(service)
 	}
+	maps.DeleteFunc(outside, func(_ netip.Addr, is bool) bool { return !is })
 	return wanted, outside
+}
+
+// isGiven reports whether an address is the Service's: an IPBlock says so, which no author of Services can write. While
+// that is not known, the status of the Service decides.
+func (in Inputs) isGiven(service *corev1.Service, address netip.Addr) bool {
+	answer := in.Allocated(service, address)
+	return answer == blocks.Allocated || answer == blocks.Unknown && blocks.Published(service, address)
 }
 
 // Existing returns the addresses of Services that must be announced, the same on all nodes.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/election"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/report/blocks"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/vip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -57,6 +58,7 @@ func healthy(change ...func(*Inputs)) Inputs {
 			}},
 		},
 		Sampled: true, Listed: true, Link: true, LocalReady: func(int32) bool { return false },
+		Allocated: func(*corev1.Service, netip.Addr) blocks.Answer { return blocks.Allocated },
 	}
 	for _, c := range change {
 		c(&s)

@@ -47,7 +47,7 @@ func (m *model) deleteRule(r kernelRule) error {
 }
 
 func (m *model) setRoute(r route) error {
-	if m.link == nil || m.link.index != r.link || !m.link.up {
+	if l := m.linkIndexed(r.link); l == nil || !l.up {
 		return errors.New("network is down")
 	}
 	m.routes = slices.DeleteFunc(m.routes, func(s kernelRoute) bool {
@@ -78,10 +78,20 @@ func (m *model) setRuleset(r ruleset) error {
 }
 
 func (m *model) loosen(l link) error {
-	if m.link == nil || m.link.index != l.index {
+	own := m.linkIndexed(l.index)
+	if own == nil {
 		return errors.New("no such device")
 	}
-	m.link.strict = false
+	own.strict = false
+	return nil
+}
+
+func (m *model) linkIndexed(index int) *link {
+	for _, l := range m.vlans {
+		if l != nil && l.index == index {
+			return l
+		}
+	}
 	return nil
 }
 

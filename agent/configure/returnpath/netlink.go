@@ -25,8 +25,8 @@ import (
 type machine struct{ journal *ownership.Journal }
 
 // observe reads the state of the kernel.
-func (m machine) observe(ctx context.Context, e check.Expected) (observed, error) {
-	var o observed
+func (m machine) observe(ctx context.Context, networks []check.Expected) (observed, error) {
+	o := observed{vlans: map[int]*link{}}
 	links, err := netstate.Links(ctx)
 	if err != nil {
 		return observed{}, err
@@ -34,8 +34,14 @@ func (m machine) observe(ctx context.Context, e check.Expected) (observed, error
 	for _, l := range links {
 		o.links = append(o.links, l.Name)
 	}
-	if o.link, err = m.find(links, e); err != nil {
-		return observed{}, err
+	for _, e := range networks {
+		l, err := m.find(links, e)
+		if err != nil {
+			return observed{}, err
+		}
+		if l != nil {
+			o.vlans[e.Network.VLAN] = l
+		}
 	}
 	rules, err := netstate.Dump(ctx, func() ([]netlink.Rule, error) { return netlink.RuleList(netlink.FAMILY_V4) })
 	if err != nil {

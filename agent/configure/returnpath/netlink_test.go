@@ -109,9 +109,8 @@ func TestUnreadableChainIsAnError(t *testing.T) {
 
 // TestRepliedOncePerMark: blocks that share a mark share the statement that restores it.
 func TestRepliedOncePerMark(t *testing.T) {
-	target := targetFor(t, 0x3000, blocks...)
-	gateways := []gateway{{index: 0}, {index: 1}, {index: target.bits.Count()}, {index: 1}}
-	if got := target.replied(gateways); len(got) != 2 {
+	gateways := []gateway{{mark: 0x1000}, {mark: 0x2000}, {mark: 0x1000}, {mark: 0x2000}}
+	if got := replied(gateways, 0x3000); len(got) != 2 {
 		t.Errorf("%d statements for two marks: %v", len(got), got)
 	}
 }

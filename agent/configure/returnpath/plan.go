@@ -37,8 +37,10 @@ type action struct {
 func plan(o observed, w wanted) []action {
 	var actions []action
 	add := func(text string, do func(kernel) error) { actions = append(actions, action{text, do}) }
-	if w.loose && o.link.strict {
-		add("set rp_filter=2 on "+o.link.name, func(k kernel) error { return k.loosen(*o.link) })
+	for _, l := range w.loose {
+		if l.strict {
+			add("set rp_filter=2 on "+l.name, func(k kernel) error { return k.loosen(l) })
+		}
 	}
 	for _, r := range w.routes {
 		isIt := func(s kernelRoute) bool { return s.ours() && !s.hasExtras && s.route == r }
@@ -72,40 +74,44 @@ func plan(o observed, w wanted) []action {
 	return actions
 }
 
-// target is where replies must go.
+// target is where replies of one network must go.
 type target struct {
-	// base is the number of the first gateway's table: the table base and the VLAN ID.
-	base   int
-	bits   Bits
-	blocks []contract.NetworkBlock
+	// vlan is the VLAN ID, base the number of the first gateway's table: the table base and the VLAN ID.
+	vlan, base int
+	blocks     []contract.NetworkBlock
 }
 
-// targetOf reads what the controller published. Nothing may change while known is false: it is missing or unreadable.
-func targetOf(e check.Expected, bits Bits) (t target, known bool) {
-	if !e.Published || e.Unreadable != "" || e.Unreached {
-		return target{}, false
-	}
-	t = target{base: e.Table(), bits: bits}
-	for _, b := range e.Network.Blocks {
-		if b.CIDR.Addr().Is4() && b.Gateway.Is4() {
-			t.blocks = append(t.blocks, b)
+// targetsOf reads what the controller published. Nothing may change while known is false: it is missing or unreadable.
+func targetsOf(networks []check.Expected) (targets []target, known bool) {
+	for _, e := range networks {
+		if !e.Published || e.Unreadable != "" || e.Unreached {
+			return nil, false
 		}
+		t := target{vlan: e.Network.VLAN, base: e.Table()}
+		for _, b := range e.Network.Blocks {
+			if b.CIDR.Addr().Is4() && b.Gateway.Is4() {
+				t.blocks = append(t.blocks, b)
+			}
+		}
+		slices.SortFunc(t.blocks, func(a, b contract.NetworkBlock) int {
+			return a.CIDR.Masked().Addr().Compare(b.CIDR.Masked().Addr())
+		})
+		targets = append(targets, t)
 	}
-	slices.SortFunc(t.blocks, func(a, b contract.NetworkBlock) int {
-		return a.CIDR.Masked().Addr().Compare(b.CIDR.Masked().Addr())
-	})
-	return t, true
+	return targets, len(targets) > 0
 }
 
 // gateway is a block with its gateway.
 type gateway struct {
 	block   netip.Prefix
 	address netip.Addr
-	// index chooses mark and table.
-	index int
+	// index chooses the table among those of the network.
+	index, table int
+	// mark is the packet mark of replies by the gateway; 0 where there are too few for all networks.
+	mark uint32
 }
 
-func (t target) table(index int) int { return t.base + index*tableStep }
+func (t target) table(index int) int { return t.base + index*check.TableStep }
 
 // gateways gives each block an index. A block keeps the index that its rule shows, so that the indexes of existing
 // connections never change; tables in which another program has a route that ours would replace are skipped.
@@ -128,11 +134,11 @@ func (t target) gateways(o observed) []gateway {
 		}
 	}
 	slices.SortFunc(gateways, func(a, b gateway) int { return a.index - b.index })
+	for n := range gateways {
+		gateways[n].table = t.table(gateways[n].index)
+	}
 	return gateways
 }
-
-// mark is the packet mark of a gateway. With too few values several share one and use the first: each is a router.
-func (t target) mark(g gateway) uint32 { return t.bits.Value(g.index % t.bits.Count()) }
 
 // kept is the index that a block has by the agent's own rule.
 func (t target) kept(o observed, block netip.Prefix) (int, bool) {
@@ -140,8 +146,8 @@ func (t target) kept(o observed, block netip.Prefix) (int, bool) {
 		if !r.ours() || r.hasExtras || r.priority != sourcePriority || r.source != block {
 			continue
 		}
-		if offset := r.table - t.base; offset >= 0 && offset%tableStep == 0 {
-			return offset / tableStep, true
+		if offset := r.table - t.base; offset >= 0 && offset%check.TableStep == 0 {
+			return offset / check.TableStep, true
 		}
 	}
 	return 0, false
@@ -163,56 +169,73 @@ func (t target) taken(o observed, table int) bool {
 type wanted struct {
 	rules  []rule
 	routes []route
-	// ruleset is the agent's nftables table; nil keeps it, because the name of the VLAN interface is unknown.
+	// ruleset is the agent's nftables table; nil keeps it, because the name of no VLAN interface is known.
 	ruleset *ruleset
-	// loose: the reverse path filter of the VLAN interface must accept sources that the default route does not reach.
-	loose bool
+	// loose are VLAN interfaces whose reverse path filter must accept sources that the default route does not reach.
+	loose []link
+	// unmarked are the VLAN IDs of networks for which there are no marks.
+	unmarked []int
 }
 
-// want computes the state that the kernel must have.
-func (t target) want(o observed) wanted {
-	gateways := t.gateways(o)
-	if len(gateways) == 0 {
+// want computes the state that the kernel must have for the networks of the Node.
+func want(targets []target, bits Bits, o observed) wanted {
+	networks := make([][]gateway, len(targets))
+	for n, t := range targets {
+		networks[n] = t.gateways(o)
+	}
+	allot(networks, bits, o)
+	if len(slices.Concat(networks...)) == 0 {
 		return wanted{ruleset: &ruleset{}}
 	}
-	w := wanted{rules: t.rules(gateways)}
-	if o.link == nil {
-		return w
+	var w wanted
+	for n, t := range targets {
+		gateways := networks[n]
+		if len(gateways) == 0 {
+			continue
+		}
+		if gateways[0].mark == 0 {
+			w.unmarked = append(w.unmarked, t.vlan)
+		}
+		w.rules = append(w.rules, rulesOf(gateways, bits)...)
+		l := o.vlans[t.vlan]
+		if l == nil {
+			continue
+		}
+		w.loose = append(w.loose, *l)
+		if l.up {
+			w.routes = append(w.routes, routesOf(gateways, l.index)...)
+		}
 	}
-	w.loose = true
-	w.ruleset = t.marking(o.link.name, gateways)
-	if o.link.up {
-		w.routes = t.routes(gateways, o.link.index)
+	if len(w.loose) > 0 {
+		w.ruleset = marking(w.loose, slices.Concat(networks...), bits)
 	}
 	return w
 }
 
-func (t target) rules(gateways []gateway) []rule {
+func rulesOf(gateways []gateway, bits Bits) []rule {
 	var rules []rule
-	marked := map[uint32]bool{}
+	marked := map[uint32]bool{0: true}
 	for _, g := range gateways {
-		if mark := t.mark(g); !marked[mark] {
-			marked[mark] = true
-			rules = append(rules, rule{priority: markPriority, mark: mark, mask: uint32(t.bits),
-				table: t.table(g.index)})
+		if !marked[g.mark] {
+			marked[g.mark] = true
+			rules = append(rules, rule{priority: markPriority, mark: g.mark, mask: uint32(bits), table: g.table})
 		}
 		rules = append(rules,
 			rule{priority: localPriority, source: g.block, table: check.TableMain, noDefault: true},
-			rule{priority: sourcePriority, source: g.block, table: t.table(g.index)})
+			rule{priority: sourcePriority, source: g.block, table: g.table})
 	}
 	return rules
 }
 
-// routes gives every table its default route and the routes to all blocks, which are on the link.
-func (t target) routes(gateways []gateway, link int) []route {
+// routesOf gives every table its default route and the routes to all blocks of the network, which are on the link.
+func routesOf(gateways []gateway, link int) []route {
 	var routes []route
 	for _, g := range gateways {
-		table := t.table(g.index)
 		for _, other := range gateways {
-			routes = append(routes, route{table: table, destination: other.block, link: link})
+			routes = append(routes, route{table: g.table, destination: other.block, link: link})
 		}
 		routes = append(routes, route{
-			table: table, destination: netip.PrefixFrom(netip.IPv4Unspecified(), 0), gateway: g.address, link: link,
+			table: g.table, destination: netip.PrefixFrom(netip.IPv4Unspecified(), 0), gateway: g.address, link: link,
 		})
 	}
 	return routes

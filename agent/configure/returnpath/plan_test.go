@@ -27,14 +27,22 @@ func expected(blocks ...contract.NetworkBlock) check.Expected {
 	return check.Expected{Published: true, Network: contract.NodeNetwork{VLAN: 100, Member: true, Blocks: blocks}}
 }
 
-func targetFor(t *testing.T, bits Bits, blocks ...contract.NetworkBlock) target {
+// aim is the target of a node with one network.
+type aim struct {
+	target
+	bits Bits
+}
+
+func targetFor(t *testing.T, bits Bits, blocks ...contract.NetworkBlock) aim {
 	t.Helper()
-	target, known := targetOf(expected(blocks...), bits)
-	if !known {
+	targets, known := targetsOf([]check.Expected{expected(blocks...)})
+	if !known || len(targets) != 1 {
 		t.Fatal("a published network is not known")
 	}
-	return target
+	return aim{targets[0], bits}
 }
+
+func (a aim) want(o observed) wanted { return want([]target{a.target}, a.bits, o) }
 
 // TestConverges starts anywhere: one pass reaches the target, the second changes nothing, and what is not ours stays.
 func TestConverges(t *testing.T) {
@@ -66,7 +74,7 @@ func TestConverges(t *testing.T) {
 }
 
 // verify compares the state with what replies need, independently of how it is planned.
-func verify(t *testing.T, m *model, target target, hadRuleset []string) {
+func verify(t *testing.T, m *model, target aim, hadRuleset []string) {
 	t.Helper()
 	for _, b := range target.blocks {
 		table := 0
@@ -81,7 +89,7 @@ func verify(t *testing.T, m *model, target target, hadRuleset []string) {
 		if table == 0 {
 			t.Errorf("block %s has no rule by source", b.CIDR)
 		}
-		if got := m.defaultOf(table); m.link != nil && m.link.up && got != b.Gateway {
+		if got := m.defaultOf(table); m.vlans[100] != nil && m.vlans[100].up && got != b.Gateway {
 			t.Errorf("block %s leaves by %s, want its gateway %s", b.CIDR, got, b.Gateway)
 		}
 	}
@@ -100,10 +108,10 @@ func verify(t *testing.T, m *model, target target, hadRuleset []string) {
 		t.Errorf("%d rules by mark, want %d at most", len(tables), want)
 	}
 	switch {
-	case m.link == nil && len(target.blocks) > 0 && !slices.Equal(m.ruleset, hadRuleset):
+	case m.vlans[100] == nil && len(target.blocks) > 0 && !slices.Equal(m.ruleset, hadRuleset):
 		t.Error("without an interface the nftables table was changed")
-	case m.link != nil && len(target.blocks) > 0 && (m.link.strict || len(m.ruleset) == 0):
-		t.Errorf("strict filter %t, %d lines of nftables", m.link.strict, len(m.ruleset))
+	case m.vlans[100] != nil && len(target.blocks) > 0 && (m.vlans[100].strict || len(m.ruleset) == 0):
+		t.Errorf("strict filter %t, %d lines of nftables", m.vlans[100].strict, len(m.ruleset))
 	}
 }
 
@@ -124,10 +132,11 @@ func someBlocks(r *rand.Rand) []contract.NetworkBlock {
 }
 
 // anywhere is a state that crashes, other settings and other programs may leave.
-func anywhere(r *rand.Rand, target target) observed {
+func anywhere(r *rand.Rand, target aim) observed {
 	o := observed{}
 	if r.IntN(5) > 0 {
-		o.link = &link{index: 1 + r.IntN(3), name: "bond0.100", up: r.IntN(4) > 0, strict: r.IntN(2) == 0}
+		o.vlans = map[int]*link{100: {index: 1 + r.IntN(3), name: "bond0.100", up: r.IntN(4) > 0,
+			strict: r.IntN(2) == 0}}
 	}
 	tables := []int{target.table(0), target.table(1), target.table(2), 1, 77, target.table(0) + 1}
 	protocols := []int{ownership.Protocol, ownership.Protocol, 3, 4, 16}
@@ -158,7 +167,8 @@ func anywhere(r *rand.Rand, target target) observed {
 			s.gateway = b.Gateway
 		}
 		// The kernel has one route at a place, and none on a link that is down.
-		down := o.link == nil || s.link == o.link.index && !o.link.up
+		l := o.vlans[100]
+		down := l == nil || s.link == l.index && !l.up
 		if !down && !slices.ContainsFunc(o.routes, func(x kernelRoute) bool { return x.place() == s.place() }) {
 			o.routes = append(o.routes, s)
 		}
@@ -167,14 +177,16 @@ func anywhere(r *rand.Rand, target target) observed {
 	case 0:
 		o.ruleset = []string{"something"}
 	case 1:
-		o.ruleset = target.marking("bond0.100", target.gateways(o)).lines()
+		gateways := target.gateways(o)
+		allot([][]gateway{gateways}, target.bits, o)
+		o.ruleset = marking([]link{{name: "bond0.100"}}, gateways, target.bits).lines()
 	}
 	return o
 }
 
 // TestKeepsIndex: blocks that come and go never change the tables of the others.
 func TestKeepsIndex(t *testing.T) {
-	m := &model{observed: observed{link: &link{index: 6, name: "bond0.100", up: true}}}
+	m := &model{observed: observed{vlans: map[int]*link{100: {index: 6, name: "bond0.100", up: true}}}}
 	ways := func(set ...contract.NetworkBlock) map[string]int {
 		target := targetFor(t, DefaultBits, set...)
 		m.apply(t, plan(m.observed, target.want(m.observed)))
@@ -202,11 +214,14 @@ func TestKeepsIndex(t *testing.T) {
 
 // TestUnpublished: missing annotations change nothing.
 func TestUnpublished(t *testing.T) {
+	if _, known := targetsOf(nil); known {
+		t.Error("without a network a target is known")
+	}
 	for name, e := range map[string]check.Expected{
 		"nothing": {}, "unreadable": {Published: true, Unreadable: "no number"},
 		"unreached": {Published: true, Unreached: true},
 	} {
-		if _, known := targetOf(e, DefaultBits); known {
+		if _, known := targetsOf([]check.Expected{expected(blocks[0]), e}); known {
 			t.Errorf("%s: a target is known", name)
 		}
 	}

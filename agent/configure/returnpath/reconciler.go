@@ -65,7 +65,7 @@ type Notice struct {
 type Status struct {
 	// Managing reports whether the return path is configured.
 	Managing bool
-	// Interface is the name of the VLAN interface, empty when there is none.
+	// Interface is the name of the VLAN interface, empty when there is none; of several, separated by commas.
 	Interface string
 	// Blocks are the blocks whose replies leave by their gateway.
 	Blocks []netip.Prefix
@@ -77,8 +77,8 @@ type Status struct {
 
 // Config configures a Reconciler.
 type Config struct {
-	// Expected returns what the controller published.
-	Expected func() check.Expected
+	// Expected returns what the controller published of each network of the Node.
+	Expected func() []check.Expected
 	// BlockedReason returns why nothing may be changed, such as a wrong machine; empty or a nil function for nothing.
 	BlockedReason func() string
 	// Bits are the mark bits; 0 means DefaultBits.
@@ -98,7 +98,7 @@ type Reconciler struct {
 	config  Config
 	machine interface {
 		kernel
-		observe(ctx context.Context, e check.Expected) (observed, error)
+		observe(ctx context.Context, networks []check.Expected) (observed, error)
 		marker(bits Bits) (string, error)
 		restoreFilters(ctx context.Context) error
 	}
@@ -159,8 +159,8 @@ func (r *Reconciler) once(ctx context.Context) time.Duration {
 
 // Reconcile reads the state once and makes what is missing. While nothing is published, it changes nothing.
 func (r *Reconciler) Reconcile(ctx context.Context) error {
-	e := r.config.Expected()
-	t, known := targetOf(e, r.config.Bits)
+	networks := r.config.Expected()
+	targets, known := targetsOf(networks)
 	if !known {
 		return nil
 	}
@@ -168,7 +168,7 @@ func (r *Reconciler) Reconcile(ctx context.Context) error {
 		r.stopped(why) // others report it
 		return nil
 	}
-	o, err := r.machine.observe(ctx, e)
+	o, err := r.machine.observe(ctx, networks)
 	if err != nil {
 		return r.failed(err)
 	}
@@ -178,11 +178,16 @@ func (r *Reconciler) Reconcile(ctx context.Context) error {
 		r.record(Notice{Warning: true, Reason: ReasonMarkClash, Message: "the return path is not managed: " + problem})
 		return nil
 	}
-	done, err := r.act(ctx, plan(o, t.want(o)))
+	w := want(targets, r.config.Bits, o)
+	done, err := r.act(ctx, plan(o, w))
+	if err == nil && len(w.unmarked) > 0 {
+		err = fmt.Errorf("the mark bits %s have too few values for the network with VLAN ID %d: set more bits with "+
+			"--mark", r.config.Bits, w.unmarked[0])
+	}
 	if err != nil {
 		return r.failed(err)
 	}
-	r.succeeded(t, o, done)
+	r.succeeded(targets, o, done)
 	return nil
 }
 
@@ -245,17 +250,33 @@ func (r *Reconciler) stopped(problem string) {
 	r.status.Problem = problem
 }
 
+// statusOf is the status once the kernel is in the wanted state.
+func statusOf(targets []target, o observed) Status {
+	var s Status
+	var names, problems []string
+	for _, t := range targets {
+		for _, b := range t.blocks {
+			s.Blocks = append(s.Blocks, b.CIDR.Masked())
+		}
+		l := o.vlans[t.vlan]
+		if l == nil {
+			problems = append(problems, "there is no VLAN interface")
+			continue
+		}
+		names = append(names, l.name)
+		if !l.up {
+			problems = append(problems, l.name+" is down")
+		}
+	}
+	s.Interface = strings.Join(names, ",")
+	s.Problem = strings.Join(problems, "; ")
+	s.Managing = len(s.Blocks) > 0 && len(problems) == 0
+	return s
+}
+
 // succeeded records that the kernel is in the wanted state, after the changes that were made.
-func (r *Reconciler) succeeded(t target, o observed, done []string) {
-	status := Status{Managing: len(t.blocks) > 0 && o.link != nil && o.link.up}
-	for _, b := range t.blocks {
-		status.Blocks = append(status.Blocks, b.CIDR.Masked())
-	}
-	if o.link == nil {
-		status.Problem = "there is no VLAN interface"
-	} else if status.Interface = o.link.name; !o.link.up {
-		status.Problem = o.link.name + " is down"
-	}
+func (r *Reconciler) succeeded(targets []target, o observed, done []string) {
+	status := statusOf(targets, o)
 	r.mu.Lock()
 	status.Repairs = r.status.Repairs
 	notice := noticeFor(status, slices.Equal(status.Blocks, r.kept), done)

@@ -26,7 +26,7 @@ type memory struct {
 	restored int
 }
 
-func (m *memory) observe(context.Context, check.Expected) (observed, error) {
+func (m *memory) observe(context.Context, []check.Expected) (observed, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.looks++
@@ -68,10 +68,11 @@ type harness struct {
 
 func newHarness() *harness {
 	h := &harness{kernel: &memory{}, expected: expected(blocks[0], blocks[1])}
-	h.kernel.link = &link{index: 6, name: "bond0.100", up: true, strict: true}
+	h.kernel.vlans = map[int]*link{100: {index: 6, name: "bond0.100", up: true, strict: true}}
 	h.Reconciler = New(Config{
-		Expected: func() check.Expected { return h.expected }, BlockedReason: func() string { return h.blockedReason },
-		Record: func(n Notice) { h.recorded = append(h.recorded, n.Reason) },
+		Expected:      func() []check.Expected { return []check.Expected{h.expected} },
+		BlockedReason: func() string { return h.blockedReason },
+		Record:        func(n Notice) { h.recorded = append(h.recorded, n.Reason) },
 	})
 	h.machine = scanning{h.kernel}
 	return h
@@ -126,18 +127,18 @@ func TestRecordsTransitions(t *testing.T) {
 // TestInterfaceComesAndGoes: rules wait for the interface, and its return is a repair.
 func TestInterfaceComesAndGoes(t *testing.T) {
 	h := newHarness()
-	there := h.kernel.link
-	h.kernel.link = nil
+	there := h.kernel.vlans[100]
+	h.kernel.vlans[100] = nil
 	h.reconcile(t)
 	if s := h.Status(); s.Managing || s.Problem == "" {
 		t.Errorf("without an interface the status is %+v", s)
 	}
-	h.kernel.link = there
+	h.kernel.vlans[100] = there
 	h.reconcile(t)
-	h.kernel.link = nil
+	h.kernel.vlans[100] = nil
 	h.kernel.routes = nil
 	h.reconcile(t)
-	h.kernel.link = there
+	h.kernel.vlans[100] = there
 	h.reconcile(t)
 	h.mustRecord(t, ReasonManaged, ReasonRepaired)
 }
@@ -175,7 +176,7 @@ func TestChangesNothing(t *testing.T) {
 		h.reconcile(t)
 		h.mustRecord(t, tc.record...)
 		if s := h.Status(); s.Managing || strings.Contains(s.Problem, "mark bits") != tc.clash ||
-			len(h.kernel.rules) != rules || h.kernel.ruleset != nil || !h.kernel.link.strict {
+			len(h.kernel.rules) != rules || h.kernel.ruleset != nil || !h.kernel.vlans[100].strict {
 			t.Errorf("%s: status %+v, and something was changed", name, s)
 		}
 	}

@@ -95,24 +95,28 @@ func line(exprs []expr.Any) string {
 	return strings.Join(parts, " ")
 }
 
-// marking is the ruleset that marks connections that arrive by the VLAN interface, and their replies. The address
+// marking is the ruleset that marks connections that arrive by the VLAN interfaces, and their replies. The address
 // that the client asked for chooses the value; the connection keeps it through every translation.
-func (t target) marking(name string, gateways []gateway) *ruleset {
-	reply := statement{fmt.Sprintf("ct direction reply ct mark and %s != 0 jump replied", t.bits), slices.Concat(
+func marking(vlans []link, gateways []gateway, bits Bits) *ruleset {
+	gateways = slices.DeleteFunc(slices.Clone(gateways), func(g gateway) bool { return g.mark == 0 })
+	reply := statement{fmt.Sprintf("ct direction reply ct mark and %s != 0 jump replied", bits), slices.Concat(
 		[]expr.Any{
 			&expr.Ct{Key: expr.CtKeyDIRECTION, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{1}},
 		},
-		t.connection(expr.CmpOpNeq, 0), jump("replied"))}
-	arriving := statement{fmt.Sprintf("iifname %q ct state new jump arrived", name), slices.Concat(
-		newOn(name), jump("arrived"))}
+		connection(bits, expr.CmpOpNeq, 0), jump("replied"))}
+	var arriving []statement
+	for _, l := range vlans {
+		arriving = append(arriving, statement{fmt.Sprintf("iifname %q ct state new jump arrived", l.name),
+			slices.Concat(newOn(l.name), jump("arrived"))})
+	}
 	// In the order of chainNames.
 	return &ruleset{chains: []chain{
-		{name: "arrived", rules: t.arrived(gateways)},
-		{name: "replied", rules: t.replied(gateways)},
+		{name: "arrived", rules: arrived(gateways, bits)},
+		{name: "replied", rules: replied(gateways, bits)},
 		// Before the translation of addresses (-100), so that the destination is still what the client asked for.
 		{name: "prerouting", kind: nftables.ChainTypeFilter, hook: nftables.ChainHookPrerouting,
 			priority: nftables.ChainPriorityRef(*nftables.ChainPriorityMangle - 10),
-			rules:    []statement{arriving, reply}},
+			rules:    append(arriving, reply)},
 		// Type route: the kernel looks up the route of a changed packet again.
 		{name: "output", kind: nftables.ChainTypeRoute, hook: nftables.ChainHookOutput,
 			priority: nftables.ChainPriorityMangle, rules: []statement{reply}},
@@ -120,19 +124,19 @@ func (t target) marking(name string, gateways []gateway) *ruleset {
 }
 
 // arrived marks connections to addresses of the blocks.
-func (t target) arrived(gateways []gateway) []statement {
+func arrived(gateways []gateway, bits Bits) []statement {
 	var rules []statement
 	for _, p := range inner {
 		rules = append(rules, statement{fmt.Sprintf("ip saddr %s return", p), slices.Concat(
 			headerIn(sourceOffset, p), []expr.Any{&expr.Verdict{Kind: expr.VerdictReturn}})})
 	}
 	for _, g := range gateways {
-		value := t.mark(g)
+		value := g.mark
 		rules = append(rules, statement{
-			fmt.Sprintf("ip daddr %s ct mark set ct mark and %#x xor %#x", g.block, ^uint32(t.bits), value),
+			fmt.Sprintf("ip daddr %s ct mark set ct mark and %#x xor %#x", g.block, ^uint32(bits), value),
 			slices.Concat(headerIn(destinationOffset, g.block), []expr.Any{
 				&expr.Ct{Key: expr.CtKeyMARK, Register: 1},
-				bitwise(^uint32(t.bits), value),
+				bitwise(^uint32(bits), value),
 				&expr.Ct{Key: expr.CtKeyMARK, Register: 1, SourceRegister: true},
 			})})
 	}
@@ -140,21 +144,21 @@ func (t target) arrived(gateways []gateway) []statement {
 }
 
 // replied gives packets the value of their connection, and keeps all other bits of their mark.
-func (t target) replied(gateways []gateway) []statement {
+func replied(gateways []gateway, bits Bits) []statement {
 	var rules []statement
 	done := map[uint32]bool{}
 	for _, g := range gateways {
-		value := t.mark(g)
+		value := g.mark
 		if done[value] {
 			continue
 		}
 		done[value] = true
 		rules = append(rules, statement{
-			fmt.Sprintf("ct mark and %s == %#x meta mark set meta mark and %#x xor %#x", t.bits, value, ^uint32(t.bits),
+			fmt.Sprintf("ct mark and %s == %#x meta mark set meta mark and %#x xor %#x", bits, value, ^uint32(bits),
 				value),
-			slices.Concat(t.connection(expr.CmpOpEq, value), []expr.Any{
+			slices.Concat(connection(bits, expr.CmpOpEq, value), []expr.Any{
 				&expr.Meta{Key: expr.MetaKeyMARK, Register: 1},
-				bitwise(^uint32(t.bits), value),
+				bitwise(^uint32(bits), value),
 				&expr.Meta{Key: expr.MetaKeyMARK, Register: 1, SourceRegister: true},
 			})})
 	}
@@ -162,9 +166,9 @@ func (t target) replied(gateways []gateway) []statement {
 }
 
 // connection compares the agent's bits of the connection mark.
-func (t target) connection(op expr.CmpOp, value uint32) []expr.Any {
+func connection(bits Bits, op expr.CmpOp, value uint32) []expr.Any {
 	return []expr.Any{
-		&expr.Ct{Key: expr.CtKeyMARK, Register: 1}, bitwise(uint32(t.bits), 0),
+		&expr.Ct{Key: expr.CtKeyMARK, Register: 1}, bitwise(uint32(bits), 0),
 		&expr.Cmp{Op: op, Register: 1, Data: word(value)},
 	}
 }

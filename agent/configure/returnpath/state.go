@@ -60,6 +60,21 @@ func (b Bits) Value(index int) uint32 {
 	return value
 }
 
+// index is the index of a packet mark, -1 for one that is no value of the bits.
+func (b Bits) index(value uint32) int {
+	var number, place int
+	for mask := uint32(b); mask != 0; mask &= mask - 1 {
+		if value&(mask&-mask) != 0 {
+			number |= 1 << place
+		}
+		place++
+	}
+	if value&^uint32(b) != 0 {
+		return -1
+	}
+	return number - 1
+}
+
 // Priorities of the agent's rules, before the main table's (32766), behind network plugins' (Cilium: 9 to 100).
 const (
 	// markPriority sends marked replies to the table of their gateway.
@@ -69,9 +84,6 @@ const (
 	// sourcePriority sends all other packets from a block's address to the table of the block's gateway.
 	sourcePriority = 1057
 )
-
-// tableStep is the distance between the routing tables of two gateways: beyond all VLAN IDs.
-const tableStep = 4096
 
 // rule is an IPv4 routing rule of the agent.
 type rule struct {
@@ -176,8 +188,8 @@ type link struct {
 
 // observed is the state of the kernel.
 type observed struct {
-	// link is nil when there is no VLAN interface.
-	link   *link
+	// vlans are the VLAN interfaces by VLAN ID, those that there are.
+	vlans  map[int]*link
 	rules  []kernelRule
 	routes []kernelRoute
 	// ruleset is the agent's nftables table, line by line; nil when there is none.

@@ -39,11 +39,14 @@ type want struct {
 	NoBlock []netip.Addr
 	// Virtual are addresses of Services.
 	Virtual []netip.Addr
+	// Others are the VLAN IDs of other networks of the Node, whose interfaces are kept by others.
+	Others []int
 }
 
 // wanted returns what the node, whose uplink has that index and name, must have.
 func wanted(e check.Expected, uplink check.Link) *want {
-	w := &want{ID: e.Network.VLAN, Uplink: uplink.Index, Fixed: e.Interface != "", Virtual: e.Virtual}
+	w := &want{ID: e.Network.VLAN, Uplink: uplink.Index, Fixed: e.Interface != "", Virtual: e.Virtual,
+		Others: e.Others}
 	w.Name = cmp.Or(e.Interface, nameFor(uplink.Name, w.ID))
 	for i, ip := range e.Network.IPs {
 		at := slices.IndexFunc(e.Network.Blocks, func(b contract.NetworkBlock) bool { return b.CIDR.Contains(ip) })
@@ -93,7 +96,7 @@ func settingsFor(has ownership.Settings) ownership.Settings {
 func plan(w want, s Observed) (actions []action, problems []string) {
 	target := w.target(s)
 	for _, l := range s.Links {
-		if l.Ours && (target == nil || l.Index != target.Index) {
+		if l.Ours && (target == nil || l.Index != target.Index) && !w.isOfOther(l) {
 			undo, problem := release(l, s)
 			actions = append(actions, undo...)
 			if problem != "" {
@@ -120,6 +123,9 @@ func plan(w want, s Observed) (actions []action, problems []string) {
 	more, reasons := w.keep(*target, s)
 	return append(actions, more...), append(problems, reasons...)
 }
+
+// isOfOther reports whether an interface is that of another network of the Node.
+func (w want) isOfOther(l Link) bool { return l.VLAN != nil && slices.Contains(w.Others, l.VLAN.ID) }
 
 // target returns the interface that serves w: the one with the VLAN ID on the uplink, of which the kernel allows one.
 func (w want) target(s Observed) *Link {

@@ -171,7 +171,7 @@ func (r *Reconciler) decide(seen Observed, now time.Time) (w *want, due time.Dur
 		if due = Grace - now.Sub(r.absent); due > 0 {
 			return nil, due, ""
 		}
-		return &want{}, 0, ""
+		return &want{Others: e.Others}, 0, ""
 	}
 	r.absent = time.Time{}
 	report := check.Evaluate(e, seen.snapshot())

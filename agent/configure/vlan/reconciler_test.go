@@ -128,7 +128,7 @@ func TestFindsSilentChanges(t *testing.T) {
 // TestNothingPublished: missing or unreadable annotations change nothing.
 func TestNothingPublished(t *testing.T) {
 	for name, e := range map[string]check.Expected{
-		"not published": {}, "not readable": {Unreadable: "annotation phoenixnap.com/public-network-vlan: x"},
+		"not published": {}, "not readable": {Unreadable: "annotation phoenixnap.com/public-networks: x"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runHarness(t, nil, func(h *harness) {

@@ -20,9 +20,12 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/store"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/configure/ownership"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/diagnose"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/report/blocks"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/report/nodewatch"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/vip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/client"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -35,11 +38,27 @@ type cluster struct {
 	services []*corev1.Service
 	// listed reports that services is complete.
 	listed bool
+	// known is what the IPBlocks say; nothing where they cannot be read.
+	known blocks.Known
 	// err is why the API server was not or not fully read; nil when it was, or need not be.
 	err error
 }
 
 func (c cluster) targets() []vip.Target { return vip.Targets(c.services) }
+
+// servicesOf are the Services with addresses of the public network of a name; all where the Node is in one or none.
+func (c cluster) servicesOf(name string) []*corev1.Service {
+	if c.node == nil || name == "" {
+		return c.services
+	}
+	// A list that cannot be read is a finding.
+	networks, _, _ := contract.ParsePublicNetworks(c.node.Annotations)
+	var t blocks.Territory
+	for _, n := range networks {
+		t = append(t, blocks.Area{ID: n.Name, Blocks: slices.Concat(n.Blocks, c.known.Networks()[n.Name])})
+	}
+	return t.Services(c.services, name)
+}
 
 // ask reads from the API server. If it cannot be reached, the checks that do not need it still run.
 func (e *Examiner) ask(ctx context.Context) cluster {
@@ -68,7 +87,26 @@ func (e *Examiner) ask(ctx context.Context) cluster {
 		c.services = append(c.services, &list.Items[i])
 	}
 	c.listed = true
+	c.readBlocks(ctx, e.IPBlocks)
 	return c
+}
+
+// readBlocks reads the IPBlocks. The kubelet's kubeconfig, which is used on a node, does not permit that: then what
+// published Services say of their blocks counts, and nothing is missing.
+func (c *cluster) readBlocks(ctx context.Context, source nodewatch.BlockSource) {
+	if source == nil {
+		return
+	}
+	list, err := source.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		if !apierrors.IsForbidden(err) {
+			c.err = errors.Join(c.err, client.Explain("list the IPBlocks", err))
+		}
+		return
+	}
+	for i := range list.Items {
+		c.known.See(&list.Items[i])
+	}
 }
 
 // nodes calls use for all Nodes.
@@ -165,8 +203,8 @@ func agreed(view *election.View, address netip.Addr) []diagnose.Holder {
 type managed struct {
 	// things in the words of --manage.
 	things []string
-	// mark and mask are those of the return path, zero where it is not managed.
-	mark, mask uint32
+	// mask has the mark bits of the return path, zero where it is not managed.
+	mask uint32
 }
 
 func managedOf(s check.Snapshot) managed {
@@ -178,7 +216,8 @@ func managedOf(s check.Snapshot) managed {
 	}
 	for _, r := range s.Rules {
 		if r.Protocol == ownership.Protocol && r.Mask != 0 && m.mask == 0 {
-			m.things, m.mark, m.mask = append(m.things, "return-path"), r.Mark, r.Mask
+			m.things = append(m.things, "return-path")
+			m.mask = r.Mask
 		}
 	}
 	return m

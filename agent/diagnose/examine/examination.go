@@ -16,6 +16,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/election"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/diagnose"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/observe/sampler"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/report/blocks"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/report/nodewatch"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer/kinds"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/announcer/kubevip"
@@ -35,10 +37,14 @@ type Config struct {
 	// person gave all that is needed.
 	Client   kubernetes.Interface
 	NoClient error
+	// IPBlocks reads the IPBlocks; nil where Client is.
+	IPBlocks nodewatch.BlockSource
 	// Timeout bounds how long the API server is waited for.
 	Timeout time.Duration
 	// ByHand is the network as given by a person, in place of what the controller published; nil when it is not given.
 	ByHand *check.Expected
+	// Network is the name of the public network to examine, of those of the Node; empty: the first one.
+	Network string
 	// Interface and Uplink are names of links that a person set; empty: found.
 	Interface, Uplink string
 	// KubeVIPLease is the kubevip.Key of kube-vip's Lease for all Services.
@@ -80,6 +86,7 @@ type observed struct {
 func (e *Examiner) observe(ctx context.Context, address netip.Addr) (observed, diagnose.Document, error) {
 	s := observed{cluster: e.ask(ctx)}
 	s.expected = e.expected(s.cluster)
+	s.cluster.services = s.cluster.servicesOf(s.expected.Network.Name)
 	if address.IsValid() && !slices.Contains(s.expected.Virtual, address) &&
 		!slices.Contains(s.expected.Network.IPs, address) {
 		s.expected.Virtual = append(s.expected.Virtual, address)
@@ -89,7 +96,6 @@ func (e *Examiner) observe(ctx context.Context, address netip.Addr) (observed, d
 		return s, diagnose.Document{}, fmt.Errorf("examine the node: %w", err)
 	}
 	managed := managedOf(snapshot)
-	s.expected.Mark = managed.mark
 	s.expected.Mask = managed.mask
 	report := check.Evaluate(s.expected, snapshot)
 	s.view = vip.View{Node: e.Node, Report: report, Snapshot: snapshot, Expected: s.expected,
@@ -125,7 +131,9 @@ func (e *Examiner) expected(c cluster) check.Expected {
 	case e.ByHand != nil:
 		expected = *e.ByHand
 	case c.node != nil:
-		expected = check.ExpectedOf(c.node.Annotations, contract.NodeIPs(c.node))
+		expected = check.ExpectedOf(c.node.Annotations, contract.NodeIPs(c.node), e.Network)
+		published := c.known.Network(expected.Network.Name, c.services)
+		expected.Network.Blocks = blocks.Merged(expected.Network.Blocks, published)
 	default:
 		expected.Unreached = true
 	}

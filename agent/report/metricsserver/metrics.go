@@ -18,12 +18,16 @@ import (
 // does not fill the memory of the collector.
 const addressLimit = 100
 
-// Metrics are the agent's metrics. Those of the node come from one sample, and what is gone has no series.
+// Metrics are the metrics of the process, and of what it writes to its Node.
 type Metrics struct {
-	registry      *prometheus.Registry
+	registry *prometheus.Registry
+	writes   *prometheus.CounterVec
+	renewals *prometheus.CounterVec
+}
+
+// Network are the metrics of a public network. They come from one sample, and what is gone has no series.
+type Network struct {
 	version, node string
-	writes        *prometheus.CounterVec
-	renewals      *prometheus.CounterVec
 
 	mu        sync.Mutex
 	sampledAt time.Time
@@ -33,8 +37,8 @@ type Metrics struct {
 	addresses map[outcome]int
 }
 
-// identity is what phoenixnap_agent_info says beside version and Node.
-type identity struct{ server, network, vlanInterface string }
+// identity is what phoenixnap_agent_info says beside version, Node and network.
+type identity struct{ server, vlanInterface string }
 
 // outcome is what was found of an address.
 type outcome struct {
@@ -60,8 +64,8 @@ type Sources struct {
 	ARP func() arp.Counters
 	// Addresses returns what the watcher of addresses counted.
 	Addresses func() vip.Figures
-	// Managed return what the agent keeps.
-	Managed []func() Managed
+	// VLAN returns how the VLAN interface is that the agent keeps.
+	VLAN func() Managed
 	// Announcer returns how the agent announces addresses itself.
 	Announcer func() Announcer
 }
@@ -80,7 +84,7 @@ var (
 	infoDesc = prometheus.NewDesc("phoenixnap_agent_info",
 		"Version of the agent, its Node, the server and public network that the Node belongs to, and the VLAN "+
 			"interface; always 1.",
-		[]string{"version", "node", "server_id", "network_id", "interface"}, nil)
+		[]string{"version", "node", "server_id", networkLabel, "interface"}, nil)
 	packetsDesc = prometheus.NewDesc("phoenixnap_agent_arp_packets_total",
 		"ARP packets on the VLAN interface: received (heard) from other machines, sent by this one, dropped because "+
 			"they were malformed.", []string{"direction"}, nil)
@@ -99,9 +103,9 @@ var (
 )
 
 // NewMetrics returns metrics in a registry of their own.
-func NewMetrics(version, nodeName string) *Metrics {
+func NewMetrics() *Metrics {
 	m := &Metrics{
-		registry: prometheus.NewRegistry(), version: version, node: nodeName,
+		registry: prometheus.NewRegistry(),
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "phoenixnap_agent_node_writes_total",
 			Help: "Attempts to write the Node's conditions and annotations."}, []string{"result"}),
 		renewals: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "phoenixnap_agent_lease_renewals_total",
@@ -111,7 +115,7 @@ func NewMetrics(version, nodeName string) *Metrics {
 		counter.WithLabelValues(resultOf(nil))
 		counter.WithLabelValues("error")
 	}
-	m.registry.MustRegister(m, m.writes, m.renewals, collectors.NewGoCollector(),
+	m.registry.MustRegister(m.writes, m.renewals, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -119,8 +123,44 @@ func NewMetrics(version, nodeName string) *Metrics {
 // Gatherer is where the metrics are collected from.
 func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
 
+// networkLabel is on all series of a public network: its ID, empty while no network is published.
+const networkLabel = "network_id"
+
+// NewNetwork returns the metrics of a network, for the agent of a version on a Node.
+func NewNetwork(version, nodeName string) *Network { return &Network{version: version, node: nodeName} }
+
+// Collector returns the metrics together with what is read at each scrape, all with the ID of the network.
+func (m *Network) Collector(id string, sources Sources) prometheus.Collector {
+	return prometheus.WrapCollectorWith(prometheus.Labels{networkLabel: id}, collected{m, sources})
+}
+
+// Info sends what the agent is, and for which network. It is for one network of the Node only, so that others can be
+// joined with it by instance.
+func (m *Network) Info(out chan<- prometheus.Metric, id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	gauge(out, infoDesc, 1, m.version, m.node, m.identity.server, id, m.identity.vlanInterface)
+}
+
+// collected are several collectors that are one.
+type collected []prometheus.Collector
+
+// Describe implements prometheus.Collector.
+func (c collected) Describe(out chan<- *prometheus.Desc) {
+	for _, each := range c {
+		each.Describe(out)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c collected) Collect(out chan<- prometheus.Metric) {
+	for _, each := range c {
+		each.Collect(out)
+	}
+}
+
 // Sample notes the outcome of a sample. Gateways are those of the network's blocks.
-func (m *Metrics) Sample(report check.Report, s check.Snapshot, expected check.Expected, now time.Time) {
+func (m *Network) Sample(report check.Report, s check.Snapshot, expected check.Expected, now time.Time) {
 	gateways := map[netip.Addr]time.Duration{}
 	for _, a := range s.ARP {
 		for _, b := range expected.Network.Blocks {
@@ -138,11 +178,11 @@ func (m *Metrics) Sample(report check.Report, s check.Snapshot, expected check.E
 	m.sampledAt = now
 	m.checks = report.Findings
 	m.gateways = gateways
-	m.identity = identity{server: server, network: expected.Network.NetworkID, vlanInterface: report.Interface}
+	m.identity = identity{server: server, vlanInterface: report.Interface}
 }
 
 // Addresses notes what was found of the addresses of Services.
-func (m *Metrics) Addresses(findings []check.Finding) {
+func (m *Network) Addresses(findings []check.Finding) {
 	addresses := map[outcome]int{}
 	for _, f := range findings {
 		addresses[outcome{f.ID, f.Reason}]++
@@ -166,8 +206,8 @@ func resultOf(err error) string {
 }
 
 // Describe implements prometheus.Collector.
-func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{checkDesc, gatewayDesc, addressesDesc, lastSampleDesc, infoDesc} {
+func (m *Network) Describe(out chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{checkDesc, gatewayDesc, addressesDesc, lastSampleDesc} {
 		out <- desc
 	}
 }
@@ -184,7 +224,9 @@ func (s Sources) Describe(out chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (s Sources) Collect(out chan<- prometheus.Metric) {
 	s.collectWire(out)
-	s.collectManaged(out)
+	if s.VLAN != nil {
+		s.VLAN().Collect(out)
+	}
 	s.collectAnnouncer(out)
 }
 
@@ -197,10 +239,9 @@ func counter(out chan<- prometheus.Metric, desc *prometheus.Desc, value float64,
 }
 
 // Collect implements prometheus.Collector.
-func (m *Metrics) Collect(out chan<- prometheus.Metric) {
+func (m *Network) Collect(out chan<- prometheus.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	gauge(out, infoDesc, 1, m.version, m.node, m.identity.server, m.identity.network, m.identity.vlanInterface)
 	for o, n := range m.addresses {
 		gauge(out, addressesDesc, float64(n), string(o.id), o.reason)
 	}
@@ -256,14 +297,12 @@ func (s Sources) collectWire(out chan<- prometheus.Metric) {
 	}
 }
 
-func (s Sources) collectManaged(out chan<- prometheus.Metric) {
-	for _, state := range s.Managed {
-		each := state()
-		value := 0.0
-		if each.Healthy {
-			value = 1
-		}
-		gauge(out, managedDesc, value, each.Kind, each.Interface)
-		counter(out, repairsDesc, float64(each.Repairs), each.Kind)
+// Collect sends the metrics of what the agent keeps.
+func (m Managed) Collect(out chan<- prometheus.Metric) {
+	value := 0.0
+	if m.Healthy {
+		value = 1
 	}
+	gauge(out, managedDesc, value, m.Kind, m.Interface)
+	counter(out, repairsDesc, float64(m.Repairs), m.Kind)
 }

@@ -80,14 +80,20 @@ type Server struct {
 	handler http.Handler
 }
 
+// Prober says what /healthz and /readyz report; a Health does.
+type Prober interface {
+	Alive(now time.Time) error
+	Ready() error
+}
+
 // NewServer returns a server for the address of turn ("127.0.0.1:0" takes any free port; empty serves nothing), which
-// it serves when it is the agent's turn. It starts nothing.
-func NewServer(turn *standby.Turn, metrics *Metrics, sources Sources, health *Health) *Server {
+// it serves when it is the agent's turn. networks is asked at each scrape. It starts nothing.
+func NewServer(turn *standby.Turn, metrics *Metrics, networks prometheus.Collector, health Prober) *Server {
 	asked := prometheus.NewRegistry()
-	asked.MustRegister(sources)
+	asked.MustRegister(networks)
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(
-		prometheus.Gatherers{metrics.registry, asked}, promhttp.HandlerOpts{MaxRequestsInFlight: scrapeLimit}))
+		prometheus.Gatherers{metrics.Gatherer(), asked}, promhttp.HandlerOpts{MaxRequestsInFlight: scrapeLimit}))
 	mux.Handle("GET /healthz", probe(func() error { return health.Alive(time.Now()) }))
 	mux.Handle("GET /readyz", probe(health.Ready))
 	mux.Handle("GET "+standby.Path, &turn.Post)

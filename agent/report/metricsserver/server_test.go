@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/standby"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
@@ -32,7 +33,7 @@ func get(t *testing.T, s *Server, path string) (int, string) {
 func TestHealth(t *testing.T) {
 	start := time.Now().Add(-2 * time.Minute)
 	h := NewHealth(time.Minute, start)
-	s := NewServer(standby.New(""), NewMetrics("v1", "srv-a"), Sources{}, h)
+	s := NewServer(standby.New(""), NewMetrics(), Sources{}, h)
 	if code, body := get(t, s, "/healthz"); code != http.StatusServiceUnavailable {
 		t.Errorf("/healthz is %d %q two minutes after the start without a sample", code, body)
 	}
@@ -49,14 +50,42 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// expect compares the metrics of the agent's own with lines, comments left out.
-func expect(t *testing.T, m *Metrics, sources Sources, lines ...string) {
+// first is the first network of a Node.
+type first struct {
+	prometheus.Collector
+	network *Network
+}
+
+func (first) Describe(chan<- *prometheus.Desc) {}
+
+func (f first) Collect(out chan<- prometheus.Metric) {
+	f.Collector.Collect(out)
+	f.network.Info(out, "n1")
+}
+
+// written are the metrics of a network.
+func written(t *testing.T, process *Metrics, m *Network, sources Sources) string {
 	t.Helper()
-	_, body := get(t, NewServer(standby.New(""), m, sources, NewHealth(time.Minute, time.Now())), "/metrics")
+	_, body := get(t, NewServer(standby.New(""), process, first{m.Collector("n1", sources), m},
+		NewHealth(time.Minute, time.Now())), "/metrics")
+	return body
+}
+
+// expect compares the metrics of the agent's own with lines, comments left out. All lines but those of the process have
+// the ID of the network, too.
+func expect(t *testing.T, process *Metrics, m *Network, sources Sources, lines ...string) {
+	t.Helper()
+	body := written(t, process, m, sources)
 	var got []string
 	for line := range strings.Lines(body) {
 		if strings.HasPrefix(line, "phoenixnap_") {
-			got = append(got, strings.TrimSpace(line))
+			of := strings.Replace(line, `network_id="n1",`, "", 1)
+			of = strings.Replace(of, `,network_id="n1"`, "", 1)
+			of = strings.Replace(of, `{network_id="n1"}`, "", 1)
+			if ofProcess := strings.Contains(line, `{result="`); ofProcess != (of == line) {
+				t.Errorf("whether it has the ID of the network is wrong: %s", line)
+			}
+			got = append(got, strings.TrimSpace(of))
 		}
 	}
 	slices.Sort(lines)
@@ -67,14 +96,15 @@ func expect(t *testing.T, m *Metrics, sources Sources, lines ...string) {
 }
 
 func TestMetrics(t *testing.T) {
-	m := NewMetrics("v1", "srv-a")
+	process := NewMetrics()
+	m := NewNetwork("v1", "srv-a")
 	counts := []string{
 		`phoenixnap_agent_node_writes_total{result="ok"} 0`, `phoenixnap_agent_node_writes_total{result="error"} 0`,
 		`phoenixnap_agent_lease_renewals_total{result="ok"} 0`,
 		`phoenixnap_agent_lease_renewals_total{result="error"} 0`,
 	}
-	expect(t, m, Sources{},
-		append([]string{`phoenixnap_agent_info{interface="",network_id="",node="srv-a",server_id="",version="v1"} 1`},
+	expect(t, process, m, Sources{},
+		append([]string{`phoenixnap_agent_info{interface="",node="srv-a",server_id="",version="v1"} 1`},
 			counts...)...)
 
 	gateway := netip.MustParseAddr("192.0.2.1")
@@ -93,19 +123,19 @@ func TestMetrics(t *testing.T) {
 	m.Sample(report, answered, expected, time.Unix(1700000000, 0))
 	m.Addresses([]check.Finding{{ID: "PN601", Reason: "NoAnswer"}, {ID: "PN601", Reason: "Answered"},
 		{ID: "PN601", Reason: "Answered"}})
-	m.Wrote(nil)
-	m.Wrote(errors.New("no"))
-	m.Renewed(nil)
+	process.Wrote(nil)
+	process.Wrote(errors.New("no"))
+	process.Renewed(nil)
 	counts = []string{
 		`phoenixnap_agent_node_writes_total{result="ok"} 1`, `phoenixnap_agent_node_writes_total{result="error"} 1`,
 		`phoenixnap_agent_lease_renewals_total{result="ok"} 1`,
 		`phoenixnap_agent_lease_renewals_total{result="error"} 0`,
-		`phoenixnap_agent_info{interface="bond0.100",network_id="n1",node="srv-a",server_id="s1",version="v1"} 1`,
+		`phoenixnap_agent_info{interface="bond0.100",node="srv-a",server_id="s1",version="v1"} 1`,
 	}
 	counts = append(counts, checkSeries("PN103", "error", "fail")...)
 	counts = append(counts, checkSeries("PN105", "warning", "warn")...)
 	counts = append(counts, checkSeries("PN201", "error", "skip")...)
-	expect(t, m, Sources{}, append([]string{
+	expect(t, process, m, Sources{}, append([]string{
 		`phoenixnap_agent_gateway_arp_seconds{gateway="192.0.2.1"} 0.002`,
 		`phoenixnap_agent_last_sample_timestamp_seconds 1.7e+09`,
 		`phoenixnap_agent_addresses{id="PN601",reason="Answered"} 2`,
@@ -116,7 +146,7 @@ func TestMetrics(t *testing.T) {
 	expected.Network.ServerID = "s1"
 	m.Sample(report, check.Snapshot{}, expected, time.Unix(1700000010, 0))
 	m.Addresses(nil)
-	expect(t, m, Sources{}, append([]string{`phoenixnap_agent_last_sample_timestamp_seconds 1.70000001e+09`},
+	expect(t, process, m, Sources{}, append([]string{`phoenixnap_agent_last_sample_timestamp_seconds 1.70000001e+09`},
 		counts...)...)
 }
 
@@ -135,7 +165,8 @@ func checkSeries(id, severity, current string) []string {
 }
 
 func TestMetricsOfSources(t *testing.T) {
-	m := NewMetrics("v1", "srv-a")
+	process := NewMetrics()
+	m := NewNetwork("v1", "srv-a")
 	address := netip.MustParseAddr("203.0.113.5")
 	figures := vip.Figures{Asked: 7, Addresses: []vip.AddressFigures{
 		{Address: address, Service: "a/b", Machines: 1}, {Address: address, Service: "a/c", Machines: 2},
@@ -144,25 +175,20 @@ func TestMetricsOfSources(t *testing.T) {
 	sources := Sources{
 		ARP:       func() arp.Counters { return arp.Counters{Heard: 5, Sent: 6, Dropped: 1} },
 		Addresses: func() vip.Figures { return figures },
-		Managed: []func() Managed{
-			func() Managed { return Managed{Kind: "vlan", Interface: "bond0.100", Healthy: true, Repairs: 3} },
-			func() Managed { return Managed{Kind: "return-path"} },
-		},
+		VLAN:      func() Managed { return Managed{Kind: "vlan", Interface: "bond0.100", Healthy: true, Repairs: 3} },
 	}
 	usual := []string{
 		`phoenixnap_agent_node_writes_total{result="ok"} 0`, `phoenixnap_agent_node_writes_total{result="error"} 0`,
 		`phoenixnap_agent_lease_renewals_total{result="ok"} 0`,
 		`phoenixnap_agent_lease_renewals_total{result="error"} 0`,
-		`phoenixnap_agent_info{interface="",network_id="",node="srv-a",server_id="",version="v1"} 1`,
+		`phoenixnap_agent_info{interface="",node="srv-a",server_id="",version="v1"} 1`,
 		`phoenixnap_agent_arp_packets_total{direction="heard"} 5`,
 		`phoenixnap_agent_arp_packets_total{direction="sent"} 6`,
 		`phoenixnap_agent_arp_packets_total{direction="dropped"} 1`, `phoenixnap_agent_arp_probes_total 7`,
 		`phoenixnap_agent_managed{interface="bond0.100",kind="vlan"} 1`,
-		`phoenixnap_agent_managed{interface="",kind="return-path"} 0`,
 		`phoenixnap_agent_managed_repairs_total{kind="vlan"} 3`,
-		`phoenixnap_agent_managed_repairs_total{kind="return-path"} 0`,
 	}
-	expect(t, m, sources, append([]string{
+	expect(t, process, m, sources, append([]string{
 		`phoenixnap_agent_address_machines{address="203.0.113.5",service="a/c"} 2`,
 		`phoenixnap_agent_address_mismatch_seconds_total{address="203.0.113.5",service="a/d"} 90`,
 	}, usual...)...)
@@ -173,7 +199,7 @@ func TestMetricsOfSources(t *testing.T) {
 		figures.Addresses = append(figures.Addresses, vip.AddressFigures{Address: address, Machines: 2},
 			vip.AddressFigures{Address: address, Machines: 2})
 	}
-	_, body := get(t, NewServer(standby.New(""), m, sources, NewHealth(time.Minute, time.Now())), "/metrics")
+	body := written(t, process, m, sources)
 	if n := strings.Count(body, "phoenixnap_agent_address_machines{"); n != addressLimit {
 		t.Errorf("%d addresses have series, want %d at most", n, addressLimit)
 	}
@@ -183,12 +209,12 @@ func TestServerEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(testlog.Context(t), 100*time.Millisecond)
 	defer cancel()
 	for _, address := range []string{"127.0.0.1:0", ""} {
-		if err := NewServer(standby.New(address), NewMetrics("v1", "srv-a"), Sources{},
+		if err := NewServer(standby.New(address), NewMetrics(), Sources{},
 			NewHealth(time.Minute, time.Now())).Run(ctx); err != nil {
 			t.Errorf("serving %q ended with %v, want nil", address, err)
 		}
 	}
-	if err := NewServer(standby.New("192.0.2.1:1"), NewMetrics("v1", "srv-a"), Sources{},
+	if err := NewServer(standby.New("192.0.2.1:1"), NewMetrics(), Sources{},
 		NewHealth(time.Minute, time.Now())).Run(testlog.Context(t)); err == nil ||
 		!strings.Contains(err.Error(), "--metrics-bind-address") {
 		t.Errorf("an address that is not ours gave %v, want an error that names the flag", err)

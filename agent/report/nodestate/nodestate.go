@@ -1,10 +1,10 @@
-// Package nodestate connects the Node and the checks: it turns the Node into the expected state, and samples into
-// conditions, annotations and metrics.
+// Package nodestate connects what is published of one public network and the checks: it adds to the expected state what
+// only the agent knows, and turns samples into what the network reports on the Node, and into metrics.
 package nodestate
 
 import (
-	"encoding/json"
 	"net/netip"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -12,17 +12,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/observe/sampler"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/report/conditions"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/report/blocks"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/vip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
-// Publisher writes to the Node.
-type Publisher interface {
-	Observe(node *corev1.Node)
-	Set(c conditions.Condition)
-	Annotate(key, value string)
+// Reporter takes what the network reports on the Node.
+type Reporter interface {
+	Outcome(condition corev1.NodeConditionType, o check.Outcome)
+	Identity(id contract.Identity)
 }
 
 // Metrics take figures.
@@ -39,72 +38,51 @@ type Health interface {
 
 // Config is what a NodeState works with.
 type Config struct {
-	// Interface and Uplink are names that a person configured; usually empty.
-	Interface, Uplink string
-	// Mark and Mask are those of the return path where the agent manages it, see check.Expected.
-	Mark, Mask uint32
-	// TableBase makes the number of the routing table, see check.Expected.
-	TableBase int
-	Publisher Publisher
+	Reporter Reporter
 	// Services returns the Services of the cluster; ok is false before they were listed.
 	Services func() (services []*corev1.Service, ok bool)
-	Metrics  Metrics
-	Health   Health
+	// Blocks returns the blocks that IPBlocks name of the network of a name; ok is false while they are awaited.
+	Blocks  func(name string) (network []contract.NetworkBlock, ok bool)
+	Metrics Metrics
+	Health  Health
 	// OnExpectation is called when what to expect may have changed, OnSample after each sample. They must not block.
 	OnExpectation, OnSample func()
 }
 
-// NodeState holds the Node's latest state and the latest sample.
+// NodeState holds what is published of a network, and the latest sample.
 type NodeState struct {
 	Config
 
 	mu sync.Mutex
-	// known reports whether the Node was read.
-	known       bool
-	annotations map[string]string
-	addresses   []netip.Addr
-	sample      *sampler.Sample
+	// published is what to expect by the Node; known reports whether that was read.
+	published check.Expected
+	known     bool
+	sample    *sampler.Sample
 }
 
 // New returns a NodeState.
 func New(config Config) *NodeState { return &NodeState{Config: config} }
 
-// ObserveNode takes a version of the Node, nil when it was deleted.
-func (n *NodeState) ObserveNode(node *corev1.Node) {
-	var annotations map[string]string
-	var addresses []netip.Addr
-	if node != nil {
-		annotations = node.Annotations
-		addresses = contract.NodeIPs(node)
-	}
-	n.Publisher.Observe(node)
+// Expect takes what to expect by the Node.
+func (n *NodeState) Expect(published check.Expected) {
 	n.mu.Lock()
-	changed := !n.known || !sameNetwork(n.annotations, annotations) || !slices.Equal(n.addresses, addresses)
+	changed := !n.known || !reflect.DeepEqual(n.published, published)
 	n.known = true
-	n.annotations = annotations
-	n.addresses = addresses
+	n.published = published
 	n.mu.Unlock()
 	if changed {
 		n.OnExpectation()
 	}
 }
 
-func sameNetwork(a, b map[string]string) bool {
-	return !slices.ContainsFunc(contract.NetworkAnnotations(), func(key string) bool { return a[key] != b[key] })
-}
-
 // Expected returns what to expect at the moment.
 func (n *NodeState) Expected() check.Expected {
 	n.mu.Lock()
-	annotations, addresses, known := n.annotations, n.addresses, n.known
+	expected, known := n.published, n.known
 	n.mu.Unlock()
-	expected := check.ExpectedOf(annotations, addresses)
-	expected.Unreached = !known
-	expected.Interface = n.Interface
-	expected.Uplink = n.Uplink
-	expected.Mark = n.Mark
-	expected.Mask = n.Mask
-	expected.TableBase = n.TableBase
+	network, ok := n.Blocks(expected.Network.Name)
+	expected.Unreached = !known || !ok
+	expected.Network.Blocks = blocks.Merged(expected.Network.Blocks, network)
 	expected.Virtual, _ = n.virtual()
 	return expected
 }
@@ -131,9 +109,9 @@ func (n *NodeState) virtual() (addresses []netip.Addr, ok bool) {
 	return addresses, ok
 }
 
-// Sample takes a sample: it becomes the condition VLANReady, the reported identity and metrics. One that was taken
-// before the Node was read only becomes metrics: an agent that starts must not write to its Node that the controller
-// has published no network, nor continue in place of an earlier one without it.
+// Sample takes a sample: it becomes the outcome for the condition VLANReady, the reported identity and metrics. One
+// that was taken before the Node was read only becomes metrics: an agent that starts must not write to its Node that
+// the controller has published no network, nor continue in place of an earlier one without it.
 func (n *NodeState) Sample(sample sampler.Sample) {
 	now := time.Now()
 	n.Health.Sampled(now)
@@ -148,10 +126,7 @@ func (n *NodeState) Sample(sample sampler.Sample) {
 	n.set(contract.ConditionVLANReady, sample.Report.Outcome(), sampler.ReasonConfirming)
 	// Before the Services are known, an address of one could be taken for the machine's own.
 	if virtual, ok := n.virtual(); ok {
-		// Strings and addresses always encode.
-		if raw, err := json.Marshal(identityOf(sample.Snapshot, sample.Report, virtual)); err == nil {
-			n.Publisher.Annotate(contract.NodeReportedIdentity, string(raw))
-		}
+		n.Reporter.Identity(identityOf(sample.Snapshot, sample.Report, virtual))
 	}
 	n.OnSample()
 }
@@ -171,50 +146,18 @@ func (n *NodeState) latest() *sampler.Sample {
 	return n.sample
 }
 
-// Addresses takes the findings for the addresses of Services: it becomes the condition AnnouncementHealthy and metrics.
+// Addresses takes the findings for the addresses of Services: they become the outcome for the condition
+// AnnouncementHealthy and metrics.
 func (n *NodeState) Addresses(findings []check.Finding, verdict check.Outcome) {
 	n.Metrics.Addresses(findings)
 	n.set(contract.ConditionAnnouncementHealthy, verdict, vip.ReasonConfirming)
 }
 
-// Reported publishes the report of the addresses.
-func (n *NodeState) Reported(r contract.ReportedAddresses) {
-	// Addresses, words and times always encode.
-	if raw, err := r.Encode(); err == nil {
-		n.Publisher.Annotate(contract.NodeReportedAddresses, raw)
-	}
-}
-
-// ReportedBefore returns what the agent reported on the Node; ok is false before the Node was seen. A report that
-// cannot be read is written again.
-func (n *NodeState) ReportedBefore() (reported contract.ReportedAddresses, ok bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	reported, err := contract.ParseReportedAddresses(n.annotations[contract.NodeReportedAddresses])
-	if err != nil {
-		reported = nil
-	}
-	return reported, n.annotations != nil
-}
-
 // set publishes a result, unless it only waits for confirmation: until then the Node's condition stays as it is, so
 // that an agent that restarts changes nothing that holds.
 func (n *NodeState) set(conditionType corev1.NodeConditionType, v check.Outcome, confirming string) {
-	if v.Reason == confirming {
-		return
-	}
-	n.Publisher.Set(conditions.Condition{Type: conditionType, Status: statusOf(v.Status), Reason: v.Reason,
-		Message: v.Message})
-}
-
-func statusOf(status check.Status) corev1.ConditionStatus {
-	switch status {
-	case check.OK:
-		return corev1.ConditionTrue
-	case check.Fail:
-		return corev1.ConditionFalse
-	default:
-		return corev1.ConditionUnknown
+	if v.Reason != confirming {
+		n.Reporter.Outcome(conditionType, v)
 	}
 }
 
@@ -233,9 +176,9 @@ func (n *NodeState) View() (view vip.View, ok bool) {
 	}, true
 }
 
-// identityLimit is the maximum number of hardware addresses, and of addresses, that are reported, so that a machine
+// IdentityLimit is the maximum number of hardware addresses, and of addresses, that are reported, so that a machine
 // with a network card of a hundred virtual functions does not fill its Node.
-const identityLimit = 64
+const IdentityLimit = 64
 
 // identityOf returns the identity of the machine of s. Only the machine's own interfaces count: physical ones, bonds
 // and VLANs, and the uplink with its members whatever they are; bridges and pod interfaces belong to the container
@@ -274,7 +217,7 @@ func identityOf(s check.Snapshot, report check.Report, virtual []netip.Addr) con
 	return id
 }
 
-func firstOf[T any](all []T) []T { return all[:min(len(all), identityLimit)] }
+func firstOf[T any](all []T) []T { return all[:min(len(all), IdentityLimit)] }
 
 func machineLink(s check.Snapshot, l check.Link, uplink string) bool {
 	switch l.Type {

@@ -1,8 +1,8 @@
 package nodestate
 
 import (
-	"encoding/json"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/observe/sampler"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/report/conditions"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/vip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -20,16 +19,18 @@ import (
 
 // fake takes what a NodeState reports.
 type fake struct {
-	node        *corev1.Node
-	conditions  map[corev1.NodeConditionType]conditions.Condition
-	annotations map[string]string
-	ready       bool
-	sampled     int
+	outcomes map[corev1.NodeConditionType]check.Outcome
+	identity *contract.Identity
+	blocks   []contract.NetworkBlock
+	awaited  bool
+	ready    bool
+	sampled  int
 }
 
-func (f *fake) Observe(node *corev1.Node)                                      { f.node = node }
-func (f *fake) Set(c conditions.Condition)                                     { f.conditions[c.Type] = c }
-func (f *fake) Annotate(key, value string)                                     { f.annotations[key] = value }
+func (f *fake) Outcome(condition corev1.NodeConditionType, o check.Outcome) {
+	f.outcomes[condition] = o
+}
+func (f *fake) Identity(id contract.Identity)                                  { f.identity = &id }
 func (f *fake) Sample(check.Report, check.Snapshot, check.Expected, time.Time) {}
 func (f *fake) Addresses([]check.Finding)                                      {}
 func (f *fake) Sampled(time.Time)                                              {}
@@ -37,10 +38,11 @@ func (f *fake) SetReady()                                                      {
 
 // newNodeState returns a NodeState whose Services the test may set, and counts changes of the expectation.
 func newNodeState(services *[]*corev1.Service) (s *NodeState, b *fake, changes *int) {
-	b = &fake{conditions: map[corev1.NodeConditionType]conditions.Condition{}, annotations: map[string]string{}}
+	b = &fake{outcomes: map[corev1.NodeConditionType]check.Outcome{}}
 	changes = new(int)
-	s = New(Config{Publisher: b, Metrics: b, Health: b, Uplink: "bond7",
+	s = New(Config{Reporter: b, Metrics: b, Health: b,
 		Services:      func() ([]*corev1.Service, bool) { return *services, *services != nil },
+		Blocks:        func(string) ([]contract.NetworkBlock, bool) { return b.blocks, !b.awaited },
 		OnExpectation: func() { *changes++ }, OnSample: func() { b.sampled++ }})
 	return s, b, changes
 }
@@ -57,22 +59,21 @@ func sample(status check.Status, reason string) sampler.Sample {
 	}
 }
 
-func TestSampleBecomesACondition(t *testing.T) {
+func TestSampleBecomesAnOutcome(t *testing.T) {
 	for name, tc := range map[string]struct {
-		status check.Status
-		want   corev1.ConditionStatus
-		reason string
+		status, want check.Status
+		reason       string
 	}{
-		"healthy": {check.OK, corev1.ConditionTrue, check.ReasonReady},
-		"warned":  {check.Warn, corev1.ConditionTrue, check.ReasonReady},
-		"failed":  {check.Fail, corev1.ConditionFalse, "VLANInterfaceDown"},
-		"unknown": {check.Unknown, corev1.ConditionUnknown, "VLANInterfaceDown"},
+		"healthy": {check.OK, check.OK, check.ReasonReady},
+		"warned":  {check.Warn, check.OK, check.ReasonReady},
+		"failed":  {check.Fail, check.Fail, "VLANInterfaceDown"},
+		"unknown": {check.Unknown, check.Unknown, "VLANInterfaceDown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, b, _ := newNodeState(&[]*corev1.Service{})
 			s.Sample(sample(tc.status, "VLANInterfaceDown"))
-			if c := b.conditions[contract.ConditionVLANReady]; c.Status != tc.want || c.Reason != tc.reason {
-				t.Errorf("condition is %+v, want %s %s", c, tc.want, tc.reason)
+			if o := b.outcomes[contract.ConditionVLANReady]; o.Status != tc.want || o.Reason != tc.reason {
+				t.Errorf("the outcome is %+v, want %s %s", o, tc.want, tc.reason)
 			}
 		})
 	}
@@ -84,7 +85,7 @@ func TestTheConditionNamesTheServer(t *testing.T) {
 	taken := sample(check.Fail, "VLANInterfaceDown")
 	taken.Report.Server = "0123456789abcdef01234567"
 	s.Sample(taken)
-	if c := b.conditions[contract.ConditionVLANReady]; strings.Count(c.Message, "0123456789abcdef01234567") != 1 {
+	if c := b.outcomes[contract.ConditionVLANReady]; strings.Count(c.Message, "0123456789abcdef01234567") != 1 {
 		t.Errorf("the message is %q, want the server in it once", c.Message)
 	}
 }
@@ -96,10 +97,10 @@ func TestSampleFromBeforeTheNodeWasRead(t *testing.T) {
 	s, b, changes := newNodeState(&[]*corev1.Service{})
 	early := sample(check.Unknown, check.ReasonWaiting)
 	early.Expected = s.Expected()
-	s.ObserveNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "srv-a"}})
+	s.Expect(check.Expected{})
 	s.Sample(early)
-	if len(b.conditions) != 0 || len(b.annotations) != 0 {
-		t.Errorf("published %v and %v, want nothing", b.conditions, b.annotations)
+	if len(b.outcomes) != 0 || b.identity != nil {
+		t.Errorf("reported %v and %v, want nothing", b.outcomes, b.identity)
 	}
 	if _, sampled := s.View(); sampled || b.ready || b.sampled != 0 {
 		t.Errorf("a sample was taken: %t, ready %t, reported %d times; want none", sampled, b.ready, b.sampled)
@@ -113,7 +114,7 @@ func TestSampleFromBeforeTheNodeWasRead(t *testing.T) {
 	if _, sampled := s.View(); !sampled || !b.ready || b.sampled != 1 {
 		t.Errorf("a sample was taken: %t, ready %t, reported %d times; want one", sampled, b.ready, b.sampled)
 	}
-	if c := b.conditions[contract.ConditionVLANReady]; c.Reason != check.ReasonWaiting {
+	if c := b.outcomes[contract.ConditionVLANReady]; c.Reason != check.ReasonWaiting {
 		t.Errorf("condition is %+v, want that the controller has published nothing", c)
 	}
 }
@@ -123,8 +124,8 @@ func TestUnconfirmedChangesNothing(t *testing.T) {
 	s, b, _ := newNodeState(&[]*corev1.Service{})
 	s.Sample(sample(check.Unknown, sampler.ReasonConfirming))
 	s.Addresses(nil, check.Outcome{Status: check.Unknown, Reason: vip.ReasonConfirming})
-	if len(b.conditions) != 0 {
-		t.Errorf("published %v, want nothing", b.conditions)
+	if len(b.outcomes) != 0 {
+		t.Errorf("reported %v, want nothing", b.outcomes)
 	}
 }
 
@@ -132,8 +133,8 @@ func TestIdentityWaitsForServices(t *testing.T) {
 	var services []*corev1.Service
 	s, b, _ := newNodeState(&services)
 	s.Sample(sample(check.OK, ""))
-	if got := b.annotations[contract.NodeReportedIdentity]; got != "" {
-		t.Errorf("reported %s before the Services are known", got)
+	if b.identity != nil {
+		t.Errorf("reported %+v before the Services are known", b.identity)
 	}
 	services = []*corev1.Service{{
 		ObjectMeta: metav1.ObjectMeta{Name: "web",
@@ -141,64 +142,65 @@ func TestIdentityWaitsForServices(t *testing.T) {
 		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
 	}}
 	s.Sample(sample(check.OK, ""))
-	var id contract.Identity
-	if err := json.Unmarshal([]byte(b.annotations[contract.NodeReportedIdentity]), &id); err != nil {
-		t.Fatal(err)
+	if b.identity == nil {
+		t.Fatal("reported nothing")
 	}
-	if diff := cmp.Diff([]netip.Addr{netip.MustParseAddr("192.0.2.2")}, id.Addresses,
+	if diff := cmp.Diff([]netip.Addr{netip.MustParseAddr("192.0.2.2")}, b.identity.Addresses,
 		cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Errorf("addresses (-want +got):\n%s", diff)
 	}
-	if got := s.Expected(); len(got.Virtual) != 1 || got.Uplink != "bond7" {
-		t.Errorf("expects %+v, want the Service's address as virtual and the named uplink", got)
+	if got := s.Expected(); len(got.Virtual) != 1 {
+		t.Errorf("expects %+v, want the Service's address as virtual", got)
 	}
 }
 
-func TestOnlyTheNetworkChangesTheExpectation(t *testing.T) {
-	s, b, changes := newNodeState(&[]*corev1.Service{})
-	network, err := contract.NodeNetwork{NetworkID: "n1", VLAN: 100}.Annotations()
-	if err != nil {
-		t.Fatal(err)
+func TestOnlyWhatIsPublishedChangesTheExpectation(t *testing.T) {
+	s, _, changes := newNodeState(&[]*corev1.Service{})
+	published := func() check.Expected {
+		return check.Expected{Published: true, Uplink: "bond7", Network: contract.NodeNetwork{NetworkID: "n1",
+			VLAN: 100, IPs: []netip.Addr{netip.MustParseAddr("192.0.2.2")}}}
 	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "srv-a", Annotations: network}}
-	s.ObserveNode(node)
-	other := node.DeepCopy()
-	other.Annotations["example.com/other"] = "changed"
-	s.ObserveNode(other)
-	if *changes != 1 || b.node != other {
-		t.Errorf("%d changes, observed %p; want 1, the last Node", *changes, b.node)
+	s.Expect(published())
+	s.Expect(published())
+	if *changes != 1 {
+		t.Errorf("%d changes, want 1", *changes)
 	}
-	if e := s.Expected(); !e.Published || e.Network.VLAN != 100 {
-		t.Errorf("expects %+v, want VLAN 100", e)
+	if e := s.Expected(); !e.Published || e.Network.VLAN != 100 || e.Uplink != "bond7" {
+		t.Errorf("expects %+v, want VLAN 100 on the named uplink", e)
 	}
-	s.ObserveNode(nil)
+	s.Expect(check.Expected{})
 	if *changes != 2 || s.Expected().Published {
 		t.Errorf("%d changes, published %t after the Node was deleted; want 2, false", *changes, s.Expected().Published)
 	}
 }
 
-// TestReportedAddresses: the report is on the Node, and an agent that starts reads what the last one
-// reported.
-func TestReportedAddresses(t *testing.T) {
+// TestBlocks: those around the node's own addresses, which stand on the Node, and those of IPBlocks, for which a node
+// that starts waits.
+func TestBlocks(t *testing.T) {
 	s, b, _ := newNodeState(&[]*corev1.Service{})
-	if _, known := s.ReportedBefore(); known || s.VLANInterface() != "" {
-		t.Error("something is known before the Node and a sample were seen")
+	own := contract.NetworkBlock{CIDR: netip.MustParsePrefix("192.0.2.0/28"), Gateway: netip.MustParseAddr("192.0.2.1")}
+	served := contract.NetworkBlock{CIDR: netip.MustParsePrefix("203.0.113.0/29"),
+		Gateway: netip.MustParseAddr("203.0.113.1")}
+	published := contract.NodeNetwork{NetworkID: "n1", VLAN: 100, Blocks: []contract.NetworkBlock{own},
+		IPs: []netip.Addr{netip.MustParseAddr("192.0.2.2")}}
+	s.Expect(check.Expected{Published: true, Network: published})
+	b.awaited = true
+	if !s.Expected().Unreached {
+		t.Error("what to expect is known before the IPBlocks are")
 	}
-	want := contract.ReportedAddresses{netip.MustParseAddr("203.0.113.3"): {State: contract.AddressAnswered,
-		MAC: "02:00:00:00:00:01", Held: true}}
-	s.Reported(want)
+	b.awaited = false
+	b.blocks = []contract.NetworkBlock{served, own}
+	if e := s.Expected(); e.Unreached || !slices.Equal(e.Network.Blocks, []contract.NetworkBlock{own, served}) {
+		t.Errorf("expects %+v, want both blocks once", e)
+	}
+}
+
+func TestVLANInterface(t *testing.T) {
+	s, b, _ := newNodeState(&[]*corev1.Service{})
+	if s.VLANInterface() != "" {
+		t.Error("the interface is known before a sample was taken")
+	}
 	s.Sample(sample(check.OK, ""))
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
-		contract.NodeReportedAddresses: b.annotations[contract.NodeReportedAddresses]}}}
-	s.ObserveNode(node)
-	if got, known := s.ReportedBefore(); !known || !cmp.Equal(got, want) {
-		t.Errorf("reported before: %v, %t; want %v", got, known, want)
-	}
-	node.Annotations = map[string]string{contract.NodeReportedAddresses: "{"}
-	s.ObserveNode(node)
-	if got, known := s.ReportedBefore(); !known || len(got) != 0 {
-		t.Errorf("a report that cannot be read is read as %v, %t", got, known)
-	}
 	if b.sampled != 1 || s.VLANInterface() != "bond0.100" {
 		t.Errorf("%d samples reported, interface %q", b.sampled, s.VLANInterface())
 	}

@@ -1,4 +1,5 @@
-// Package nodewatch follows the agent's own Node and the Services of the cluster that have addresses of load balancers.
+// Package nodewatch follows the agent's own Node, the Services of the cluster that have addresses of load balancers,
+// and the IPBlocks that give these addresses.
 package nodewatch
 
 import (
@@ -14,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -27,15 +29,22 @@ type watcher struct {
 
 // Run watches until ctx ends. An API server that cannot be reached is tried again and again.
 func (w *watcher) Run(ctx context.Context) error {
-	err := w.informer.SetTransform(strip)
-	if err == nil {
-		_, err = w.informer.AddEventHandler(w.handler)
-	}
-	if err != nil {
-		return fmt.Errorf("watch %s: %w", w.what, err)
+	if _, err := w.prepare(); err != nil {
+		return err
 	}
 	w.informer.RunWithContext(ctx)
 	return nil
+}
+
+// prepare is what is done before the informer runs.
+func (w *watcher) prepare() (registration cache.ResourceEventHandlerRegistration, err error) {
+	if err = w.informer.SetTransform(strip); err == nil {
+		registration, err = w.informer.AddEventHandler(w.handler)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("watch %s: %w", w.what, err)
+	}
+	return registration, nil
 }
 
 // NodeWatcher follows one Node. It keeps only what the agent reads of it.
@@ -139,6 +148,8 @@ func strip(object any) (any, error) {
 		return stripNode(o), nil
 	case *corev1.Service:
 		return stripService(o), nil
+	case *v1beta1.IPBlock:
+		return stripBlock(o), nil
 	default:
 		return object, nil // the last state of an object whose deletion was missed
 	}

@@ -3,6 +3,7 @@ package nodewatch
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/nodenet"
 )
 
 // cp is the control plane of all tests of this package.
@@ -208,13 +210,17 @@ func TestStrip(t *testing.T) {
 	}
 }
 
+func networkOf(announcer string) contract.NodeNetwork {
+	return contract.NodeNetwork{NetworkID: "n", Announcer: announcer}
+}
+
 // What decides whether a Node may carry traffic is not stripped.
 func TestStripKeepsWhatBars(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Node){
 		"nothing":     func(*corev1.Node) {},
 		"excluded":    func(n *corev1.Node) { n.Labels[corev1.LabelNodeExcludeBalancers] = "" },
 		"handed over": func(n *corev1.Node) { n.Annotations[contract.NodeHandOver] = "true" },
-		"unselected":  func(n *corev1.Node) { n.Annotations[contract.NodeAnnouncer] = contract.AnnouncerNone },
+		"unselected":  func(n *corev1.Node) { maps.Copy(n.Annotations, nodenet.On(networkOf(contract.AnnouncerNone))) },
 		"deleted":     func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{} },
 		"scaled down": func(n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{{Key: "other"}, {Key: "ToBeDeletedByClusterAutoscaler"}}
@@ -222,7 +228,7 @@ func TestStripKeepsWhatBars(t *testing.T) {
 		"cordoned": func(n *corev1.Node) { n.Spec.Unschedulable = true },
 	} {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{},
-			Annotations: map[string]string{contract.NodeAnnouncer: contract.AnnouncerAgent}}}
+			Annotations: nodenet.On(networkOf(contract.AnnouncerAgent))}}
 		change(node)
 		kept := stripNode(node)
 		if got, want := (contract.Carriers{}).Barred(kept), (contract.Carriers{}).Barred(node); got != want ||

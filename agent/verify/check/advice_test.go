@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/nodenet"
 )
 
 // A site is a server with what is around it. Faults are made where they come from, such as a cable or the account, and
@@ -72,18 +73,15 @@ func (p *site) publish() {
 		return
 	}
 	if c := p.controller; !c.stopped && !c.withoutBalancer && !c.withoutServer {
-		all, err := p.account.Annotations()
-		if err != nil {
-			panic(err)
-		}
+		all := nodenet.On(p.account)
 		maps.Copy(all, p.annotations)
 		p.annotations = all
 	}
-	published := ExpectedOf(p.annotations, p.e.NodeAddresses)
-	p.e.Published = published.Published
-	p.e.Unreadable = published.Unreadable
-	if published.Published {
-		p.e.Network = published.Network
+	read := ExpectedOf(p.annotations, p.e.NodeAddresses, "")
+	p.e.Published = read.Published
+	p.e.Unreadable = read.Unreadable
+	if read.Published {
+		p.e.Network = read.Network
 	}
 }
 
@@ -240,7 +238,6 @@ var practices = []struct {
 		},
 		func(p *site, _ []string, _ Fix) {
 			p.e.Mask = 0
-			p.e.Mark = 0
 		},
 	}},
 	{regexp.MustCompile(`^sysctl -p \S+$`), []way{load}},
@@ -328,11 +325,10 @@ func mark(p *site, words []string, _ Fix) {
 		panic(err)
 	}
 	p.e.Mask = uint32(mask)
-	p.e.Mark = p.e.Mask & -p.e.Mask
 	for i := range p.s.Rules {
 		if r := &p.s.Rules[i]; r.Protocol == ManagedProtocol {
 			r.Mask = p.e.Mask
-			r.Mark = p.e.Mark
+			r.Mark = p.e.Mask & -p.e.Mask
 		}
 	}
 }
@@ -368,8 +364,8 @@ var adviceCases = map[string]struct {
 }{
 	"no API server": {reason: "APIServerNotReached", each: true, make: func(p *site) { p.e.Unreached = true }},
 	"annotation cannot be read": {reason: "NetworkUnreadable", make: func(p *site) {
-		p.annotations = map[string]string{contract.NodePublicNetworkID: p.account.NetworkID,
-			contract.NodePublicNetworkVLAN: "hundred"}
+		p.annotations = map[string]string{
+			contract.NodePublicNetworks: `[{"name":"default","id":"n","vlan":"hundred"}]`}
 	}},
 	"no controller": {reason: "WaitingForController", make: func(p *site) {
 		p.annotations = map[string]string{}

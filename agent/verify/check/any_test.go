@@ -107,7 +107,6 @@ func TestAnySnapshot(t *testing.T) {
 		e := expectedNode()
 		s := anySnapshot(random)
 		if random.IntN(3) == 0 {
-			e.Mark = 0x2000
 			e.Mask = 0x2000
 		}
 		if random.IntN(6) == 0 {

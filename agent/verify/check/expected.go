@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -25,33 +26,62 @@ type Expected struct {
 	Interface string
 	// Uplink is the name of the link below where a person set it; empty: found.
 	Uplink string
+	// Others are the VLAN IDs of the other public networks of the Node. The default route leads by one at most.
+	Others []int
 	// Virtual are the addresses of Services: they come and go and are never the node's own.
 	Virtual []netip.Addr
 	// NodeAddresses are the addresses of the Node's status; empty when they are not known.
 	NodeAddresses []netip.Addr
 	// PodSources are addresses of pods on this node, from which replies come; empty: found among the routes.
 	PodSources []netip.Addr
-	// Mark and Mask select marked replies where this agent manages the return path; Mask is 0 where it does not.
-	Mark, Mask uint32
+	// Mask has the bits of marked replies where this agent manages the return path; it is 0 where it does not.
+	Mask uint32
 	// TableBase and the VLAN ID make the number of the routing table of the public network; 0 means DefaultTableBase.
 	TableBase int
 }
 
-// DefaultTableBase and the VLAN ID make the number of a routing table: the tables of two networks never meet.
-const DefaultTableBase = 1000
+// DefaultTableBase and the VLAN ID make the number of a routing table. Further ones of the same network, one for each
+// gateway, follow at the distance TableStep, beyond all VLAN IDs: the tables of two networks never meet.
+const (
+	DefaultTableBase = 1000
+	TableStep        = 4096
+)
 
-// ExpectedOf reads what the controller published on a Node. addresses are those of its status (contract.NodeIPs).
-func ExpectedOf(annotations map[string]string, addresses []netip.Addr) Expected {
-	network, ok, err := contract.ParseNodeNetwork(annotations)
-	if err != nil {
-		return Expected{Unreadable: err.Error(), NodeAddresses: addresses}
+// ExpectedOf reads what the controller published on a Node of the public network of a name, of the first one for an
+// empty name. addresses are those of its status (contract.NodeIPs).
+func ExpectedOf(annotations map[string]string, addresses []netip.Addr, name string) Expected {
+	networks, _, err := contract.ParsePublicNetworks(annotations)
+	e := Expected{NodeAddresses: addresses}
+	var names []string
+	for _, n := range networks {
+		names = append(names, n.Name)
+		if !e.Published && (name == "" || name == n.Name) {
+			e.Published = true
+			e.Network = n
+		} else {
+			e.Others = append(e.Others, n.VLAN)
+		}
 	}
-	return Expected{Published: ok, Network: network, NodeAddresses: addresses}
+	switch {
+	case err != nil:
+		e.Unreadable = err.Error()
+	case name != "" && !e.Published && len(names) > 0:
+		e.Unreadable = fmt.Sprintf("the Node is in no public network %q, but in %s", name, strings.Join(names, ", "))
+	}
+	return e
 }
 
 // Table is the number of the routing table of the public network.
-func (e Expected) Table() int {
-	return cmp.Or(e.TableBase, DefaultTableBase) + e.Network.VLAN
+func (e Expected) Table() int { return e.firstTable(e.Network.VLAN) }
+
+// firstTable is the number of the first routing table of a network with a VLAN ID.
+func (e Expected) firstTable(vlan int) int { return cmp.Or(e.TableBase, DefaultTableBase) + vlan }
+
+// isOfOther reports whether a routing table is one of another network of the Node.
+func (e Expected) isOfOther(table int) bool {
+	return slices.ContainsFunc(e.Others, func(vlan int) bool {
+		return table >= e.firstTable(vlan) && (table-e.firstTable(vlan))%TableStep == 0
+	})
 }
 
 // Describe describes the expected network in a line.

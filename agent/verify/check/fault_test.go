@@ -201,7 +201,6 @@ func both(injections ...func(*Expected, *Snapshot)) func(*Expected, *Snapshot) {
 }
 
 func managing(e *Expected, s *Snapshot) {
-	e.Mark = 0x2000
 	e.Mask = 0x2000
 	for i := range s.Rules {
 		if s.Rules[i].Mask != 0 {

@@ -16,9 +16,6 @@ const (
 	sourcePriority = 1057
 )
 
-// tableStep is the distance between the tables of two blocks: beyond all VLAN IDs.
-const tableStep = 4096
-
 // replyBits are the bits of the mark that the fixes use: the default of the managing agent, which reports a clash.
 const replyBits = 0xf0
 
@@ -41,7 +38,7 @@ func (v view) replyRoutes() []replyRoute {
 			break
 		}
 		ways = append(ways, replyRoute{name: v.vlan.Name, block: b.CIDR, gateway: b.Gateway,
-			table: v.Table() + i*tableStep, mark: mark})
+			table: v.Table() + i*TableStep, mark: mark})
 	}
 	return ways
 }

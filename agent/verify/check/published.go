@@ -87,7 +87,7 @@ func checkPublished(v view) Finding {
 		f := undetermined(ReasonWaiting, "the controller has not published the public network on this Node",
 			anyTool("check that the controller runs, that its option loadbalancer is set, and that it found the "+
 				"server of this Node", "kubectl --namespace kube-system get pods --output wide")...)
-		f.Expected = "annotation " + contract.NodePublicNetworkID
+		f.Expected = "annotation " + contract.NodePublicNetworks
 		f.Observed = "none"
 		return f
 	default:

@@ -66,7 +66,7 @@ func (v view) bridgedPods() []netip.Addr {
 func (v view) marks() []uint32 {
 	var marks []uint32
 	for _, r := range v.Rules {
-		if v.Mask != 0 && r.Protocol != ManagedProtocol {
+		if v.Mask != 0 && r.Protocol != ManagedProtocol || v.isManagedForOther(r) {
 			continue
 		}
 		if r.Mask != 0 && r.Mark != 0 && !r.Invert && r.Table != 0 && !r.Source.IsValid() {
@@ -115,7 +115,7 @@ func checkServiceReplies(v view) Finding {
 		Expected: "replies of Services leave by " + v.vlan.Name,
 		Observed: fmt.Sprintf("replies of pods (%s) %s%s", pod, way, v.triedMarks()),
 		Cause:    fmt.Sprintf("replies of pods to clients of Services %s instead of leaving by %s", way, v.vlan.Name),
-		Fixes:    fixServiceReplies(v)}
+		Fixes:    v.orManaged(func() []Fix { return fixServiceReplies(v) })}
 }
 
 // leavesElsewhere reports whether replies of a pod leave by another interface than that of the VLAN.

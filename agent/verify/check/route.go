@@ -194,7 +194,7 @@ func checkReturnPath(v view) Finding {
 				Expected: fmt.Sprintf("replies from %s leave by %s", p.Addr(), v.vlan.Name), Observed: "they " + way,
 				Cause: fmt.Sprintf("replies from %s to clients outside %s instead of leaving by %s", p.Addr(), way,
 					v.vlan.Name),
-				Fixes: fixReturnPath(v, p.Addr())}
+				Fixes: v.orManaged(func() []Fix { return fixReturnPath(v, p.Addr()) })}
 		}
 	}
 	if checked == 0 {
@@ -274,9 +274,25 @@ func brokenTable(v view, r Rule) Finding {
 		Fixes:    fixTable(v, r.Table)}
 }
 
+// isManagedForOther reports whether the managing agent made a rule for another network of the Node.
+func (v view) isManagedForOther(r Rule) bool {
+	return r.Protocol == ManagedProtocol && v.isOfOther(r.Table)
+}
+
+// orManaged returns fixes; where the node is in several public networks and the return path is not managed, only the
+// agent can lead replies of all of them, because the default route leads by one at most.
+func (v view) orManaged(fixes func() []Fix) []Fix {
+	if len(v.Others) == 0 || v.Mask != 0 {
+		return fixes()
+	}
+	return anyTool("run the agent with --manage=return-path: the default route leads by one network at most, and " +
+		"this node is in several public networks")
+}
+
 // isReplyRule reports whether a rule sends traffic of the blocks to a separate table.
 func (v view) isReplyRule(r Rule) bool {
-	if slices.Contains([]int{0, TableLocal, TableMain, TableDefault}, r.Table) || r.Invert || r.Destination.IsValid() {
+	if slices.Contains([]int{0, TableLocal, TableMain, TableDefault}, r.Table) || r.Invert || r.Destination.IsValid() ||
+		v.isManagedForOther(r) {
 		return false
 	}
 	if !r.Source.IsValid() {

@@ -26,16 +26,17 @@ func TestConsequencesAreSkipped(t *testing.T) {
 }
 
 func TestWaitingForController(t *testing.T) {
-	report := Evaluate(ExpectedOf(map[string]string{"some": "other"}, nil), goodNode())
+	report := Evaluate(ExpectedOf(map[string]string{"some": "other"}, nil, ""), goodNode())
 	if v := report.Outcome(); v.Status != Unknown || v.Reason != ReasonWaiting {
 		t.Errorf("result is %s %s, want Unknown %s", v.Status, v.Reason, ReasonWaiting)
 	}
 }
 
 func TestUnreadableAnnotation(t *testing.T) {
-	report := Evaluate(ExpectedOf(map[string]string{"phoenixnap.com/public-network-id": "x",
-		"phoenixnap.com/public-network-vlan": "ten"}, nil), goodNode())
-	if v := report.Outcome(); v.Status != Unknown || v.Reason != "NetworkUnreadable" {
+	report := Evaluate(ExpectedOf(map[string]string{
+		"phoenixnap.com/public-networks": `[{"name":"default","id":"x","vlan":"ten"}]`}, nil, ""), goodNode())
+	if v := report.Outcome(); v.Status != Unknown || v.Reason != "NetworkUnreadable" ||
+		!strings.Contains(report.Finding(NetworkPublished).Cause, "annotation phoenixnap.com/public-networks: ") {
 		t.Errorf("result is %s %s, want Unknown NetworkUnreadable", v.Status, v.Reason)
 	}
 }

@@ -64,7 +64,7 @@ func report(before contract.ReportedAddresses, assessments []assessment, node st
 			after[o.Address] = entry
 		}
 	}
-	return mostImportant(after)
+	return MostImportant(after)
 }
 
 // due reports whether it is the turn of a node that is not involved to report the address. An answer must be newer than
@@ -77,8 +77,8 @@ func (o assessment) due(node string, now time.Time) bool {
 	return o.entry.State == contract.AddressSilent || o.proven.After(o.unpublishedSince)
 }
 
-// mostImportant keeps as many entries as may be reported: conflicts, then what this node holds, then the rest.
-func mostImportant(all contract.ReportedAddresses) contract.ReportedAddresses {
+// MostImportant keeps as many entries as may be reported: conflicts, then what this node holds, then the rest.
+func MostImportant(all contract.ReportedAddresses) contract.ReportedAddresses {
 	if len(all) <= maxReported {
 		return all
 	}

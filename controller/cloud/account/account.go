@@ -65,6 +65,13 @@ type Account struct {
 
 	mu       sync.Mutex
 	networks map[string]*reading[network.Network]
+	review   Review
+}
+
+// Review is when all that the account says of blocks was read. Nothing of it is known before the first time.
+type Review struct {
+	// At is when it was last read, and Since the first time after the last failure: zero while it fails.
+	At, Since time.Time
 }
 
 // New returns an Account. It starts nothing and sends no request.
@@ -140,6 +147,33 @@ func (a *Account) Known() (listing Listing, found bool) {
 // one.
 func (a *Account) KnownNetwork(id string) (network network.Network, askedAt time.Time, found bool) {
 	return a.network(id).known()
+}
+
+// LastNetwork returns the last answer about a public network, however old, when it was requested, and the error of the
+// latest request if that failed. It sends no request.
+func (a *Account) LastNetwork(id string) (public network.Network, askedAt time.Time, err error) {
+	return a.network(id).latest()
+}
+
+// Reviewed records that all that the account says of blocks was read at a time; the zero Time for a failure.
+func (a *Account) Reviewed(at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if at.IsZero() {
+		a.review.Since = time.Time{}
+		return
+	}
+	a.review.At = at
+	if a.review.Since.IsZero() {
+		a.review.Since = at
+	}
+}
+
+// LastReview returns what Reviewed recorded.
+func (a *Account) LastReview() Review {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.review
 }
 
 // InvalidateBlocks reports that a block was bought, or may have been: earlier results about blocks are no longer fresh.

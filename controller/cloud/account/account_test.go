@@ -299,6 +299,55 @@ func TestErrorsOfTheAPIPassThrough(t *testing.T) {
 	}
 }
 
+// TestReview: a failure ends what has gone on since the first success, and the last success stays known.
+func TestReview(t *testing.T) {
+	a := account.New(account.Config{Cloud: &cloud{}})
+	at := func(s int64) time.Time { return time.Unix(s, 0) }
+	for _, step := range []struct {
+		read time.Time
+		want account.Review
+	}{
+		{time.Time{}, account.Review{}},
+		{at(1), account.Review{At: at(1), Since: at(1)}},
+		{at(2), account.Review{At: at(2), Since: at(1)}},
+		{time.Time{}, account.Review{At: at(2)}},
+		{at(4), account.Review{At: at(4), Since: at(4)}},
+	} {
+		if a.Reviewed(step.read); a.LastReview() != step.want {
+			t.Errorf("after %v: %+v, want %+v", step.read, a.LastReview(), step.want)
+		}
+	}
+}
+
+// TestTheLastReadingIsKnown: without a request, with the last answer and the failure that came after it.
+func TestTheLastReadingIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cloud{}
+		a := account.New(account.Config{Cloud: c})
+		last := func(asked bool, failed bool) {
+			t.Helper()
+			public, askedAt, err := a.LastNetwork("n1")
+			if askedAt.IsZero() == asked || (err != nil) != failed || asked && public.ID != "n1" {
+				t.Errorf("%s at %s: %v", public.ID, askedAt, err)
+			}
+		}
+		read := func() { _, _ = a.Network(t.Context(), "n1", time.Now()) }
+		last(false, false)
+		c.err = &pnap.Error{StatusCode: 500}
+		read()
+		last(false, true)
+		time.Sleep(time.Minute)
+		c.err = nil
+		read()
+		last(true, false)
+		time.Sleep(time.Minute)
+		c.err = &pnap.Error{StatusCode: 404}
+		read()
+		last(true, true)
+		wantCalls(t, c, 3)
+	})
+}
+
 //proves:known-bugs/busy-network
 func TestOneChangeAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -121,6 +121,20 @@ func (r *reading[T]) known() (value T, askedAt time.Time, found bool) {
 	return r.last.value, r.last.askedAt, true
 }
 
+// latest returns what known does, with the zero time before the first answer, and the error of the latest request if
+// that failed.
+func (r *reading[T]) latest() (value T, askedAt time.Time, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failure != nil {
+		err = r.failure.err
+	}
+	if r.last == nil {
+		return value, time.Time{}, err
+	}
+	return r.last.value, r.last.askedAt, err
+}
+
 // expire makes the results of all earlier requests too old.
 func (r *reading[T]) expire() {
 	r.mu.Lock()

@@ -39,6 +39,9 @@ type Member struct {
 	IPs []netip.Addr
 }
 
+// Named is a public network that is served: the name of its PublicNetwork, and the API's ID.
+type Named struct{ Name, ID string }
+
 // Network is a public network.
 type Network struct {
 	// ID is the API's ID of the network.

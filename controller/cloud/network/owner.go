@@ -14,7 +14,7 @@ type Owner struct {
 	Cluster string
 	// Namespace and Name of the Service of a dedicated block.
 	Namespace, Name string
-	// Pool is the name of the pool of a shared block, such as contract.PoolDefault.
+	// Pool is the name of the pool of a shared block: that of the PublicNetwork that has it.
 	Pool string
 	// Nodes marks the block from which nodes get their own addresses.
 	Nodes bool
@@ -94,7 +94,5 @@ func taggedForService(b Block) bool {
 	return tagged || b.Tags[contract.TagServiceName] != ""
 }
 
-// PoolOwner is the owner of the blocks that the Services of a cluster share.
-func PoolOwner(cluster string) Owner {
-	return Owner{Cluster: cluster, Pool: contract.PoolDefault}
-}
+// PoolOwner is the owner of the blocks that the Services of a public network of a cluster share.
+func PoolOwner(cluster, network string) Owner { return Owner{Cluster: cluster, Pool: network} }

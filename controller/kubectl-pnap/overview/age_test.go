@@ -13,6 +13,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/nodenet"
 )
 
 var onAddress = netip.MustParseAddr("203.0.113.2")
@@ -25,11 +26,11 @@ func holderOf(t *testing.T, name string, since time.Time, state contract.Address
 	if err != nil {
 		t.Fatal(err)
 	}
+	annotations := nodenet.Member("n")
+	annotations[contract.NodeReportedAddresses] = reported
 	return corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
-			contract.NodePublicNetworkID: "n", contract.NodePublicNetworkMember: "true",
-			contract.NodePublicNetworkVLAN: "20", contract.NodeReportedAddresses: reported}},
-		Spec: corev1.NodeSpec{ProviderID: contract.ProviderID("60473c2509268bc77fd06d31")},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations},
+		Spec:       corev1.NodeSpec{ProviderID: contract.ProviderID("60473c2509268bc77fd06d31")},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
 			{Type: contract.ConditionVLANReady, Status: corev1.ConditionTrue, Reason: "Ready"}}},
 	}

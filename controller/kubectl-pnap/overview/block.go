@@ -4,109 +4,54 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
 
-// Block is an IP block that was bought for the cluster or brought to it.
+// Block is an IP block that the cluster uses, or pays for, as its IPBlock shows it.
 type Block struct {
-	ID         string `json:"id"`
-	CIDR       string `json:"cidr"`
-	Location   string `json:"location,omitempty"`
-	Status     string `json:"status,omitempty"` // the status in the API; empty when the controller reported none
-	AssignedTo string `json:"assignedTo,omitempty"`
-	For        string `json:"for"` // what the block is for
-	// Standing is how the block is used: in-use, checking, brought, retained, orphan, leftover, empty or unclear; or
-	// unknown when the controller has not reported it.
-	Standing string     `json:"standing"`
-	Created  *time.Time `json:"created,omitempty"`
-	// Unused is the time since when the block is unused, as far as the controller has observed.
+	IPBlock  string `json:"ipBlock"`      // the name of the object
+	ID       string `json:"id,omitempty"` // the ID in the API; empty until the block is bought
+	CIDR     string `json:"cidr,omitempty"`
+	Location string `json:"location,omitempty"`
+	For      string `json:"for"`      // what the block is for
+	Standing string `json:"standing"` // one of the standings
+	// Reason and Message are those of the condition Orphaned while it is True, else of Ready.
+	Reason  string    `json:"reason,omitempty"`
+	Message string    `json:"message,omitempty"`
+	Created time.Time `json:"created"` // when the object was created
+	// Unused is the time since when the block is an orphan, as far as the controller has observed.
 	Unused *time.Time `json:"unused,omitempty"`
-	// Retain reports that the block outlives its Service, or did.
-	Retain bool `json:"retain,omitempty"`
-	// Unusable reports that no address of it can be given: it is divided, or its status is not known.
-	Unusable bool `json:"unusable,omitempty"`
-	// Held reports that the controller does not delete the orphan until a person confirms it.
-	Held bool `json:"held,omitempty"`
-	// Used, Quarantined (in quarantine) and Free count its addresses. All those of a dedicated block belong to its
-	// Service.
-	Used        int `json:"used"`
+	// Used is how many addresses are allocated, and of how many; empty when that is not known.
+	Used string `json:"used,omitempty"`
+	// Quarantined is how many more cannot be allocated yet.
 	Quarantined int `json:"quarantined"`
-	Free        int `json:"free"`
-	// Uncounted reports that nothing read from the cluster shows which of its addresses are in use.
-	Uncounted bool `json:"uncounted,omitempty"`
-	// IPBlock is the name by which Services name a brought block.
-	IPBlock string `json:"ipBlock,omitempty"`
-	// Holders maps the addresses of a shared or brought block to their owners.
-	Holders map[netip.Addr]string `json:"holders,omitempty"`
 }
 
-// Releasable reports whether the block is paid for and unused.
-func (b Block) Releasable() bool {
-	switch b.Standing {
-	case contract.StandingInUse, contract.StandingBrought, contract.StandingChecking, standingUnknown:
-		return false
-	default:
-		return true
-	}
-}
+// Standings of a block.
+const (
+	standingInUse    = "in-use"   // an address of it is allocated
+	standingFree     = "free"     // no address of it is allocated
+	standingRetained = "retained" // it outlives its Service, because a user wants to keep it
+	standingOrphan   = "orphan"   // it is paid for and not used
+	standingWaiting  = "waiting"  // it is not bought yet
+	standingDeleting = "deleting" // its object is being deleted
+)
 
-// blocksOf joins the controller's report with the ledgers, from which it adds blocks: the report may be old or missing.
 func blocksOf(f Facts) []Block {
-	blocks := []Block{}
-	ledgers := map[string]plan.Ledger{}
-	for _, l := range f.Ledgers {
-		ledgers[l.BlockID] = l
-	}
-	if f.Report != nil {
-		for _, r := range f.Report.Blocks {
-			b := reported(r, f)
-			if l, ok := ledgers[r.ID]; ok {
-				b.count(l)
-				delete(ledgers, r.ID)
-			} else {
-				b.Uncounted = uncounted(r, f)
-			}
-			blocks = append(blocks, b)
-		}
-	}
-	for _, l := range ledgers {
-		b := Block{
-			ID: text.Clean(l.BlockID), CIDR: l.CIDR.String(), For: "addresses of Services or nodes",
-			Standing: standingUnknown,
-		}
-		b.count(l)
-		if b.Used > 0 {
-			b.Standing = contract.StandingInUse
-		}
-		blocks = append(blocks, b)
+	blocks := make([]Block, 0, len(f.Blocks))
+	for i := range f.Blocks {
+		blocks = append(blocks, blockOf(&f.Blocks[i]))
 	}
 	slices.SortFunc(blocks, func(a, b Block) int {
-		return cmp.Or(compareCIDR(a.CIDR, b.CIDR), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(compareCIDR(a.CIDR, b.CIDR), cmp.Compare(a.IPBlock, b.IPBlock))
 	})
 	return blocks
-}
-
-// standingUnknown is the standing of a block that the controller has not reported, and that holds no address.
-const standingUnknown = "unknown"
-
-// uncounted reports whether the use of a block without allocations is unknown. A block of one Service has none, and
-// the addresses of nodes are not among them.
-func uncounted(r contract.ReportedBlock, f Facts) bool {
-	switch r.Purpose {
-	case contract.PurposeService:
-		return false
-	case contract.PurposeNodes:
-		return true
-	default:
-		return slices.Contains(f.Unread, PartAllocations)
-	}
 }
 
 func compareCIDR(a, b string) int {
@@ -118,61 +63,67 @@ func compareCIDR(a, b string) int {
 	return p.Addr().Compare(q.Addr())
 }
 
-func (b *Block) count(l plan.Ledger) {
-	b.Used, b.Quarantined, b.Free = l.Count()
-	b.Holders = map[netip.Addr]string{}
-	for address, holder := range l.Held {
-		b.Holders[address] = text.Clean(holder.String())
-	}
-}
-
-func reported(r contract.ReportedBlock, f Facts) Block {
+func blockOf(object *v1beta1.IPBlock) Block {
 	b := Block{
-		ID: text.Clean(r.ID), Location: text.Clean(r.Location), Status: text.Clean(r.Status),
-		AssignedTo: text.Clean(r.AssignedTo), For: text.Clean(purpose(r, f.Services)),
-		Standing: text.Clean(r.Standing), Created: r.Created, Unused: r.Since, Held: r.Held,
-		Retain: r.Retain, Unusable: r.Unusable, IPBlock: ipBlock(r.ID, f.Brought),
+		IPBlock: text.Clean(object.Name), ID: text.Clean(object.Spec.BlockID), CIDR: text.Clean(object.Status.CIDR),
+		Location: text.Clean(object.Status.Location), For: text.Clean(purpose(object)), Standing: standingOf(object),
+		Created: object.CreationTimestamp.UTC(), Quarantined: len(object.Status.Quarantined),
 	}
-	if b.Unusable {
-		b.For += ", unusable: " + b.Status
+	if object.Status.Allocations != nil {
+		b.Used = text.Clean(object.Status.Used)
 	}
-	if r.CIDR.IsValid() {
-		b.CIDR = r.CIDR.String()
+	shown := meta.FindStatusCondition(object.Status.Conditions, v1beta1.ConditionReady)
+	if orphaned := orphanedOf(object); orphaned != nil {
+		since := orphaned.LastTransitionTime.UTC()
+		b.Unused = &since
+		shown = orphaned
 	}
-	if r.Purpose == contract.PurposeService && r.Standing == contract.StandingInUse {
-		b.Used = 1
+	if shown != nil {
+		b.Reason = text.Clean(shown.Reason)
+		b.Message = text.Clean(shown.Message)
 	}
 	return b
 }
 
-// ipBlock is the name of the first IPBlock with which a person brought a block; empty when there is none.
-func ipBlock(id string, brought plan.BroughtBlocks) string {
-	for _, b := range brought {
-		if b.BlockID == id {
-			return text.Clean(b.Object)
-		}
+// orphanedOf is the condition Orphaned if it is True; nil when it is not.
+func orphanedOf(object *v1beta1.IPBlock) *metav1.Condition {
+	orphaned := meta.FindStatusCondition(object.Status.Conditions, v1beta1.ConditionOrphaned)
+	if orphaned == nil || orphaned.Status != metav1.ConditionTrue {
+		return nil
 	}
-	return ""
+	return orphaned
 }
 
-// purpose describes what a block is for. A tag has no "/", and a long one is cut, so it searches for a Service first.
-func purpose(r contract.ReportedBlock, services []corev1.Service) string {
-	switch r.Purpose {
-	case contract.PurposeService:
-		for i := range services {
-			if contract.ServiceTag(services[i].Namespace, services[i].Name) == r.Name {
-				return "Service " + services[i].Namespace + "/" + services[i].Name
-			}
-		}
-		return "Service " + strings.Replace(r.Name, "_", "/", 1)
-	case contract.PurposePool:
-		return "pool " + r.Name
-	case contract.PurposeNodes:
-		return "nodes"
+func standingOf(object *v1beta1.IPBlock) string {
+	assigned := meta.FindStatusCondition(object.Status.Conditions, v1beta1.ConditionAssigned)
+	switch allocations := object.Status.Allocations; {
+	case object.DeletionTimestamp != nil:
+		return standingDeleting
+	case orphanedOf(object) != nil:
+		return standingOrphan
+	case assigned != nil && assigned.Reason == v1beta1.AssignedRetained:
+		return standingRetained
+	case object.Spec.BlockID == "":
+		return standingWaiting
+	case allocations != nil && len(*allocations) > 0:
+		return standingInUse
 	default:
-		if r.Standing == contract.StandingBrought {
-			return "Services that request it"
-		}
-		return "unknown"
+		return standingFree
+	}
+}
+
+// purpose describes what a block is for.
+func purpose(object *v1beta1.IPBlock) string {
+	switch ref := object.Spec.ServiceRef; {
+	case ref != nil && object.Spec.Purpose == v1beta1.PurposeService:
+		return "Service " + ref.Namespace + "/" + ref.Name
+	case object.Spec.Purpose == v1beta1.PurposeService:
+		return "the Service that names " + object.Name
+	case object.Spec.Purpose == v1beta1.PurposeNodes:
+		return "nodes"
+	case object.Spec.Source == v1beta1.SourceBrought:
+		return "Services that name " + object.Name
+	default:
+		return "Services"
 	}
 }

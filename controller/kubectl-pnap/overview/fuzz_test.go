@@ -2,8 +2,6 @@ package overview
 
 import (
 	"encoding/json"
-	"io"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -13,9 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/nodenet"
 )
 
 // filledWith returns facts that hold a text wherever others than the provider can write, and a number in each time.
@@ -27,12 +26,14 @@ func filledWith(raw string, number int64) Facts {
 	}
 	node := corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: raw, Annotations: map[string]string{contract.NodeServerID: raw,
-			contract.NodePublicNetworkID: raw, contract.NodePublicNetworkVLAN: "20", contract.NodeAnnouncer: raw,
-			contract.NodePublicNetworkIPs: raw, contract.NodeReportedAddresses: raw,
+			contract.NodePublicNetworks: raw, contract.NodeReportedAddresses: raw,
 			contract.NodeReportedIdentity: raw}},
 		Spec:   corev1.NodeSpec{ProviderID: raw},
 		Status: corev1.NodeStatus{Conditions: conditions},
 	}
+	described := *node.DeepCopy()
+	described.Annotations[contract.NodePublicNetworks] = nodenet.On(contract.NodeNetwork{Name: "n" + raw,
+		NetworkID: "n" + raw, Announcer: raw})[contract.NodePublicNetworks]
 	silent := *node.DeepCopy()
 	silent.Status.Conditions = nil
 	waiting := *silent.DeepCopy()
@@ -54,20 +55,33 @@ func filledWith(raw string, number int64) Facts {
 			pods = append(pods, pod)
 		}
 	}
-	ledger := plan.NewLedger(raw, netip.MustParsePrefix("203.0.113.0/29"))
-	ledger.Held = map[netip.Addr]plan.Holder{netip.MustParseAddr("203.0.113.2"): {Namespace: raw, Name: raw}}
-	block := contract.ReportedBlock{ID: "id" + raw, Location: raw, Status: raw, AssignedTo: raw, Purpose: raw,
-		Name: raw, Standing: raw, Created: &at, Since: &at}
+	shown := []metav1.Condition{{Type: v1beta1.ConditionReady, Status: "False", Reason: raw, Message: raw,
+		LastTransitionTime: metav1.NewTime(at)}}
+	orphan := v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: raw, CreationTimestamp: metav1.NewTime(at)},
+		Spec: v1beta1.IPBlockSpec{BlockID: raw, Purpose: v1beta1.PurposeService,
+			ServiceRef: &v1beta1.ServiceReference{Namespace: raw, Name: raw}},
+		Status: v1beta1.IPBlockStatus{CIDR: raw, Location: raw, Used: raw, Conditions: []metav1.Condition{{
+			Type: v1beta1.ConditionOrphaned, Status: "True", Reason: raw, Message: raw}}}}
+	block := *orphan.DeepCopy()
+	block.Spec.ServiceRef = nil
+	block.Status.Allocations = &[]v1beta1.Allocation{{Address: raw}}
+	block.Status.Conditions = shown
+	network := v1beta1.PublicNetwork{ObjectMeta: metav1.ObjectMeta{Name: v1beta1.DefaultNetwork},
+		Spec: v1beta1.PublicNetworkSpec{ID: raw}, Status: v1beta1.PublicNetworkStatus{Blocks: raw, Conditions: shown,
+			AccountReadTime: &metav1.Time{Time: at}}}
+	other := *network.DeepCopy()
+	other.Name = raw
 	return Facts{
-		Now: now, Nodes: []corev1.Node{node, silent, waiting}, Services: []corev1.Service{service},
-		Ledgers: []plan.Ledger{ledger}, Leader: leaseOf(raw, time.Duration(number)),
-		Report:   &contract.BlockReport{Looked: at, NetworkID: raw, Blocks: []contract.ReportedBlock{block}},
-		Failures: []corev1.Event{{LastTimestamp: metav1.NewTime(at), Message: raw}}, Pods: pods,
+		Now: now, Nodes: []corev1.Node{node, described, silent, waiting}, Services: []corev1.Service{service},
+		Blocks: []v1beta1.IPBlock{orphan, block}, Leader: leaseOf(raw, time.Duration(number)),
+		Networks: []v1beta1.PublicNetwork{network, other}, Pods: pods,
+		Events: []corev1.Event{{LastTimestamp: metav1.NewTime(at), Reason: contract.AccountUnreadable, Message: raw},
+			{LastTimestamp: metav1.NewTime(at), Reason: contract.OrphanedIPBlock, Message: raw}},
 		Unreadable: []string{raw},
 	}
 }
 
-// FuzzPrint: whatever conditions, annotations, ConfigMaps, Leases, pods and errors contain, the tables end, and contain
+// FuzzPrint: whatever conditions, annotations, IPBlocks, Leases, pods and errors contain, the tables end, and contain
 // only printable text and line feeds; with colors no other escapes than those.
 func FuzzPrint(f *testing.F) {
 	for _, raw := range []string{"", "plain", "\x1b[", "\x1b[2J\x1b]0;t\x07", "a\x1b[31", "\u202e\u200b\u009b1A",
@@ -83,10 +97,8 @@ func FuzzPrint(f *testing.F) {
 			for _, color := range []bool{false, true} {
 				var out strings.Builder
 				style := text.Style{Color: color, Unicode: color, Width: width % 1000}
-				for _, write := range []func(io.Writer, text.Style, Overview) error{PrintStatus, PrintBlocks} {
-					if err := write(&out, style, o); err != nil {
-						t.Fatal(err)
-					}
+				if err := PrintStatus(&out, style, o); err != nil {
+					t.Fatal(err)
 				}
 				printable(t, raw, withoutColors(out.String()))
 			}

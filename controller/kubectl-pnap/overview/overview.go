@@ -10,7 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
@@ -20,20 +20,19 @@ type Part string
 
 // The parts. What is empty because its part was not read is unknown.
 const (
-	PartNodes       Part = "nodes"
-	PartServices    Part = "services"
-	PartAllocations Part = "allocations" // who holds addresses of shared and brought blocks
-	PartBlocks      Part = "blocks"      // the controller's report on the account
-	PartAccount     Part = "account"     // the events that say why the account cannot be read
-	PartController  Part = "controller"  // the Lease of the controller
-	PartAgents      Part = "agents"      // the Leases of the agents
-	PartPods        Part = "pods"        // the pods of the controller and of the agents
+	PartNodes      Part = "nodes"
+	PartServices   Part = "services"
+	PartBlocks     Part = "blocks"     // the IPBlocks
+	PartNetworks   Part = "networks"   // the PublicNetworks
+	PartAccount    Part = "account"    // the events that say what is wrong in the account
+	PartController Part = "controller" // the Lease of the controller
+	PartAgents     Part = "agents"     // the Leases of the agents
+	PartPods       Part = "pods"       // the pods of the controller and of the agents
 )
 
 // Parts returns all parts, in the order in which they are read.
 func Parts() []Part {
-	return []Part{PartNodes, PartServices, PartAllocations, PartBlocks, PartAccount, PartController, PartAgents,
-		PartPods}
+	return []Part{PartNodes, PartServices, PartBlocks, PartNetworks, PartAccount, PartController, PartAgents, PartPods}
 }
 
 // Facts are what was read from the cluster.
@@ -41,10 +40,9 @@ type Facts struct {
 	Now      time.Time     // when it was read
 	Nodes    []corev1.Node // Nodes and Services are all there are
 	Services []corev1.Service
-	Ledgers  []plan.Ledger          // Ledgers record who holds addresses of shared and brought blocks
-	Brought  plan.BroughtBlocks     // the IPBlocks that Services may name
-	Report   *contract.BlockReport  // the controller's report on blocks; nil when there is none
-	Failures []corev1.Event         // events that say why the controller could not read the account
+	Blocks   []v1beta1.IPBlock
+	Networks []v1beta1.PublicNetwork
+	Events   []corev1.Event         // events on the Namespace kube-system: they are about the account
 	Leader   *coordinationv1.Lease  // the Lease of the controller; nil when there is none
 	Agents   []coordinationv1.Lease // the Leases of the agents, and perhaps others
 	Pods     []corev1.Pod           // the pods of the controller and of the agents in kube-system
@@ -84,13 +82,13 @@ const SchemaVersion = 1
 
 // Controller is the state of the controller's replicas.
 type Controller struct {
-	// State is active, silent (the Lease expired, or there is none and no current report) or unknown (the Lease could
-	// not be read).
+	// State is active, silent (the Lease expired, or there is none and the account was not read lately) or unknown (the
+	// Lease could not be read).
 	State   string     `json:"state"`
 	Leader  string     `json:"leader,omitempty"`  // the replica that holds the Lease; empty when none does
 	Renewed *time.Time `json:"renewed,omitempty"` // when it last renewed the Lease
 	Silent  bool       `json:"silent"`            // Silent reports that State is silent
-	Looked  *time.Time `json:"looked,omitempty"`  // when it last reported the account; nil when never
+	Looked  *time.Time `json:"looked,omitempty"`  // when it last read the account; nil when never
 	// Failing is why the controller cannot read the account; nil while it can.
 	Failing *AccountFailure `json:"failing,omitempty"`
 }
@@ -101,12 +99,12 @@ type AccountFailure struct {
 	Message  string    `json:"message"`  // the words of the API and what to do
 }
 
-// Network is the public network, as the controller published it on Nodes.
+// Network is the public network, as the controller published it on Nodes, and its PublicNetwork.
 type Network struct {
 	ID        string `json:"id,omitempty"`
 	VLAN      int    `json:"vlan,omitempty"`
 	Announcer string `json:"announcer,omitempty"`
-	Blocks    int    `json:"blocks"`              // how many IPv4 blocks are assigned to it
+	Blocks    string `json:"blocks,omitempty"`    // how many IPv4 blocks it has, and of how many; empty when unknown
 	MaxBlocks int    `json:"maxBlocks,omitempty"` // how many blocks may be bought; 0: no limit but the network's
 	// MaxRetained is how many blocks may outlive their Services.
 	MaxRetained int `json:"maxRetained,omitempty"`
@@ -153,11 +151,12 @@ func Make(f Facts) Overview {
 
 func controllerOf(f Facts) Controller {
 	c := leaderOf(f)
+	c.Looked = f.accountRead()
 	switch {
 	case slices.Contains(f.Unread, PartController):
 		c.Silent = false
 		c.State = controllerUnknown
-	case c.Renewed == nil && f.Report != nil && f.Now.Sub(f.Report.Looked) <= staleReport:
+	case c.Renewed == nil && c.Looked != nil && f.Now.Sub(*c.Looked) <= staleAccount:
 		c.Silent = false // it works, with --leader-elect=false
 		c.State = controllerActive
 	case c.Silent:
@@ -165,25 +164,47 @@ func controllerOf(f Facts) Controller {
 	default:
 		c.State = controllerActive
 	}
-	if f.Report != nil {
-		c.Looked = &f.Report.Looked
-	}
-	c.Failing = failureOf(f)
+	c.Failing = failureOf(f, c.Looked)
 	return c
 }
 
-// failureOf returns the last failure to read the account; nil if the account was reported after it.
-func failureOf(f Facts) *AccountFailure {
-	if len(f.Failures) == 0 {
+// network is the PublicNetwork of the option loadbalancer; nil when there is none.
+func (f Facts) network() *v1beta1.PublicNetwork {
+	i := slices.IndexFunc(f.Networks, func(n v1beta1.PublicNetwork) bool { return n.Name == v1beta1.DefaultNetwork })
+	if i < 0 {
 		return nil
 	}
-	last := slices.MaxFunc(f.Failures, func(a, b corev1.Event) int {
+	return &f.Networks[i]
+}
+
+// accountRead is when the controller last read the account; nil when that is not known.
+func (f Facts) accountRead() *time.Time {
+	n := f.network()
+	if n == nil || n.Status.AccountReadTime == nil {
+		return nil
+	}
+	at := n.Status.AccountReadTime.UTC()
+	return &at
+}
+
+// failureOf returns the last failure to read the account; nil if the account was read after it.
+func failureOf(f Facts, read *time.Time) *AccountFailure {
+	failures := f.about(contract.AccountUnreadable)
+	if len(failures) == 0 {
+		return nil
+	}
+	last := slices.MaxFunc(failures, func(a, b corev1.Event) int {
 		return a.LastTimestamp.Compare(b.LastTimestamp.Time)
 	})
-	if f.Report != nil && !last.LastTimestamp.After(f.Report.Looked) {
+	if read != nil && !last.LastTimestamp.After(*read) {
 		return nil
 	}
 	return &AccountFailure{Reported: last.LastTimestamp.UTC(), Message: text.Clean(last.Message)}
+}
+
+// about are the events with a reason.
+func (f Facts) about(reason string) []corev1.Event {
+	return slices.DeleteFunc(slices.Clone(f.Events), func(e corev1.Event) bool { return e.Reason != reason })
 }
 
 func leaderOf(f Facts) Controller {
@@ -208,38 +229,40 @@ func leaderOf(f Facts) Controller {
 func networkOf(f Facts) Network {
 	n := Network{Off: isOff(f.Nodes)}
 	for i := range f.Nodes {
-		published, ok, err := contract.ParseNodeNetwork(f.Nodes[i].Annotations)
+		published, ok, err := contract.NodeNetworkOf(f.Nodes[i].Annotations, "")
 		if err != nil || !ok {
 			continue
 		}
 		n = Network{ID: text.Clean(published.NetworkID), VLAN: published.VLAN,
 			Announcer: text.Clean(published.Announcer)}
-		for _, b := range published.Blocks {
-			if b.CIDR.Addr().Is4() {
-				n.Blocks++
-			}
-		}
 		break
 	}
-	if f.Report != nil && !n.Off {
-		n.MaxBlocks = f.Report.MaxBlocks
-		n.MaxRetained = f.Report.MaxRetained
-		if n.ID == "" {
-			n.ID = text.Clean(f.Report.NetworkID)
-		}
+	if object := f.network(); object != nil && !n.Off {
+		n.Blocks = text.Clean(object.Status.Blocks)
+		n.MaxBlocks = number(object.Spec.IPBlocks.Maximum)
+		n.MaxRetained = number(object.Spec.IPBlocks.MaximumRetained)
+		n.ID = cmp.Or(n.ID, text.Clean(object.Spec.ID))
 	}
 	return n
+}
+
+// number is 0 for none.
+func number(n *int32) int {
+	if n == nil {
+		return 0
+	}
+	return int(*n)
 }
 
 // isOff reports whether the controller has published on Nodes that there is no public network.
 func isOff(nodes []corev1.Node) bool {
 	off := false
 	for i := range nodes {
-		annotations := nodes[i].Annotations
-		if annotations[contract.NodePublicNetworkID] != "" {
+		list, ok, err := contract.ParsePublicNetworks(nodes[i].Annotations)
+		if err != nil || len(list) > 0 {
 			return false
 		}
-		off = off || contract.AnnouncesNothing(annotations)
+		off = off || ok
 	}
 	return off
 }
@@ -311,7 +334,7 @@ func nodeOf(n *corev1.Node) Node {
 	if id, err := contract.ParseProviderID(n.Spec.ProviderID); err == nil {
 		node.ServerID = id
 	}
-	if published, ok, err := contract.ParseNodeNetwork(n.Annotations); ok && err == nil {
+	if published, ok, err := contract.NodeNetworkOf(n.Annotations, ""); ok && err == nil {
 		node.Member = published.Member
 		node.Membership = membershipNo
 		if published.Member {

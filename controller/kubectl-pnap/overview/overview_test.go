@@ -2,6 +2,7 @@ package overview
 
 import (
 	"encoding/json"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -12,8 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/nodenet"
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -60,10 +62,8 @@ func TestForeignTextIsHarmless(t *testing.T) {
 		{Type: contract.ConditionAnnouncementHealthy, Status: raw, Reason: raw, Message: raw}}
 	node := func(name string, annotations map[string]string) corev1.Node {
 		annotations[contract.NodeServerID] = raw
-		annotations[contract.NodePublicNetworkID] = raw
-		annotations[contract.NodeAnnouncer] = raw
-		annotations[contract.NodePublicNetworkVLAN] = "20"
-		annotations[contract.NodePublicNetworkIPs] = "fe80::1%" + raw
+		maps.Copy(annotations, nodenet.On(contract.NodeNetwork{Name: raw, NetworkID: raw, Announcer: raw,
+			IPs: []netip.Addr{netip.MustParseAddr("fe80::1%" + raw)}}))
 		return corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations,
 				Labels: map[string]string{contract.NodeLocation: raw}},
@@ -81,20 +81,21 @@ func TestForeignTextIsHarmless(t *testing.T) {
 	}
 	foreign := service.DeepCopy()
 	foreign.Annotations[contract.ServiceIPAddress] = raw
-	pool := plan.NewLedger(raw, netip.MustParsePrefix("203.0.113.0/29"))
-	pool.Held = map[netip.Addr]plan.Holder{netip.MustParseAddr("203.0.113.2"): {Namespace: raw, Name: raw}}
-	other := pool
-	other.BlockID = "another" + raw
-	block := contract.ReportedBlock{ID: raw, Location: raw, Status: raw, AssignedTo: raw, Purpose: contract.PurposePool,
-		Name: raw, Standing: raw}
+	conditionsOf := []metav1.Condition{{Type: v1beta1.ConditionReady, Status: raw, Reason: raw, Message: raw}}
+	block := v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: raw}, Spec: v1beta1.IPBlockSpec{BlockID: raw,
+		Purpose: v1beta1.PurposeService, ServiceRef: &v1beta1.ServiceReference{Namespace: raw, Name: raw}},
+		Status: v1beta1.IPBlockStatus{CIDR: raw, Location: raw, Used: raw, Conditions: conditionsOf,
+			Allocations: &[]v1beta1.Allocation{{Address: raw}}}}
+	network := v1beta1.PublicNetwork{ObjectMeta: metav1.ObjectMeta{Name: v1beta1.DefaultNetwork},
+		Spec: v1beta1.PublicNetworkSpec{ID: raw}, Status: v1beta1.PublicNetworkStatus{Blocks: raw}}
 	o := Make(Facts{
 		Now: now, Nodes: []corev1.Node{
 			node(raw, map[string]string{contract.NodeReportedAddresses: reported(true)}),
 			node("other"+raw, map[string]string{contract.NodeReportedAddresses: reported(false)}),
 			node("third"+raw, map[string]string{contract.NodeReportedIdentity: `{"macs":["` + mac + `"]}`}),
 		},
-		Services: []corev1.Service{service, *foreign}, Ledgers: []plan.Ledger{pool, other},
-		Report: &contract.BlockReport{NetworkID: raw, Blocks: []contract.ReportedBlock{block}},
+		Services: []corev1.Service{service, *foreign}, Blocks: []v1beta1.IPBlock{block},
+		Networks: []v1beta1.PublicNetwork{network},
 		Leader: &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &text,
 			RenewTime: &metav1.MicroTime{Time: now}}},
 	})
@@ -105,11 +106,11 @@ func TestForeignTextIsHarmless(t *testing.T) {
 	if want := []string{"a?b"}; !slices.Equal(o.Services[0].On, want) {
 		t.Errorf("the address is on %q, want %q", o.Services[0].On, want)
 	}
-	if len(o.Blocks) != 2 || o.Blocks[1].Used != 1 || len(o.Nodes) != 3 ||
+	if len(o.Blocks) != 1 || o.Blocks[0].Used != "a?b" || o.Services[0].BlockID != "a?b" || len(o.Nodes) != 3 ||
 		o.Nodes[0].Addresses[0] != netip.MustParseAddr("fe80::1") {
 		t.Errorf("%+v", o)
 	}
-	if o = Make(Facts{Report: &contract.BlockReport{NetworkID: raw}}); o.Network.ID != "a?b" {
+	if o = Make(Facts{Networks: []v1beta1.PublicNetwork{network}}); o.Network.ID != "a?b" {
 		t.Errorf("%+v", o.Network)
 	}
 }
@@ -159,47 +160,5 @@ func TestACopyHasNoAddress(t *testing.T) {
 	}}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
 	if got := Make(Facts{Services: []corev1.Service{service}}).Services[0]; got.Address != "" || got.Block != "" {
 		t.Errorf("%+v", got)
-	}
-}
-
-// A Service whose tag had to be cut is named in full while it exists.
-func TestPurposes(t *testing.T) {
-	long := strings.Repeat("n", 60)
-	services := []corev1.Service{{ObjectMeta: metav1.ObjectMeta{Namespace: long, Name: long}}}
-	for _, tc := range []struct {
-		block contract.ReportedBlock
-		want  string
-	}{
-		{contract.ReportedBlock{Purpose: contract.PurposeService, Name: contract.ServiceTag(long, long)},
-			"Service " + long + "/" + long},
-		{contract.ReportedBlock{Purpose: contract.PurposeService, Name: "shop_gone"}, "Service shop/gone"},
-		{contract.ReportedBlock{Purpose: contract.PurposePool, Name: "default"}, "pool default"},
-		{contract.ReportedBlock{Purpose: contract.PurposeNodes}, "nodes"},
-		{contract.ReportedBlock{Standing: contract.StandingBrought}, "Services that request it"},
-		{contract.ReportedBlock{Standing: "unclear"}, "unknown"},
-	} {
-		if got := purpose(tc.block, services); got != tc.want {
-			t.Errorf("%+v is for %q, want %q", tc.block, got, tc.want)
-		}
-	}
-}
-
-// Blocks that only a ledger knows are shown, and counted once where the report contains them too.
-func TestLedgersAndReportAreJoined(t *testing.T) {
-	pool := plan.NewLedger("b1", netip.MustParsePrefix("203.0.113.0/29"))
-	pool, _, err := pool.Take(plan.Holder{Namespace: "shop", Name: "web"}, plan.Ask{Now: now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := plan.NewLedger("b2", netip.MustParsePrefix("203.0.113.8/29"))
-	report := &contract.BlockReport{Blocks: []contract.ReportedBlock{{ID: "b1", CIDR: pool.CIDR,
-		Purpose: contract.PurposePool, Name: "default", Standing: contract.StandingInUse}}}
-	blocks := Make(Facts{Report: report, Ledgers: []plan.Ledger{other, pool}}).Blocks
-	if len(blocks) != 2 || blocks[0].ID != "b1" || blocks[0].Used != 1 || blocks[0].Free != 4 ||
-		blocks[0].Holders[netip.MustParseAddr("203.0.113.2")] != "shop/web" {
-		t.Fatalf("%+v", blocks)
-	}
-	if blocks[1].ID != "b2" || blocks[1].Free != 5 {
-		t.Errorf("%+v", blocks[1])
 	}
 }

@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
@@ -81,8 +79,8 @@ func (s sheet) paragraph(prose string) string {
 	return strings.Join(text.Wrap(prose, s.width()-len(gap)), "\n"+gap) + "\n"
 }
 
-// staleReport is the age from which the controller's report, which it writes every five minutes, counts as old.
-const staleReport = 15 * time.Minute
+// staleAccount is how long ago the account may have been read, which the controller shows every five minutes.
+const staleAccount = 15 * time.Minute
 
 // PrintStatus writes the problems in full sentences, the most fundamental first, and then the state of the controller,
 // nodes, Services and blocks. Of a cluster whose API server does not answer there is nothing else to write.
@@ -132,9 +130,9 @@ func (s sheet) controller() string {
 	}
 	switch {
 	case c.Looked != nil:
-		line += fmt.Sprintf("; account reported %s ago", s.age(*c.Looked))
-	case s.knows(PartBlocks):
-		line += "; account not reported yet"
+		line += fmt.Sprintf("; account read %s ago", s.age(*c.Looked))
+	case s.knows(PartNetworks):
+		line += "; account not read yet"
 	default:
 		line += "; account unknown"
 	}
@@ -150,11 +148,15 @@ func (s sheet) network() string {
 		return s.paragraph("Public network: " + s.mark(unknown, "unknown"))
 	case n.ID == "":
 		return s.paragraph("Public network: " + s.mark(unknown, "none is published on the Nodes"))
-	case n.VLAN == 0: // known from the report on blocks only
+	case n.VLAN == 0: // known from the PublicNetwork only
 		return s.paragraph(fmt.Sprintf("Public network: %s, not published on the Nodes yet", n.ID))
 	}
-	return s.paragraph(fmt.Sprintf("Public network: %s, VLAN %d, announced by %s, %d of %d IPv4 blocks",
-		n.ID, n.VLAN, cmp.Or(n.Announcer, contract.AnnouncerNone), n.Blocks, network.BlockLimit))
+	blocks := "its IP blocks are not known"
+	if n.Blocks != "" {
+		blocks = n.Blocks + " IPv4 blocks"
+	}
+	return s.paragraph(fmt.Sprintf("Public network: %s, VLAN %d, announced by %s, %s", n.ID, n.VLAN,
+		cmp.Or(n.Announcer, contract.AnnouncerNone), blocks))
 }
 
 // notRead is the text in place of a table whose part was not read.
@@ -265,75 +267,39 @@ func (s sheet) state(service Service) string {
 }
 
 func (s sheet) blocks() string {
-	if len(s.Blocks) == 0 {
-		return s.noBlocks()
+	switch {
+	case !s.knows(PartBlocks):
+		return s.notRead()
+	case len(s.Blocks) == 0 && s.Controller.Looked == nil && !s.Network.Off:
+		return s.mark(unknown, "the controller has not read the account yet") + "\n"
+	case len(s.Blocks) == 0:
+		return "none\n"
 	}
 	var rows [][]string
 	for _, b := range s.Blocks {
-		rows = append(rows, []string{b.CIDR, use(b), s.created(b), s.standing(b), b.For})
+		rows = append(rows, []string{cmp.Or(b.CIDR, "-"), use(b), s.age(b.Created), s.standing(b), b.For})
 	}
-	return s.table([]string{"BLOCK", "USE", "AGE", "STANDING", "FOR"}, rows)
-}
-
-func (s sheet) noBlocks() string {
-	if why := s.blocksUnknown(); why != "" {
-		return s.mark(unknown, why) + "\n"
-	}
-	return "none\n"
-}
-
-// blocksUnknown returns why nothing may be concluded from what the list of blocks lacks; empty when it is current.
-func (s sheet) blocksUnknown() string {
-	c := s.Controller
-	switch {
-	case !s.knows(PartBlocks):
-		return "unknown, see the problems"
-	case s.Network.Off:
-		return "unknown: the controller reads no blocks without --load-balancer"
-	case c.Looked == nil:
-		return "not reported by the controller yet"
-	case c.Failing != nil:
-		return "unknown: the controller cannot read the account"
-	case s.Time.Sub(*c.Looked) > staleReport:
-		return "unknown: the report is " + s.age(*c.Looked) + " old"
-	default:
-		return ""
-	}
+	return s.table([]string{"BLOCK", "USED", "AGE", "STANDING", "FOR"}, rows)
 }
 
 func (s sheet) standing(b Block) string {
 	switch b.Standing {
-	case contract.StandingInUse, contract.StandingBrought:
+	case standingInUse, standingFree:
 		return s.mark(healthy, b.Standing)
-	case contract.StandingChecking, standingRetained:
-		return s.mark(waiting, b.Standing)
-	case standingUnknown:
-		return s.mark(unknown, b.Standing)
-	default:
+	case standingOrphan:
 		return s.mark(broken, b.Standing)
+	default:
+		return s.mark(waiting, b.Standing)
 	}
 }
 
-// use returns how many addresses of a block are in use, of those that Services may have.
+// use returns how many addresses of a block are in use, and of how many.
 func use(b Block) string {
-	if b.Uncounted {
-		return "?"
-	}
-	if b.Holders == nil {
-		return strconv.Itoa(b.Used)
-	}
-	text := fmt.Sprintf("%d of %d", b.Used, b.Used+b.Quarantined+b.Free)
+	used := cmp.Or(b.Used, "?")
 	if b.Quarantined > 0 {
-		text += fmt.Sprintf(" (%d quarantined)", b.Quarantined)
+		used += fmt.Sprintf(" (%d quarantined)", b.Quarantined)
 	}
-	return text
-}
-
-func (s sheet) created(b Block) string {
-	if b.Created == nil {
-		return "-"
-	}
-	return s.age(*b.Created)
+	return used
 }
 
 // age returns how long ago a time was when the cluster was read.

@@ -2,7 +2,6 @@ package overview
 
 import (
 	"bytes"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -11,8 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
 
@@ -62,14 +60,15 @@ func TestTable(t *testing.T) {
 func TestWhatIsOldIsCalledOld(t *testing.T) {
 	holder := "a"
 	renewed := metav1.NewMicroTime(now.Add(-time.Hour))
-	o := Make(Facts{Now: now, Report: &contract.BlockReport{Looked: now.Add(-2 * time.Hour)},
+	o := Make(Facts{Now: now, Networks: accountRead(2 * time.Hour),
 		Leader: &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed}}})
 	var out bytes.Buffer
 	if err := PrintStatus(&out, text.Style{}, o); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"x no active replica: a renewed its Lease 60m ago", "account reported 120m ago", "is 120m old",
+		"x no active replica: a renewed its Lease 60m ago", "account read 120m ago",
+		"No controller has read the account for 120m",
 		"none is published on the Nodes",
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(out.String()), " "), want) {
@@ -78,90 +77,50 @@ func TestWhatIsOldIsCalledOld(t *testing.T) {
 	}
 }
 
-// Every standing is shown in one of the two lists of blocks, and the list of reclaimable blocks includes what to do.
-func TestEveryStandingIsShown(t *testing.T) {
-	for _, standing := range []string{contract.StandingInUse, contract.StandingBrought, contract.StandingChecking,
-		"orphan", "leftover", "empty", "unclear", "retained"} {
-		b := Block{ID: "id-of-it", CIDR: "203.0.113.0/29", Standing: standing, For: "Service a/b"}
-		var out bytes.Buffer
-		if err := PrintBlocks(&out, text.Style{}, Overview{Blocks: []Block{b}}); err != nil {
-			t.Fatal(err)
-		}
-		before, after, _ := strings.Cut(out.String(), "RECLAIMABLE")
-		if b.Releasable() != strings.Contains(after, "id-of-it") ||
-			b.Releasable() == strings.Contains(before, "id-of-it") && standing != contract.StandingBrought {
-			t.Errorf("%s:\n%s", standing, out.String())
-		}
-		if b.Releasable() && !strings.Contains(after, "- "+standing+": ") {
-			t.Errorf("%s: the output does not say what to do:\n%s", standing, out.String())
-		}
+// Every standing is shown with a word, and which of them are a problem.
+func TestStandings(t *testing.T) {
+	allocated := &[]v1beta1.Allocation{{Address: "203.0.113.2"}}
+	condition := func(kind string, status metav1.ConditionStatus, reason string) []metav1.Condition {
+		return []metav1.Condition{{Type: kind, Status: status, Reason: reason,
+			LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))}}
 	}
-}
-
-// A block from which no address can be given is shown with its status, and not among the free ones.
-func TestUnusableBlocksAreNotFree(t *testing.T) {
-	blocks := blocksOf(Facts{
-		Report: &contract.BlockReport{Looked: now, Blocks: []contract.ReportedBlock{
-			{ID: "id-of-parent", CIDR: netip.MustParsePrefix("203.0.113.0/28"), Status: "subnetted",
-				Standing: contract.StandingBrought, Unusable: true},
-			{ID: "id-of-part", CIDR: netip.MustParsePrefix("203.0.113.8/29"), Status: "unassigned",
-				Standing: contract.StandingBrought},
-			{ID: "id-of-pool", CIDR: netip.MustParsePrefix("203.0.113.16/29"), Status: "resting",
-				Purpose: contract.PurposePool, Name: "default", Standing: contract.StandingInUse, Unusable: true},
-		}},
-		Ledgers: []plan.Ledger{plan.NewLedger("id-of-pool", netip.MustParsePrefix("203.0.113.16/29"))},
-	})
-	var out bytes.Buffer
-	if err := PrintBlocks(&out, text.Style{}, Overview{Blocks: blocks}); err != nil {
-		t.Fatal(err)
-	}
-	before, free, _ := strings.Cut(out.String(), "FREE")
-	for _, want := range []string{"Services that request it, unusable: subnetted", "pool default, unusable: resting"} {
-		if !strings.Contains(strings.Join(strings.Fields(before), " "), want) {
-			t.Errorf("%q is missing in\n%s", want, before)
-		}
-	}
-	if strings.Contains(free, "203.0.113.0/28") || strings.Contains(free, "203.0.113.16/29") ||
-		!strings.Contains(free, "203.0.113.8/29") {
-		t.Errorf("free are\n%s", free)
-	}
-}
-
-// An unused block that a person brought is shown with the annotation that names it, where that is known.
-func TestABroughtBlockIsShownByItsName(t *testing.T) {
-	report := &contract.BlockReport{Looked: now, Blocks: []contract.ReportedBlock{
-		{ID: "id", CIDR: netip.MustParsePrefix("203.0.113.8/29"), Status: "unassigned",
-			Standing: contract.StandingBrought}}}
-	for want, brought := range map[string]plan.BroughtBlocks{
-		"phoenixnap.com/ip-block: mine": {{Object: "other", BlockID: "id-of-other"}, {Object: "mine", BlockID: "id"}},
-		"Services that request it":      nil,
+	deleted := metav1.NewTime(now)
+	for want, object := range map[string]v1beta1.IPBlock{
+		"+ in-use": {Spec: v1beta1.IPBlockSpec{BlockID: "b"}, Status: v1beta1.IPBlockStatus{Allocations: allocated}},
+		"+ free": {Spec: v1beta1.IPBlockSpec{BlockID: "b"}, Status: v1beta1.IPBlockStatus{
+			Allocations: &[]v1beta1.Allocation{}, Conditions: condition(v1beta1.ConditionOrphaned, "False", "x")}},
+		"! retained": {Spec: v1beta1.IPBlockSpec{BlockID: "b"}, Status: v1beta1.IPBlockStatus{
+			Conditions: condition(v1beta1.ConditionAssigned, "False", v1beta1.AssignedRetained)}},
+		"x orphan": {Spec: v1beta1.IPBlockSpec{BlockID: "b"}, Status: v1beta1.IPBlockStatus{
+			Conditions: condition(v1beta1.ConditionOrphaned, "True", v1beta1.OrphanedAwaitingConfirmation)}},
+		"! waiting":  {},
+		"! deleting": {ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &deleted}},
 	} {
-		var out bytes.Buffer
-		blocks := blocksOf(Facts{Report: report, Brought: brought})
-		if err := PrintBlocks(&out, text.Style{}, Overview{Blocks: blocks}); err != nil {
-			t.Fatal(err)
+		block := blockOf(&object)
+		if got := (sheet{}).standing(block); got != want {
+			t.Errorf("%+v is shown as %q, want %q", object, got, want)
 		}
-		_, free, _ := strings.Cut(out.String(), "FREE")
-		if !strings.Contains(free, want) {
-			t.Errorf("%q is missing in\n%s", want, free)
+		orphan := block.Standing == standingOrphan
+		if orphan != (block.Unused != nil) || orphan && block.Reason != v1beta1.OrphanedAwaitingConfirmation ||
+			orphan && !block.Unused.Equal(now.Add(-time.Hour)) {
+			t.Errorf("%+v", block)
 		}
 	}
 }
 
-// An orphan that waits for a person is shown with the command that confirms its deletion, and not with the option that
-// is on already.
-func TestAHeldOrphanIsShownWithItsCommand(t *testing.T) {
-	blocks := blocksOf(Facts{Report: &contract.BlockReport{Collecting: true, Blocks: []contract.ReportedBlock{
-		{ID: "id-of-it", Standing: "orphan", Held: true},
-	}}})
-	var out bytes.Buffer
-	if err := PrintBlocks(&out, text.Style{}, Overview{Blocks: blocks}); err != nil {
-		t.Fatal(err)
-	}
-	shown := strings.Join(strings.Fields(out.String()), " ")
-	const command = "kubectl annotate ipb <name> phoenixnap.com/allow-release=true && kubectl delete ipb <name>"
-	if !strings.Contains(shown, command) ||
-		strings.Contains(shown, "set --collect-orphans") {
-		t.Error(out.String())
+// What a block is for, by whom it was made and whom it names.
+func TestPurposes(t *testing.T) {
+	ref := &v1beta1.ServiceReference{Namespace: "shop", Name: "web"}
+	for want, spec := range map[string]v1beta1.IPBlockSpec{
+		"Service shop/web":            {Purpose: v1beta1.PurposeService, ServiceRef: ref},
+		"the Service that names mine": {Purpose: v1beta1.PurposeService, Source: v1beta1.SourceBrought},
+		"Services":                    {Purpose: v1beta1.PurposeShared},
+		"Services that name mine":     {Purpose: v1beta1.PurposeShared, Source: v1beta1.SourceBrought},
+		"nodes":                       {Purpose: v1beta1.PurposeNodes, Source: v1beta1.SourceBrought},
+	} {
+		object := v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: "mine"}, Spec: spec}
+		if got := blockOf(&object).For; got != want {
+			t.Errorf("%+v is for %q, want %q", spec, got, want)
+		}
 	}
 }

@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
 
@@ -18,7 +21,8 @@ const (
 	KindAPIServer  Kind = "APIServerUnreachable" // the API server does not answer
 	KindController Kind = "NoController"         // no replica of the controller holds the Lease
 	KindAccount    Kind = "AccountUnreadable"    // the controller cannot read the phoenixNAP account
-	KindStale      Kind = "ReportStale"          // the controller has not reported the account for long
+	KindStale      Kind = "AccountStale"         // the controller has not read the account for long
+	KindNetwork    Kind = "NetworkNotReady"      // a public network cannot be used
 	KindWaiting    Kind = "NodeUninitialized"    // Nodes wait until a controller initializes them
 	KindServer     Kind = "NodeWithoutServer"    // no phoenixNAP server is known for Nodes
 	KindAgent      Kind = "NoAgent"              // no agent reports on Nodes
@@ -44,12 +48,6 @@ type Problem struct {
 	Undetermined bool `json:"undetermined,omitempty"`
 }
 
-// OfBlocks reports whether the problem concerns the report on IP blocks.
-func (p Problem) OfBlocks() bool {
-	return slices.Contains([]Kind{KindAPIServer, KindController, KindAccount, KindStale, KindBlocks, KindUnreadable},
-		p.Kind)
-}
-
 // problemsOf returns what is wrong, the most fundamental first. o contains everything but the problems.
 func problemsOf(f Facts, o Overview) []Problem {
 	problems := []Problem{}
@@ -59,8 +57,8 @@ func problemsOf(f Facts, o Overview) []Problem {
 				" (kubectl cluster-info; check the network, --kubeconfig and --context)")})
 	}
 	for _, find := range []func(Facts, Overview) []Problem{
-		controllerProblems, accountProblems, waitingProblems, serverProblems, agentProblems, replicaProblems,
-		outdatedProblems, vlanProblems, keyProblems, carrierProblems, serviceProblems, blockProblems,
+		controllerProblems, accountProblems, networkProblems, waitingProblems, serverProblems, agentProblems,
+		replicaProblems, outdatedProblems, vlanProblems, keyProblems, carrierProblems, serviceProblems, blockProblems,
 	} {
 		problems = append(problems, find(f, o)...)
 	}
@@ -126,9 +124,22 @@ func accountProblems(_ Facts, o Overview) []Problem {
 		}
 		problems = one(KindAccount, message)
 	}
-	if c.Looked != nil && !o.Network.Off && o.Time.Sub(*c.Looked) > staleReport {
-		problems = append(problems, one(KindStale, fmt.Sprintf("The report on IP blocks is %s old: no controller has "+
-			"read the account since. What follows about blocks may have changed", o.age(*c.Looked)))...)
+	if c.Looked != nil && !o.Network.Off && o.Time.Sub(*c.Looked) > staleAccount {
+		problems = append(problems, one(KindStale, fmt.Sprintf("No controller has read the account for %s. What "+
+			"follows about blocks may have changed", o.age(*c.Looked)))...)
+	}
+	return problems
+}
+
+// networkProblems reports public networks that cannot be used, as the controller says.
+func networkProblems(f Facts, o Overview) []Problem {
+	var problems []Problem
+	for _, n := range f.Networks {
+		ready := meta.FindStatusCondition(n.Status.Conditions, v1beta1.ConditionReady)
+		if ready != nil && ready.Status == metav1.ConditionFalse && o.Controller.Failing == nil {
+			problems = append(problems, one(KindNetwork, text.Clean(fmt.Sprintf("PublicNetwork %s: %s", n.Name,
+				ready.Message)), text.Clean(n.Name))...)
+		}
 	}
 	return problems
 }
@@ -180,22 +191,27 @@ func hint(service Service) string {
 	return " (kubectl pnap diagnose vip " + service.Address + ")"
 }
 
-func blockProblems(_ Facts, o Overview) []Problem {
-	var unused []string
-	for _, b := range o.Blocks {
-		if b.Releasable() && b.Standing != standingRetained {
-			unused = append(unused, cmp.Or(b.CIDR, b.ID))
-		}
+// blockProblems reports blocks that are paid for but unused: those without an IPBlock as the events say.
+func blockProblems(f Facts, o Overview) []Problem {
+	orphans := slices.DeleteFunc(slices.Clone(o.Blocks), func(b Block) bool { return b.Standing != standingOrphan })
+	names := make([]string, len(orphans))
+	for i, b := range orphans {
+		names[i] = b.IPBlock
 	}
-	switch len(unused) {
+	var problems []Problem
+	switch len(orphans) {
 	case 0:
-		return nil
 	case 1:
-		return one(KindBlocks, "1 IP block is paid for but unused (kubectl pnap blocks)", unused...)
+		problems = one(KindBlocks, "IPBlock "+names[0]+" is paid for but unused: "+orphans[0].Message, names...)
 	default:
-		return one(KindBlocks, fmt.Sprintf("%d IP blocks are paid for but unused (kubectl pnap blocks)", len(unused)),
-			unused...)
+		problems = one(KindBlocks, fmt.Sprintf("%d IP blocks are paid for but unused (kubectl describe ipb): %s",
+			len(orphans), text.Some(names, maxListed)), names...)
 	}
+	for _, e := range f.about(contract.OrphanedIPBlock) {
+		problems = append(problems, one(KindBlocks, fmt.Sprintf("%s (reported %s ago)", text.Clean(e.Message),
+			o.age(e.LastTimestamp.Time)))...)
+	}
+	return problems
 }
 
 // maxListed bounds the names in one message.

@@ -14,21 +14,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/nodenet"
 )
 
 const serverID = "5fa54d1e91867c03a0a7b4a4"
 
 // sound returns the facts of a cluster without a problem.
 func sound() Facts {
-	published, err := contract.NodeNetwork{ServerID: serverID, NetworkID: "60473c2509268bc77fd06d29", VLAN: 20,
-		Member: true, Announcer: contract.AnnouncerKubeVIP}.Annotations()
-	if err != nil {
-		panic(err)
-	}
+	annotations := nodenet.On(contract.NodeNetwork{ServerID: serverID, NetworkID: "60473c2509268bc77fd06d29", VLAN: 20,
+		Member: true, Announcer: contract.AnnouncerKubeVIP})
 	node := func(name string) corev1.Node {
-		return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: published},
+		return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations},
 			Spec: corev1.NodeSpec{ProviderID: contract.ProviderID(serverID)},
 			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
 				{Type: contract.ConditionVLANReady, Status: corev1.ConditionTrue, Reason: "Ready"},
@@ -45,10 +44,24 @@ func sound() Facts {
 		}}}
 	return Facts{
 		Now: now, Nodes: []corev1.Node{node("worker-1"), node("worker-2")}, Services: []corev1.Service{service},
-		Report: &contract.BlockReport{Looked: now.Add(-time.Minute)}, Leader: leaseOf("ccm-0", time.Second),
+		Networks: accountRead(time.Minute), Leader: leaseOf("ccm-0", time.Second),
 		Pods: []corev1.Pod{podOf(controllerApp, "ccm-0", ""), podOf(agentApp, "agent-1", "worker-1"),
 			podOf(agentApp, "agent-2", "worker-2")},
 	}
+}
+
+// accountRead is the public network of a controller that read the account some time ago.
+func accountRead(ago time.Duration) []v1beta1.PublicNetwork {
+	return []v1beta1.PublicNetwork{{ObjectMeta: metav1.ObjectMeta{Name: v1beta1.DefaultNetwork},
+		Status: v1beta1.PublicNetworkStatus{AccountReadTime: ptr.To(metav1.NewTime(now.Add(-ago)))}}}
+}
+
+// orphaned is an IPBlock that is paid for and not used.
+func orphaned(name string) v1beta1.IPBlock {
+	return v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.IPBlockSpec{BlockID: "b"},
+		Status: v1beta1.IPBlockStatus{Conditions: []metav1.Condition{{Type: v1beta1.ConditionOrphaned,
+			Status: metav1.ConditionTrue, Reason: v1beta1.OrphanedServiceGone, Message: "delete its IPBlock",
+			LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))}}}}
 }
 
 func leaseOf(holder string, age time.Duration) *coordinationv1.Lease {
@@ -98,36 +111,36 @@ var mistakes = map[string]struct {
 		[]Kind{KindAPIServer}, []string{"The API server cannot be asked", "connection refused", "--kubeconfig"}},
 	"the controller is not installed": {func(f *Facts) {
 		f.Leader = nil
-		f.Report = nil
+		f.Networks = nil
 		f.Pods = f.Pods[1:]
 		taint(f)
 	}, []Kind{KindController, KindWaiting},
 		[]string{"none has ever led", "No pod of it exists in kube-system", "kubectl -n kube-system describe"}},
 	"the image of the controller is not pulled": {func(f *Facts) {
 		f.Leader = nil
-		f.Report = nil
+		f.Networks = nil
 		waitsFor(&f.Pods[0], "ImagePullBackOff", "manifest unknown")
 	}, []Kind{KindController}, []string{"ccm-0", "registry/image:v2", "is not pulled", "manifest unknown"}},
 	"the name of the image is invalid": {func(f *Facts) {
 		f.Leader = nil
-		f.Report = nil
+		f.Networks = nil
 		waitsFor(&f.Pods[0], "InvalidImageName", "couldn't parse image name")
 	}, []Kind{KindController}, []string{"is not pulled", "couldn't parse"}},
 	"the Secret of the controller is missing": {func(f *Facts) {
 		f.Leader = nil
-		f.Report = nil
+		f.Networks = nil
 		waitsFor(&f.Pods[0], "ContainerCreating", "")
 	}, []Kind{KindController}, []string{"such as its Secret, may be missing", "describe pod ccm-0"}},
 	"an option of the controller is wrong": {func(f *Facts) {
 		f.Leader = nil
-		f.Report = nil
+		f.Networks = nil
 		waitsFor(&f.Pods[0], "CrashLoopBackOff", "back-off")
 		f.Pods[0].Status.ContainerStatuses[0].LastTerminationState.Terminated =
 			&corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error"}
 	}, []Kind{KindController}, []string{"ended with code 1 (Error)", "logs ccm-0 --previous"}},
 	"no node takes the controller": {func(f *Facts) {
 		f.Leader = nil
-		f.Report = nil
+		f.Networks = nil
 		f.Pods[0].Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
 			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/2 nodes are available"}}}
 	}, []Kind{KindController}, []string{"not scheduled: 0/2 nodes are available"}},
@@ -143,9 +156,9 @@ var mistakes = map[string]struct {
 	"the controller serves Nodes only, another load balancer the Services": {func(f *Facts) {
 		for i := range f.Nodes {
 			f.Nodes[i].Annotations = map[string]string{contract.NodeServerID: serverID,
-				contract.NodeAnnouncer: contract.AnnouncerNone}
+				contract.NodePublicNetworks: "[]"}
 		}
-		f.Report = nil
+		f.Networks = nil
 		f.Services[0].Status.Conditions = nil
 		withoutAgent(f)
 	}, nil, nil},
@@ -153,26 +166,26 @@ var mistakes = map[string]struct {
 		[]string{"no replica has held Lease"}},
 	"no controller, and pods may not be listed": {func(f *Facts) {
 		f.Leader = nil
-		f.Report = nil
+		f.Networks = nil
 		f.Unread = []Part{PartPods}
 		f.Unreadable = []string{"Pods cannot be shown"}
 		f.Pods = nil
 	}, []Kind{KindController, KindUnreadable}, []string{"Why is unknown"}},
 	"the credentials are wrong": {func(f *Facts) {
-		f.Report = nil
-		f.Failures = unreadable(5*time.Minute, "401; check the client ID and the client secret")
+		f.Networks = nil
+		f.Events = unreadable(5*time.Minute, "401; check the client ID and the client secret")
 		taint(f)
 	}, []Kind{KindAccount, KindWaiting}, []string{"check the client ID", "(reported 5m ago)"}},
-	"the account was reported before": {func(f *Facts) {
-		f.Report.Looked = now.Add(-2 * time.Minute)
-		f.Failures = append(unreadable(time.Minute, "404"), unreadable(time.Hour, "401")...)
+	"the account was read before": {func(f *Facts) {
+		f.Networks = accountRead(2 * time.Minute)
+		f.Events = append(unreadable(time.Minute, "404"), unreadable(time.Hour, "401")...)
 	}, []Kind{KindAccount}, []string{"404 (reported 60s ago)"}},
-	"the account was reported again": {func(f *Facts) {
-		f.Report.Looked = now.Add(-time.Minute)
-		f.Failures = unreadable(2*time.Minute, "404")
+	"the account was read again": {func(f *Facts) {
+		f.Networks = accountRead(time.Minute)
+		f.Events = unreadable(2*time.Minute, "404")
 	}, nil, nil},
-	"the controller does not report": {func(f *Facts) { f.Report.Looked = now.Add(-time.Hour) }, []Kind{KindStale},
-		[]string{"60m old"}},
+	"the controller does not read the account": {func(f *Facts) { f.Networks = accountRead(time.Hour) },
+		[]Kind{KindStale}, []string{"No controller has read the account for 60m"}},
 	"Nodes wait for initialization": {taint, []Kind{KindWaiting},
 		[]string{"2 Nodes (worker-1, worker-2) wait for initialization", "kubectl describe node worker-1"}},
 	"kubelets without --cloud-provider=external": {func(f *Facts) { f.Nodes[0].Spec.ProviderID = "" },
@@ -223,23 +236,40 @@ var mistakes = map[string]struct {
 			f.Nodes[i].Status.Conditions[1].Reason = "HeartbeatKeyShared"
 		}
 	}, []Kind{KindKeyShared}, []string{"drop heartbeats", "replace the key", "kube-system/phoenixnap-announcer"}},
+	"the public network is gone": {func(f *Facts) {
+		f.Networks[0].Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionReady,
+			Status: metav1.ConditionFalse, Message: "the account has no such network"}}
+	}, []Kind{KindNetwork}, []string{"PublicNetwork default: the account has no such network"}},
+	"an IPBlock is an orphan": {func(f *Facts) { f.Blocks = []v1beta1.IPBlock{orphaned("block-b")} },
+		[]Kind{KindBlocks}, []string{"IPBlock block-b is paid for but unused: delete its IPBlock"}},
+	"two are": {func(f *Facts) { f.Blocks = []v1beta1.IPBlock{orphaned("block-a"), orphaned("block-b")} },
+		[]Kind{KindBlocks}, []string{"2 IP blocks are paid for but unused (kubectl describe ipb): block-a, block-b"}},
+	"an orphan that is being deleted": {func(f *Facts) {
+		f.Blocks = []v1beta1.IPBlock{orphaned("block-b")}
+		f.Blocks[0].DeletionTimestamp = ptr.To(metav1.NewTime(now))
+	}, nil, nil},
+	"a block without an IPBlock is not used": {func(f *Facts) {
+		f.Events = []corev1.Event{{LastTimestamp: metav1.NewTime(now.Add(-time.Minute)),
+			Reason: contract.OrphanedIPBlock, Message: "IP block b: its tags do not say what for"}}
+	}, []Kind{KindBlocks}, []string{"IP block b: its tags do not say what for (reported 60s ago)"}},
 	"a Service that no controller has seen": {func(f *Facts) { f.Services[0].Status.Conditions = nil },
 		[]Kind{KindService}, []string{"Service shop/web: the controller has not reported on it"}},
 	"everything at once": {func(f *Facts) {
 		f.Leader = leaseOf("ccm-0", time.Hour)
-		f.Failures = unreadable(0, "401")
+		f.Events = unreadable(0, "401")
 		taint(f)
 		f.Nodes[0].Spec = corev1.NodeSpec{}
 		withoutAgent(f)
 		f.Services[0].Status.Conditions = nil
-		f.Report.Blocks = []contract.ReportedBlock{{ID: "b", Standing: "orphan"}}
+		f.Blocks = []v1beta1.IPBlock{orphaned("block-b")}
 	}, []Kind{KindController, KindAccount, KindWaiting, KindServer, KindAgent, KindService, KindBlocks},
 		[]string{"No controller works"}},
 }
 
 // unreadable are the events of a controller that could not read the account some time ago.
 func unreadable(ago time.Duration, message string) []corev1.Event {
-	return []corev1.Event{{LastTimestamp: metav1.NewTime(now.Add(-ago)), Message: message}}
+	return []corev1.Event{{LastTimestamp: metav1.NewTime(now.Add(-ago)), Reason: contract.AccountUnreadable,
+		Message: message}}
 }
 
 // The mistakes of the first day are the first lines of the output, with the reason and what to do.
@@ -278,74 +308,60 @@ func TestMistakesOfTheFirstDay(t *testing.T) {
 
 // What was not reported or not read is unknown, in the tables too.
 func TestUnknownIsNotGuessed(t *testing.T) {
-	pool := contract.ReportedBlock{ID: "b", Purpose: contract.PurposePool, Standing: contract.StandingInUse}
 	for name, tc := range map[string]struct {
-		make           func(*Facts)
-		status, blocks []string // what the commands write
-		neither        []string // what neither of them writes
+		make    func(*Facts)
+		written []string // what is written
+		guesses []string // what is not
 	}{
 		"no controller has ever run": {func(f *Facts) {
 			f.Leader = nil
-			f.Report = nil
+			f.Networks = nil
 			taint(f)
 			f.Services[0].Status.Conditions = nil
 		}, []string{"worker-1 ? unknown ? unknown", "STATE shop/web 203.0.113.2 - ? ? unknown",
-			"IP BLOCKS ? not reported by the controller yet"},
-			[]string{"OURS ? not reported by the controller yet", "FREE ? not reported by the controller yet",
-				"RECLAIMABLE ? not reported by the controller yet"}, []string{"none:", "! no", "bought"}},
+			"account not read yet", "IP BLOCKS ? the controller has not read the account yet"}, []string{"! no"}},
 		"--load-balancer is not set": {func(f *Facts) {
 			f.Nodes = []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "worker-1", Annotations: map[string]string{
-				contract.NodeServerID: serverID, contract.NodeAnnouncer: contract.AnnouncerNone}}}}
-			f.Report = nil
+				contract.NodeServerID: serverID, contract.NodePublicNetworks: "[]"}}}}
+			f.Networks = nil
 			f.Services[0].Status.Conditions = nil
-		}, []string{"Public network: none, because --load-balancer is not set", "? not served"},
-			[]string{"RECLAIMABLE ? unknown: the controller reads no blocks"}, []string{"none:"}},
-		"the report is old": {func(f *Facts) { f.Report.Looked = now.Add(-time.Hour) }, nil,
-			[]string{"OURS ? unknown: the report is 60m old", "RECLAIMABLE ? unknown: the report is 60m old"},
-			[]string{"none:"}},
-		"the account cannot be read": {func(f *Facts) { f.Failures = unreadable(0, "401") }, nil,
-			[]string{"RECLAIMABLE ? unknown: the controller cannot read the account"}, []string{"none:"}},
-		"allocations may not be read": {func(f *Facts) {
-			f.Unread = []Part{PartAllocations}
-			f.Report.Blocks = []contract.ReportedBlock{pool}
-		}, []string{"USE AGE STANDING FOR ? - + in-use pool"}, []string{"FREE ? unknown"}, nil},
-		"blocks may not be read": {func(f *Facts) {
-			f.Unread = []Part{PartBlocks}
-			f.Report = nil
-		}, []string{"account unknown", "IP BLOCKS ? unknown"}, []string{"OURS ? unknown", "RECLAIMABLE ? unknown"},
-			[]string{"none:"}},
+		}, []string{"Public network: none, because --load-balancer is not set", "? not served"}, nil},
+		"no one knows who has addresses": {func(f *Facts) {
+			f.Blocks = []v1beta1.IPBlock{{ObjectMeta: metav1.ObjectMeta{Name: "x",
+				CreationTimestamp: metav1.NewTime(now)}, Spec: v1beta1.IPBlockSpec{BlockID: "b"},
+				Status: v1beta1.IPBlockStatus{Used: "0/5"}}}
+		}, []string{"USED AGE STANDING FOR - ? 0s"}, []string{"0/5"}},
+		"blocks may not be read": {func(f *Facts) { f.Unread = []Part{PartBlocks} }, []string{"IP BLOCKS ? unknown"},
+			[]string{"IP BLOCKS none"}},
+		"networks may not be read": {func(f *Facts) {
+			f.Unread = []Part{PartNetworks}
+			f.Networks = nil
+		}, []string{"account unknown", "its IP blocks are not known"}, []string{"not read yet"}},
 		"Nodes and Services may not be read": {func(f *Facts) {
 			f.Unread = []Part{PartNodes, PartServices}
 			f.Nodes = nil
 			f.Services = nil
-		}, []string{"NODES ? unknown", "SERVICES ? unknown", "Public network: ? unknown"}, nil,
-			[]string{"SERVICES none"}},
+		}, []string{"NODES ? unknown", "SERVICES ? unknown", "Public network: ? unknown"}, []string{"SERVICES none"}},
 		"the Lease may not be read": {func(f *Facts) {
 			f.Unread = []Part{PartController}
 			f.Leader = nil
-		}, []string{"Controller: ? unknown"}, nil, []string{"No controller works"}},
+		}, []string{"Controller: ? unknown"}, []string{"No controller works"}},
 	} {
 		f := sound()
 		tc.make(&f)
-		var status, blocks bytes.Buffer
-		if err := PrintStatus(&status, text.Style{}, Make(f)); err != nil {
+		var out bytes.Buffer
+		if err := PrintStatus(&out, text.Style{}, Make(f)); err != nil {
 			t.Fatal(err)
 		}
-		if err := PrintBlocks(&blocks, text.Style{}, Make(f)); err != nil {
-			t.Fatal(err)
-		}
-		shown := map[string]string{"status": strings.Join(strings.Fields(status.String()), " "),
-			"blocks": strings.Join(strings.Fields(blocks.String()), " ")}
-		for command, all := range map[string][]string{"status": tc.status, "blocks": tc.blocks} {
-			for _, want := range all {
-				if !strings.Contains(shown[command], want) {
-					t.Errorf("%s: %s lacks %q:\n%s", name, command, want, shown[command])
-				}
+		shown := strings.Join(strings.Fields(out.String()), " ")
+		for _, want := range tc.written {
+			if !strings.Contains(shown, want) {
+				t.Errorf("%s: %q is missing:\n%s", name, want, shown)
 			}
-			for _, guess := range tc.neither {
-				if strings.Contains(shown[command], guess) {
-					t.Errorf("%s: %s states %q:\n%s", name, command, guess, shown[command])
-				}
+		}
+		for _, guess := range tc.guesses {
+			if strings.Contains(shown, guess) {
+				t.Errorf("%s: %q is stated:\n%s", name, guess, shown)
 			}
 		}
 	}
@@ -356,7 +372,7 @@ func TestUnknownIsNotGuessed(t *testing.T) {
 func TestThePageShowsTheFirstDay(t *testing.T) {
 	f := sound()
 	f.Leader = nil
-	f.Report = nil
+	f.Networks = nil
 	f.Services = nil
 	taint(&f)
 	withoutAgent(&f)

@@ -41,7 +41,7 @@ func TestWhoBringsABlock(t *testing.T) {
 	bought.Source = v1beta1.SourceBought
 	for name, spec := range map[string]v1beta1.IPBlockSpec{
 		"mine": brings("b1", "shop", "tools"), v1beta1.NamePrefix + "b2": brings("b2"), "for-nodes": nodes,
-		"to-buy": bought, v1beta1.SharedPrefix + "1": brings("b5"),
+		"to-buy": bought, v1beta1.SharedPrefix(v1beta1.DefaultNetwork) + "1": brings("b5"),
 	} {
 		write(t, objects, name, spec)
 	}
@@ -65,7 +65,8 @@ func TestWhoBringsABlock(t *testing.T) {
 	if nodes := listing.BroughtForNodes; len(nodes) != 1 || nodes[0].Name != "for-nodes" || nodes[0].BlockID != "b3" {
 		t.Errorf("brought for nodes are %+v", nodes)
 	}
-	names := []string{v1beta1.NamePrefix + "b2", v1beta1.SharedPrefix + "1", "for-nodes", "mine", "to-buy"}
+	shared := v1beta1.SharedPrefix(v1beta1.DefaultNetwork)
+	names := []string{v1beta1.NamePrefix + "b2", shared + "1", "for-nodes", "mine", "to-buy"}
 	if !slices.Equal(names, listing.Names) {
 		t.Errorf("the names are %q, want %q", listing.Names, names)
 	}
@@ -73,7 +74,7 @@ func TestWhoBringsABlock(t *testing.T) {
 	for _, l := range listing.Unrecorded {
 		unrecorded = append(unrecorded, l.Object)
 	}
-	if diff := cmp.Diff([]string{v1beta1.NamePrefix + "b2", v1beta1.SharedPrefix + "1"}, unrecorded); diff != "" {
+	if diff := cmp.Diff([]string{v1beta1.NamePrefix + "b2", shared + "1"}, unrecorded); diff != "" {
 		t.Errorf("objects without allocations are (-want +got):\n%s", diff)
 	}
 }

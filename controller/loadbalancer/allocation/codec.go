@@ -1,6 +1,7 @@
 package allocation
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -19,11 +20,9 @@ import (
 )
 
 // newObject is the object of a ledger that is to be created, without its status.
-func newObject(l plan.Ledger) *v1beta1.IPBlock {
-	spec := v1beta1.IPBlockSpec{
-		Attachment: v1beta1.Attachment{Kind: "PublicNetwork", Name: "default"},
-		Source:     v1beta1.SourceBought, Purpose: v1beta1.PurposeShared, BlockID: l.BlockID,
-	}
+func newObject(l plan.Ledger, network string) *v1beta1.IPBlock {
+	spec := v1beta1.IPBlockSpec{Attachment: attachedTo(network), Source: v1beta1.SourceBought,
+		Purpose: v1beta1.PurposeShared, BlockID: l.BlockID}
 	if l.Brought {
 		spec.Source = v1beta1.SourceBrought
 	}
@@ -62,17 +61,17 @@ func allocatable(l plan.Ledger, now time.Time) metav1.Condition {
 	return c
 }
 
-// allocationsOf are the held addresses, each since it was first stored for its holder.
+// allocationsOf are the held addresses, each since it was first stored for one of its holders.
 func allocationsOf(l plan.Ledger, before *[]v1beta1.Allocation, now time.Time) []v1beta1.Allocation {
 	all := []v1beta1.Allocation{}
 	for _, address := range sorted(l.Held) {
-		services, server := holders(l.Held[address])
-		allocated := v1beta1.Allocation{Address: address.String(), Services: services, Server: server,
-			Since: metav1.NewTime(now)}
+		services, server := holders(l.Holders(address)...)
+		allocated := v1beta1.Allocation{Address: address.String(), Services: services,
+			SharedAs: l.Groups[address].Name, Server: server, Since: metav1.NewTime(now)}
 		if before != nil {
 			for _, known := range *before {
 				if known.Address == allocated.Address && known.Server == server &&
-					slices.Equal(known.Services, services) {
+					(server != "" || overlap(known.Services, services)) {
 					allocated.Since = known.Since
 				}
 			}
@@ -80,6 +79,11 @@ func allocationsOf(l plan.Ledger, before *[]v1beta1.Allocation, now time.Time) [
 		all = append(all, allocated)
 	}
 	return all
+}
+
+// overlap reports whether a Service is in both lists.
+func overlap(a, b []v1beta1.ServiceReference) bool {
+	return slices.ContainsFunc(a, func(one v1beta1.ServiceReference) bool { return slices.Contains(b, one) })
 }
 
 func quarantineOf(l plan.Ledger) []v1beta1.Quarantine {
@@ -103,11 +107,15 @@ func sorted[T any](of map[netip.Addr]T) []netip.Addr {
 	return slices.SortedFunc(maps.Keys(of), netip.Addr.Compare)
 }
 
-func holders(h plan.Holder) (services []v1beta1.ServiceReference, server string) {
-	if h.Namespace == "" {
-		return nil, h.Name
+func holders(all ...plan.Holder) (services []v1beta1.ServiceReference, server string) {
+	for _, h := range all {
+		if h.Namespace == "" {
+			return nil, h.Name
+		}
+		services = append(services,
+			v1beta1.ServiceReference{Namespace: h.Namespace, Name: h.Name, UID: types.UID(h.UID)})
 	}
-	return []v1beta1.ServiceReference{{Namespace: h.Namespace, Name: h.Name, UID: types.UID(h.UID)}}, ""
+	return services, ""
 }
 
 // sameLedger reports whether what is stored says the same as a ledger.
@@ -118,6 +126,9 @@ func sameLedger(kept, l plan.Ledger) bool {
 	}
 	return kept.BlockID == l.BlockID && kept.CIDR == l.CIDR && kept.Closed == l.Closed &&
 		kept.AssignedHere == l.AssignedHere && maps.Equal(kept.Held, l.Held) &&
+		maps.EqualFunc(kept.Groups, l.Groups, func(a, b plan.Group) bool {
+			return a.Name == b.Name && slices.Equal(a.Others, b.Others)
+		}) &&
 		maps.EqualFunc(kept.Quarantined, quarantined, func(a, b plan.Released) bool {
 			return a.Holder == b.Holder && a.Since.Equal(b.Since)
 		})
@@ -127,19 +138,31 @@ func sameLedger(kept, l plan.Ledger) bool {
 // brought or a person has ordered it, it knows the block, and that is not one Service's own.
 func hasLedger(object *v1beta1.IPBlock) bool {
 	return object.Spec.Purpose != v1beta1.PurposeService && object.Spec.BlockID != "" &&
-		(ownName(object.Name) || object.Spec.Source == v1beta1.SourceBrought || ordered(object))
+		(isOwn(object) || object.Spec.Source == v1beta1.SourceBrought || ordered(object))
 }
 
-// ownName reports whether a name is one that the controller gives.
-func ownName(name string) bool {
-	return slices.ContainsFunc([]string{v1beta1.ServicePrefix, v1beta1.SharedPrefix, v1beta1.NodesPrefix,
-		v1beta1.NamePrefix}, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+// ownName reports whether a name is one that the controller gives to blocks of a public network.
+func ownName(name, network string) bool {
+	return slices.ContainsFunc([]string{v1beta1.ServicePrefix, v1beta1.SharedPrefix(network),
+		v1beta1.NodesPrefix(network), v1beta1.NamePrefix}, func(p string) bool { return strings.HasPrefix(name, p) })
+}
+
+// isOwn reports whether an object has a name that the controller gives.
+func isOwn(object *v1beta1.IPBlock) bool { return ownName(object.Name, networkOf(object)) }
+
+// networkOf is the name of the public network that a block is for.
+func networkOf(object *v1beta1.IPBlock) string {
+	return cmp.Or(object.Spec.Attachment.Name, v1beta1.DefaultNetwork)
+}
+
+func attachedTo(network string) v1beta1.Attachment {
+	return v1beta1.Attachment{Kind: "PublicNetwork", Name: network}
 }
 
 // brings reports whether a person says in an object that a brought block has a purpose. What the controller named is
 // not from a person.
 func brings(object *v1beta1.IPBlock, purpose v1beta1.Purpose) bool {
-	return !ownName(object.Name) && object.Spec.Source == v1beta1.SourceBrought && object.Spec.Purpose == purpose
+	return !isOwn(object) && object.Spec.Source == v1beta1.SourceBrought && object.Spec.Purpose == purpose
 }
 
 // broughtIn is what a person says in an object about a brought block for Services.
@@ -165,7 +188,7 @@ func decode(object *v1beta1.IPBlock) (plan.Ledger, error) {
 	}
 	if err != nil {
 		again := "delete it"
-		if !ownName(object.Name) && !ordered(object) {
+		if !isOwn(object) && !ordered(object) {
 			again = "delete it and create it again"
 		}
 		return identity(object), fmt.Errorf("IPBlock %s: %w: %w; repair its status, or give it the annotation %s=true "+
@@ -200,12 +223,16 @@ func parse(object *v1beta1.IPBlock) (plan.Ledger, error) {
 		return l, fmt.Errorf("status.cidr: %w", err)
 	}
 	for _, allocated := range *status.Allocations {
-		address, holder, err := holderIn(allocated.Address, allocated.Services, allocated.Server)
+		first, others := apart(allocated)
+		address, holder, err := holderIn(allocated.Address, first, allocated.Server)
 		if err == nil && holder == (plan.Holder{}) {
 			err = fmt.Errorf("address %s belongs to no Service and no server", address)
 		}
 		if err := hold(l.Held, address, holder, err); err != nil {
 			return l, fmt.Errorf("status.allocations: %w", err)
+		}
+		if allocated.SharedAs != "" && allocated.Server == "" {
+			l = l.WithGroup(address, plan.Group{Name: allocated.SharedAs, Others: others})
 		}
 	}
 	for _, quarantined := range status.Quarantined {
@@ -216,6 +243,17 @@ func parse(object *v1beta1.IPBlock) (plan.Ledger, error) {
 		}
 	}
 	return l, nil
+}
+
+// apart is the first of the Services that may have an address together, and the others.
+func apart(a v1beta1.Allocation) (first []v1beta1.ServiceReference, others []plan.Holder) {
+	if a.SharedAs == "" || len(a.Services) == 0 {
+		return a.Services, nil
+	}
+	for _, s := range a.Services[1:] {
+		others = append(others, plan.Holder{Namespace: s.Namespace, Name: s.Name, UID: string(s.UID)})
+	}
+	return a.Services[:1], others
 }
 
 // holderIn is an address, and the one Service or server that has it, or had it; the zero Holder where none is named.

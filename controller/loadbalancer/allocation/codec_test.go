@@ -46,7 +46,7 @@ func sample() plan.Ledger {
 
 // encode is the object of a ledger that was never stored.
 func encode(l plan.Ledger) *v1beta1.IPBlock {
-	object := withLedger(newObject(l), l, noon)
+	object := withLedger(newObject(l, "default"), l, noon)
 	object.ResourceVersion = l.Version
 	return object
 }
@@ -133,6 +133,37 @@ func TestSinceStaysWithTheHolder(t *testing.T) {
 	if c := second.Status.Conditions; len(c) != 1 || c[0].Status != metav1.ConditionTrue ||
 		!c[0].LastTransitionTime.Time.Equal(later) {
 		t.Errorf("conditions are %+v", c)
+	}
+}
+
+// TestAGroupIsStored: who has an address together, in their order; the time stays while one of them has it.
+func TestAGroupIsStored(t *testing.T) {
+	address := netip.MustParseAddr("203.0.113.10")
+	others := []plan.Holder{{Namespace: "shop", Name: "mail", UID: "u5"}, {Namespace: "blog", Name: "dns", UID: "u6"}}
+	want := sample().WithGroup(address, plan.Group{Name: "front", Others: others})
+	object := encode(want)
+	back, err := decode(object)
+	want.Object = object.Name
+	if diff := cmp.Diff(want, back, sameAddresses); err != nil || diff != "" {
+		t.Errorf("read back %v (-want +got):\n%s", err, diff)
+	}
+	if !sameLedger(back, want) || sameLedger(back, sample()) {
+		t.Error("the group makes no difference, or one that is stored differs")
+	}
+	left := want.Free(plan.Holder{Namespace: "shop", Name: "web"}, noon)
+	later := withLedger(object, left, noon.Add(time.Hour))
+	first := (*later.Status.Allocations)[0]
+	if len(first.Services) != 2 || first.Services[0].Name != "mail" || !first.Since.Time.Equal(noon) {
+		t.Errorf("without the first one: %+v", first)
+	}
+	left = left.Free(others[0], noon).Free(others[1], noon)
+	if _, held := left.Held[address]; held || left.Quarantined[address].Holder != others[1] || len(left.Groups) > 0 {
+		t.Errorf("without all: %+v", left)
+	}
+	ungrouped := object.DeepCopy()
+	(*ungrouped.Status.Allocations)[0].SharedAs = ""
+	if _, err := decode(ungrouped); err == nil || !strings.Contains(err.Error(), "belongs to 3 Services") {
+		t.Errorf("several Services without a group: %v", err)
 	}
 }
 
@@ -231,7 +262,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		object := newObject(plan.Ledger{BlockID: blockID})
+		object := newObject(plan.Ledger{BlockID: blockID}, "default")
 		if json.Unmarshal([]byte(raw), &object.Status) != nil {
 			return
 		}

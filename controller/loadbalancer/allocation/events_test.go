@@ -28,7 +28,7 @@ func TestAnIPBlockReportsItsLife(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return allocation.ForService(store.Objects(), web, listing.Records)
+		return allocation.ForService(store.Objects(), v1beta1.DefaultNetwork, web, listing.Records)
 	}
 	intent, err := own().Begin(t.Context(), time.Now(), 29)
 	if err != nil {

@@ -189,7 +189,8 @@ func TestTheFinalizerIsChecked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		record := allocation.ForService(store.Objects(), plan.Holder{Namespace: "shop", Name: "web", UID: "u"},
+		record := allocation.ForService(store.Objects(), v1beta1.DefaultNetwork,
+			plan.Holder{Namespace: "shop", Name: "web", UID: "u"},
 			listing.Records)
 		_, err = record.Begin(t.Context(), noon, 29)
 		if err == nil || !strings.Contains(err.Error(), "finalizer") || !strings.Contains(err.Error(), "webhook") {
@@ -202,7 +203,8 @@ func TestTheFinalizerIsChecked(t *testing.T) {
 func TestAPurchaseIsTakenBackFromADeletedObject(t *testing.T) {
 	blocks := kubefake.NewStore().IPBlocks()
 	store := allocation.NewStore(blocks, nil)
-	record := allocation.ForService(store.Objects(), plan.Holder{Namespace: "shop", Name: "web", UID: "u"}, nil)
+	record := allocation.ForService(store.Objects(), v1beta1.DefaultNetwork,
+		plan.Holder{Namespace: "shop", Name: "web", UID: "u"}, nil)
 	intent, err := record.Begin(t.Context(), noon, 29)
 	if err != nil {
 		t.Fatal(err)

@@ -38,23 +38,26 @@ type Object struct {
 	fresh *v1beta1.IPBlock
 }
 
-// ForService returns the record of the block of a Service. It makes no calls, like ForShared and ForNodes.
-func ForService(objects Objects, service plan.Holder, known plan.Records) *Object {
-	fresh := bought(v1beta1.ServicePrefix+service.UID, v1beta1.PurposeService)
+// ForService returns the record of the block of a Service in a public network. It makes no calls, like ForShared and
+// ForNodes.
+func ForService(objects Objects, network string, service plan.Holder, known plan.Records) *Object {
+	fresh := bought(v1beta1.ServicePrefix+service.UID, network, v1beta1.PurposeService)
 	fresh.Spec.ServiceRef = &v1beta1.ServiceReference{Namespace: service.Namespace, Name: service.Name,
 		UID: types.UID(service.UID)}
 	return objectOf(objects, fresh, known)
 }
 
-// ForShared returns the record of the next block that Services share: of the purchase that has no answer, else a new
-// one.
-func ForShared(objects Objects, known plan.Records) *Object {
-	return objectOf(objects, bought(next(v1beta1.SharedPrefix, false, known), v1beta1.PurposeShared), known)
+// ForShared returns the record of the next block that Services of a public network share: of the purchase that has no
+// answer, else a new one.
+func ForShared(objects Objects, network string, known plan.Records) *Object {
+	name := next(v1beta1.SharedPrefix(network), false, known)
+	return objectOf(objects, bought(name, network, v1beta1.PurposeShared), known)
 }
 
-// ForNodes is ForShared for a block of which nodes get addresses.
+// ForNodes is ForShared for a block of which nodes get addresses, in the network of the option loadbalancer.
 func ForNodes(objects Objects, known plan.Records) *Object {
-	return objectOf(objects, bought(next(v1beta1.NodesPrefix, true, known), v1beta1.PurposeNodes), known)
+	name := next(v1beta1.NodesPrefix(v1beta1.DefaultNetwork), true, known)
+	return objectOf(objects, bought(name, v1beta1.DefaultNetwork, v1beta1.PurposeNodes), known)
 }
 
 func objectOf(objects Objects, fresh *v1beta1.IPBlock, known plan.Records) *Object {
@@ -81,35 +84,38 @@ func next(prefix string, nodes bool, known plan.Records) string {
 	}
 }
 
-func bought(name string, purpose v1beta1.Purpose) *v1beta1.IPBlock {
+func bought(name, network string, purpose v1beta1.Purpose) *v1beta1.IPBlock {
 	return &v1beta1.IPBlock{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: v1beta1.IPBlockSpec{Attachment: v1beta1.Attachment{Kind: "PublicNetwork", Name: "default"},
-			Source: v1beta1.SourceBought, Purpose: purpose},
+		Spec: v1beta1.IPBlockSpec{Attachment: attachedTo(network), Source: v1beta1.SourceBought,
+			Purpose: purpose},
 	}
 }
 
 // ordered reports whether a person orders a block with the object.
 func ordered(object *v1beta1.IPBlock) bool {
-	return !ownName(object.Name) && object.Spec.Source != v1beta1.SourceBrought &&
+	return !isOwn(object) && object.Spec.Source != v1beta1.SourceBrought &&
 		object.Spec.Purpose == v1beta1.PurposeShared
 }
 
 // RecordOf is what an object records. Objects that the controller does not name record nothing unless they order a
 // block, and neither do those of brought blocks.
 func RecordOf(object *v1beta1.IPBlock) (plan.Record, bool) {
-	if object.Spec.Source == v1beta1.SourceBrought || !ownName(object.Name) && !ordered(object) {
+	if object.Spec.Source == v1beta1.SourceBrought || !isOwn(object) && !ordered(object) {
 		return plan.Record{}, false
 	}
 	return recordOf(object), true
 }
 
 func recordOf(object *v1beta1.IPBlock) plan.Record {
-	r := plan.Record{Name: object.Name, Version: object.ResourceVersion, UID: string(object.UID),
-		Created: object.CreationTimestamp.Time, Nodes: object.Spec.Purpose == v1beta1.PurposeNodes,
+	r := plan.Record{Name: object.Name, Network: networkOf(object), Version: object.ResourceVersion,
+		UID: string(object.UID), Created: object.CreationTimestamp.Time,
+		Nodes:     object.Spec.Purpose == v1beta1.PurposeNodes,
 		Purchase:  purchaseOf(object),
 		Allocated: object.Status.Allocations != nil && len(*object.Status.Allocations) > 0, Report: reportOf(object),
 		Deleted: object.DeletionTimestamp != nil, Unprotected: !hasFinalizer(object), Ordered: ordered(object)}
+	r.Namespaces = object.Spec.AllowedNamespaces
+	r.Holders, r.Groups = holdersIn(object)
 	r.Kept = r.Ordered || object.Spec.ReclaimPolicy == v1beta1.ReclaimRetain
 	r.Size, _ = plan.ParseSize(object.Spec.Size) // the definition allows no other sizes; without one, it is the default
 	if ref := object.Spec.ServiceRef; object.Spec.Purpose == v1beta1.PurposeService && ref != nil {
@@ -117,6 +123,22 @@ func recordOf(object *v1beta1.IPBlock) plan.Record {
 		r.Service = plan.Holder{Namespace: ref.Namespace, Name: ref.Name, UID: uid}
 	}
 	return r
+}
+
+// holdersIn are the Services that have an address of a block, and the names of those that have one together.
+func holdersIn(object *v1beta1.IPBlock) (all []plan.Holder, groups []string) {
+	if object.Status.Allocations == nil {
+		return nil, nil
+	}
+	for _, allocated := range *object.Status.Allocations {
+		for _, s := range allocated.Services {
+			all = append(all, plan.Holder{Namespace: s.Namespace, Name: s.Name, UID: string(s.UID)})
+		}
+		if allocated.SharedAs != "" {
+			groups = append(groups, allocated.SharedAs)
+		}
+	}
+	return all, groups
 }
 
 // purchaseOf is the purchase of an object. The UID of the object and the number of the attempt are the nonce: neither

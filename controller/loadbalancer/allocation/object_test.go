@@ -60,7 +60,9 @@ func (o *objects) records() plan.Records {
 
 func (o *objects) purchase() *plan.Purchase { return o.records().Of(service) }
 
-func (o *objects) record() *allocation.Object { return allocation.ForService(o, service, o.records()) }
+func (o *objects) record() *allocation.Object {
+	return allocation.ForService(o, v1beta1.DefaultNetwork, service, o.records())
+}
 
 // overwrite records an intent of someone else, and touch changes what is recorded otherwise.
 func (o *objects) overwrite() {
@@ -99,8 +101,8 @@ func TestObjectsOfPurchases(t *testing.T) {
 	o := newObjects()
 	makers := []func() *allocation.Object{
 		o.record,
-		func() *allocation.Object { return allocation.ForShared(o, o.records()) },
-		func() *allocation.Object { return allocation.ForShared(o, o.records()) },
+		func() *allocation.Object { return allocation.ForShared(o, v1beta1.DefaultNetwork, o.records()) },
+		func() *allocation.Object { return allocation.ForShared(o, v1beta1.DefaultNetwork, o.records()) },
 		func() *allocation.Object { return allocation.ForNodes(o, o.records()) },
 	}
 	ids := map[string]string{}
@@ -366,7 +368,7 @@ func TestAnUnansweredPurchaseIsTriedAgainInItsObject(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if all := o.records(); len(all) != 1 || all[0].Name != v1beta1.NodesPrefix+"1" {
+	if all := o.records(); len(all) != 1 || all[0].Name != v1beta1.NodesPrefix(v1beta1.DefaultNetwork)+"1" {
 		t.Errorf("recorded is %+v", all)
 	}
 }

@@ -59,8 +59,12 @@ func setConditions(status *v1beta1.IPBlockStatus, report plan.Report, now metav1
 		}
 		condition := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: c.Reason, Message: c.Message,
 			LastTransitionTime: now}
-		if c.True {
+		switch {
+		case c.True:
 			condition.Status = metav1.ConditionTrue
+		case c.Unknown:
+			condition.Status = metav1.ConditionUnknown
+		default:
 		}
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}
@@ -87,8 +91,8 @@ func reportOf(object *v1beta1.IPBlock) plan.Report {
 		v1beta1.ConditionOrphaned: &report.Orphaned,
 	} {
 		if shown := meta.FindStatusCondition(status.Conditions, kind); shown != nil {
-			*c = plan.Condition{True: shown.Status == metav1.ConditionTrue, Reason: shown.Reason,
-				Message: shown.Message}
+			*c = plan.Condition{True: shown.Status == metav1.ConditionTrue,
+				Unknown: shown.Status == metav1.ConditionUnknown, Reason: shown.Reason, Message: shown.Message}
 		}
 	}
 	return report

@@ -40,6 +40,8 @@ type IPBlocks interface {
 type Store struct {
 	objects IPBlocks
 	now     func() time.Time
+	// network is the name of the one public network whose blocks it knows; empty for all.
+	network string
 }
 
 // NewStore returns a Store; a nil clock is time.Now. It makes no calls.
@@ -52,6 +54,16 @@ func NewStore(objects IPBlocks, now func() time.Time) *Store {
 
 // NewReader returns a Store for programs that only show what is stored: what is being deleted stays as it is.
 func NewReader(objects IPBlocks) *Store { return &Store{objects: objects, now: time.Now} }
+
+// In is the Store of the blocks of one public network.
+func (s *Store) In(network string) *Store {
+	in := *s
+	in.network = network
+	return &in
+}
+
+// attachment is the network of the objects that the Store creates.
+func (s *Store) attachment() string { return cmp.Or(s.network, v1beta1.DefaultNetwork) }
 
 // Objects are the objects that the Store keeps ledgers in.
 func (s *Store) Objects() IPBlocks { return s.objects }
@@ -74,6 +86,10 @@ type Listing struct {
 	BroughtForNodes plan.Records
 	// Shared are the objects of all blocks whose addresses several have, whoever created them.
 	Shared plan.Records
+	// All are the objects of all blocks, of whichever public network.
+	All plan.Records
+	// Elsewhere are the objects of the blocks of other public networks. Nothing else of those is listed but the names.
+	Elsewhere plan.Records
 }
 
 // List reads all ledgers as they are now. Of IPBlocks that people created only those of brought blocks matter.
@@ -85,6 +101,11 @@ func (s *Store) List(ctx context.Context) (Listing, error) {
 	var listing Listing
 	for i := range list.Items {
 		listing.Names = append(listing.Names, list.Items[i].Name)
+		listing.All = append(listing.All, recordOf(&list.Items[i]))
+		if s.network != "" && networkOf(&list.Items[i]) != s.network {
+			listing.Elsewhere = append(listing.Elsewhere, recordOf(&list.Items[i]))
+			continue
+		}
 		if record, recorded := RecordOf(&list.Items[i]); recorded {
 			listing.Records = append(listing.Records, record)
 		}
@@ -98,7 +119,7 @@ func (s *Store) List(ctx context.Context) (Listing, error) {
 			listing.BroughtForNodes = append(listing.BroughtForNodes, recordOf(&list.Items[i]))
 		}
 		if hasLedger(&list.Items[i]) {
-			listing.add(decode(&list.Items[i]))
+			listing.add(&list.Items[i])
 		}
 	}
 	listing.Ledgers = slices.DeleteFunc(listing.Ledgers, func(l plan.Ledger) bool {
@@ -112,11 +133,12 @@ func (s *Store) List(ctx context.Context) (Listing, error) {
 	return listing, nil
 }
 
-// add adds a ledger as it was read. Two objects of one block are unreadable, unless one says nothing: so does that of a
+// add adds the ledger of an object. Two objects of one block are unreadable, unless one says nothing: so does that of a
 // person until a Service names the block.
-func (l *Listing) add(read plan.Ledger, err error) {
+func (l *Listing) add(object *v1beta1.IPBlock) {
+	read, err := decode(object)
 	switch {
-	case errors.Is(err, ErrNotFound) && !ownName(read.Object):
+	case errors.Is(err, ErrNotFound) && !isOwn(object):
 		return
 	case errors.Is(err, ErrNotFound):
 		l.Unrecorded = append(l.Unrecorded, read)
@@ -212,7 +234,7 @@ func (s *Store) newBase(ctx context.Context, l plan.Ledger) (*v1beta1.IPBlock, e
 			return object, nil
 		}
 	}
-	created, err := s.objects.Create(ctx, newObject(l), metav1.CreateOptions{})
+	created, err := s.objects.Create(ctx, newObject(l, s.attachment()), metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return nil, fmt.Errorf("create IPBlock %s: %w (%w)", v1beta1.NamePrefix+l.BlockID, ErrConflict, err)
 	}
@@ -226,7 +248,7 @@ func (s *Store) Delete(ctx context.Context, l plan.Ledger) error {
 	if l.Version == "" {
 		return nil
 	}
-	if !ownName(l.Object) && !l.Deleted {
+	if !ownName(l.Object, s.attachment()) && !l.Deleted {
 		return s.clear(ctx, l)
 	}
 	err := s.objects.Delete(ctx, l.Object, metav1.DeleteOptions{

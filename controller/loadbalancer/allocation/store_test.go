@@ -326,7 +326,7 @@ func TestTwoObjectsOfOneBlock(t *testing.T) {
 	blocks := kubefake.NewStore().IPBlocks()
 	store := allocation.NewStore(blocks, nil)
 	first := save(t, store, fresh("60473c2509268bc77fd06d40"))
-	second := &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: v1beta1.SharedPrefix + "1"},
+	second := &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: v1beta1.SharedPrefix(v1beta1.DefaultNetwork) + "1"},
 		Spec: v1beta1.IPBlockSpec{Source: v1beta1.SourceBought, Purpose: v1beta1.PurposeShared, BlockID: first.BlockID}}
 	created, err := blocks.Create(t.Context(), second, metav1.CreateOptions{})
 	if err != nil {

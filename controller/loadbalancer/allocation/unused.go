@@ -1,6 +1,7 @@
 package allocation
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -12,8 +13,8 @@ import (
 )
 
 // Import creates the object of a block of the account that was bought for a Service and that no object names any more.
-func Import(ctx context.Context, objects Objects, blockID string, service plan.Holder) (plan.Record, error) {
-	object := bought(v1beta1.NamePrefix+blockID, v1beta1.PurposeService)
+func Import(ctx context.Context, objects Objects, network, blockID string, service plan.Holder) (plan.Record, error) {
+	object := bought(v1beta1.NamePrefix+blockID, network, v1beta1.PurposeService)
 	object.Spec.BlockID = blockID
 	object.Spec.ServiceRef = &v1beta1.ServiceReference{Namespace: service.Namespace, Name: service.Name}
 	created, err := objects.Create(ctx, object, metav1.CreateOptions{})
@@ -38,13 +39,13 @@ func ShowUnused(ctx context.Context, objects Objects, r plan.Record, report plan
 }
 
 // ShowConditions writes only conditions and location of an object whose addresses several have. ErrConflict where it is
-// not the version any more that was read.
+// not the version any more that was read, if the record has one.
 func ShowConditions(ctx context.Context, objects Objects, r plan.Record, report plan.Report, now time.Time) error {
 	object, err := objects.Get(ctx, r.Name, metav1.GetOptions{})
 	if err != nil {
 		return failed("read", r.Name, err)
 	}
-	object.ResourceVersion = r.Version
+	object.ResourceVersion = cmp.Or(r.Version, object.ResourceVersion)
 	object.Status.Location = report.Location
 	if report.CIDR.IsValid() {
 		object.Status.CIDR = report.CIDR.String()

@@ -16,14 +16,16 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer/agents"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer/none"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // Announcer is a kind of announcer: software on the Nodes that answers for the addresses of Services.
 type Announcer interface {
 	// Publish returns the annotations by which a Service gets its address announced, as a JSON merge patch: nil removes
-	// one. What a user chose stays.
-	Publish(service *corev1.Service, address netip.Addr, nodes []*corev1.Node) map[string]any
+	// one. What a user chose stays. sharedAs names those who may have the address together, for all of whom one Node
+	// answers; empty for one Service.
+	Publish(service *corev1.Service, address netip.Addr, sharedAs string, nodes []*corev1.Node) map[string]any
 	// Withdraw returns what takes back the annotations that Publish wrote for an address, as a JSON merge patch. What
 	// depends on the Nodes stays if none are given.
 	Withdraw(service *corev1.Service, address string, nodes []*corev1.Node) map[string]any
@@ -55,16 +57,18 @@ type Deps struct {
 	NetworkID string
 }
 
-// kind is a kind of announcer by the name that contract.NodeAnnouncer and the options use.
+// kind is a kind of announcer by the name that contract.NodeAnnouncer and the options use, and by its word in
+// PublicNetworks.
 type kind struct {
 	name string
+	word v1beta1.AnnouncerKind
 	make func(Deps) Announcer
 }
 
 // kinds are all that may be configured.
 var kinds = []kind{
-	{contract.AnnouncerKubeVIP, func(d Deps) Announcer { return kubevip.New(d.Kube, d.NetworkID) }},
-	{contract.AnnouncerAgent, func(d Deps) Announcer { return agents.New(d.Kube, d.Events) }},
+	{contract.AnnouncerKubeVIP, v1beta1.AnnouncerKubeVIP, func(d Deps) Announcer { return kubevip.New(d.Kube, d.NetworkID) }},
+	{contract.AnnouncerAgent, v1beta1.AnnouncerAgent, func(d Deps) Announcer { return agents.New(d.Kube, d.Events) }},
 }
 
 // Kinds are the names of the announcers that may be configured.
@@ -74,6 +78,16 @@ func Kinds() []string {
 		names = append(names, k.name)
 	}
 	return names
+}
+
+// Word returns the word in PublicNetworks for an announcer of a name: None if there is none of the name.
+func Word(name string) v1beta1.AnnouncerKind {
+	for _, k := range kinds {
+		if k.name == name {
+			return k.word
+		}
+	}
+	return v1beta1.AnnouncerNone
 }
 
 // For returns the announcer of a name: one that announces nothing if there is none of the name. What it publishes takes
@@ -97,12 +111,13 @@ type only struct {
 }
 
 // Publish implements Announcer.
-func (o only) Publish(service *corev1.Service, address netip.Addr, nodes []*corev1.Node) map[string]any {
+func (o only) Publish(service *corev1.Service, address netip.Addr, sharedAs string, nodes []*corev1.Node,
+) map[string]any {
 	fields := map[string]any{}
 	for _, other := range o.others {
 		maps.Copy(fields, other.Withdraw(service, address.String(), nil))
 	}
-	maps.Copy(fields, o.Announcer.Publish(service, address, nodes))
+	maps.Copy(fields, o.Announcer.Publish(service, address, sharedAs, nodes))
 	return fields
 }
 

@@ -58,7 +58,7 @@ func TestAnnouncedBy(t *testing.T) {
 		{contract.AnnouncerAgent, byA, "a", early},
 		{contract.AnnouncerKubeVIP, byA, "", ""},
 	} {
-		wanted := For(step.announcer, Deps{}).Publish(service, address, step.nodes)
+		wanted := For(step.announcer, Deps{}).Publish(service, address, "", step.nodes)
 		service.Annotations = map[string]string{}
 		for name, value := range wanted {
 			if text, ok := value.(string); ok {
@@ -78,6 +78,37 @@ func TestAnnouncedBy(t *testing.T) {
 	}
 }
 
+// TestOneLeaseForOneAddress: kube-vip elects by the address where several Services may have it, in a namespace that all
+// of them know; it is taken back with the address, and where the agents announce.
+func TestOneLeaseForOneAddress(t *testing.T) {
+	address := netip.MustParseAddr("203.0.113.10")
+	for sharedAs, want := range map[string]any{"": nil, "shop/front": "kubevip-203.0.113.10",
+		"front": "kube-system/kubevip-203.0.113.10"} {
+		service := &corev1.Service{}
+		published := For(contract.AnnouncerKubeVIP, Deps{}).Publish(service, address, sharedAs, nil)
+		if got := published[contract.KubeVIPLease]; got != want {
+			t.Errorf("%q: Lease %v, want %v", sharedAs, got, want)
+		}
+		if want == nil {
+			continue
+		}
+		service.Annotations = map[string]string{contract.KubeVIPLease: fmt.Sprint(want)}
+		for name, changed := range map[string]map[string]any{
+			"withdrawn":  For(contract.AnnouncerKubeVIP, Deps{}).Withdraw(service, address.String(), nil),
+			"the agents": For(contract.AnnouncerAgent, Deps{}).Publish(service, address, sharedAs, nil),
+		} {
+			if got, written := changed[contract.KubeVIPLease]; !written || got != nil {
+				t.Errorf("%q, %s: %v, want the Lease removed", sharedAs, name, changed)
+			}
+		}
+		service.Annotations[contract.KubeVIPLease] = "kubevip-users"
+		changed := For(contract.AnnouncerKubeVIP, Deps{}).Withdraw(service, address.String(), nil)
+		if _, written := changed[contract.KubeVIPLease]; written {
+			t.Errorf("a user's Lease is removed: %v", changed)
+		}
+	}
+}
+
 // TestOneAnnouncer: whichever announces, what another one would read is taken back.
 func TestOneAnnouncer(t *testing.T) {
 	address := netip.MustParseAddr("203.0.113.10")
@@ -85,7 +116,7 @@ func TestOneAnnouncer(t *testing.T) {
 		service := &corev1.Service{}
 		service.Annotations = map[string]string{contract.KubeVIPAddresses: address.String(),
 			contract.ServiceAnnouncedBy: "a", contract.ServiceAnnouncedSince: early}
-		published := For(name, Deps{}).Publish(service, address, nil)
+		published := For(name, Deps{}).Publish(service, address, "", nil)
 		wanted := any(nil)
 		if name == contract.AnnouncerKubeVIP {
 			wanted = address.String()

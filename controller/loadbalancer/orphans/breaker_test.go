@@ -72,11 +72,11 @@ func (w *world) left(n int) []int {
 	return found
 }
 
-// held returns the numbers of the blocks that the report shows as held.
+// held returns the number of the blocks whose IPBlocks say that a person has to confirm their deletion.
 func (w *world) held() int {
 	n := 0
-	for _, b := range w.reported().Blocks {
-		if b.Held {
+	for _, reasons := range w.reasons() {
+		if strings.Contains(reasons, "Orphaned True "+v1beta1.OrphanedAwaitingConfirmation) {
 			n++
 		}
 	}

@@ -250,6 +250,15 @@ func (f facts) of(blockID string) (plan.Record, bool) {
 	return f.records[i], true
 }
 
+// sharedOf is the record of a block whose addresses several have; false when there is none.
+func (f facts) sharedOf(blockID string) (plan.Record, bool) {
+	i := slices.IndexFunc(f.shared, func(r plan.Record) bool { return r.BlockID == blockID })
+	if i < 0 {
+		return plan.Record{}, false
+	}
+	return f.shared[i], true
+}
+
 // ordered reports whether a person has deleted the IPBlock of a block without use, so that it is to be released.
 func (f facts) ordered(blockID string) bool {
 	record, found := f.of(blockID)

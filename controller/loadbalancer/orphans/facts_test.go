@@ -12,6 +12,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/seeds"
 )
@@ -147,7 +148,7 @@ func TestWhatIsCollectableIsNobodys(t *testing.T) {
 			continue
 		}
 		collectable[s]++
-		owners := []network.Owner{{Cluster: "c", Nodes: true}, {Cluster: "c", Pool: contract.PoolDefault}}
+		owners := []network.Owner{{Cluster: "c", Nodes: true}, {Cluster: "c", Pool: v1beta1.DefaultNetwork}}
 		for _, service := range services {
 			owners = append(owners, network.Owner{Cluster: "c", Namespace: service.Namespace, Name: service.Name})
 		}

@@ -5,13 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/orphans"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
-// Why the account cannot be read is an event with the first failure, also where there is no report yet, and again after
-// an hour. The first look that succeeds writes a report that is newer than the event.
+// Why the account cannot be read is an event with the first failure, also where it was never read, and again after an
+// hour. The first look that succeeds ends it.
 func TestWhyTheAccountCannotBeReadIsAnEvent(t *testing.T) {
 	status := func(code int) func(*world) {
 		return func(w *world) {
@@ -35,7 +34,7 @@ func TestWhyTheAccountCannotBeReadIsAnEvent(t *testing.T) {
 		for begins, passes := range map[string]int{"with the first look": 0, "later": 10} {
 			t.Run(name+" "+begins, func(t *testing.T) {
 				t.Parallel()
-				w := newWorld(t, func(_ *pnapsim.Config, _ *pnapsim.AccountSeed, c *orphans.Config) { c.MaxBlocks = 1 })
+				w := newWorld(t)
 				for range passes {
 					if err := w.look(); err != nil {
 						t.Fatal(err)
@@ -52,13 +51,17 @@ func TestWhyTheAccountCannotBeReadIsAnEvent(t *testing.T) {
 				}
 				w.as = clientID
 				w.sim.Disarm()
+				if review := w.config.Account.LastReview(); !review.Since.IsZero() {
+					t.Errorf("%+v: the account is said to be read", review)
+				}
 				over := w.clock.Now()
 				w.pass(20 * time.Minute)
 				if n := w.count(contract.AccountUnreadable); n != 2 {
 					t.Errorf("after it is over, heard %q", w.heard)
 				}
-				if looked := w.reported().Looked; looked.Before(over.Truncate(time.Second)) {
-					t.Errorf("after it is over, the report is of %s, want one since %s", looked, over)
+				review := w.config.Account.LastReview()
+				if review.Since.Before(over) || review.At.Before(review.Since) {
+					t.Errorf("after it is over, %+v, want it read since %s", review, over)
 				}
 			})
 		}

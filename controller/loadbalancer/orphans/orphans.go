@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -22,6 +21,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
 )
 
@@ -51,12 +51,10 @@ type Config struct {
 	// Events are recorded on the IPBlock of a block, else on the Namespace kube-system.
 	Events  record.EventRecorder
 	Metrics *Metrics
-	// NetworkID is the ID of the public network.
+	// NetworkID is the ID of the public network of the option loadbalancer, which proves that the account is the right
+	// one. Networks are all that are served, by name; nil for that one only.
 	NetworkID string
-	// MaxBlocks is the maximum number of blocks to buy; 0 for no limit except the network's.
-	MaxBlocks int
-	// MaxRetained is the maximum number of blocks that outlive their Services; 0 for none.
-	MaxRetained int
+	Networks  func() []network.Named
 	// Collect releases orphans; otherwise they are only reported, and released when a person deletes their IPBlocks.
 	Collect bool
 	// Grace is how long a block must be an orphan before it is released.
@@ -73,7 +71,6 @@ type Collector struct {
 	config    Config
 	synced    cache.InformerSynced
 	namespace *corev1.Namespace // kube-system, once it was read
-	reports   reportStore
 	seen      *purchase.Seen
 	// suspicions by block ID.
 	suspicions map[string]*suspicion
@@ -106,9 +103,16 @@ func New(config Config) *Collector {
 	}
 	return &Collector{
 		config: config, synced: config.Services.Informer().HasSynced, suspicions: map[string]*suspicion{},
-		seen:    purchase.NewSeen(config.Now),
-		reports: reportStore{configMaps: config.Kube.CoreV1().ConfigMaps(metav1.NamespaceSystem)},
+		seen: purchase.NewSeen(config.Now),
 	}
+}
+
+// served are the public networks that are served.
+func (c *Collector) served() []network.Named {
+	if c.config.Networks == nil {
+		return []network.Named{{Name: v1beta1.DefaultNetwork, ID: c.config.NetworkID}}
+	}
+	return c.config.Networks()
 }
 
 // Run checks the account until ctx ends, and then returns nil.
@@ -149,6 +153,7 @@ func (c *Collector) Look(ctx context.Context) (again time.Duration, err error) {
 		}
 	}
 	c.unreadable = notice{}
+	c.config.Account.Reviewed(found.AskedAt)
 	c.forgetGone(ctx, ours, found.Unseen)
 	ours = slices.DeleteFunc(ours, func(b network.Block) bool { return isHidden(found, b) })
 	problems := c.remember(ctx, ours, f, found.AskedAt)
@@ -156,7 +161,6 @@ func (c *Collector) Look(ctx context.Context) (again time.Duration, err error) {
 	problems = errors.Join(problems, c.showUnused(ctx, ours, &f), c.showShared(ctx, all, f))
 	c.reportDue(f)
 	c.reportHeld(held, len(ours))
-	c.publish(ctx, all, f, found.AskedAt)
 	if due := c.due(); due != nil {
 		again, err = c.collect(ctx, due)
 		return again, errors.Join(problems, err)

@@ -117,9 +117,9 @@ func TestWhatIsNoOrphanIsNeverTouched(t *testing.T) {
 			contract.TagCluster: clusterUID}, reports: "do not say what for"},
 		"the nodes of another cluster": {tags: ours(contract.TagNodes, otherCluster),
 			reports: "do not say what for"},
-		"a pool that no node uses is the balancer's": {tags: ours(contract.TagPool, contract.PoolDefault),
+		"a pool that no node uses is the balancer's": {tags: ours(contract.TagPool, v1beta1.DefaultNetwork),
 			reports: "none of its addresses is held"},
-		"a pool with an address in use": {tags: ours(contract.TagPool, contract.PoolDefault),
+		"a pool with an address in use": {tags: ours(contract.TagPool, v1beta1.DefaultNetwork),
 			given: func(w *world) { w.holds(blockID, "203.0.113.8/29", "203.0.113.10") }},
 		"the nodes' block that no node uses": {tags: ours(contract.TagNodes, clusterUID),
 			reports: "none of its addresses is held"},
@@ -132,7 +132,7 @@ func TestWhatIsNoOrphanIsNeverTouched(t *testing.T) {
 		"a leftover that a purchase names": {tags: ours(contract.TagDelete, "true"),
 			given: func(w *world) { w.poolPurchase(blockID) }, reports: "do not say what for"},
 		"a leftover of v1 that a user gave a purpose": {tags: with(ours(contract.TagDelete, "true"), contract.TagPool,
-			contract.PoolDefault), reports: "none of its addresses is held"},
+			v1beta1.DefaultNetwork), reports: "none of its addresses is held"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, collecting, func(_ *pnapsim.Config, a *pnapsim.AccountSeed, _ *orphans.Config) {
@@ -234,12 +234,12 @@ func (w *world) must(err error) {
 
 // recordOf is the object of the block of a Service.
 func (w *world) recordOf(service *corev1.Service) *allocation.Object {
-	return allocation.ForService(w.ledgers.Objects(), plan.HolderOf(service), nil)
+	return allocation.ForService(w.ledgers.Objects(), v1beta1.DefaultNetwork, plan.HolderOf(service), nil)
 }
 
 func (w *world) poolPurchase(id string) {
 	w.t.Helper()
-	w.must(allocation.ForShared(w.ledgers.Objects(), nil).Answer(w.t.Context(), id))
+	w.must(allocation.ForShared(w.ledgers.Objects(), v1beta1.DefaultNetwork, nil).Answer(w.t.Context(), id))
 }
 
 // While a purchase is fresh, its block is not even reported.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/orphans"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
@@ -53,7 +54,7 @@ func TestEventsEndByTheirRemedy(t *testing.T) {
 				w.restart()
 			}},
 		"shared, deleted in the portal": {[]option{block(blockID, "203.0.113.8/29", "public",
-			ours(contract.TagPool, contract.PoolDefault))}, "OrphanedIPBlock",
+			ours(contract.TagPool, v1beta1.DefaultNetwork))}, "OrphanedIPBlock",
 			aBlock + "else delete it in the phoenixNAP portal", byPortal},
 		"for nothing known": {[]option{block(blockID, "203.0.113.8/29", "public", ours(contract.TagUsage,
 			contract.TagUsageAuto))}, "OrphanedIPBlock",

@@ -2,98 +2,70 @@ package orphans_test
 
 import (
 	"maps"
+	"net/netip"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/metrics"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/orphans"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
-// reported returns the stored report.
-func (w *world) reported() contract.BlockReport {
+// orphaned is the condition Orphaned of the IPBlock of a block: its reason, and since when; false while there is none.
+func (w *world) orphaned(name string) (reason string, since time.Time, found bool) {
 	w.t.Helper()
-	object, err := w.kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(w.t.Context(), contract.BlockReportName,
-		metav1.GetOptions{})
+	object, err := w.objects.Get(w.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	report, err := contract.ParseBlockReport(object.Data[contract.BlockReportKey])
-	if err != nil {
-		w.t.Fatal(err)
+	c := meta.FindStatusCondition(object.Status.Conditions, v1beta1.ConditionOrphaned)
+	if c == nil {
+		return "", time.Time{}, false
 	}
-	return report
+	return c.Reason, c.LastTransitionTime.Time, true
 }
 
-// The report holds each block: what it was bought for, and whether it is used. What is held against a block
-// is reported once a second pass has confirmed it, and a block of another cluster never.
-func TestBlocksAreReported(t *testing.T) {
-	const used, kept, pool, foreign, brought, named = "60473c2509268bc77fd06d41", "60473c2509268bc77fd06d42",
-		"60473c2509268bc77fd06d43",
-		"60473c2509268bc77fd06d44", "60473c2509268bc77fd06d45", "60473c2509268bc77fd06d46"
-	retained := ours(contract.TagService, "shop_kept")
-	retained[contract.TagRetain] = contract.TagTrue
-	w := newWorld(t,
-		block(blockID, "203.0.113.0/29", "", ours(contract.TagService, "shop_gone")),
-		block(used, "203.0.113.8/29", "public", ours(contract.TagService, "shop_web")),
-		block(kept, "203.0.113.16/29", "", retained),
-		block(pool, "203.0.113.24/29", "public", ours(contract.TagPool, contract.PoolDefault)),
-		block(foreign, "203.0.113.32/29", "", map[string]string{contract.TagUsage: contract.TagUsageAuto,
-			contract.TagCluster: otherCluster}),
-		block(brought, "203.0.113.40/29", "", map[string]string{contract.TagCluster: clusterUID}),
-		block(named, "203.0.113.48/29", "", nil),
-		func(_ *pnapsim.Config, _ *pnapsim.AccountSeed, c *orphans.Config) {
-			c.MaxBlocks = 7
-		})
-	w.bring(named)
-	w.service("web", false)
-	standings := func() map[string]string {
-		t.Helper()
-		if _, err := w.collector.Look(testlog.Context(t)); err != nil {
-			t.Fatal(err)
-		}
-		found := map[string]string{}
-		for _, b := range w.reported().Blocks {
-			found[b.ID] = b.Standing + " " + b.Purpose + " " + b.Name
-		}
-		return found
+// TestASharedBlockWithoutUseSaysSo: once a second pass has confirmed it, and until an address of it is allocated.
+func TestASharedBlockWithoutUseSaysSo(t *testing.T) {
+	w := newWorld(t, block(blockID, "203.0.113.24/29", "public", ours(contract.TagPool, v1beta1.DefaultNetwork)))
+	_, err := w.ledgers.Save(t.Context(), plan.NewLedger(blockID, netip.MustParsePrefix("203.0.113.24/29")))
+	if err != nil {
+		t.Fatal(err)
 	}
-	want := map[string]string{
-		blockID: "checking service shop_gone", used: "in-use service shop_web", kept: "retained service shop_kept",
-		pool:  "checking pool default",
-		named: "brought  ",
+	name := v1beta1.NamePrefix + blockID
+	if err := w.look(); err != nil {
+		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, standings()); diff != "" {
-		t.Error(diff)
+	if reason, _, found := w.orphaned(name); found {
+		t.Errorf("after one look it is %s", reason)
 	}
-	seen := w.clock.Now()
-	w.clock.Advance(time.Minute)
-	want[blockID] = "orphan service shop_gone"
-	want[pool] = "empty pool default"
-	if diff := cmp.Diff(want, standings()); diff != "" {
-		t.Error(diff)
+	confirmed := w.clock.Now()
+	w.pass(10 * time.Minute)
+	reason, since, _ := w.orphaned(name)
+	if reason != v1beta1.OrphanedNotUsed || since.Sub(confirmed).Abs() > time.Second {
+		t.Errorf("it is %q since %s, want it since %s", reason, since, confirmed)
 	}
-	last := w.reported()
-	blocks := last.Blocks
-	last.Blocks = nil
-	if diff := cmp.Diff(contract.BlockReport{Looked: w.clock.Now(), NetworkID: networkID, MaxBlocks: 7}, last,
-		cmpopts.EquateApproxTime(time.Second)); diff != "" {
-		t.Error(diff)
+	if n := w.count(contract.OrphanedIPBlock, blockID, "none of its addresses is held"); n != 1 {
+		t.Errorf("%d events; heard %q", n, w.heard)
 	}
-	for _, b := range blocks {
-		if suspect := b.ID == blockID || b.ID == pool; suspect != (b.Since != nil) || suspect &&
-			b.Since.Sub(seen).Abs() > time.Second {
-			t.Errorf("%s is unused since %v", b.CIDR, b.Since)
-		}
-		if b.Location != "ASH" || !b.CIDR.IsValid() || (b.AssignedTo == networkID) != (b.ID == used || b.ID == pool) {
-			t.Errorf("block %+v", b)
-		}
+	l, err := w.ledgers.Get(t.Context(), blockID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, _, err = l.Take(plan.Holder{Namespace: "shop", Name: "web", UID: "uid-web"}, plan.Ask{Now: w.clock.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.ledgers.Save(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+	w.pass(2 * time.Minute)
+	if reason, _, found := w.orphaned(name); found {
+		t.Errorf("an address is allocated, and it is %s", reason)
 	}
 }
 

@@ -45,7 +45,7 @@ func (c *Collector) show(
 		}
 		klog.FromContext(ctx).Info("Creating the IPBlock of a block without one", "block", b.ID, "service", service)
 		var err error
-		if record, err = allocation.Import(ctx, c.config.Ledgers.Objects(), b.ID, service); err != nil {
+		if record, err = allocation.Import(ctx, c.config.Ledgers.Objects(), c.holderOf(b), b.ID, service); err != nil {
 			return err
 		}
 		f.records = append(f.records, record)
@@ -91,8 +91,8 @@ func (c *Collector) showShared(ctx context.Context, all []network.Block, f facts
 		i := slices.IndexFunc(all, func(b network.Block) bool { return b.ID == r.BlockID })
 		switch {
 		case i >= 0 && all[i].CIDR.IsValid():
-			report = plan.OfShared(all[i], c.config.NetworkID, r)
-			report.Address = r.Report.Address
+			report = c.reportOfShared(all[i], r)
+			report.Orphaned = c.notUsed(r.BlockID)
 		case i < 0 && (r.Ordered || slices.Contains(f.brought, r.BlockID) || f.broughtForNodes.Names(r.BlockID)):
 			_, found, err := c.config.Account.Block(ctx, r.BlockID, c.config.Now().Add(-lookupWindow))
 			if err == nil && !found {
@@ -110,6 +110,40 @@ func (c *Collector) showShared(ctx context.Context, all []network.Block, f facts
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// notUsed is the condition Orphaned of a block whose addresses several have; without a reason while one is in use, or
+// none only seems to be.
+func (c *Collector) notUsed(blockID string) plan.Condition {
+	s := c.suspicions[blockID]
+	if s == nil || s.looks < confirmed {
+		return plan.Condition{}
+	}
+	return plan.Condition{True: true, Reason: v1beta1.OrphanedNotUsed,
+		Message: problemOf(s.state, s.block) + ". " + c.remedy(s)}
+}
+
+// reportOfShared is what the object of a block shows whose addresses several have. Of one whose network is not served
+// it goes on showing what it did.
+func (c *Collector) reportOfShared(b network.Block, r plan.Record) plan.Report {
+	for _, served := range c.served() {
+		if served.Name == r.Network {
+			report := plan.OfShared(b, served.ID, r)
+			report.Address = r.Report.Address
+			return report
+		}
+	}
+	return r.Report
+}
+
+// holderOf is the name of the network that a block is assigned to, else that of the option loadbalancer.
+func (c *Collector) holderOf(b network.Block) string {
+	for _, served := range c.served() {
+		if served.ID == b.ResourceID {
+			return served.Name
+		}
+	}
+	return v1beta1.DefaultNetwork
 }
 
 func missing(blockID string) plan.Condition {

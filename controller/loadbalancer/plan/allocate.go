@@ -32,6 +32,8 @@ type AddressRequest struct {
 	// Published is the address that the holder has already; the zero Addr when it has none. It never gives the holder
 	// anything that a ledger gives to another.
 	Published netip.Addr
+	// Leaves reports whether the holder gives up what it has in a ledger; nil when it keeps that.
+	Leaves func(Ledger) bool
 	// Ask is how to ask ledgers.
 	Ask
 	// NetworkID is the ID of the configured public network: blocks that another one holds give nothing.
@@ -127,7 +129,7 @@ func (p *allocating) kept() int {
 	for i, b := range p.blocks {
 		held, holds := b.Ledger.AddressOf(p.holder)
 		switch {
-		case !holds || b.Gone:
+		case !holds || b.Gone || p.wish.Leaves != nil && p.wish.Leaves(b.Ledger):
 		case held == p.wish.Published:
 			return i
 		case kept < 0:
@@ -158,10 +160,12 @@ func (p *allocating) keep(i int) Allocated {
 	}
 	p.leaveAll(i)
 	var given []Ledger
-	if b.Ledger.Held[held] != p.holder || b.Ledger.Closed {
-		given = append(given, b.Ledger.Reopen().give(held, p.holder))
+	kept := b.Ledger.Reopen().give(held, p.holder).group(held, p.wish.Group)
+	if !slices.Contains(b.Ledger.Holders(held), p.holder) || b.Ledger.Closed ||
+		kept.Groups[held].Name != b.Ledger.Groups[held].Name {
+		given = append(given, kept)
 	}
-	return p.here(i, held, given)
+	return p.here(i, held, given, kept)
 }
 
 // leaveAll frees what the holder has, except in the block with the given index.
@@ -183,9 +187,10 @@ func (p *allocating) ledger(i int) Ledger {
 	return p.blocks[i].Ledger
 }
 
-// here says that the holder has the address; given is what must be stored for that, if anything.
-func (p *allocating) here(i int, address netip.Addr, given []Ledger) Allocated {
-	step := Step{Action: Done, Reason: BlockAssigned, Block: p.blocks[i].Sighting.Block, Address: address}
+// here says that the holder has the address in a ledger; given is what must be stored for that, if anything.
+func (p *allocating) here(i int, address netip.Addr, given []Ledger, in Ledger) Allocated {
+	step := Step{Action: Done, Reason: BlockAssigned, Block: p.blocks[i].Sighting.Block, Address: address,
+		SharedAs: in.Groups[address].Name}
 	return Allocated{Step: step, Save: append(given, p.givenUp(i)...)}
 }
 
@@ -205,7 +210,7 @@ func (p *allocating) take(i int, wanted netip.Addr) (Allocated, error) {
 	ask := p.wish.Ask
 	ask.Wanted = wanted
 	given, grant, err := p.ledger(i).Reopen().Take(p.holder, ask)
-	allocated := p.here(i, grant.Address, []Ledger{given})
+	allocated := p.here(i, grant.Address, []Ledger{given}, given)
 	allocated.Reused = grant.Reused
 	return allocated, err
 }
@@ -243,6 +248,9 @@ func (p *allocating) refuse(reason Reason, format string, args ...any) Allocated
 
 // allocateAny gives the address that was published, if it is free, else one of the best block.
 func (p *allocating) allocateAny(coming bool) Allocated {
+	if i := p.shared(); i >= 0 {
+		return p.join(i)
+	}
 	candidates := p.candidates()
 	for _, i := range candidates {
 		if published := p.wish.Published; p.blocks[i].Ledger.CIDR.Contains(published) {
@@ -265,6 +273,23 @@ func (p *allocating) allocateAny(coming bool) Allocated {
 		return Allocated{Step: Step{Action: Wait, Reason: BlockInvisible}}
 	}
 	return Allocated{Step: Step{Action: Buy, Reason: PurchaseDue}, Save: p.givenUp(-1)}
+}
+
+// shared returns the index of the block in which the group of the holder has its address; -1 when it has none.
+func (p *allocating) shared() int {
+	return slices.IndexFunc(p.blocks, func(b PoolBlock) bool {
+		_, found := b.Ledger.sharedFor(p.wish.Ask)
+		return found && !b.Gone
+	})
+}
+
+// join gives the holder the address of its group, which waits for nothing but the block.
+func (p *allocating) join(i int) Allocated {
+	allocated, err := p.take(i, netip.Addr{})
+	if err != nil || !p.usable(p.blocks[i]) {
+		return Allocated{Step: Step{Action: Wait, Reason: BlockInvisible, Block: p.blocks[i].Sighting.Block}}
+	}
+	return allocated
 }
 
 // quarantinedUntil returns when the first quarantine ends, if waiting is enough to get an address.

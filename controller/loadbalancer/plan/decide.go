@@ -38,6 +38,9 @@ type ServicePlan struct {
 	// Withdraw is true when a Service is refused, for whatever, or waits for a Node, whose published address has lost
 	// its block and leads to no server of ours any more.
 	Withdraw bool
+	// Leave is true when a Service loses the address that it has together with others, who keep it. Save follows once
+	// the Service does not publish it any more.
+	Leave bool
 	// UpToDate is true when only the Service itself must be written, so that cached state is enough. Changes of the
 	// account, and conclusions that something is missing, need a live read.
 	UpToDate bool
@@ -75,6 +78,9 @@ func (obs Observed) NodeReady() (ready bool, why string) {
 
 func decide(obs Observed) ServicePlan {
 	obs = obs.withoutDefault()
+	if p, parts := obs.parted(); parts {
+		return p
+	}
 	wanted := decideWanted(obs)
 	if wanted.Step.Action != Refuse || !obs.Published.IsValid() {
 		return wanted
@@ -113,12 +119,18 @@ func decideWanted(obs Observed) ServicePlan {
 	if obs.Problem != nil {
 		return refusedPlan(AnnotationsRefused, "%s", oneLine(obs.Problem))
 	}
+	if detail := obs.otherNetwork(); detail != "" {
+		return refusedPlan(AllocationMismatch, "%s", detail)
+	}
 	kind := obs.Kind
 	if refusal, refused := obs.refuseName(); refused && (kind == Brought || obs.HeldIn.Brought) {
 		return refusal
 	}
 	if moved, detail := obs.moved(kind); moved {
 		return refusedPlan(AllocationMismatch, "%s", detail)
+	}
+	if refusal, refused := obs.refuseToShare(); refused {
+		return refusal
 	}
 	return decideAs(obs, kind)
 }
@@ -144,7 +156,7 @@ func decideAs(obs Observed, kind Kind) ServicePlan {
 
 // withoutOptionalRequests is what is desired, without anything that a block which is there might not fulfil.
 func (d Desired) withoutOptionalRequests() Desired {
-	return Desired{Shared: d.Shared, Size: d.Size}
+	return Desired{Shared: d.Shared, Size: d.Size, KeepGroup: true}
 }
 
 // namesAllocation reports whether the Service itself says where its address is to come from.
@@ -168,6 +180,9 @@ func (obs Observed) moved(kind Kind) (moved bool, detail string) {
 		return false, ""
 	}
 	const remedy = "; that cannot be changed in place: take the change back, or delete the Service and create it again"
+	if detail := obs.regrouped(kind); detail != "" {
+		return true, detail + remedy
+	}
 	switch {
 	case kind == Shared && obs.NamedShared.Name != "" && obs.inNamed():
 		return false, ""
@@ -288,8 +303,8 @@ func (obs Observed) needsSlot(block network.Block) bool {
 }
 
 func (p ServicePlan) upToDate(obs Observed) bool {
-	if obs.ForeignFields || len(p.Save) > 0 || p.Tags != nil || len(p.Surplus) > 0 || p.Withdraw || p.Record != "" ||
-		p.Forget {
+	if obs.ForeignFields || p.Leave || len(p.Save) > 0 || p.Tags != nil || len(p.Surplus) > 0 || p.Withdraw ||
+		p.Record != "" || p.Forget {
 		return false
 	}
 	switch p.Step.Action {
@@ -302,7 +317,7 @@ func (p ServicePlan) upToDate(obs Observed) bool {
 	case Refuse:
 		return !obs.boughtUnseen() && slices.Contains([]Reason{
 			LocationMissing, LocationMismatch, NetworkFull, TooManyBlocks, TooManyRetained, SizeMismatch,
-			AnnotationsRefused, AllocationMismatch,
+			AnnotationsRefused, AllocationMismatch, AddressConflict,
 		}, p.Step.Reason)
 	default:
 		return false

@@ -32,6 +32,8 @@ type Options struct {
 	DryRun bool
 	// Location in which all blocks are bought; empty leaves it to the annotation LocationAnnotation of each Service.
 	Location, LocationAnnotation string
+	// LocationOfNetwork has blocks bought where the public network is for Services that name no location.
+	LocationOfNetwork bool
 	// Allocation of Services that name none: contract.AllocationDedicated or contract.AllocationShared.
 	Allocation string
 	// BlockSize of blocks to buy where the Service names none, such as "/29".
@@ -51,6 +53,10 @@ type Desired struct {
 	// IPBlock is the name of the IPBlock that the Service names; empty when it names none. Which block that is,
 	// Facts.NamedBlock and Facts.NamedShared say.
 	IPBlock string
+	// SharedAddress is the key with which the Service has its address together with others; empty for one of its own.
+	// KeepGroup is true where what it asks for is not looked at: it stays with those who have its address.
+	SharedAddress string
+	KeepGroup     bool
 	// Size of the block to buy, and in words where it can be set; 0 when any will do.
 	Size       Size
 	SizeSource string
@@ -65,6 +71,8 @@ type Desired struct {
 	// spec.loadBalancerIP, which is meant when that is empty; the zero Addr when any will do.
 	Requested       netip.Addr
 	RequestedSource string
+	// Network is the name of the public network that the Service asks for; empty for none.
+	Network string
 	// Location in which to buy, and in words where it was or can be set; empty when none is configured.
 	Location, LocationSource string
 }
@@ -112,11 +120,18 @@ func ReadDesired(service *corev1.Service, opts Options) (Desired, error) {
 		Size:    size,
 		Retain:  r.flag(contract.ServiceIPRetain),
 		Replace: r.flag(contract.ServiceIPReplace),
+
+		SharedAddress: keyOf(service),
+		Network:       networkOf(service),
 	}
 	wanted.AllocationDemanded = r.value(contract.ServiceIPAllocation) != ""
 	wanted.SizeSource = "the option ipBlockSize (PNAP_IP_BLOCK_SIZE)"
 	if wanted.SizeDemanded = r.value(contract.ServiceIPBlockSize) != ""; wanted.SizeDemanded {
 		wanted.SizeSource = "the annotation " + contract.ServiceIPBlockSize + " of the Service"
+	}
+	if wanted.SharedAddress != "" {
+		wanted.Shared = true
+		wanted.AllocationDemanded = true
 	}
 	if wanted.IPBlock != "" {
 		wanted.Shared = false
@@ -125,6 +140,8 @@ func ReadDesired(service *corev1.Service, opts Options) (Desired, error) {
 	wanted.Location, wanted.LocationSource = opts.locationOf(service)
 	r.code(wanted.LocationSource, wanted.Location, "the code of a location, such as ASH")
 	r.ipBlock(wanted.IPBlock)
+	r.network(wanted.Network)
+	r.sharedAddress(wanted.SharedAddress)
 	r.contradictions(wanted, opts.BlockSize, opts.LocationAnnotation)
 	return wanted, errors.Join(r.problems...)
 }
@@ -134,12 +151,14 @@ func ReadDesired(service *corev1.Service, opts Options) (Desired, error) {
 func (r *reading) knownNames(location string) {
 	users := []string{
 		contract.ServiceIPAllocation, contract.ServiceIPBlockSize, contract.ServiceIPBlock, contract.ServiceIPRetain,
-		contract.ServiceRequestedIP, contract.ServiceIPReplace, location,
+		contract.ServiceRequestedIP, contract.ServiceIPReplace, contract.ServiceSharedAddress, contract.ServiceNetwork,
+		location,
 	}
 	var unknown []string
 	for _, name := range slices.Sorted(maps.Keys(r.service.Annotations)) {
 		local, ours := strings.CutPrefix(name, contract.Prefix)
-		if !ours || (!strings.HasPrefix(local, "ip-") && !strings.HasPrefix(local, "requested-")) {
+		if !ours || !slices.ContainsFunc([]string{"ip-", "requested-", "shared-", "network"},
+			func(prefix string) bool { return strings.HasPrefix(local, prefix) }) {
 			continue
 		}
 		switch {
@@ -201,8 +220,35 @@ func (r *reading) ipBlock(name string) {
 	}
 }
 
+// network refuses what cannot be the name of a public network. An empty one is none.
+func (r *reading) network(name string) {
+	if name != "" && (len(name) > longestNetwork || len(validation.IsDNS1123Label(name)) > 0) {
+		r.problem("annotation %s is %s; it must be the name of a PublicNetwork, such as default: at most %d lowercase "+
+			"letters, digits and hyphens", contract.ServiceNetwork, text.Quote(name), longestNetwork)
+	}
+}
+
+// sharedAddress refuses what cannot be a key, or not with what else the Service asks for. An empty one is none.
+func (r *reading) sharedAddress(key string) {
+	if key == "" {
+		return
+	}
+	if len(validation.IsValidLabelValue(key)) > 0 {
+		r.problem("annotation %s is %s; it must be a word that the Services of one address have in common, such as "+
+			"mail: at most 63 letters, digits, hyphens, underscores and dots", contract.ServiceSharedAddress,
+			text.Quote(key))
+	}
+	if r.value(contract.ServiceIPAllocation) == contract.AllocationDedicated {
+		r.problem("annotation %s needs an address of a shared block, and %s is %s; remove one of them",
+			contract.ServiceSharedAddress, contract.ServiceIPAllocation, contract.AllocationDedicated)
+	}
+}
+
 // longestIPBlock is how long the definition of the kind lets the name of an IPBlock be.
 const longestIPBlock = 63
+
+// longestNetwork is how long the definition of the kind lets the name of a PublicNetwork be.
+const longestNetwork = 40
 
 // oneOf reads an annotation with few values; standard where it is empty.
 func (r *reading) oneOf(name, standard string, values ...string) string {

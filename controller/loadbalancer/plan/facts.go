@@ -26,6 +26,8 @@ type Facts struct {
 	// NamedShared is the record of the block that Services share whose IPBlock the Service names; the zero Record when
 	// there is none. Only that block gives it an address, and none is bought.
 	NamedShared Record
+	// Sharing is true when the Service has its address together with others, or asks for one that it may have so.
+	Sharing bool
 	// WantsPool reports whether the pool matters to the Service: it is to get an address of it, or holds one already.
 	WantsPool bool
 	// Kind is where the address of the Service comes from: from where it is published, else from where something is
@@ -57,11 +59,15 @@ func (obs Observed) Complete() Observed {
 
 func (obs Observed) withFacts() Observed {
 	claim := ClaimedAddress(obs.Service)
+	if obs.Options.LocationOfNetwork && obs.Desired.Location == "" {
+		obs.Desired.Location = obs.Public().Location
+	}
 	obs.Own = obs.Owned(obs.Owner)
 	obs.Held = netip.Addr{}
 	obs.HeldIn = Ledger{}
 	for _, candidate := range obs.Ledgers {
-		if a, found := candidate.AddressOf(obs.Holder); found && (!obs.Held.IsValid() || a == claim) {
+		a, found := candidate.AddressOf(obs.Holder)
+		if found && !obs.leavesGroup(candidate) && (!obs.Held.IsValid() || a == claim) {
 			obs.HeldIn = candidate
 			obs.Held = a
 		}
@@ -74,6 +80,7 @@ func (obs Observed) withFacts() Observed {
 	obs.Desired.Shared = obs.Desired.Shared || obs.NamedShared.Name != ""
 	obs.WantsPool = obs.namesNoBrought() && (obs.Desired.Shared || obs.Held.IsValid() || obs.Pooled.ID != "")
 	obs.Kind = obs.kind()
+	obs.Sharing = contract.WantsAddress(obs.Service) && (obs.group() != "" || obs.HeldIn.Groups[obs.Held].Name != "")
 	obs.ForeignFields = !contract.WrittenForThis(obs.Service) && !obs.Published.IsValid() && obs.written()
 	return obs
 }

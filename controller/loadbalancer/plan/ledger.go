@@ -40,17 +40,9 @@ func (h Holder) sameName(other Holder) bool {
 	return h.Namespace == other.Namespace && h.Name == other.Name
 }
 
-// Released is an address that was released and is not given again yet.
-type Released struct {
-	// Holder is who held it last; the zero Holder where the ledger was lost, so that this is not known.
-	Holder Holder
-	// Since is when it was released, or the ledger was made again.
-	Since time.Time
-}
-
 // Ledger says who holds which address of one block; package allocation stores it. It is a value: methods return
-// new ledgers and change nothing. An address has one holder, a holder one address, and none is the network's, the
-// gateway's or the broadcast address; Check reports violations.
+// new ledgers and change nothing. An address has one holder, or those of one group; a holder has one address, and none
+// is the network's, the gateway's or the broadcast address; Check reports violations.
 type Ledger struct {
 	// BlockID is the API's ID of the block.
 	BlockID string
@@ -70,6 +62,8 @@ type Ledger struct {
 	AssignedHere bool
 	// Held are the addresses that are given.
 	Held map[netip.Addr]Holder
+	// Groups are those of them that several Services may have.
+	Groups map[netip.Addr]Group
 	// Quarantined are the addresses in quarantine.
 	Quarantined map[netip.Addr]Released
 	// Object is the name of the object that stores the ledger, and Version that of the state which was read; empty when
@@ -97,6 +91,10 @@ type Ask struct {
 	Wanted netip.Addr
 	// Published is the address that the holder has already; the zero Addr when it has none.
 	Published netip.Addr
+	// Group is the name of the group with which the holder has its address; empty when it has one to itself.
+	Group string
+	// Proven is true where it is certain that the holder has Published: it stays with those who have it, too.
+	Proven bool
 	// Silent reports whether an address is reported as silent; nil when there are no reports.
 	Silent func(netip.Addr) bool
 	// InUse reports whether an address is in use in ways that no ledger knows, such as by a server that a
@@ -136,7 +134,7 @@ var (
 // AddressOf returns the address that has the holder's name, whatever its UID.
 func (l Ledger) AddressOf(h Holder) (netip.Addr, bool) {
 	for _, address := range slices.SortedFunc(maps.Keys(l.Held), netip.Addr.Compare) {
-		if l.Held[address].sameName(h) {
+		if slices.ContainsFunc(l.Holders(address), h.sameName) {
 			return address, true
 		}
 	}
@@ -146,9 +144,9 @@ func (l Ledger) AddressOf(h Holder) (netip.Addr, bool) {
 // Empty reports whether no address is given. Addresses may still be quarantined.
 func (l Ledger) Empty() bool { return len(l.Held) == 0 }
 
-// Take gives the holder an address: the one that has its name already, else the wanted one, else the lowest one that
-// is free, addresses that were quarantined before last. The holder keeps what it has even when it wants another; Free
-// that first. On an error the ledger is returned unchanged.
+// Take gives the holder an address: the one that has its name already, else that of its group, else the wanted one,
+// else the lowest one that is free, addresses that were quarantined before last. The holder keeps what it has even when
+// it wants another; Free that first. On an error the ledger is returned unchanged.
 func (l Ledger) Take(h Holder, ask Ask) (Ledger, Grant, error) {
 	if held, found := l.AddressOf(h); found {
 		return l.give(held, h), Grant{Address: held}, nil
@@ -156,23 +154,30 @@ func (l Ledger) Take(h Holder, ask Ask) (Ledger, Grant, error) {
 	if l.Closed || l.Deleted {
 		return l, Grant{}, fmt.Errorf("IP block %s: %w", l.BlockID, ErrClosed)
 	}
+	if shared, found := l.sharedFor(ask); found && (shared == ask.Wanted || !ask.Wanted.IsValid()) {
+		return l.give(shared, h), Grant{Address: shared}, nil
+	}
 	if ask.Wanted.IsValid() {
 		return l.takeWanted(h, ask)
 	}
+	return l.takeAny(h, ask)
+}
+
+func (l Ledger) takeAny(h Holder, ask Ask) (Ledger, Grant, error) {
 	var reused netip.Addr
 	for address := range l.hosts() {
 		if err := l.refusal(address, h, ask); err != nil {
 			continue
 		}
 		if _, quarantined := l.Quarantined[address]; !quarantined {
-			return l.give(address, h), Grant{Address: address}, nil
+			return l.give(address, h).group(address, ask.Group), Grant{Address: address}, nil
 		}
 		if !reused.IsValid() || l.Quarantined[address].Since.Before(l.Quarantined[reused].Since) {
 			reused = address
 		}
 	}
 	if reused.IsValid() {
-		return l.give(reused, h), l.grant(reused, h, ask), nil
+		return l.give(reused, h).group(reused, ask.Group), l.grant(reused, h, ask), nil
 	}
 	if l.onlyQuarantined(ask) {
 		return l, Grant{}, fmt.Errorf("IP block %s: %w", l.BlockID, ErrQuarantined)
@@ -184,7 +189,7 @@ func (l Ledger) takeWanted(h Holder, ask Ask) (Ledger, Grant, error) {
 	if err := l.refusal(ask.Wanted, h, ask); err != nil {
 		return l, Grant{}, fmt.Errorf("IP block %s, address %s: %w", l.BlockID, ask.Wanted, err)
 	}
-	return l.give(ask.Wanted, h), l.grant(ask.Wanted, h, ask), nil
+	return l.give(ask.Wanted, h).group(ask.Wanted, ask.Group), l.grant(ask.Wanted, h, ask), nil
 }
 
 // refusal says why the holder may not have the address now; nil when it may.
@@ -202,95 +207,25 @@ func (l Ledger) refusal(address netip.Addr, h Holder, ask Ask) error {
 	}
 }
 
-// inQuarantine reports whether the address is in quarantine. Who held it last may have it back at once: what may
-// still answer for it answers for the same name. Where that is not known, it is who has the address published.
-func (l Ledger) inQuarantine(address netip.Addr, h Holder, ask Ask) bool {
-	released, found := l.Quarantined[address]
-	own := released.Holder.sameName(h) || released.Holder == Holder{} && address == ask.Published
-	return found && !own && !ask.silent(address) && ask.Now.Before(released.Since.Add(Quarantine))
-}
-
 func (l Ledger) grant(address netip.Addr, h Holder, ask Ask) Grant {
 	released, found := l.Quarantined[address]
 	known := found && released.Holder != Holder{}
 	return Grant{Address: address, Reused: known && !released.Holder.sameName(h) && !ask.silent(address)}
 }
 
-// onlyQuarantined reports whether waiting for the quarantine is enough to make an address free.
-func (l Ledger) onlyQuarantined(ask Ask) bool {
-	for address := range l.Quarantined {
-		if !ask.inUse(address) {
-			return true
-		}
-	}
-	return false
-}
-
-// QuarantineEnds is when the first of the quarantined addresses may be given again without a report; the zero Time
-// when none is quarantined.
-func (l Ledger) QuarantineEnds() time.Time {
-	var first time.Time
-	for _, released := range l.Quarantined {
-		if end := released.Since.Add(Quarantine); first.IsZero() || end.Before(first) {
-			first = end
-		}
-	}
-	return first
-}
-
-// Free takes every address of the holder back; they are quarantined from now on. A holder with a UID frees only what
-// is given to that UID, so that the end of an old Service takes nothing from a new one of its name.
+// Free takes every address of the holder back; those that no other of its group has are quarantined from now on. A
+// holder with a UID frees only what is given to that UID, so that the end of an old Service takes nothing from a new
+// one of its name.
 func (l Ledger) Free(h Holder, now time.Time) Ledger {
 	freed := l.clone()
-	for address, holder := range l.Held {
-		if !holder.sameName(h) || (h.UID != "" && holder.UID != h.UID) {
-			continue
+	for address := range l.Held {
+		for _, holder := range l.Holders(address) {
+			if holder.sameName(h) && (h.UID == "" || holder.UID == h.UID) {
+				freed.take(address, holder, now)
+			}
 		}
-		delete(freed.Held, address)
-		freed.Quarantined[address] = Released{Holder: holder, Since: now}
 	}
 	return freed
-}
-
-// Bound returns the ledger with no address that was released later than now, as the clock of another process may have
-// said, so that none is quarantined longer than one which is released now; changed is false when there was none.
-func (l Ledger) Bound(now time.Time) (bounded Ledger, changed bool) {
-	bounded = l
-	for address, released := range l.Quarantined {
-		if !released.Since.After(now) {
-			continue
-		}
-		if !changed {
-			bounded = l.clone()
-			changed = true
-		}
-		bounded.Quarantined[address] = Released{Holder: released.Holder, Since: now}
-	}
-	return bounded, changed
-}
-
-// BoundQuarantine is Bound for all ledgers. The changed ones are returned as well, to be stored: until then each look
-// bounds them by its own time.
-func BoundQuarantine(all []Ledger, now time.Time) (bounded, changed []Ledger) {
-	bounded = make([]Ledger, len(all))
-	for i, l := range all {
-		var differs bool
-		if bounded[i], differs = l.Bound(now); differs {
-			changed = append(changed, bounded[i])
-		}
-	}
-	return bounded, changed
-}
-
-// Expire ends the quarantine of addresses that are reported silent or were quarantined long enough.
-func (l Ledger) Expire(silent func(netip.Addr) bool, now time.Time) Ledger {
-	expired := l.clone()
-	for address, released := range l.Quarantined {
-		if (silent != nil && silent(address)) || !now.Before(released.Since.Add(Quarantine)) {
-			delete(expired.Quarantined, address)
-		}
-	}
-	return expired
 }
 
 // Spent reports whether the ledger of a block that stays in the account may be forgotten: no address is
@@ -325,7 +260,22 @@ func (l Ledger) Check() error {
 		return fmt.Errorf("IP block %q (%s) is not a valid IPv4 block", l.BlockID, l.CIDR)
 	}
 	holders := map[Holder]netip.Addr{}
-	for address, holder := range l.Held {
+	for address := range l.Held {
+		if err := l.checkHolders(address, holders); err != nil {
+			return err
+		}
+	}
+	for address := range l.Quarantined {
+		if !network.IsHost(l.CIDR, address) {
+			return fmt.Errorf("address %s is quarantined, which no host may have in %s", address, l.CIDR)
+		}
+	}
+	return nil
+}
+
+// checkHolders checks those who have an address, and adds them to the holders of other addresses.
+func (l Ledger) checkHolders(address netip.Addr, holders map[Holder]netip.Addr) error {
+	for _, holder := range l.Holders(address) {
 		name := Holder{Namespace: holder.Namespace, Name: holder.Name}
 		_, quarantined := l.Quarantined[address]
 		other, twice := holders[name]
@@ -341,23 +291,34 @@ func (l Ledger) Check() error {
 		}
 		holders[name] = address
 	}
-	for address := range l.Quarantined {
-		if !network.IsHost(l.CIDR, address) {
-			return fmt.Errorf("address %s is quarantined, which no host may have in %s", address, l.CIDR)
-		}
-	}
 	return nil
 }
 
+// give adds the holder to those who have the address, in the place of one of its name.
 func (l Ledger) give(address netip.Addr, h Holder) Ledger {
 	given := l.clone()
-	given.Held[address] = h
 	delete(given.Quarantined, address)
+	holders := given.Holders(address)
+	i := slices.IndexFunc(holders, h.sameName)
+	switch {
+	case i > 0:
+		given.Groups[address].Others[i-1] = h
+	case i < 0 && len(holders) > 0 && given.Groups[address].Name != "":
+		group := given.Groups[address]
+		group.Others = append(group.Others, h)
+		given.Groups[address] = group
+	default:
+		given.Held[address] = h
+	}
 	return given
 }
 
 func (l Ledger) clone() Ledger {
 	l.Held = maps.Collect(maps.All(l.Held)) // not nil, unlike maps.Clone of nil
+	l.Groups = maps.Clone(l.Groups)
+	for address, group := range l.Groups {
+		l.Groups[address] = Group{Name: group.Name, Others: slices.Clone(group.Others)}
+	}
 	l.Quarantined = maps.Collect(maps.All(l.Quarantined))
 	return l
 }

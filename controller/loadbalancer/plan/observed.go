@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -29,8 +31,14 @@ type Observed struct {
 	Account
 	// Facts are what this shows of the Service, see Complete.
 	Facts
+	// NetworkName is the name of the public network with NetworkID; empty for the default one.
+	NetworkName string
 	// Records are what all purchases and their blocks are recorded in.
 	Records Records
+	// Everywhere are the objects of all blocks, and Elsewhere those of the blocks of other public networks.
+	Everywhere, Elsewhere Records
+	// Shared are the objects of all blocks whose addresses several have, whoever created them.
+	Shared Records
 	// PoolPurchase is the recorded intent to buy for the pool; nil when there is none.
 	PoolPurchase *Purchase
 
@@ -38,7 +46,7 @@ type Observed struct {
 	Live bool
 	// AskedAt is when the list of blocks was asked for.
 	AskedAt time.Time
-	// Blocks are all blocks of the account, as listed.
+	// Blocks are all blocks of the account, as listed, but those of Elsewhere.
 	Blocks []network.Block
 	// Ours is set once an observation has shown a block of this cluster: the account is the right one even where the
 	// public network was deleted.
@@ -63,7 +71,7 @@ type Observed struct {
 	IPBlocks        []string
 	// FutureDated are those of Ledgers that differ from what is stored: there an address was released in the future.
 	FutureDated []Ledger
-	// Nodes and Services are all of the cluster, from the cache.
+	// Nodes are all of the cluster, and Services all that the public network serves, from the cache.
 	Nodes    []*corev1.Node
 	Services []*corev1.Service
 	// QuarantinedSince is since when the Service waits for an address in quarantine; now when it does not.
@@ -76,7 +84,9 @@ type Observed struct {
 func (obs Observed) Known() []network.Block { return slices.Concat(obs.Blocks, obs.Unlisted) }
 
 // Pool is the owner of the blocks whose addresses Services share.
-func (obs Observed) Pool() network.Owner { return network.PoolOwner(obs.Owner.Cluster) }
+func (obs Observed) Pool() network.Owner {
+	return network.PoolOwner(obs.Owner.Cluster, cmp.Or(obs.NetworkName, v1beta1.DefaultNetwork))
+}
 
 // Owners are those whose blocks may serve the Service.
 func (obs Observed) Owners() []network.Owner {
@@ -184,13 +194,12 @@ func (obs Observed) Unswept() bool {
 // LeftBehind are the holders of a ledger for which no Service keeps its address, as the informer shows.
 func (obs Observed) LeftBehind(l Ledger) []Holder {
 	var left []Holder
-	for _, r := range l.Held {
-		if r.Namespace == "" {
-			continue // a server; not ours to judge
-		}
-		if !slices.ContainsFunc(obs.Services, func(service *corev1.Service) bool { return KeepsAddress(service, r) }) {
-			left = append(left, r)
-		}
+	for address := range l.Held {
+		left = append(left, slices.DeleteFunc(l.Holders(address), func(h Holder) bool {
+			server := h.Namespace == "" // not ours to judge
+			return server || slices.ContainsFunc(obs.Services,
+				func(service *corev1.Service) bool { return KeepsAddress(service, h) })
+		})...)
 	}
 	return left
 }

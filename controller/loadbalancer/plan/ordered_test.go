@@ -3,11 +3,13 @@ package plan_test
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 )
 
 // TestOrders: what a person has ordered is bought once, and one purchase for the pool follows the other.
@@ -59,6 +61,45 @@ func TestOrderedStep(t *testing.T) {
 		step := o.OrderedStep(plan.Record{Ordered: true, Size: 28})
 		if step.Action != test.action || step.Reason != test.reason {
 			t.Errorf("%s: %s, %s; want %s, %s", name, step.Action, step.Reason, test.action, test.reason)
+		}
+	}
+}
+
+// TestUnassignedReasons: agents know the reasons by these words.
+func TestUnassignedReasons(t *testing.T) {
+	ours := []plan.Reason{plan.AssignmentDue, plan.BlockAssigning, plan.UnassignmentDue, plan.BlockUnassigning,
+		plan.NetworkChanging, plan.BlockElsewhere, plan.BlockLost, v1beta1.AssignedRetained, v1beta1.AssignedNotFound}
+	var words []string
+	for _, reason := range ours {
+		words = append(words, string(reason))
+	}
+	if !slices.Equal(words, v1beta1.UnassignedReasons()) {
+		t.Errorf("the reasons are %q, and agents know %q", words, v1beta1.UnassignedReasons())
+	}
+}
+
+// TestReportOfShared: that a block is assigned is shown when an address of it is published, and nothing else then.
+func TestReportOfShared(t *testing.T) {
+	block := network.Block{ID: "b1", CIDR: netip.MustParsePrefix("203.0.113.8/29"), Status: network.Assigned,
+		ResourceID: net1}
+	for name, test := range map[string]struct {
+		change func(*plan.Record, *network.Block)
+		want   bool
+	}{
+		"not shown yet": {func(*plan.Record, *network.Block) {}, true},
+		"shown":         {func(r *plan.Record, _ *network.Block) { r.Report.Assigned.True = true }, false},
+		"of another":    {func(r *plan.Record, _ *network.Block) { r.BlockID = "b2" }, false},
+		"not assigned":  {func(_ *plan.Record, b *network.Block) { b.Status = network.Assigning }, false},
+		"elsewhere":     {func(_ *plan.Record, b *network.Block) { b.ResourceID = "other" }, false},
+		"no block":      {func(_ *plan.Record, b *network.Block) { *b = network.Block{} }, false},
+	} {
+		record := plan.Record{Name: "mine", Purchase: plan.Purchase{BlockID: "b1"}}
+		published := block
+		test.change(&record, &published)
+		obs := plan.Observed{Shared: plan.Records{record}, Account: plan.Account{NetworkID: net1}}
+		r, report, due := obs.ReportOfShared(plan.Step{Block: published})
+		if due != test.want || due && (r.Name != "mine" || !report.Assigned.True) {
+			t.Errorf("%s: %+v, due %t; want %t", name, report, due, test.want)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -28,25 +29,41 @@ func (obs Observed) unstoredBrought(b network.Block) Ledger {
 
 // proven is a ledger of which nothing is stored, with the addresses that other Services have: all at once, because
 // those that are left out could be given before their Services ask. Of several Services that claim an address, one has
-// it whose status shows it, which authors of Services do not write.
+// it whose status shows it, which authors of Services do not write, and with it those that share it.
 func (obs Observed) proven(b network.Block) Ledger {
 	l := NewLedger(b.ID, b.CIDR)
 	services := slices.Clone(obs.Services)
 	slices.SortStableFunc(services, func(a, b *corev1.Service) int {
 		return cmp.Compare(order(!shows(a, ClaimedAddress(a))), order(!shows(b, ClaimedAddress(b))))
 	})
+	before := map[netip.Addr]*corev1.Service{obs.Published: obs.Service}
 	for _, other := range services {
 		h := HolderOf(other)
 		claim := ClaimedAddress(other)
-		_, taken := l.Held[claim]
 		_, holds := l.AddressOf(h)
-		if taken || holds || h.sameName(obs.Holder) || claim == obs.Published || !network.IsHost(l.CIDR, claim) ||
-			!contract.WrittenForThis(other) || !obs.credible(other, claim) {
+		if holds || h.sameName(obs.Holder) || !obs.beside(before[claim], other, claim) ||
+			!network.IsHost(l.CIDR, claim) || !contract.WrittenForThis(other) || !obs.credible(other, claim) {
 			continue
 		}
-		l = l.give(claim, h)
+		group := cmp.Or(l.Groups[claim].Name, obs.groupOf(other))
+		if first := before[claim]; group == "" && first != nil {
+			group = obs.groupOf(first)
+		}
+		l = l.group(claim, group).give(claim, h)
+		before[claim] = other
 	}
 	return l
+}
+
+// beside reports whether a Service has an address, as it claims, though another one has it: the status of both shows
+// it, or they have the same group.
+func (obs Observed) beside(first, other *corev1.Service, claim netip.Addr) bool {
+	if first == nil {
+		return true
+	}
+	a := obs.groupOf(first)
+	b := obs.groupOf(other)
+	return a != "" && a == b || cmp.Or(a, b) != "" && shows(first, claim) && shows(other, claim)
 }
 
 // quarantined is a ledger that is made again. Where it is not fresh, each free address may be in use, of a Service that

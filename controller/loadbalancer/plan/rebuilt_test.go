@@ -9,6 +9,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -16,7 +17,7 @@ import (
 // ends, because the ledger is stored, and until then the block is not released.
 func TestALostLedger(t *testing.T) {
 	b := block("a", network.Assigned)
-	b.Tags = network.PoolOwner(ours).Tags()
+	b.Tags = network.PoolOwner(ours, v1beta1.DefaultNetwork).Tags()
 	look := func(published string, change ...func(*plan.Observed)) plan.Observed {
 		asking := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"},
 			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}

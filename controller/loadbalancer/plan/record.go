@@ -34,6 +34,8 @@ type Record struct {
 	Purchase
 	// Name of the object and its Version, which is empty while there is no object, and its UID.
 	Name, Version, UID string
+	// Network is the name of the public network that the block is for.
+	Network string
 	// Service is the Service whose block this is; the zero Holder for a block of the pool or of the nodes.
 	Service Holder
 	// Nodes is true for a block from which nodes get addresses.
@@ -44,10 +46,15 @@ type Record struct {
 	Size    Size
 	// Kept is true for a block that stays while no Service has an address of it.
 	Kept bool
+	// Namespaces are those that the object lists, whose Services may name the block; none for all.
+	Namespaces []string
 	// Created is when the object was created.
 	Created time.Time
-	// Allocated is true while an address of the block is allocated.
+	// Allocated is true while an address of the block is allocated, Holders are the Services that have one, and Groups
+	// the names of those that have one together.
 	Allocated bool
+	Holders   []Holder
+	Groups    []string
 	// Report is what the object shows.
 	Report Report
 	// Deleted is true once a person has deleted the object: it stays until its block is released, which is done as soon
@@ -68,9 +75,9 @@ type Report struct {
 	Assigned, Ready, Orphaned Condition
 }
 
-// Condition is a condition without its time.
+// Condition is a condition without its time. It is False if it is neither True nor Unknown.
 type Condition struct {
-	True            bool
+	True, Unknown   bool
 	Reason, Message string
 }
 
@@ -135,6 +142,16 @@ func (all Records) IDs() []string {
 // Names reports whether an object names the block.
 func (all Records) Names(blockID string) bool {
 	return slices.ContainsFunc(all, func(r Record) bool { return r.BlockID == blockID })
+}
+
+// Without are those of the blocks that no record is of.
+func (all Records) Without(blocks []network.Block) []network.Block {
+	if len(all) == 0 {
+		return blocks
+	}
+	return slices.DeleteFunc(slices.Clone(blocks), func(b network.Block) bool {
+		return slices.ContainsFunc(all, func(r Record) bool { return r.Shows(b) })
+	})
 }
 
 // Shows reports whether the block is that of the purchase: by its ID, or by the nonce at the end of its description.
@@ -322,6 +339,28 @@ func OfShared(b network.Block, networkID string, r Record) Report {
 	return report
 }
 
+// ReportOfShared is what the object of a block must show whose addresses several have when an address of it is
+// published; due is false when it shows that the block is assigned. The sweep, which shows all else, is too late for
+// agents that wait for the block.
+func (obs Observed) ReportOfShared(published Step) (r Record, report Report, due bool) {
+	r, found := find(obs.Shared, func(r Record) bool { return r.BlockID == published.Block.ID })
+	if !found || !published.Block.CIDR.IsValid() {
+		return Record{}, Report{}, false
+	}
+	report = OfShared(published.Block, obs.NetworkID, r)
+	return r, report, report.Assigned.True && !r.Report.Assigned.True
+}
+
+// ReportDue is what an object must show once a Service was looked at: that of its own block, or else of the shared
+// block of its address, whose record shared is then.
+func (obs Observed) ReportDue(service *corev1.Service, published Step) (shared *Record, report Report, due bool) {
+	if report, due := obs.ReportOf(service); due {
+		return nil, report, true
+	}
+	r, report, due := obs.ReportOfShared(published)
+	return &r, report, due
+}
+
 func assignedAs(b network.Block, networkID string) Condition {
 	refusal, untouchable := Untouchable(b)
 	switch {
@@ -353,5 +392,6 @@ func conditionOf(service *corev1.Service, kind string) Condition {
 	if c == nil {
 		return Condition{}
 	}
-	return Condition{True: c.Status == metav1.ConditionTrue, Reason: c.Reason, Message: c.Message}
+	return Condition{True: c.Status == metav1.ConditionTrue, Unknown: c.Status == metav1.ConditionUnknown,
+		Reason: c.Reason, Message: c.Message}
 }

@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"net/netip"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -101,7 +103,9 @@ func TestStaleRecords(t *testing.T) {
 		obs := plan.Observed{Owner: network.Owner{Cluster: ours}, Account: plan.Account{Now: noon},
 			Records: append(plan.Records{test.record}, test.others...), Blocks: test.blocks,
 			Services: []*corev1.Service{live}}
-		if got := slices.Contains(obs.StaleRecords(), test.record); got != test.want {
+		if got := slices.ContainsFunc(obs.StaleRecords(), func(r plan.Record) bool {
+			return reflect.DeepEqual(r, test.record)
+		}); got != test.want {
 			t.Errorf("%s: stale %t, want %t", name, got, test.want)
 		}
 	}
@@ -119,7 +123,7 @@ func TestAddressOfAServiceThatLeaves(t *testing.T) {
 		asking := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"},
 			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
 		b := block("a", network.Assigned)
-		b.Tags = network.PoolOwner(ours).Tags()
+		b.Tags = network.PoolOwner(ours, v1beta1.DefaultNetwork).Tags()
 		public := view(nil).Networks[net1]
 		obs := plan.Observed{Service: asking, Owner: plan.OwnerOf(asking, ours), Holder: plan.HolderOf(asking),
 			Live:    true,
@@ -152,6 +156,9 @@ func TestReportOf(t *testing.T) {
 		Assigned: plan.Condition{True: true, Reason: "BlockAssigned", Message: "assigned"}}
 	without := want
 	without.Address = netip.Addr{}
+	unknown := want
+	unknown.Assigned.True = false
+	unknown.Assigned.Unknown = true
 	unseen := want
 	unseen.Location = "PHX"
 	retain := func(o *plan.Observed, s *corev1.Service, assignedTo string) {
@@ -172,6 +179,9 @@ func TestReportOf(t *testing.T) {
 		due    bool
 	}{
 		"published": {func(*plan.Observed, *corev1.Service) {}, want, true},
+		"not known": {func(_ *plan.Observed, s *corev1.Service) {
+			s.Status.Conditions[0].Status = metav1.ConditionUnknown
+		}, unknown, true},
 		"shown already": {func(o *plan.Observed, _ *corev1.Service) {
 			shown := record
 			shown.Report = want

@@ -252,7 +252,7 @@ func PlanRelease(obs Observed, live *corev1.Service) ReleasePlan {
 	for _, l := range obs.Ledgers {
 		freed := l.Free(obs.Holder, obs.Now)
 		switch {
-		case len(freed.Held) != len(l.Held):
+		case freed.count() != l.count():
 			p.Save = append(p.Save, obs.closeIfLast(freed))
 		case l.Closed && l.Empty() && knows(l, obs.Holder):
 			p.addClosed(obs, l)
@@ -316,7 +316,7 @@ func (obs Observed) asFor(other *corev1.Service) Observed {
 // address which no block of the pool has, or has lost such a one and may not get another.
 func (obs Observed) waitsForPool() bool {
 	if obs.Problem != nil || !obs.Desired.Shared || obs.Held.IsValid() || obs.Kind != Shared ||
-		obs.NamedShared.Name != "" {
+		obs.NamedShared.Name != "" || obs.hasGroup() {
 		return false
 	}
 	wanted := obs.Desired.Requested

@@ -49,7 +49,10 @@ func (obs Observed) reportedBy(node *corev1.Node) bool {
 // hadAddress reports whether the address is, or was until a moment ago, that of the Service. A Service that became one
 // of another type has neither annotation nor status any more.
 func (obs Observed) hadAddress(address netip.Addr) bool {
-	if lastAddress(obs.Service) == address {
+	switch {
+	case obs.othersHave(address): // and answer for it
+		return false
+	case lastAddress(obs.Service) == address:
 		return true
 	}
 	for _, l := range obs.Ledgers {

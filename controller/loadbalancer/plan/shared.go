@@ -49,6 +49,7 @@ func decideShared(obs Observed) ServicePlan {
 		}
 		p.Step = EnsureBlock(sighting, obs.Account)
 		p.Step.Address = allocated.Address
+		p.Step.SharedAs = allocated.SharedAs
 	default:
 		p.Step = allocated.Step
 		if !obs.rebuilding(blocks) && obs.NamedShared.Name == "" {
@@ -152,8 +153,10 @@ func (obs Observed) DesiredOfPool() Desired {
 
 // addressRequest is what the Service is to get of the pool or of a brought block.
 func (obs Observed) addressRequest() AddressRequest {
-	ask := Ask{Published: obs.Published, Silent: obs.silent, InUse: obs.unavailable, Now: obs.Now}
-	return AddressRequest{Desired: obs.Desired, Published: obs.Published, Ask: ask, NetworkID: obs.NetworkID}
+	ask := Ask{Published: obs.Published, Group: obs.group(), Proven: obs.shown(), Silent: obs.silent,
+		InUse: obs.unavailable, Now: obs.Now}
+	return AddressRequest{Desired: obs.Desired, Published: obs.Published, Leaves: obs.leavesGroup, Ask: ask,
+		NetworkID: obs.NetworkID}
 }
 
 // silent reports whether the agents report that no machine answers for an address.
@@ -336,6 +339,7 @@ func allocateBrought(obs Observed, sighting network.Sighting, l Ledger) ServiceP
 	}
 	p := ServicePlan{Step: step, Save: allocated.Save, Reused: allocated.Reused}
 	p.Step.Address = allocated.Address
+	p.Step.SharedAs = allocated.SharedAs
 	if p.Step.Action == Assign && !l.AssignedHere {
 		p.Save = assignedHere(p.Save, l)
 	}

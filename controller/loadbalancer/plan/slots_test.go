@@ -13,6 +13,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -149,7 +150,7 @@ func TestBlocksThatNeedASlot(t *testing.T) {
 		"in the network already":   {ofOther, network.Assigned, []*corev1.Service{other}, 0},
 		"of a Service changed":     {ofOther, network.Unassigned, []*corev1.Service{changed}, 0},
 		"of a Service that's gone": {ofOther, network.Unassigned, nil, 0},
-		"of another cluster":       {network.PoolOwner("c2"), network.Unassigned, nil, 0},
+		"of another cluster":       {network.PoolOwner("c2", v1beta1.DefaultNetwork), network.Unassigned, nil, 0},
 	} {
 		b := block("a", c.status, func(b *network.Block) { b.Tags = c.owner.Tags() })
 		if c.status == network.Unassigned {

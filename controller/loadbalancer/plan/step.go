@@ -94,6 +94,9 @@ const (
 	// NetworkFull: the public network holds ten IPv4 blocks, which is all that it can; the message says who holds them,
 	// and until when a block is kept that was bought in vain.
 	NetworkFull Reason = "NetworkFull"
+	// NetworkNotServed: the public network that the Service names, or has its address in, has no PublicNetwork, or none
+	// is in the location that it names; the message names those that are served.
+	NetworkNotServed Reason = "NetworkNotServed"
 	// NetworkUnusable: the public network cannot be read or is in an error state.
 	NetworkUnusable Reason = "NetworkUnusable"
 	// TooManyBlocks: the option maxIPBlocks allows no further purchase.
@@ -128,6 +131,9 @@ const (
 	AnnotationsRefused Reason = "AnnotationsRefused"
 	// AllocationMismatch: the Service asks for an address from elsewhere than where its own is.
 	AllocationMismatch Reason = "AllocationMismatch"
+	// AddressConflict: the Service cannot have the address of the others with its annotation shared-address: a port is
+	// that of another one, or their externalTrafficPolicy does not go together. The message names the other Service.
+	AddressConflict Reason = "AddressConflict"
 	// LedgerUnreadable: the record of who has which address of the block cannot be read; the message names the
 	// IPBlock. A published address keeps working.
 	LedgerUnreadable Reason = "LedgerUnreadable"
@@ -146,6 +152,8 @@ type Step struct {
 	// Address of the Service, for Done of Ensure. A Refuse carries it as well when the block is assigned
 	// and only a change that was asked for is refused: the published address goes on working.
 	Address netip.Addr
+	// SharedAs is the name of the group that may have Address, see Group; empty for one Service.
+	SharedAs string
 	// Detail is the sentence of a Refuse, and of a Wait for something else than the account.
 	Detail string
 	// Until is when a Wait ends at the latest; the zero Time when that is not known.

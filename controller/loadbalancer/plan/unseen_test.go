@@ -10,6 +10,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/nodenet"
 )
 
 // sources say where a block can be found that does not answer by its ID.
@@ -155,8 +156,7 @@ func TestNothingIsForgottenThatTheNetworkHas(t *testing.T) {
 // member is a Node whose server is a member of the network.
 func member() *corev1.Node {
 	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{
-			contract.NodePublicNetworkID: net1, contract.NodePublicNetworkMember: "true"}},
-		Spec: corev1.NodeSpec{ProviderID: contract.ProviderID("60473c2509268bc77fd06d31")},
+		ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: nodenet.Member(net1)},
+		Spec:       corev1.NodeSpec{ProviderID: contract.ProviderID("60473c2509268bc77fd06d31")},
 	}
 }

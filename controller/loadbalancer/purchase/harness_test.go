@@ -141,7 +141,8 @@ func (o *object) touch() {
 
 // overwrite records an intent of someone else.
 func (o *object) overwrite() {
-	if _, err := allocation.ForService(o.IPBlocks, service, o.records()).Begin(context.Background(), simtest.Start(),
+	record := allocation.ForService(o.IPBlocks, v1beta1.DefaultNetwork, service, o.records())
+	if _, err := record.Begin(context.Background(), simtest.Start(),
 		28); err != nil {
 		panic(err)
 	}
@@ -156,7 +157,9 @@ func (o *object) remove() {
 
 func (o *object) purchase() *plan.Purchase { return o.records().Of(service) }
 
-func (o *object) record() *allocation.Object { return allocation.ForService(o, service, o.records()) }
+func (o *object) record() *allocation.Object {
+	return allocation.ForService(o, v1beta1.DefaultNetwork, service, o.records())
+}
 
 func (o *object) write(ctx context.Context) error {
 	if o.before != nil {

@@ -43,7 +43,7 @@ func TestAMissingDefinitionIsNamed(t *testing.T) {
 	if err := w.object.store.Undefine(v1beta1.GroupVersion.WithResource("ipblocks")); err != nil {
 		t.Fatal(err)
 	}
-	record := allocation.ForService(w.object, service, nil)
+	record := allocation.ForService(w.object, v1beta1.DefaultNetwork, service, nil)
 	_, err := w.buyer.Buy(testlog.Context(t), order(web), record)
 	if err == nil || errors.Is(err, allocation.ErrConflict) ||
 		!strings.Contains(err.Error(), "kubectl apply -k deploy/crds") {
@@ -56,7 +56,8 @@ func TestAMissingDefinitionIsNamed(t *testing.T) {
 func TestPurchaseInAnObject(t *testing.T) {
 	w := newWorld(t)
 	w.oldTags()
-	block, err := w.buyer.Buy(testlog.Context(t), order(pool), allocation.ForShared(w.object, nil))
+	block, err := w.buyer.Buy(testlog.Context(t), order(pool),
+		allocation.ForShared(w.object, v1beta1.DefaultNetwork, nil))
 	if err != nil {
 		t.Fatal(err)
 	}

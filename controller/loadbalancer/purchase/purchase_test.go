@@ -14,6 +14,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
@@ -22,7 +23,7 @@ import (
 
 var (
 	web   = network.Owner{Cluster: cluster, Namespace: "shop", Name: "web"}
-	pool  = network.Owner{Cluster: cluster, Pool: contract.PoolDefault}
+	pool  = network.Owner{Cluster: cluster, Pool: v1beta1.DefaultNetwork}
 	nodes = network.Owner{Cluster: cluster, Nodes: true}
 )
 

@@ -94,7 +94,7 @@ func TestNothingIsReleasedOnTheWordOfAnotherAccount(t *testing.T) {
 				}
 				w.said = append(w.said, err.Error())
 				w.clock.Advance(w.pauseAfter(err))
-				_ = w.lb.Sweep(w.ctx)
+				_ = w.balancer.Sweep(w.ctx)
 			}
 			if now := w.holdings(); now != had {
 				t.Errorf("blocks and ledgers were %s and are %s", had, now)

@@ -60,6 +60,9 @@ func (b *Balancer) applyStep(ctx context.Context, r *reconciliation) (bool, erro
 	if r.plan.Withdraw {
 		b.withdrawLost(ctx, r)
 	}
+	if r.plan.Leave {
+		b.leave(ctx, r)
+	}
 	switch step := r.plan.Step; step.Action {
 	case plan.Done:
 		return true, b.publish(ctx, r)

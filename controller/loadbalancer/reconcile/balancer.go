@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer"
@@ -55,8 +56,11 @@ type Config struct {
 	Nodes    corelisters.NodeLister
 	// Events receives events about Services.
 	Events record.EventRecorder
-	// NetworkID is the ID of the public network that blocks are assigned to.
-	NetworkID string
+	// Network is the public network that blocks are assigned to. What the Balancer remembers, and the blocks that it
+	// sees, counts and releases, are those of this network.
+	Network network.Named
+	// Places are all public networks that are served; nil for Network only.
+	Places func() plan.Places
 	// Options are what decisions look at. An empty LocationAnnotation, Allocation or BlockSize stands for
 	// contract.ServiceIPLocation, contract.AllocationDedicated and "/29". ReleaseWait is that of the announcer.
 	plan.Options
@@ -86,6 +90,18 @@ type Balancer struct {
 
 // New returns a Balancer. It starts nothing and makes no calls.
 func New(config Config) *Balancer {
+	config = config.withDefaults()
+	announces := announcer.For(config.Announcer, announcer.Deps{Kube: config.Kube, NetworkID: config.Network.ID})
+	config.ReleaseWait = announces.ReleaseWait()
+	return &Balancer{
+		config: config, announcer: announces, pace: newPace(), backoffs: newBackoffs(config.Now),
+		ledgers: newLedgerCopy(config.Ledgers.In(config.Network.Name), config.Now), slots: &slots{},
+		stale: newStaleness(), damage: newDamageReports(), looks: newLooks(), leaving: &departures{},
+		seen: purchase.NewSeen(config.Now),
+	}
+}
+
+func (config Config) withDefaults() Config {
 	config.LocationAnnotation = cmp.Or(config.LocationAnnotation, contract.ServiceIPLocation)
 	config.Allocation = cmp.Or(config.Allocation, contract.AllocationDedicated)
 	config.BlockSize = cmp.Or(config.BlockSize, defaultBlockSize)
@@ -95,13 +111,7 @@ func New(config Config) *Balancer {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	announces := announcer.For(config.Announcer, announcer.Deps{Kube: config.Kube, NetworkID: config.NetworkID})
-	config.ReleaseWait = announces.ReleaseWait()
-	return &Balancer{
-		config: config, announcer: announces, pace: newPace(), backoffs: newBackoffs(config.Now),
-		ledgers: newLedgerCopy(config.Ledgers, config.Now), slots: &slots{}, stale: newStaleness(),
-		damage: newDamageReports(), looks: newLooks(), leaving: &departures{}, seen: purchase.NewSeen(config.Now),
-	}
+	return config
 }
 
 // cluster returns the UID of the namespace kube-system, which stays the same for the life of a cluster.

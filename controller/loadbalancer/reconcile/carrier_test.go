@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/nodenet"
 )
 
 // excluded is what kubeadm does to each Node of the control plane.
@@ -33,7 +35,7 @@ func TestNothingIsBoughtWhileNoNodeCarries(t *testing.T) {
 		}, "Node node-2 has the condition phoenixnap.com/VLANReady=False"},
 		"no member": {func(w *world) []any {
 			return []any{w.node("node-1", func(n *corev1.Node) {
-				delete(n.Annotations, contract.NodePublicNetworkMember)
+				maps.Copy(n.Annotations, nodenet.On(contract.NodeNetwork{NetworkID: networkID}))
 			})}
 		}, "not a member"},
 		"of another provider": {func(w *world) []any {

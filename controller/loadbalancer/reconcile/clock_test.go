@@ -11,6 +11,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
@@ -37,7 +38,7 @@ func (w *world) records() plan.Records {
 
 // recordOf is the object of the block of a Service.
 func (w *world) recordOf(name string) *allocation.Object {
-	return allocation.ForService(w.objects.IPBlocks, plan.HolderOf(w.get(name)), w.records())
+	return allocation.ForService(w.objects.IPBlocks, v1beta1.DefaultNetwork, plan.HolderOf(w.get(name)), w.records())
 }
 
 // recorded is the purchase that is recorded for a Service.
@@ -80,7 +81,7 @@ func TestPurchaseOfAWrongClock(t *testing.T) {
 				w.settle("one")
 				w.delete("one")
 				w.settle("one")
-				w.recordedAt(allocation.ForShared(w.objects.IPBlocks, w.records()), at, block)
+				w.recordedAt(allocation.ForShared(w.objects.IPBlocks, v1beta1.DefaultNetwork, w.records()), at, block)
 				w.service("two", inPool())
 				pooled := w.settle("two") - usual
 				for what, took := range map[string]time.Duration{
@@ -92,7 +93,7 @@ func TestPurchaseOfAWrongClock(t *testing.T) {
 				}
 				longest := max(ensured, released, pooled)
 				t.Logf("figure wrong_clock_delay_seconds %.0f s", longest.Seconds())
-				w.recordedAt(allocation.ForShared(w.objects.IPBlocks, w.records()), at, block)
+				w.recordedAt(allocation.ForShared(w.objects.IPBlocks, v1beta1.DefaultNetwork, w.records()), at, block)
 				w.vanish("two")
 				w.released("203.0.113.8/29 assigned", "203.0.113.16/29 assigned")
 			})

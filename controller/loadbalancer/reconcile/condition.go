@@ -96,7 +96,7 @@ func (b *Balancer) setBlockCondition(d *draft.Draft, reason plan.Reason, message
 // setWaiting is setBlockCondition for a wait. What it says stays the same while the wait lasts, also in the next
 // process: each write costs the API server, and says nothing new.
 func (b *Balancer) setWaiting(d *draft.Draft, step plan.Step) {
-	step.Network = cmp.Or(step.Network, step.Block.ResourceID, b.config.NetworkID)
+	step.Network = cmp.Or(step.Network, step.Block.ResourceID, b.config.Network.ID)
 	message := waitMessage(step)
 	began := b.pace.began(d.Service.UID)
 	if message != words(step.Reason) && step.Reason != plan.BlockInvisible && !began.IsZero() {
@@ -165,6 +165,9 @@ const (
 	eventForeign = "ForeignAddressRemoved"
 	// eventRefused (Warning): what is asked for cannot be had; says what to do. Sent once, until that changes.
 	eventRefused = "IPBlockRefused"
+	// eventConflict (Warning): the Service cannot have the address that others have with the same annotation
+	// shared-address, or not any more; names one of them and what to change.
+	eventConflict = "AddressConflict"
 	// eventLost (Warning): the block was deleted outside of the cluster.
 	eventLost = "BlockLost"
 	// eventRetagged (Warning): the tags of the block were changed outside of the cluster.
@@ -180,6 +183,8 @@ const (
 // eventOf is the reason of the event about a refusal.
 func eventOf(reason plan.Reason) string {
 	switch reason {
+	case plan.AddressConflict:
+		return eventConflict
 	case plan.BlockLost:
 		return eventLost
 	case plan.BlockRetagged:

@@ -17,6 +17,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/nodenet"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -185,10 +186,8 @@ func TestWithdrawalLeavesWhatUsersChose(t *testing.T) {
 		Spec: corev1.ServiceSpec{LoadBalancerIP: "192.0.2.1"},
 	}
 	b := &Balancer{announcer: announcer.For(contract.AnnouncerKubeVIP, announcer.Deps{NetworkID: "net1"})}
-	nodes := []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
-		contract.NodePublicNetworkID: "net1", contract.NodePublicNetworkMember: "true",
-		contract.NodeReportedIdentity: `{"vlanInterface":"bond0.20"}`,
-	}}}}
+	nodes := []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Annotations: nodenet.Member("net1")}}}
+	nodes[0].Annotations[contract.NodeReportedIdentity] = `{"vlanInterface":"bond0.20"}`
 	want := fields{annotations: map[string]any{contract.ServiceIPAddress: nil}}
 	if diff := cmp.Diff(want, b.withdrawal(service, nodes), cmp.AllowUnexported(fields{})); diff != "" {
 		t.Errorf("fields (-want +got):\n%s", diff)

@@ -81,6 +81,19 @@ func (b *Balancer) clear(ctx context.Context, d *draft.Draft) {
 	}
 }
 
+// leave takes off a Service the address that others keep. Their record says so once that is saved.
+func (b *Balancer) leave(ctx context.Context, r *reconciliation) {
+	address := r.Service.Annotations[contract.ServiceIPAddress]
+	b.withdrawal(r.Service, r.observed.Nodes).apply(r.Draft)
+	r.Service.Status.LoadBalancer.Ingress = nil
+	r.status = &corev1.LoadBalancerStatus{}
+	meta.RemoveStatusCondition(&r.Service.Status.Conditions, contract.ServiceConditionAnnounced)
+	r.AfterSave(func() {
+		klog.FromContext(ctx).Info("Withdrew the address of others", "service", klog.KObj(r.Service), "address",
+			address, "reason", r.plan.Step.Detail)
+	})
+}
+
 // withdrawLost withdraws a published address whose block is lost: phoenixNAP may sell it to another customer, and
 // whoever announces it would answer in their place. What shows that there was one stays, so that another one is bought
 // only where the user allows it.

@@ -25,13 +25,17 @@ import (
 	servicehelper "k8s.io/cloud-provider/service/helpers"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/nodenet"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
@@ -75,8 +79,10 @@ type world struct {
 	client  *pnap.Client
 	url     string
 	events  *record.FakeRecorder
-	lb      *reconcile.Balancer
-	config  reconcile.Config
+	// lb chooses between Balancers, of which balancer is the one of the public network.
+	lb       balancer
+	balancer *reconcile.Balancer
+	config   reconcile.Config
 
 	services, nodes cache.Indexer
 	// step counts what may crash; crashAt is the number of the one that does.
@@ -144,7 +150,7 @@ func newCluster(t *testing.T, uid string, clock *pnapsim.Clock) *world {
 		t.Fatal(err)
 	}
 	w.config = reconcile.Config{
-		NetworkID: networkID, Now: w.clock.Now, Events: w.events,
+		Network: network.Named{Name: v1beta1.DefaultNetwork, ID: networkID}, Now: w.clock.Now, Events: w.events,
 		Options: plan.Options{Announcer: contract.AnnouncerKubeVIP, Location: "ASH", MaxRetained: 9,
 			MaxRetainedPerNamespace: 9},
 		Services: corelisters.NewServiceLister(w.services), Nodes: corelisters.NewNodeLister(w.nodes),
@@ -155,10 +161,8 @@ func newCluster(t *testing.T, uid string, clock *pnapsim.Clock) *world {
 // node is a Node without an agent whose server is a member of the public network.
 func (w *world) node(name string, change ...func(*corev1.Node)) *corev1.Node {
 	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}, Annotations: map[string]string{
-			contract.NodePublicNetworkID: networkID, contract.NodePublicNetworkMember: "true",
-		}},
-		Spec: corev1.NodeSpec{ProviderID: contract.ProviderID(serverID)},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}, Annotations: nodenet.Member(networkID)},
+		Spec:       corev1.NodeSpec{ProviderID: contract.ProviderID(serverID)},
 	}
 	for _, c := range change {
 		c(node)
@@ -250,7 +254,20 @@ func (w *world) restartWith(api cloud) {
 	config.Account = account.New(account.Config{Cloud: api, Now: config.Now})
 	config.Ledgers = allocation.NewStore(w.objects, w.clock.Now)
 	config.Buyer = purchase.New(purchase.Config{Cloud: api, Interval: interval, Now: config.Now})
-	w.lb = reconcile.New(config)
+	config.Places = func() plan.Places {
+		public, _, _ := config.Account.LastNetwork(config.Network.ID)
+		return plan.Places{Served: []plan.Place{{Named: config.Network, Public: public}},
+			LocationAnnotation: config.LocationAnnotation}
+	}
+	w.balancer = reconcile.New(config)
+	w.lb = reconcile.NewRouter(config, func(string) *reconcile.Balancer { return w.balancer })
+}
+
+// balancer is what the service controller knows of what is tested.
+type balancer interface {
+	Ensure(ctx context.Context, d *draft.Draft) (*corev1.LoadBalancerStatus, error)
+	Release(ctx context.Context, d *draft.Draft) error
+	Drifted(ctx context.Context) ([]types.NamespacedName, error)
 }
 
 // ledgers are the ledgers as they are stored.

@@ -11,7 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/nodenet"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
@@ -29,9 +31,7 @@ func TestANodeWithoutAServerKeepsNoServiceWaiting(t *testing.T) {
 		{ObjectMeta: metav1.ObjectMeta{Name: "of-another-cloud"}, Spec: corev1.NodeSpec{ProviderID: "aws:///i-1"}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "server-gone"},
 			Spec: corev1.NodeSpec{ProviderID: "phoenixnap://60473c2509268bc77fd06dff"}},
-		{ObjectMeta: metav1.ObjectMeta{Name: "good", Annotations: map[string]string{
-			contract.NodePublicNetworkID: networkID, contract.NodePublicNetworkMember: "true",
-		}}, Spec: corev1.NodeSpec{ProviderID: "phoenixnap://" +
+		{ObjectMeta: metav1.ObjectMeta{Name: "good", Annotations: nodenet.Member(networkID)}, Spec: corev1.NodeSpec{ProviderID: "phoenixnap://" +
 			serverID}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
 			{Type: contract.ConditionVLANReady, Status: corev1.ConditionTrue},
 		}}},
@@ -98,7 +98,7 @@ func TestADeletedServiceLeavesNeitherOfTwoBlocks(t *testing.T) {
 //proves:known-bugs/lookup-by-name
 func TestAnotherClustersPoolIsNotUsed(t *testing.T) {
 	tags := map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: "another",
-		contract.TagPool: contract.PoolDefault}
+		contract.TagPool: v1beta1.DefaultNetwork}
 	w := newWorld(t, withBlocks(pnapsim.BlockSeed{Location: "ASH", CIDR: "203.0.113.64/29", Tags: tags,
 		Network: "public"}))
 	w.service("web", inPool())

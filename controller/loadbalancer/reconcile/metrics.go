@@ -1,6 +1,8 @@
 package reconcile
 
 import (
+	"sync"
+
 	"k8s.io/component-base/metrics"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
@@ -22,11 +24,16 @@ type Metrics struct {
 	blocks    *metrics.GaugeVec
 	addresses *metrics.GaugeVec
 	repairs   *metrics.CounterVec
+
+	mu sync.Mutex
+	// states and uses are the last counts of each public network.
+	states, uses map[string]map[string]int
 }
 
 // NewMetrics returns metrics that are not registered yet.
 func NewMetrics() *Metrics {
 	return &Metrics{
+		states: map[string]map[string]int{}, uses: map[string]map[string]int{},
 		blocks: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "phoenixnap_ip_blocks", StabilityLevel: metrics.ALPHA,
 			Help: "IP blocks that were bought for this cluster, by the state that the API reports.",
@@ -50,17 +57,13 @@ func (m *Metrics) All() []metrics.Registerable {
 
 func (m *Metrics) repaired(kind string) { m.repairs.WithLabelValues(kind).Inc() }
 
-// observe exports what one reading of the account showed.
+// observe exports what one reading of the account showed of the blocks of one public network.
 func (m *Metrics) observe(o plan.Observed) {
 	states := map[string]int{}
 	for _, block := range o.Blocks {
 		if network.OfCluster(block, o.Owner.Cluster) {
 			states[string(block.Status)]++
 		}
-	}
-	m.blocks.Reset()
-	for state, count := range states {
-		m.blocks.WithLabelValues(state).Set(float64(count))
 	}
 	uses := map[string]int{"used": 0, "quarantined": 0, "free": 0}
 	for _, l := range o.Ledgers {
@@ -73,7 +76,26 @@ func (m *Metrics) observe(o plan.Observed) {
 			}
 		}
 	}
-	for use, count := range uses {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.states[o.NetworkName] = states
+	m.uses[o.NetworkName] = uses
+	m.blocks.Reset()
+	for state, count := range sum(m.states) {
+		m.blocks.WithLabelValues(state).Set(float64(count))
+	}
+	for use, count := range sum(m.uses) {
 		m.addresses.WithLabelValues(use).Set(float64(count))
 	}
+}
+
+// sum adds the counts of all public networks.
+func sum(counts map[string]map[string]int) map[string]int {
+	total := map[string]int{}
+	for _, of := range counts {
+		for what, count := range of {
+			total[what] += count
+		}
+	}
+	return total
 }

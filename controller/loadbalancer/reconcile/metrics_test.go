@@ -10,6 +10,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 )
 
 // TestUntouchableAddressesAreNotFree: of a block that is divided no address can be given, and its parts, whatever their
@@ -26,7 +27,7 @@ func TestUntouchableAddressesAreNotFree(t *testing.T) {
 		{ID: "b", CIDR: netip.MustParsePrefix("203.0.113.16/29"), Status: network.Subnetted},
 		{ID: "c", CIDR: netip.MustParsePrefix("203.0.113.16/30"), Status: network.Unassigned, Part: true},
 	} {
-		b.Tags = network.PoolOwner("c1").Tags()
+		b.Tags = network.PoolOwner("c1", v1beta1.DefaultNetwork).Tags()
 		o.Blocks = append(o.Blocks, b)
 		if i < 2 {
 			o.Ledgers = append(o.Ledgers, plan.NewLedger(b.ID, b.CIDR))

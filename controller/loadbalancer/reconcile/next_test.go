@@ -6,6 +6,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
@@ -32,7 +33,8 @@ func TestNextSharedServiceDoesNotWait(t *testing.T) {
 			l := plan.NewLedger(w.blockID(), w.ledgers()[0].CIDR).Close()
 			w.delete("one")
 			w.settle("one")
-			w.recordedAt(allocation.ForShared(w.objects.IPBlocks, w.records()), last.Time, last.BlockID)
+			w.recordedAt(allocation.ForShared(w.objects.IPBlocks, v1beta1.DefaultNetwork, w.records()),
+				last.Time, last.BlockID)
 			if _, err := w.ledgerStore().Save(w.ctx, l); err != nil {
 				w.t.Fatal(err)
 			}

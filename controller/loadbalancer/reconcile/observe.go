@@ -75,11 +75,14 @@ func (b *Balancer) observe(ctx context.Context, s scope) (plan.Observed, error) 
 	}
 	o.Live = s.live
 	o.AskedAt = listing.AskedAt
-	o.Blocks = listing.Blocks
 	if err := b.readLedgers(ctx, &o, s); err != nil {
 		return plan.Observed{}, err
 	}
+	o.Blocks = o.Elsewhere.Without(listing.Blocks)
 	o = o.Complete()
+	if s.service != nil && plan.OnlyElsewhere(o.Holder, o.Held, o.Records, o.Elsewhere) {
+		return plan.Observed{}, elsewhere()
+	}
 	wanted := o.Search()
 	wanted.IDs = slices.DeleteFunc(wanted.IDs, func(id string) bool { return id == s.deleted })
 	found, err := b.config.Account.Find(ctx, account.Search{Cluster: o.Owner.Cluster, Wanted: wanted.Wanted,
@@ -88,7 +91,7 @@ func (b *Balancer) observe(ctx context.Context, s scope) (plan.Observed, error) 
 		return plan.Observed{}, err
 	}
 	o.Sightings = found.Wanted
-	o.Unlisted = found.Unlisted
+	o.Unlisted = o.Elsewhere.Without(found.Unlisted)
 	o.Unseen = found.Unseen
 	if o.Networks, err = b.readNetworks(ctx, o.Account, s); err != nil {
 		return plan.Observed{}, err
@@ -112,7 +115,8 @@ func (b *Balancer) observeCluster(ctx context.Context, s scope) (plan.Observed, 
 		return plan.Observed{}, err
 	}
 	o := plan.Observed{Service: &corev1.Service{}, Owner: network.Owner{Cluster: cluster}, Options: b.config.Options,
-		Account: plan.Account{NetworkID: b.config.NetworkID, Now: b.config.Now()}}
+		NetworkName: b.config.Network.Name,
+		Account:     plan.Account{NetworkID: b.config.Network.ID, Now: b.config.Now()}}
 	if o.Nodes, err = b.config.Nodes.List(labels.Everything()); err != nil {
 		return plan.Observed{}, fmt.Errorf("list Nodes: %w", err)
 	}
@@ -159,8 +163,12 @@ func (b *Balancer) readLedgers(ctx context.Context, o *plan.Observed, s scope) e
 	o.Unrecorded = listing.Unrecorded
 	o.BroughtBlocks = listing.BroughtBlocks
 	o.BroughtForNodes = listing.BroughtForNodes
+	o.Shared = listing.Shared
 	o.TakenUp = slices.Concat(listing.BroughtBlocks.TakenUp(), listing.BroughtForNodes.IDs())
 	o.IPBlocks = listing.Names
+	o.Elsewhere = b.seen.BoundedAll(listing.Elsewhere)
+	o.Services = b.served(o.Services, listing.All)
+	o.Everywhere = listing.All
 	o.Records = b.seen.BoundedAll(listing.Records)
 	o.Purchase = o.Records.Of(o.Holder)
 	if last, found := o.Records.Last(false); found {
@@ -170,19 +178,20 @@ func (b *Balancer) readLedgers(ctx context.Context, o *plan.Observed, s scope) e
 }
 
 // readProof reads all Services where a ledger has to be made from what they show: what the informer does not show yet
-// would be given to another.
+// would be given to another; and where others may have the address that the Service is to get, or would lose.
 func (b *Balancer) readProof(ctx context.Context, o *plan.Observed) error {
-	if !o.Live || !lacksLedger(*o) {
+	if !o.Live || !lacksLedger(*o) && !o.Sharing {
 		return nil
 	}
 	live, err := b.config.Kube.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("list Services: %w", err)
 	}
-	o.Services = nil
+	var all []*corev1.Service
 	for i := range live.Items {
-		o.Services = append(o.Services, &live.Items[i])
+		all = append(all, &live.Items[i])
 	}
+	o.Services = b.served(all, o.Everywhere)
 	return nil
 }
 
@@ -210,23 +219,33 @@ func (b *Balancer) drop(ctx context.Context, obsolete ...plan.Ledger) error {
 // ownRecord is the object of the Service's own block, as an observation shows it, and poolRecord that of the next block
 // of the pool.
 func (b *Balancer) ownRecord(o plan.Observed) *allocation.Object {
-	return allocation.ForService(b.config.Ledgers.Objects(), o.Holder, o.Records)
+	return allocation.ForService(b.config.Ledgers.Objects(), b.config.Network.Name, o.Holder, o.Records)
 }
 
 func (b *Balancer) poolRecord(o plan.Observed) *allocation.Object {
-	return allocation.ForShared(b.config.Ledgers.Objects(), o.Records)
+	return allocation.ForShared(b.config.Ledgers.Objects(), b.config.Network.Name, o.Records)
 }
 
-// show shows the Service's own block in its object as the conditions of the Service say it. A failure is no reason to
-// do anything else again: the next look finds that the object shows something else.
+// show shows the Service's own block in its object as the conditions of the Service say it, and that the shared block
+// of a published address is assigned. A failure is no reason to do anything else again: the next look finds that the
+// object shows something else.
 func (b *Balancer) show(ctx context.Context, r *reconciliation) {
-	report, due := r.observed.ReportOf(r.Service)
-	if !due || r.Gone || b.config.DryRun {
+	if r.Gone || b.config.DryRun {
+		return
+	}
+	shared, report, due := r.observed.ReportDue(r.Service, r.plan.Step)
+	if !due {
 		return
 	}
 	defer b.ledgers.forget()
-	if err := b.ownRecord(r.observed).Report(ctx, report, b.config.Now()); err != nil &&
-		!errors.Is(err, allocation.ErrConflict) {
+	var err error
+	if shared == nil {
+		err = b.ownRecord(r.observed).Report(ctx, report, b.config.Now())
+	} else {
+		shared.Version = "" // an address may have been recorded since
+		err = allocation.ShowConditions(ctx, b.config.Ledgers.Objects(), *shared, report, b.config.Now())
+	}
+	if err != nil && !errors.Is(err, allocation.ErrConflict) {
 		klog.FromContext(ctx).Error(err, "Failed to show an IP block", "service", klog.KObj(r.Service))
 	}
 }

@@ -109,7 +109,7 @@ func (b *Balancer) publication(o plan.Observed, step plan.Step) fields {
 		contract.ServiceIPBlockAssigned: "true",
 		contract.ServiceIPOwner:         string(service.UID),
 	}
-	maps.Copy(wanted, b.announcer.Publish(service, step.Address, o.Nodes))
+	maps.Copy(wanted, b.announcer.Publish(service, step.Address, step.SharedAs, o.Nodes))
 	return fields{annotations: draft.Differing(service, wanted), loadBalancerIP: address,
 		respec: service.Spec.LoadBalancerIP != address && plan.UsersLoadBalancerIP(service) == ""}
 }

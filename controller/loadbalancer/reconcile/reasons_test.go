@@ -181,8 +181,15 @@ var refusals = map[string]situation{
 		says: []string{contract.ServiceIPRetain, "perhaps", `must be "true" or "false"`}},
 	"AllocationMismatch": {drive: inTurn(published(), edited(inPool())),
 		says: []string{"203.0.113.10", contract.ServiceIPAllocation, "delete the Service and create it again"}},
+	"AddressConflict": {drive: inTurn(func(w *world) {
+		w.service("other", sharing("front", 443))
+		w.settle("other")
+	}, served(sharing("front", 443))), says: []string{"Service shop/other has the address of", "both have port 443/TCP",
+		"change that of one of them"}},
 	"LedgerUnreadable": {drive: inTurn(published(inPool()), damageLedger),
-		says: []string{"IPBlock " + v1beta1.SharedPrefix, "status.cidr", "repair its status"}},
+		says: []string{"IPBlock " + v1beta1.SharedPrefix(v1beta1.DefaultNetwork), "status.cidr", "repair its status"}},
+	"NetworkNotServed": {drive: served(annotated(contract.ServiceNetwork, "east")),
+		says: []string{"east", contract.ServiceNetwork, "name one of default (", "create PublicNetwork"}},
 }
 
 // trouble are the reasons of BlockAssigned between the two.
@@ -364,7 +371,7 @@ func (w *world) refusedByEvent(reason string) {
 	w.t.Helper()
 	want := "IPBlockRefused"
 	switch reason {
-	case "BlockLost", "BlockRetagged":
+	case "BlockLost", "BlockRetagged", "AddressConflict":
 		want = reason
 	case "LedgerUnreadable":
 		want = "RecordUnreadable"

@@ -204,7 +204,7 @@ func TestABlockBoughtInVainIsForgotten(t *testing.T) {
 	w.recordedAt(w.recordOf("web"), w.clock.Now().Add(-time.Hour), "60473c2509268bc77fd06d99")
 	w.passes(10 * time.Minute)
 	w.settle("web")
-	w.wantObjects(v1beta1.SharedPrefix + "1")
+	w.wantObjects(v1beta1.SharedPrefix(v1beta1.DefaultNetwork) + "1")
 }
 
 // TestAnUnansweredPurchaseOfThePoolIsAnswered: the block is recorded in the object of the purchase that bought it.
@@ -213,7 +213,7 @@ func TestAnUnansweredPurchaseOfThePoolIsAnswered(t *testing.T) {
 	w.arm(pnapsim.Fault{Method: "POST", Path: blocksPath, Action: pnapsim.FaultLost, Times: 1})
 	w.service("web", inPool())
 	w.settle("web")
-	w.wantObjects(v1beta1.SharedPrefix + "1")
+	w.wantObjects(v1beta1.SharedPrefix(v1beta1.DefaultNetwork) + "1")
 	last, _ := w.records().Last(false)
 	if last.BlockID != w.blockID() || last.Nonce == "" || !strings.HasSuffix(last.Nonce, "-1") {
 		t.Errorf("recorded is %+v of block %s", last, w.blockID())
@@ -224,9 +224,9 @@ func TestAnUnansweredPurchaseOfThePoolIsAnswered(t *testing.T) {
 // TestAnUnansweredPurchaseOfThePoolIsForgotten when it is too old to have bought anything, also without its status.
 func TestAnUnansweredPurchaseOfThePoolIsForgotten(t *testing.T) {
 	w := newWorld(t)
-	w.recordedAt(allocation.ForShared(w.objects.IPBlocks, nil), w.clock.Now(), "")
+	w.recordedAt(allocation.ForShared(w.objects.IPBlocks, v1beta1.DefaultNetwork, nil), w.clock.Now(), "")
 	w.passes(10 * time.Minute)
-	w.wantObjects(v1beta1.SharedPrefix + "1")
+	w.wantObjects(v1beta1.SharedPrefix(v1beta1.DefaultNetwork) + "1")
 	w.passes(2 * time.Hour)
 	w.wantObjects()
 }
@@ -259,7 +259,7 @@ func TestAServiceThatIsNewToTheInformerKeepsItsRecord(t *testing.T) {
 	if err := w.services.Replace(nil, ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.lb.Sweep(w.ctx); err != nil {
+	if err := w.balancer.Sweep(w.ctx); err != nil {
 		t.Fatal(err)
 	}
 	w.wantObjects(ownName(w, "web"))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
 )
@@ -31,7 +32,8 @@ func TestNothingIsDecidedFromAFailedObservation(t *testing.T) {
 	kube := fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: "c1"}})
 	none := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	b := New(Config{Account: account.New(account.Config{Cloud: silent{}}), Kube: kube,
-		Nodes: corelisters.NewNodeLister(none), Services: corelisters.NewServiceLister(none)})
+		Ledgers: &allocation.Store{}, Nodes: corelisters.NewNodeLister(none),
+		Services: corelisters.NewServiceLister(none)})
 	before := plan.ServicePlan{Step: plan.Step{Action: plan.Delete}}
 	o := plan.Observed{Service: &corev1.Service{}}
 	_, _, err := b.refresh(testlog.Context(t), scope{}.fresh(b.config.Now()), o, before)

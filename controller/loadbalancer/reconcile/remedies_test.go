@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,7 +12,9 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/nodenet"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
@@ -27,6 +30,7 @@ func recreated(changes ...func(*corev1.Service)) func(*world) {
 // remedies do what the message of a refusal says, in the situation that leads to it.
 var remedies = map[string]func(*world){
 	"LocationMissing":  edited(annotated(contract.ServiceIPLocation, "ASH")),
+	"NetworkNotServed": edited(annotated(contract.ServiceNetwork, v1beta1.DefaultNetwork)),
 	"LocationMismatch": edited(annotated(contract.ServiceIPLocation, "ASH")),
 	"NetworkUnusable": byPortal(pnapsim.Edit{Kind: pnapsim.EditNetworkStatus, Network: networkID,
 		Status: "READY"}),
@@ -51,6 +55,7 @@ var remedies = map[string]func(*world){
 	"LocationNotOnSale":     useNetwork(networkInPHX),
 	"BlockUnusable":         edited(func(s *corev1.Service) { delete(s.Annotations, contract.ServiceIPBlock) }),
 	"BlockInErrorState":     byPortal(pnapsim.Edit{Kind: pnapsim.EditUnassignBlock}),
+	"AddressConflict":       edited(sharing("front", 25)),
 	"LedgerUnreadable":      func(w *world) { w.deleteIPBlock(w.objectOf(w.blockID())) },
 }
 
@@ -211,9 +216,9 @@ func reconfigured(change func(*reconcile.Config)) func(*world) {
 // useNetwork starts the controller again with another public network, to which the servers belong by then.
 func useNetwork(id string) func(*world) {
 	return func(w *world) {
-		w.setNodes(w.node("node-1", func(n *corev1.Node) { n.Annotations[contract.NodePublicNetworkID] = id }))
+		w.setNodes(w.node("node-1", func(n *corev1.Node) { maps.Copy(n.Annotations, nodenet.Member(id)) }))
 		reconfigured(func(c *reconcile.Config) {
-			c.NetworkID = id
+			c.Network.ID = id
 			if id == networkInPHX {
 				c.Location = "PHX"
 			}
@@ -260,7 +265,8 @@ func (w *world) endsRefusal(name string) {
 	w.passes(time.Hour)
 	w.settle(name)
 	for _, event := range w.eventReasons() {
-		if slices.Contains([]string{"IPBlockRefused", "BlockLost", "BlockRetagged", "RecordUnreadable"}, event) {
+		if slices.Contains([]string{"IPBlockRefused", "BlockLost", "BlockRetagged", "RecordUnreadable",
+			"AddressConflict"}, event) {
 			w.t.Errorf("after the remedy there is an event %s", event)
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	servicehelper "k8s.io/cloud-provider/service/helpers"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
@@ -58,7 +57,7 @@ func (w *world) finish(name string) {
 }
 
 // ensure has a balancer ensure the address of a Service, and writes what it changed.
-func (w *world) ensure(lb *reconcile.Balancer, service *corev1.Service) (*corev1.LoadBalancerStatus, error) {
+func (w *world) ensure(lb balancer, service *corev1.Service) (*corev1.LoadBalancerStatus, error) {
 	d := draft.Of(w.kube, service)
 	status, err := lb.Ensure(w.ctx, d)
 	if status != nil && !servicehelper.LoadBalancerStatusEqual(&d.Service.Status.LoadBalancer, status) {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
@@ -43,7 +44,7 @@ func ofFuture(b *pnapsim.BlockSeed) { b.Status = "resting" }
 
 func ofPool() map[string]string {
 	return map[string]string{contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID,
-		contract.TagPool: contract.PoolDefault}
+		contract.TagPool: v1beta1.DefaultNetwork}
 }
 
 // TestUntouchableBlocks: a Service that has or names a block which is divided, or which phoenixNAP manages, or of which

@@ -101,12 +101,12 @@ func TestNothingBlocksDeletionForEver(t *testing.T) {
 		}},
 		{"another network configured", func(w *world) {
 			w.settle("web")
-			w.config.NetworkID = otherNetwork
+			w.config.Network.ID = otherNetwork
 			w.restart()
 		}},
 		{"a network that does not exist configured", func(w *world) {
 			w.settle("web")
-			w.config.NetworkID = "0123456789abcdef01234567"
+			w.config.Network.ID = "0123456789abcdef01234567"
 			w.restart()
 		}},
 		{"location and annotations gone", func(w *world) {

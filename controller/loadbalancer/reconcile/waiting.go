@@ -330,7 +330,7 @@ func (b *Balancer) keepWaiting(service *corev1.Service) error {
 // retry asks to be called again, soon after a change and then ever more seldom.
 func (b *Balancer) retry(service *corev1.Service, step plan.Step) error {
 	w := waiting{reason: step.Reason, block: step.Block.ID,
-		network: cmp.Or(step.Network, step.Block.ResourceID, b.config.NetworkID), asked: b.config.AskedBy(service),
+		network: cmp.Or(step.Network, step.Block.ResourceID, b.config.Network.ID), asked: b.config.AskedBy(service),
 		dedicated: step.Block.Tags[contract.TagUsage] == contract.TagUsageAuto &&
 			step.Block.Tags[contract.TagPool] == ""}
 	return api.NewRetryError(words(step.Reason), b.pace.next(service.UID, b.config.Now(), w))

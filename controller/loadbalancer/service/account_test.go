@@ -16,12 +16,15 @@ import (
 	"k8s.io/client-go/informers"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/nodenet"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/simtest"
 )
@@ -63,9 +66,8 @@ func (w *withAccount) member() {
 	w.t.Helper()
 	nodes := w.kube.CoreV1().Nodes()
 	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: w.namespace, Annotations: map[string]string{
-			contract.NodePublicNetworkID: networkID, contract.NodePublicNetworkMember: "true"}},
-		Spec: corev1.NodeSpec{ProviderID: contract.ProviderID("60473c2509268bc77fd06d31")},
+		ObjectMeta: metav1.ObjectMeta{Name: w.namespace, Annotations: nodenet.Member(networkID)},
+		Spec:       corev1.NodeSpec{ProviderID: contract.ProviderID("60473c2509268bc77fd06d31")},
 	}
 	if _, err := nodes.Create(w.t.Context(), node, metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
@@ -91,7 +93,7 @@ func (w *withAccount) start() (stop func()) {
 		Cloud: client, Account: account.New(account.Config{Cloud: client}),
 		Ledgers: allocation.NewStore(shared.IPBlocks(), nil), Buyer: purchase.New(purchase.Config{Cloud: client}),
 		Kube: w.kube, Services: core.Services().Lister(), Nodes: core.Nodes().Lister(), Events: w.events.recorder,
-		NetworkID: networkID, Options: plan.Options{
+		Network: network.Named{Name: v1beta1.DefaultNetwork, ID: networkID}, Options: plan.Options{
 			Location: "ASH", Announcer: contract.AnnouncerKubeVIP, MaxRetained: 9, MaxRetainedPerNamespace: 9,
 		},
 	})

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -134,6 +136,34 @@ func (c *Controller) serviceChanged(before, after any) {
 		c.states.start(is, time.Now())
 	}
 	c.queue.Add(nameOf(is))
+	c.neighboursChanged(was, is)
+}
+
+// neighboursChanged queues the Services that have the key of a shared address in common with one whose ports, or key,
+// are others: one of them may have to leave the address, and another one may get it.
+func (c *Controller) neighboursChanged(was, is *corev1.Service) {
+	key := contract.ServiceSharedAddress
+	if equality.Semantic.DeepEqual(was.Spec, is.Spec) && was.Annotations[key] == is.Annotations[key] {
+		return
+	}
+	c.queueSharing(was.Annotations[key])
+	c.queueSharing(is.Annotations[key])
+}
+
+// queueSharing queues the Services with a key of a shared address.
+func (c *Controller) queueSharing(key string) {
+	if key == "" {
+		return
+	}
+	all, err := c.services.List(labels.Everything())
+	if err != nil {
+		return // the cache has no errors; the check for drift would find the rest
+	}
+	for _, service := range all {
+		if service.Annotations[contract.ServiceSharedAddress] == key && ownershipOf(service) != foreign {
+			c.queue.Add(nameOf(service))
+		}
+	}
 }
 
 // serviceGone queues Services that disappeared before their release: someone removed the finalizer. One that only is
@@ -142,6 +172,9 @@ func (c *Controller) serviceChanged(before, after any) {
 func (c *Controller) serviceGone(last any) {
 	if service, ok := last.(*corev1.Service); ok && c.states.vanish(service) {
 		c.queue.Add(nameOf(service))
+	}
+	if service, ok := last.(*corev1.Service); ok {
+		c.queueSharing(service.Annotations[contract.ServiceSharedAddress])
 	}
 }
 

@@ -26,17 +26,17 @@ const betweenPasses = time.Second
 type nodeFacts struct {
 	obstacle   contract.Obstacle
 	vlanReady  corev1.ConditionStatus
-	network    string
-	member     string
+	member     bool
 	providerID string
 	identity   string
 }
 
 func (c *Controller) factsOf(node *corev1.Node) nodeFacts {
+	// Of an unreadable annotation the obstacle says so.
+	public, _, _ := contract.NodeNetworkOf(node.Annotations, c.config.Carriers.NetworkID)
 	facts := nodeFacts{
 		obstacle:   c.config.Carriers.Obstacle(node, true),
-		network:    node.Annotations[contract.NodePublicNetworkID],
-		member:     node.Annotations[contract.NodePublicNetworkMember],
+		member:     public.Member,
 		providerID: node.Spec.ProviderID,
 		identity:   node.Annotations[contract.NodeReportedIdentity],
 	}

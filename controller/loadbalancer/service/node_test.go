@@ -1,6 +1,7 @@
 package service
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -13,13 +14,13 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/nodenet"
 )
 
 func nodeWith(change func(*corev1.Node)) *corev1.Node {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{"edge": "yes"},
-			Annotations: map[string]string{contract.NodePublicNetworkID: "n",
-				contract.NodePublicNetworkMember: "true"}},
+			Annotations: nodenet.Member("n")},
 		Spec: corev1.NodeSpec{ProviderID: "phoenixnap://60473c2509268bc77fd06d31"},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
 			{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
@@ -30,8 +31,13 @@ func nodeWith(change func(*corev1.Node)) *corev1.Node {
 	return node
 }
 
+// leaves publishes that the server of a Node is no member of its network.
+func leaves(n *corev1.Node, networkID string) {
+	maps.Copy(n.Annotations, nodenet.On(contract.NodeNetwork{NetworkID: networkID}))
+}
+
 // ofEdge is the rule by which Nodes carry traffic that have the label edge.
-var ofEdge = contract.Carriers{Selector: labels.SelectorFromSet(labels.Set{"edge": "yes"})}
+var ofEdge = contract.Carriers{NetworkID: "n", Selector: labels.SelectorFromSet(labels.Set{"edge": "yes"})}
 
 //proves:known-bugs/flapping-nodes
 //proves:known-bugs/missed-nodes
@@ -64,10 +70,17 @@ func TestNodesThatMatter(t *testing.T) {
 		"VLAN not ready": {func(n *corev1.Node) { n.Status.Conditions[1].Status = corev1.ConditionUnknown },
 			false, true},
 		"no word of the VLAN": {func(n *corev1.Node) { n.Status.Conditions = n.Status.Conditions[:1] }, true, true},
-		"no member any more": {func(n *corev1.Node) { n.Annotations[contract.NodePublicNetworkMember] = "false" },
+		"no member any more": {func(n *corev1.Node) { leaves(n, "n") },
 			false, true},
-		"another network": {func(n *corev1.Node) { n.Annotations[contract.NodePublicNetworkID] = "x" }, true,
-			true},
+		"another network": {func(n *corev1.Node) { maps.Copy(n.Annotations, nodenet.Member("x")) }, false, true},
+		"two networks": {func(n *corev1.Node) {
+			maps.Copy(n.Annotations, nodenet.On(contract.NodeNetwork{NetworkID: "x"},
+				contract.NodeNetwork{Name: "a", NetworkID: "n", Member: true}))
+		}, true, false},
+		"another VLAN ID": {func(n *corev1.Node) {
+			maps.Copy(n.Annotations, nodenet.On(contract.NodeNetwork{NetworkID: "n", VLAN: 7, Member: true}))
+		}, true, false},
+		"unreadable": {func(n *corev1.Node) { n.Annotations[contract.NodePublicNetworks] = "x" }, false, true},
 		"another server": {func(n *corev1.Node) { n.Spec.ProviderID = "phoenixnap://60473c2509268bc77fd06d32" },
 			true, true},
 		"another VLAN interface": {func(n *corev1.Node) { n.Annotations[contract.NodeReportedIdentity] = "{}" }, true,

@@ -33,7 +33,7 @@ func TestChangesThatMatterLeadToALook(t *testing.T) {
 			n.Status.Conditions[1].Status = corev1.ConditionFalse
 		}), 1, 1},
 		"a Node is no member": {node(func(n *corev1.Node) {
-			n.Annotations[contract.NodePublicNetworkMember] = "false"
+			leaves(n, networkID)
 		}), 1, 1},
 		"a Node has another label": {node(func(n *corev1.Node) { n.Labels["rack"] = "7" }), 0, 0},
 		"a heartbeat": {node(func(n *corev1.Node) {

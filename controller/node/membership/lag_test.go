@@ -37,7 +37,7 @@ func (w *world) expectPurchases(want int) {
 // loseRecord deletes the object that records the purchase and the addresses.
 func (w *world) loseRecord() {
 	w.t.Helper()
-	if err := kubefake.Lose(w.t.Context(), w.blocks, v1beta1.NodesPrefix+"1"); err != nil {
+	if err := kubefake.Lose(w.t.Context(), w.blocks, v1beta1.NodesPrefix(v1beta1.DefaultNetwork)+"1"); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -38,7 +38,7 @@ func TestOneRejectedNodeDoesNotBlockOthers(t *testing.T) {
 	})
 	d.config.Window = time.Hour
 	d.run()
-	d.eventually("good", equals(wanted(simtest.Server1ID, "203.0.113.2", "true", nodeBlock)))
+	d.eventually("good", equals(wanted(simtest.Server1ID, "203.0.113.2/28", "true")))
 	d.eventually("good", func(map[string]string) error {
 		mu.Lock()
 		defer mu.Unlock()

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/nodenet"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
 )
 
@@ -74,9 +75,8 @@ func pass(d time.Duration) { <-time.After(d) }
 
 func readyNode(name string, status corev1.ConditionStatus, labelled bool) *corev1.Node {
 	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}, Annotations: map[string]string{
-			contract.NodePublicNetworkID: "n", contract.NodePublicNetworkMember: "true"}},
-		Spec: corev1.NodeSpec{ProviderID: contract.ProviderID("60473c2509268bc77fd06d31")},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}, Annotations: nodenet.Member("n")},
+		Spec:       corev1.NodeSpec{ProviderID: contract.ProviderID("60473c2509268bc77fd06d31")},
 	}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: contract.ConditionVLANReady, Status: status,
 		Reason: "VLANInterfaceDown"}}

@@ -1,7 +1,6 @@
 package metadata
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/instances"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -22,12 +22,37 @@ func networkAnnotations() []string {
 	return append(contract.NetworkAnnotations(), contract.NodeServerMissing)
 }
 
+// describeAll returns the public networks that concern a server: the default one, and those in which it is or becomes a
+// member. They are not known while one of them is not among those that were read: it would look as if the server had
+// left it.
+func describeAll(server pnap.Server, published []PublicNetwork, networks map[string]network.Network,
+) (facts []contract.NodeNetwork, known bool) {
+	for _, each := range published {
+		if each.Name != v1beta1.DefaultNetwork && !joins(server, each.NetworkID) {
+			continue
+		}
+		read, ok := networks[each.NetworkID]
+		if !ok {
+			return nil, false
+		}
+		facts = append(facts, describe(server, read, each))
+	}
+	return facts, true
+}
+
+// joins reports whether a server is or becomes a member of a public network.
+func joins(server pnap.Server, networkID string) bool {
+	return slices.ContainsFunc(server.PublicNetworks,
+		func(m pnap.Membership) bool { return m.NetworkID == networkID })
+}
+
 // describe returns the public network as published for the agent of a server. The server's own entry counts; the
 // network's list of members, which may be delayed, provides values that the entry lacks.
-func describe(server pnap.Server, public network.Network, blocks []contract.NetworkBlock,
-	announcer string) contract.NodeNetwork {
-	facts := contract.NodeNetwork{
-		ServerID: server.ID, NetworkID: public.ID, VLAN: public.VLAN, Blocks: blocks, Announcer: announcer,
+func describe(server pnap.Server, public network.Network, published PublicNetwork) contract.NodeNetwork {
+	facts := contract.NodeNetwork{ServerID: server.ID, Name: published.Name, NetworkID: published.NetworkID,
+		VLAN: public.VLAN, Announcer: published.Announcer}
+	for _, b := range public.Blocks {
+		facts.Blocks = append(facts.Blocks, contract.NetworkBlock{CIDR: b.CIDR})
 	}
 	listed := slices.IndexFunc(public.Members, func(m network.Member) bool { return m.ServerID == server.ID })
 	joined := slices.IndexFunc(server.PublicNetworks, func(m pnap.Membership) bool { return m.NetworkID == public.ID })
@@ -40,27 +65,8 @@ func describe(server pnap.Server, public network.Network, blocks []contract.Netw
 	if len(facts.IPs) == 0 && listed >= 0 {
 		facts.IPs = public.Members[listed].IPs
 	}
+	facts.IPs = facts.IPs[:min(len(facts.IPs), maxMembershipIPs)]
 	return facts
-}
-
-// usableBlocks returns the blocks of the network whose gateway is expected to answer. The network lists a block from
-// the start of its assignment, during which it is BUSY: then only blocks count that were published before.
-func usableBlocks(public network.Network, published []contract.NetworkBlock) []contract.NetworkBlock {
-	blocks := []contract.NetworkBlock{}
-	for _, block := range public.Blocks {
-		gateway := network.Gateway(block.CIDR)
-		if !gateway.IsValid() {
-			continue
-		}
-		usable := contract.NetworkBlock{CIDR: block.CIDR, Gateway: gateway}
-		if public.Status == network.StatusReady || slices.Contains(published, usable) {
-			blocks = append(blocks, usable)
-		}
-	}
-	slices.SortFunc(blocks, func(a, b contract.NetworkBlock) int {
-		return cmp.Or(a.CIDR.Addr().Compare(b.CIDR.Addr()), a.CIDR.Bits()-b.CIDR.Bits())
-	})
-	return blocks
 }
 
 // changes returns the patch that changes current to desired, limited to the owned names.
@@ -107,7 +113,7 @@ func zoneChanges(node *corev1.Node, server pnap.Server) map[string]*string {
 
 // missingMembership returns why a Node cannot carry traffic and what to do; empty if its server is or becomes a member.
 func missingMembership(server pnap.Server, network network.Network) string {
-	if slices.ContainsFunc(server.PublicNetworks, func(m pnap.Membership) bool { return m.NetworkID == network.ID }) {
+	if joins(server, network.ID) {
 		return ""
 	}
 	if network.Location != "" && server.Location != "" && !strings.EqualFold(network.Location, server.Location) {
@@ -121,9 +127,20 @@ func missingMembership(server pnap.Server, network network.Network) string {
 		server.ID, network.ID)
 }
 
-// recordMissing records an event for every Node without membership, once for each state.
+// defaultNetwork returns the network of that name; ok is false where there is none, or it could not be read.
+func (p *NetworkPublisher) defaultNetwork() (public network.Network, ok bool) {
+	at := slices.IndexFunc(p.config.Published, func(n PublicNetwork) bool { return n.Name == v1beta1.DefaultNetwork })
+	if at < 0 {
+		return network.Network{}, false
+	}
+	public, ok = p.networks[p.config.Published[at].NetworkID]
+	return public, ok
+}
+
+// recordMissing records an event for every Node without membership in the default network, once for each state.
 func (p *NetworkPublisher) recordMissing(nodes []*corev1.Node, list instances.List) {
-	if p.config.NetworkID == "" || p.config.ManagesMembership {
+	public, ok := p.defaultNetwork()
+	if !ok || p.config.ManagesMembership {
 		return
 	}
 	present := map[types.UID]bool{}
@@ -135,7 +152,7 @@ func (p *NetworkPublisher) recordMissing(nodes []*corev1.Node, list instances.Li
 		}
 		text := ""
 		if p.config.Selector.Matches(labels.Set(node.Labels)) {
-			text = missingMembership(server, p.network)
+			text = missingMembership(server, public)
 		}
 		if text != "" && p.reported[node.UID] != text {
 			p.config.Events.Event(node, corev1.EventTypeWarning, ReasonMembershipMissing, text)

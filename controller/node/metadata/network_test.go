@@ -52,8 +52,9 @@ func TestDescribeMembership(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := describe(pnap.Server{ID: "s", PublicNetworks: test.networks},
-				network.Network{ID: "n", VLAN: 20, Members: test.members}, nil, contract.AnnouncerAgent)
-			want := contract.NodeNetwork{ServerID: "s", NetworkID: "n", VLAN: 20, Announcer: "agent",
+				network.Network{ID: "n", VLAN: 20, Members: test.members},
+				PublicNetwork{Name: "default", NetworkID: "n", Announcer: contract.AnnouncerAgent})
+			want := contract.NodeNetwork{ServerID: "s", Name: "default", NetworkID: "n", VLAN: 20, Announcer: "agent",
 				Member: test.member, IPs: test.ips}
 			if diff := cmp.Diff(want, got, equateAddrs); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -62,35 +63,60 @@ func TestDescribeMembership(t *testing.T) {
 	}
 }
 
-func TestUsableBlocks(t *testing.T) {
-	block := func(cidr string) network.ListedBlock {
-		return network.ListedBlock{ID: cidr, CIDR: netip.MustParsePrefix(cidr)}
+// A server in two locations' networks with one VLAN ID, of which the cluster publishes three.
+func TestDescribeAll(t *testing.T) {
+	published := []PublicNetwork{{"default", "ash", contract.AnnouncerKubeVIP},
+		{"phx", "phx", contract.AnnouncerAgent}, {"slc", "slc", contract.AnnouncerNone}}
+	ash := network.Network{ID: "ash", VLAN: 20, Location: "ASH"}
+	phx := network.Network{ID: "phx", VLAN: 20, Location: "PHX"}
+	in := func(ids ...string) (all []pnap.Membership) {
+		for _, id := range ids {
+			all = append(all, pnap.Membership{NetworkID: id, Status: pnap.MembershipAssigned,
+				IPs: addrs("203.0.113.9")})
+		}
+		return all
 	}
-	known := contract.NetworkBlock{CIDR: netip.MustParsePrefix("203.0.113.0/28"),
-		Gateway: netip.MustParseAddr("203.0.113.1")}
-	fresh := contract.NetworkBlock{CIDR: netip.MustParsePrefix("203.0.113.16/29"),
-		Gateway: netip.MustParseAddr("203.0.113.17")}
-	both := []network.ListedBlock{block("203.0.113.16/29"), {ID: "odd"}, block("203.0.113.0/28")}
-	tests := map[string]struct {
-		network   network.Network
-		published []contract.NetworkBlock
-		want      []contract.NetworkBlock
+	member := func(name, announcer string) contract.NodeNetwork {
+		return contract.NodeNetwork{ServerID: "s", Name: name, NetworkID: name, VLAN: 20, Member: true,
+			IPs: addrs("203.0.113.9"), Announcer: announcer}
+	}
+	inASH := member("ash", contract.AnnouncerKubeVIP)
+	inASH.Name = "default"
+	outside := contract.NodeNetwork{ServerID: "s", Name: "default", NetworkID: "ash", VLAN: 20,
+		Announcer: contract.AnnouncerKubeVIP}
+	inPHX := member("phx", contract.AnnouncerAgent)
+	joining := inPHX
+	joining.Member = false
+	for name, tc := range map[string]struct {
+		published   []PublicNetwork
+		memberships []pnap.Membership
+		read        []network.Network
+		want        []contract.NodeNetwork
+		unknown     bool
 	}{
-		"ready": {network: network.Network{Status: network.StatusReady, Blocks: both},
-			want: []contract.NetworkBlock{known, fresh}},
-		"busy: only what was known": {network: network.Network{Status: network.StatusBusy, Blocks: both},
-			published: []contract.NetworkBlock{known}, want: []contract.NetworkBlock{known}},
-		"unknown status: as busy": {network: network.Network{Status: "QUANTUM", Blocks: both},
-			published: []contract.NetworkBlock{known}, want: []contract.NetworkBlock{known}},
-		"removed while busy": {network: network.Network{Status: network.StatusBusy},
-			published: []contract.NetworkBlock{known}, want: []contract.NetworkBlock{}},
-		"busy and nothing known so far": {network: network.Network{Status: network.StatusBusy, Blocks: both},
-			want: []contract.NetworkBlock{}},
-	}
-	for name, test := range tests {
+		"off":                       {memberships: in("ash"), read: []network.Network{ash}},
+		"of none":                   {published, nil, []network.Network{ash, phx}, []contract.NodeNetwork{outside}, false},
+		"of a network of no object": {published, in("else"), []network.Network{ash, phx}, []contract.NodeNetwork{outside}, false},
+		"of the default":            {published, in("ash"), []network.Network{ash, phx}, []contract.NodeNetwork{inASH}, false},
+		"of the other": {published, in("phx"), []network.Network{ash, phx}, []contract.NodeNetwork{outside, inPHX},
+			false},
+		"of both": {published, in("phx", "ash"), []network.Network{ash, phx}, []contract.NodeNetwork{inASH, inPHX},
+			false},
+		"joins the other": {published, []pnap.Membership{{NetworkID: "phx", Status: "in-progress",
+			IPs: addrs("203.0.113.9")}}, []network.Network{ash, phx}, []contract.NodeNetwork{outside, joining}, false},
+		"the other was not read":     {published, in("ash", "phx"), []network.Network{ash}, nil, true},
+		"one of others was not read": {published, in("ash"), []network.Network{ash}, []contract.NodeNetwork{inASH}, false},
+		"the default was not read":   {published, in("phx"), []network.Network{phx}, nil, true},
+		"without a default":          {published[1:], in("ash"), []network.Network{phx}, nil, false},
+	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, usableBlocks(test.network, test.published), equateAddrs); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+			read := map[string]network.Network{}
+			for _, n := range tc.read {
+				read[n.ID] = n
+			}
+			got, known := describeAll(pnap.Server{ID: "s", PublicNetworks: tc.memberships}, tc.published, read)
+			if diff := cmp.Diff(tc.want, got, equateAddrs); diff != "" || known == tc.unknown {
+				t.Errorf("known %v (-want +got):\n%s", known, diff)
 			}
 		})
 	}
@@ -98,36 +124,23 @@ func TestUsableBlocks(t *testing.T) {
 
 func TestChanges(t *testing.T) {
 	value := func(s string) *string { return &s }
-	current := map[string]string{contract.NodeServerID: "s", contract.NodePublicNetworkVLAN: "20",
-		contract.NodeAnnouncer: "agent", "other/annotation": "x"}
-	desired := map[string]string{contract.NodeServerID: "s", contract.NodeAnnouncer: "none",
-		contract.NodePublicNetworkIPs: ""}
-	want := map[string]*string{contract.NodePublicNetworkVLAN: nil, contract.NodeAnnouncer: value("none"),
-		contract.NodePublicNetworkIPs: value("")}
-	if diff := cmp.Diff(want, changes(current, desired)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	desired := map[string]string{contract.NodeServerID: "s", contract.NodePublicNetworks: "[]"}
+	for name, tc := range map[string]struct {
+		current map[string]string
+		want    map[string]*string
+	}{
+		"one differs, one is left over": {map[string]string{contract.NodeServerID: "s",
+			contract.NodePublicNetworks: "x", contract.NodeServerMissing: "2026-03-01T12:00:00Z",
+			"other/annotation": "x"},
+			map[string]*string{contract.NodePublicNetworks: value("[]"), contract.NodeServerMissing: nil}},
+		"nothing is there": {nil, map[string]*string{contract.NodeServerID: value("s"),
+			contract.NodePublicNetworks: value("[]")}},
+	} {
+		if diff := cmp.Diff(tc.want, changes(tc.current, desired)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 	if got := changes(desired, desired); len(got) != 0 {
 		t.Errorf("no difference: got %v", got)
-	}
-}
-
-// The encoded annotations are exactly those that the package owns, but for the one that marks that there is no server.
-func TestOwnAnnotationsAreThoseOfTheContract(t *testing.T) {
-	encoded, err := contract.NodeNetwork{}.Annotations()
-	if err != nil {
-		t.Fatal(err)
-	}
-	owned := map[string]bool{}
-	for _, name := range networkAnnotations() {
-		owned[name] = true
-		if _, ok := encoded[name]; !ok && name != contract.NodeServerMissing {
-			t.Errorf("%s is owned but not encoded", name)
-		}
-	}
-	for name := range encoded {
-		if !owned[name] {
-			t.Errorf("%s is encoded but not owned", name)
-		}
 	}
 }

@@ -72,9 +72,9 @@ const (
 	awaitedFor = 10 * time.Minute
 	// debounce is the delay that combines several Nodes that register at once in one read of the API.
 	debounce = time.Second
-	// afterFailure is the delay after a failed read of the API, or one during a change of the network.
+	// afterFailure is the delay after a failed read of the API.
 	afterFailure = 5 * time.Second
-	// maxMembershipIPs bounds the annotation public-network-ips: a membership may list a range of thousands.
+	// maxMembershipIPs bounds the addresses of a network in the annotation: a membership may list a range of thousands.
 	maxMembershipIPs = 64
 )
 
@@ -90,28 +90,40 @@ type Networks interface {
 	Network(ctx context.Context, id string, after time.Time) (network.Network, error)
 }
 
-// NetworkChanges receives each public network that any controller reads, and wakes the NetworkPublisher when the
-// network has changed. It exists before both, because the account is built before the publisher, which reads from it.
+// NetworkChanges receives each public network that any controller reads, and wakes the NetworkPublisher when one of its
+// networks has changed. It exists before both, because the account is built before the publisher, which reads from it.
 type NetworkChanges struct {
-	networkID string
-	wake      loop.Wake
-	latest    atomic.Pointer[string] // the last noticed state of the network, in a comparable form
+	wake loop.Wake
+	// latest has the last noticed state of each network, in a comparable form, by the ID.
+	latest map[string]*atomic.Pointer[string]
 }
 
-// NewNetworkChanges returns the changes of one public network.
-func NewNetworkChanges(networkID string) *NetworkChanges {
-	return &NetworkChanges{networkID: networkID, wake: loop.NewWake()}
+// NewNetworkChanges returns the changes of the public networks with these IDs.
+func NewNetworkChanges(networkIDs ...string) *NetworkChanges {
+	c := &NetworkChanges{wake: loop.NewWake(), latest: map[string]*atomic.Pointer[string]{}}
+	for _, id := range networkIDs {
+		c.latest[id] = &atomic.Pointer[string]{}
+	}
+	return c
 }
 
 // Notice receives a network that was just read. A change is published soon, not after the window. It never blocks.
 func (c *NetworkChanges) Notice(network network.Network) {
-	if network.ID != c.networkID {
+	latest, ok := c.latest[network.ID]
+	if !ok {
 		return
 	}
 	seen := fmt.Sprint(network.Status, network.Blocks, network.Members)
-	if before := c.latest.Swap(&seen); before == nil || *before != seen {
+	if before := latest.Swap(&seen); before == nil || *before != seen {
 		c.wake.Signal()
 	}
+}
+
+// PublicNetwork is a public network that is published.
+type PublicNetwork struct {
+	Name      string // that of the object; v1beta1.DefaultNetwork is published on every Node, others on their members
+	NetworkID string
+	Announcer string // the announcer on the Nodes that the selector selects
 }
 
 // NetworkConfig configures a NetworkPublisher.
@@ -125,33 +137,32 @@ type NetworkConfig struct {
 	Networks Networks
 	// Events are recorded on Nodes.
 	Events record.EventRecorder
-	// NetworkID is the ID of the public network; empty when load balancers are off.
-	NetworkID string
-	// Announcer is the value of the annotation of that name.
-	Announcer string
+	// Published are the public networks, each name and each ID once; none when load balancers are off.
+	Published []PublicNetwork
 	// Selector selects the Nodes that may announce; the others get AnnouncerNone. nil means all.
 	Selector labels.Selector
-	// ManagesMembership reports that the controller joins servers: then no missing membership is reported.
+	// ManagesMembership reports that the controller joins servers: then no missing membership in the default network is
+	// reported.
 	ManagesMembership bool
 	// Window is how often Nodes are compared with the account; 0 means DefaultNetworkWindow.
 	Window time.Duration
-	// Changes call for a look before the window is over; nil where nothing else reads the network.
+	// Changes call for a look before the window is over; nil where nothing else reads the networks.
 	Changes *NetworkChanges
 	// Now is the clock, the same as that of Networks; nil means time.Now.
 	Now func() time.Time
 }
 
-// NetworkPublisher maintains the annotations of contract.NodeNetwork and the labels of instances.Labels on every Node
-// with a provider ID, sets missing zones, and reports missing memberships.
+// NetworkPublisher maintains contract.NetworkAnnotations and the labels of instances.Labels on every Node with a
+// provider ID, sets missing zones, and reports missing memberships.
 type NetworkPublisher struct {
 	config NetworkConfig
 	wake   loop.Wake
 	synced cache.InformerSynced
 
-	// The following belong to the goroutine of Run. reported are the reported missing memberships.
-	network  network.Network
+	// The following belong to the goroutine of Run. networks are those that the current pass could read, by the ID,
+	// and reported the reported missing memberships.
+	networks map[string]network.Network
 	reported map[types.UID]string
-	withheld bool // the network is changing, so that a block is not published yet
 }
 
 // NewNetworkPublisher returns a NetworkPublisher. It registers with the informer and starts nothing.
@@ -164,7 +175,7 @@ func NewNetworkPublisher(config NetworkConfig) (*NetworkPublisher, error) {
 		config.Now = time.Now
 	}
 	if config.Changes == nil {
-		config.Changes = NewNetworkChanges(config.NetworkID)
+		config.Changes = NewNetworkChanges()
 	}
 	p := &NetworkPublisher{config: config, wake: config.Changes.wake, reported: map[types.UID]string{}}
 	registration, err := config.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -202,7 +213,7 @@ func (p *NetworkPublisher) Run(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Failed to update Node annotations")
 		}
-		if err != nil || p.withheld {
+		if err != nil {
 			return min(p.config.Window, afterFailure)
 		}
 		return p.config.Window
@@ -219,15 +230,10 @@ func (p *NetworkPublisher) sync(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.refresh(ctx); err != nil {
-		return err
-	}
-	blocks := usableBlocks(p.network, published(nodes, p.config.NetworkID))
-	p.withheld = p.network.Status != network.StatusReady && len(blocks) < len(p.network.Blocks)
-	var problems []error
+	problems := p.refresh(ctx)
 	for _, node := range nodes {
 		if server, ok := serverOf(node, list); ok {
-			problems = append(problems, p.publish(ctx, node, server, blocks))
+			problems = append(problems, p.publish(ctx, node, server))
 		}
 	}
 	p.recordMissing(nodes, list)
@@ -251,49 +257,46 @@ func (p *NetworkPublisher) servers(ctx context.Context, nodes []*corev1.Node) (i
 	return list, nil
 }
 
-// refresh reads the network, which others may have read some windows ago; after withheld blocks it always reads again.
-func (p *NetworkPublisher) refresh(ctx context.Context) error {
-	if p.config.NetworkID == "" {
-		return nil
-	}
+// refresh reads the networks, which others may have read some windows ago, and returns why some are not known.
+func (p *NetworkPublisher) refresh(ctx context.Context) (problems []error) {
+	p.networks = map[string]network.Network{}
 	after := p.config.Now().Add(-networkWindows * p.config.Window)
-	if p.withheld {
-		after = p.config.Now().Add(-debounce)
+	for _, each := range p.config.Published {
+		read, err := p.config.Networks.Network(ctx, each.NetworkID, after)
+		switch {
+		case err != nil:
+			problems = append(problems, err)
+		case read.VLAN < 1 || read.VLAN > 4094: // 802.1Q
+			problems = append(problems, fmt.Errorf("public network %s: unusable VLAN ID %d", read.ID, read.VLAN))
+		default:
+			p.networks[each.NetworkID] = read
+		}
 	}
-	network, err := p.config.Networks.Network(ctx, p.config.NetworkID, after)
-	if err != nil {
-		return err
-	}
-	if network.VLAN < 1 || network.VLAN > 4094 { // 802.1Q
-		return fmt.Errorf("public network %s: unusable VLAN ID %d", network.ID, network.VLAN)
-	}
-	p.network = network
-	return nil
+	return problems
 }
 
 // publish patches the differences. It ignores a Node that was deleted; other failures are retried in the next window.
-func (p *NetworkPublisher) publish(ctx context.Context, node *corev1.Node, server pnap.Server,
-	blocks []contract.NetworkBlock) error {
-	// Without load balancers there is no network to describe.
-	desired := map[string]string{contract.NodeServerID: server.ID, contract.NodeAnnouncer: contract.AnnouncerNone}
-	if p.config.NetworkID != "" {
-		announcer := p.config.Announcer
-		if !p.config.Selector.Matches(labels.Set(node.Labels)) {
-			announcer = contract.AnnouncerNone
-		}
-		facts := describe(server, p.network, blocks, announcer)
-		facts.IPs = facts.IPs[:min(len(facts.IPs), maxMembershipIPs)]
-		var err error
-		if desired, err = facts.Annotations(); err != nil {
-			return err
+func (p *NetworkPublisher) publish(ctx context.Context, node *corev1.Node, server pnap.Server) error {
+	facts, known := describeAll(server, p.config.Published, p.networks)
+	if !known {
+		return nil // the Node keeps what it says; why is a problem of refresh
+	}
+	if !p.config.Selector.Matches(labels.Set(node.Labels)) {
+		for i := range facts {
+			facts[i].Announcer = contract.AnnouncerNone
 		}
 	}
-	patch := changes(node.Annotations, desired)
+	encoded, err := contract.EncodePublicNetworks(facts)
+	if err != nil {
+		return fmt.Errorf("public networks of node %s: %w", node.Name, err)
+	}
+	patch := changes(node.Annotations,
+		map[string]string{contract.NodeServerID: server.ID, contract.NodePublicNetworks: encoded})
 	relabel := labelChanges(node.Labels, instances.Labels(server))
 	if len(patch)+len(relabel) == 0 {
 		return p.locate(ctx, node, server)
 	}
-	klog.FromContext(ctx).V(2).Info("Publishing server and public network to a Node", "node", node.Name, "server",
+	klog.FromContext(ctx).V(2).Info("Publishing server and public networks to a Node", "node", node.Name, "server",
 		server.ID, "annotations", len(patch), "labels", len(relabel))
 	return patchNode(ctx, p.config.Client, node.Name, map[string]any{"annotations": patch, "labels": relabel})
 }
@@ -319,16 +322,4 @@ func serverOf(node *corev1.Node, list instances.List) (pnap.Server, bool) {
 	}
 	server, ok := list.ByID[id]
 	return server, ok && server.Status != pnap.ServerReserved // that is no machine any more
-}
-
-// published collects the blocks in the annotations of Nodes, so that they survive a restart.
-func published(nodes []*corev1.Node, networkID string) []contract.NetworkBlock {
-	var blocks []contract.NetworkBlock
-	for _, node := range nodes {
-		if facts, ok, err := contract.ParseNodeNetwork(node.Annotations); err == nil && ok &&
-			facts.NetworkID == networkID {
-			blocks = append(blocks, facts.Blocks...)
-		}
-	}
-	return blocks
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/instances"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
@@ -59,8 +61,13 @@ func newHarness(t *testing.T, nodes ...*corev1.Node) *harness {
 	return &harness{t: t, sim: sim, client: client, events: events, config: NetworkConfig{
 		Client: client, Servers: instances.NewInventory(instances.InventoryConfig{Source: api, Window: testWindow / 2}),
 		Networks: account.New(account.Config{Cloud: api, Window: testWindow}), Events: events,
-		NetworkID: simtest.NetworkID, Announcer: contract.AnnouncerKubeVIP, Window: testWindow,
+		Published: defaultOnly(contract.AnnouncerKubeVIP), Window: testWindow,
 	}}
+}
+
+// defaultOnly is one network, as the options name it.
+func defaultOnly(announcer string) []PublicNetwork {
+	return []PublicNetwork{{Name: v1beta1.DefaultNetwork, NetworkID: simtest.NetworkID, Announcer: announcer}}
 }
 
 // run runs the publisher until the test ends.
@@ -130,24 +137,29 @@ func equals(want map[string]string) func(map[string]string) error {
 	}
 }
 
-func wanted(server, ips, member, blocks string) map[string]string {
+func wanted(server, ips, member string) map[string]string {
 	return map[string]string{
-		"other/annotation": "kept", contract.NodeServerID: server, contract.NodePublicNetworkID: simtest.NetworkID,
-		contract.NodePublicNetworkVLAN: "20", contract.NodePublicNetworkIPs: ips,
-		contract.NodePublicNetworkMember: member,
-		contract.NodePublicNetworkBlocks: blocks, contract.NodeAnnouncer: "kube-vip",
+		"other/annotation": "kept", contract.NodeServerID: server,
+		contract.NodePublicNetworks: `[` + entry("default", simtest.NetworkID, ips, member, "kube-vip") + `]`,
 	}
 }
 
-const nodeBlock = `[{"cidr":"203.0.113.0/28","gateway":"203.0.113.1"}]`
+// entry is that of a network with the VLAN ID 20 in the annotation; ip is empty for a server without an address.
+func entry(name, id, ip, member, announcer string) string {
+	if ip != "" {
+		ip = strconv.Quote(ip)
+	}
+	return `{"name":"` + name + `","id":"` + id + `","vlan":20,"ips":[` + ip + `],"member":` + member +
+		`,"announcer":"` + announcer + `"}`
+}
 
 //proves:known-bugs/unwritten-annotations
 func TestAnnotationsFollowTheAPI(t *testing.T) {
 	d := newHarness(t, serverNode("node-1", simtest.Server1ID), serverNode("stranger", ""),
 		serverNode("node-2", simtest.Server2ID))
 	d.run()
-	d.eventually("node-1", equals(wanted(simtest.Server1ID, "203.0.113.2", "true", nodeBlock)))
-	d.eventually("node-2", equals(wanted(simtest.Server2ID, "203.0.113.3", "true", nodeBlock)))
+	d.eventually("node-1", equals(wanted(simtest.Server1ID, "203.0.113.2/28", "true")))
+	d.eventually("node-2", equals(wanted(simtest.Server2ID, "203.0.113.3/28", "true")))
 	d.eventually("stranger", equals(map[string]string{"other/annotation": "kept"}))
 
 	if err := d.sim.OutOfBand(pnapsim.Edit{Kind: pnapsim.EditRemoveMember, Server: simtest.Server1ID,
@@ -155,7 +167,7 @@ func TestAnnotationsFollowTheAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.sim.Advance(5 * time.Minute)
-	d.eventually("node-1", equals(wanted(simtest.Server1ID, "", "false", nodeBlock)))
+	d.eventually("node-1", equals(wanted(simtest.Server1ID, "", "false")))
 }
 
 func TestSteadyStatePatchesNothing(t *testing.T) {
@@ -165,8 +177,8 @@ func TestSteadyStatePatchesNothing(t *testing.T) {
 	}
 	d := newHarness(t, nodes...)
 	d.run()
-	d.eventually("node-1", equals(wanted(simtest.Server1ID, "203.0.113.2", "true", nodeBlock)))
-	d.eventually("node-2", equals(wanted(simtest.Server2ID, "203.0.113.3", "true", nodeBlock)))
+	d.eventually("node-1", equals(wanted(simtest.Server1ID, "203.0.113.2/28", "true")))
+	d.eventually("node-2", equals(wanted(simtest.Server2ID, "203.0.113.3/28", "true")))
 	since := d.requests()
 	for range 5 { // five more reads of the API
 		d.awaitRequests(since + 2)
@@ -213,7 +225,7 @@ func TestRequestsDoNotGrowWithNodes(t *testing.T) {
 	d.config.Window = time.Hour
 	d.run()
 	for _, node := range nodes[1:] {
-		d.eventually(node.Name, equals(wanted(simtest.Server2ID, "203.0.113.3", "true", nodeBlock)))
+		d.eventually(node.Name, equals(wanted(simtest.Server2ID, "203.0.113.3/28", "true")))
 	}
 	if got := d.requests(); got != 3 {
 		t.Errorf("%d requests, want 3: token, servers, network", got)
@@ -230,7 +242,7 @@ func TestNewNodeIsPublishedSoon(t *testing.T) {
 	if _, err := d.client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	d.eventually("node-1", equals(wanted(simtest.Server1ID, "203.0.113.2", "true", nodeBlock)))
+	d.eventually("node-1", equals(wanted(simtest.Server1ID, "203.0.113.2/28", "true")))
 }
 
 // Labels follow the server after the Node was initialized; other labels stay, and nothing is written twice.
@@ -241,7 +253,7 @@ func TestLabelsAreKeptInLine(t *testing.T) {
 	node.Labels = map[string]string{contract.NodeLocation: "PHX", "other/label": "kept"}
 	d := newHarness(t, node)
 	d.run()
-	d.eventually("node-1", equals(wanted(simtest.Server1ID, "203.0.113.2", "true", nodeBlock)))
+	d.eventually("node-1", equals(wanted(simtest.Server1ID, "203.0.113.2/28", "true")))
 	got, err := d.client.CoreV1().Nodes().Get(t.Context(), "node-1", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -340,7 +352,7 @@ func TestMissingMembershipIsReported(t *testing.T) {
 	}
 	d.sim.Advance(5 * time.Minute)
 	d.run()
-	d.eventually("node-1", equals(wanted(simtest.Server1ID, "", "false", nodeBlock)))
+	d.eventually("node-1", equals(wanted(simtest.Server1ID, "", "false")))
 	d.awaitRequests(d.requests() + 8)
 	if text := <-d.events.Events; !strings.Contains(text, "Warning PublicNetworkMembershipMissing") ||
 		!strings.Contains(text, simtest.Server1ID) {
@@ -353,7 +365,7 @@ func TestMissingMembershipIsReported(t *testing.T) {
 		Network: simtest.NetworkID, IPs: []string{"203.0.113.5"}}); err != nil {
 		t.Fatal(err)
 	}
-	d.eventually("node-1", equals(wanted(simtest.Server1ID, "203.0.113.5", "true", nodeBlock)))
+	d.eventually("node-1", equals(wanted(simtest.Server1ID, "203.0.113.5/28", "true")))
 	if len(d.events.Events) > 0 {
 		t.Errorf("event of a member: %q", <-d.events.Events)
 	}
@@ -385,24 +397,23 @@ func TestMissingMembership(t *testing.T) {
 func TestFailureKeepsAnnotations(t *testing.T) {
 	d := newHarness(t, serverNode("node-1", simtest.Server1ID))
 	d.run()
-	d.eventually("node-1", equals(wanted(simtest.Server1ID, "203.0.113.2", "true", nodeBlock)))
+	d.eventually("node-1", equals(wanted(simtest.Server1ID, "203.0.113.2/28", "true")))
 	if err := d.sim.Arm(pnapsim.Fault{Path: "/networks/*/*/*", Action: pnapsim.FaultStatus,
 		Status: http.StatusForbidden, Times: 3}); err != nil {
 		t.Fatal(err)
 	}
 	d.awaitRequests(d.requests() + 8)
-	d.eventually("node-1", equals(wanted(simtest.Server1ID, "203.0.113.2", "true", nodeBlock)))
+	d.eventually("node-1", equals(wanted(simtest.Server1ID, "203.0.113.2/28", "true")))
 }
 
 func TestLoadBalancersOff(t *testing.T) {
 	before := serverNode("node-1", simtest.Server1ID)
-	for name, value := range wanted(simtest.Server1ID, "203.0.113.2", "true", nodeBlock) {
+	for name, value := range wanted(simtest.Server1ID, "203.0.113.2/28", "true") {
 		before.Annotations[name] = value
 	}
 	d := newHarness(t, before)
-	d.config.NetworkID = ""
-	d.config.Announcer = contract.AnnouncerNone
+	d.config.Published = nil
 	d.run()
 	d.eventually("node-1", equals(map[string]string{"other/annotation": "kept",
-		contract.NodeServerID: simtest.Server1ID, contract.NodeAnnouncer: "none"}))
+		contract.NodeServerID: simtest.Server1ID, contract.NodePublicNetworks: "[]"}))
 }

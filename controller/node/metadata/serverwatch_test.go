@@ -78,7 +78,7 @@ func TestStaleAnnotationsGo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, member := got.Annotations[contract.NodePublicNetworkMember]
+		_, member := got.Annotations[contract.NodePublicNetworks]
 		if (got.Annotations[contract.NodeServerMissing] != "") != tc.gone || member == tc.gone ||
 			got.Annotations["mine"] != "kept" || tc.proof.asked < tc.asked || tc.asked == 0 && tc.proof.asked > 0 {
 			t.Errorf("%s: annotations %v, asked %d times", name, got.Annotations, tc.proof.asked)

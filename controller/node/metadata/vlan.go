@@ -40,15 +40,19 @@ const (
 	notReady
 )
 
-// readinessOf reads the agent's condition, which does not count when the Node itself no longer reports.
+// readinessOf reads the agent's condition, which does not count when the Node itself no longer reports. A Node whose
+// annotation cannot be read is doubtful: the controller writes it again.
 func readinessOf(node *corev1.Node, carriers contract.Carriers) readiness {
 	condition := contract.FindNodeCondition(node, contract.ConditionVLANReady)
+	_, _, unreadable := contract.ParsePublicNetworks(node.Annotations)
 	switch {
 	case condition == nil:
 		return unwatched
 	case carriers.Unfit(node, true) == (contract.Obstacle{}):
 		return ready
-	case condition.Status == corev1.ConditionUnknown && !contract.Unreachable(node) &&
+	case (condition.Status == corev1.ConditionUnknown ||
+		condition.Status == corev1.ConditionTrue && unreadable != nil) &&
+		!contract.Unreachable(node) &&
 		carriers.Barred(node) == (contract.Obstacle{}):
 		return doubtful
 	default:

@@ -24,11 +24,36 @@ type IPBlocks struct {
 	connection rest.Interface
 }
 
+// PublicNetworks reads and changes PublicNetworks, as IPBlocks does IPBlocks.
+type PublicNetworks = gentype.ClientWithList[*v1beta1.PublicNetwork, *v1beta1.PublicNetworkList]
+
 // New returns a client of the API server that the configuration leads to. It makes no calls.
 func New(config *rest.Config) (*IPBlocks, error) {
+	connection, parameters, err := connect(config)
+	if err != nil {
+		return nil, fmt.Errorf("client of IPBlocks: %w", err)
+	}
+	return &IPBlocks{gentype.NewClientWithList("ipblocks", connection, parameters, "",
+		func() *v1beta1.IPBlock { return &v1beta1.IPBlock{} },
+		func() *v1beta1.IPBlockList { return &v1beta1.IPBlockList{} }), connection}, nil
+}
+
+// NewPublicNetworks is New for PublicNetworks.
+func NewPublicNetworks(config *rest.Config) (*PublicNetworks, error) {
+	connection, parameters, err := connect(config)
+	if err != nil {
+		return nil, fmt.Errorf("client of PublicNetworks: %w", err)
+	}
+	return gentype.NewClientWithList("publicnetworks", connection, parameters, "",
+		func() *v1beta1.PublicNetwork { return &v1beta1.PublicNetwork{} },
+		func() *v1beta1.PublicNetworkList { return &v1beta1.PublicNetworkList{} }), nil
+}
+
+// connect returns what clients of the kinds share.
+func connect(config *rest.Config) (*rest.RESTClient, runtime.ParameterCodec, error) {
 	scheme := runtime.NewScheme()
 	if err := v1beta1.AddToScheme(scheme); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	config = rest.CopyConfig(config)
 	config.APIPath = "/apis"
@@ -37,12 +62,7 @@ func New(config *rest.Config) (*IPBlocks, error) {
 	config.AcceptContentTypes = runtime.ContentTypeJSON
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	connection, err := rest.RESTClientFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("client of IPBlocks: %w", err)
-	}
-	return &IPBlocks{gentype.NewClientWithList("ipblocks", connection, runtime.NewParameterCodec(scheme), "",
-		func() *v1beta1.IPBlock { return &v1beta1.IPBlock{} },
-		func() *v1beta1.IPBlockList { return &v1beta1.IPBlockList{} }), connection}, nil
+	return connection, runtime.NewParameterCodec(scheme), err
 }
 
 // definition is where the API server has the definition of the kind.

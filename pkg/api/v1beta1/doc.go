@@ -1,4 +1,5 @@
-// Package v1beta1 contains the objects by which users see and say which IP blocks of the account the cluster uses.
+// Package v1beta1 contains the objects by which users see and say which public networks and IP blocks of the account
+// the cluster uses.
 //
 // Fields are only ever added, so that there is never a conversion between versions.
 //

@@ -81,10 +81,13 @@ const (
 	NamePrefix = "block-"
 	// ServicePrefix is before the UID of the Service for which a block is bought.
 	ServicePrefix = "svc-"
-	// SharedPrefix and NodesPrefix are before a number.
-	SharedPrefix = "default-shared-"
-	NodesPrefix  = "default-nodes-"
 )
+
+// SharedPrefix and NodesPrefix are before a number in the names of blocks of a public network.
+func SharedPrefix(network string) string { return network + "-shared-" }
+
+// NodesPrefix is before a number, see SharedPrefix.
+func NodesPrefix(network string) string { return network + "-nodes-" }
 
 // ConditionAllocatable is the condition of an IPBlock that is False, with reason AllocatableClosed, while no address of
 // it is allocated any more, because it is being released.
@@ -103,11 +106,13 @@ const (
 )
 
 // ConditionOrphaned is True while the Service of a block does not exist: with reason OrphanedServiceGone, or
-// OrphanedAwaitingConfirmation if too many blocks became orphans at once. Ready then has the same reason.
+// OrphanedAwaitingConfirmation if too many blocks became orphans at once. Ready then has the same reason. It is True
+// with reason OrphanedNotUsed while no one has an address of a block that was bought to be shared, or for nodes.
 const (
 	ConditionOrphaned            = "Orphaned"
 	OrphanedServiceGone          = "ServiceGone"
 	OrphanedAwaitingConfirmation = "AwaitingConfirmation"
+	OrphanedNotUsed              = "NotUsed"
 )
 
 // AssignedRetained is the reason of Assigned and Ready of a block that outlives its Service, AssignedNotFound that of
@@ -116,6 +121,13 @@ const (
 	AssignedRetained = "Retained"
 	AssignedNotFound = "BlockNotFound"
 )
+
+// UnassignedReasons are the reasons of Assigned, while it is False, by which the block is not in the network. With any
+// other one, the controller could not find out or waits for a person, and a block that is in use works on.
+func UnassignedReasons() []string {
+	return []string{"AssignmentDue", "BlockAssigning", "UnassignmentDue", "BlockUnassigning", "NetworkChanging",
+		"BlockElsewhere", "BlockLost", AssignedRetained, AssignedNotFound}
+}
 
 // Sources of blocks.
 const (
@@ -308,6 +320,12 @@ type Allocation struct {
 	// +listMapKey=name
 	// +optional
 	Services []ServiceReference `json:"services,omitempty"`
+	// SharedAs is what the Services have in common that may have the address together: <namespace>/<key>, or <key> of
+	// those that name the IPBlock and whose namespaces it lists. The key is their annotation
+	// phoenixnap.com/shared-address. Without it one Service has the address.
+	// +kubebuilder:validation:MaxLength=127
+	// +optional
+	SharedAs string `json:"sharedAs,omitempty"`
 	// Server is the ID of the server that has the address for its node, as phoenixNAP's portal and API show it.
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9a-f]{24}$')",message="server must be the ID of a server, 24 hexadecimal digits in lowercase"

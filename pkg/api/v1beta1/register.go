@@ -7,7 +7,7 @@ import (
 
 // AddToScheme adds the kinds to a scheme, by which clients know them.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &IPBlock{}, &IPBlockList{})
+	scheme.AddKnownTypes(GroupVersion, &IPBlock{}, &IPBlockList{}, &PublicNetwork{}, &PublicNetworkList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

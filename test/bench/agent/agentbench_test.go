@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/bench/controller"
 )
 
@@ -144,9 +145,13 @@ func TestNodeObject(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if names[node.Name] || len(node.Annotations) < 8 || len(node.Status.Images) != 50 {
-			t.Fatalf("Node %s: there twice %t, %d annotations, %d images", node.Name, names[node.Name],
-				len(node.Annotations), len(node.Status.Images))
+		if names[node.Name] || len(node.Status.Images) != 50 {
+			t.Fatalf("Node %s: there twice %t, %d images", node.Name, names[node.Name], len(node.Status.Images))
+		}
+		for _, name := range append(contract.NetworkAnnotations(), contract.NodeReportedIdentity) {
+			if node.Annotations[name] == "" {
+				t.Fatalf("Node %s lacks annotation %s", node.Name, name)
+			}
 		}
 		names[node.Name] = true
 	}

@@ -21,9 +21,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/command"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/nodenet"
 )
 
 // setting is the cluster that the agent is in.
@@ -66,7 +68,7 @@ func (s *setting) kubeconfig(ctx context.Context, url string) (string, error) {
 // writers is how many objects are created at a time.
 const writers = 32
 
-// populate fills the cluster with Nodes and Services.
+// populate fills the cluster with Nodes, IP blocks and Services.
 func (s *setting) populate(ctx context.Context) error {
 	virtual, err := addresses(s.Services)
 	if err != nil {
@@ -76,6 +78,9 @@ func (s *setting) populate(ctx context.Context) error {
 	group.SetLimit(writers)
 	for i := range s.Nodes {
 		group.Go(func() error { return s.createNode(ctx, i) })
+	}
+	for i, b := range blocks()[1:] {
+		group.Go(func() error { return s.createBlock(ctx, i, b, virtual) })
 	}
 	for i, address := range virtual {
 		group.Go(func() error { return s.createService(ctx, i, address) })
@@ -94,6 +99,33 @@ func (s *setting) createNode(ctx context.Context, i int) error {
 	return nil
 }
 
+// createBlock creates the IPBlock of a block with addresses of Services, as the controller leaves it.
+func (s *setting) createBlock(ctx context.Context, i int, b contract.NetworkBlock, virtual []netip.Addr) error {
+	blocks := s.plane.IPBlocks()
+	made, err := blocks.Create(ctx, &v1beta1.IPBlock{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s%d", v1beta1.SharedPrefix(v1beta1.DefaultNetwork), i+1)},
+		Spec:       v1beta1.IPBlockSpec{Purpose: v1beta1.PurposeShared}}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("create an IPBlock: %w", err)
+	}
+	allocations := []v1beta1.Allocation{}
+	for n, address := range virtual {
+		if b.CIDR.Contains(address) {
+			allocations = append(allocations, v1beta1.Allocation{Address: address.String(), Since: metav1.Now(),
+				Services: []v1beta1.ServiceReference{{Namespace: metav1.NamespaceDefault, Name: serviceName(n)}}})
+		}
+	}
+	made.Status = v1beta1.IPBlockStatus{CIDR: b.CIDR.String(), Gateway: b.Gateway.String(), Allocations: &allocations,
+		Conditions: []metav1.Condition{{Type: v1beta1.ConditionAssigned, Status: metav1.ConditionTrue,
+			Reason: "BlockAssigned", LastTransitionTime: metav1.Now()}}}
+	if _, err := blocks.UpdateStatus(ctx, made, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("assign IPBlock %s: %w", made.Name, err)
+	}
+	return nil
+}
+
+func serviceName(i int) string { return fmt.Sprintf("web-%03d", i) }
+
 func nodeName(i int) string { return fmt.Sprintf("node-%04d", i) }
 
 // nodeMAC is the hardware address of a Node's bond; the lab gives its servers these.
@@ -102,10 +134,7 @@ func nodeMAC(i int) string { return fmt.Sprintf("02:50:4e:01:%02x:%02x", (i+1)>>
 // nodeObject is a Node as kubelet, controller and agent write it together, with what makes it large: images and
 // addresses.
 func nodeObject(i int) (*corev1.Node, error) {
-	published, err := network().Annotations()
-	if err != nil {
-		return nil, err
-	}
+	annotations := nodenet.On(network())
 	private := netip.AddrFrom4([4]byte{10, 0, byte((i + 11) >> 8), byte(i + 11)})
 	identity, err := json.Marshal(contract.Identity{
 		Hostname: nodeName(i), Addresses: []netip.Addr{private}, MACs: []string{nodeMAC(i)}, VLANInterface: vlanLink,
@@ -113,7 +142,7 @@ func nodeObject(i int) (*corev1.Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode the identity of %s: %w", nodeName(i), err)
 	}
-	published[contract.NodeReportedIdentity] = string(identity)
+	annotations[contract.NodeReportedIdentity] = string(identity)
 	var node corev1.Node
 	err = object(&node, "node", map[string]any{
 		"Name": nodeName(i), "Private": private, "Pods": fmt.Sprintf("10.%d.%d.0/24", 100+i>>8, i&0xff), "Now": now(),
@@ -121,7 +150,7 @@ func nodeObject(i int) (*corev1.Node, error) {
 			"MemoryPressure": "False", "DiskPressure": "False", "PIDPressure": "False", "Ready": "True",
 		},
 	})
-	node.Annotations = published
+	node.Annotations = annotations
 	return &node, err
 }
 
@@ -145,7 +174,7 @@ func now() string { return time.Now().UTC().Format(metav1.RFC3339Micro) }
 // createService creates a Service as controller and kube-vip leave it, and the Lease by which kube-vip elects its
 // announcer.
 func (s *setting) createService(ctx context.Context, i int, address netip.Addr) error {
-	values := map[string]any{"Name": fmt.Sprintf("web-%03d", i), "Address": address, "Announcer": announcer,
+	values := map[string]any{"Name": serviceName(i), "Address": address, "Announcer": announcer,
 		"Interface": vlanLink, "Now": now()}
 	var service corev1.Service
 	var lease coordinationv1.Lease
@@ -253,6 +282,6 @@ func addresses(count int) ([]netip.Addr, error) {
 func network() contract.NodeNetwork {
 	return contract.NodeNetwork{
 		ServerID: serverID, NetworkID: networkID, VLAN: vlanID, Member: true, IPs: []netip.Addr{ownAddress.Addr()},
-		Blocks: blocks(), Announcer: contract.AnnouncerKubeVIP,
+		Blocks: blocks()[:1], Announcer: contract.AnnouncerKubeVIP,
 	}
 }

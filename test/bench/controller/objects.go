@@ -74,8 +74,8 @@ func complete(node *corev1.Node) bool {
 			return false
 		}
 	}
-	return node.Spec.ProviderID != "" && len(node.Status.Addresses) > 0 &&
-		node.Annotations[contract.NodePublicNetworkMember] == "true"
+	network, _, err := contract.NodeNetworkOf(node.Annotations, "")
+	return node.Spec.ProviderID != "" && len(node.Status.Addresses) > 0 && err == nil && network.Member
 }
 
 func (h *harness) services() typedcorev1.ServiceInterface {

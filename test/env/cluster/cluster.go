@@ -80,7 +80,7 @@ type Options struct {
 	AgentFlags []string
 	// Auto begins with servers as phoenixNAP delivers them, outside of the public network and without its VLAN: the
 	// controller joins them, and the agents configure them. Their default route leads into the private network, from
-	// which no way leads to clients.
+	// which no way leads to clients. With Kubelets the user brings the block of the nodes after the definitions.
 	Auto bool
 }
 
@@ -186,7 +186,7 @@ func (c *Cluster) StartControlPlane(ctx context.Context) error {
 	if err := controlplane.WriteKubeconfig(c.AdminKubeconfig(), cp.Config(), ""); err != nil {
 		return fmt.Errorf("write the kubeconfig: %w", err)
 	}
-	if c.options.Auto {
+	if c.options.Auto && !c.options.Kubelets {
 		return c.bringNodeBlock(ctx)
 	}
 	return nil

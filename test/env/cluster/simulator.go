@@ -77,7 +77,20 @@ func (s *Simulator) stop() error { return s.process.Stop(5 * time.Second) }
 
 // AccountState is what the account holds, as the API returns it.
 type AccountState struct {
-	Blocks []AccountBlock `json:"blocks"`
+	Blocks   []AccountBlock   `json:"blocks"`
+	Networks []AccountNetwork `json:"networks"`
+}
+
+// AccountNetwork is one public network of the account.
+type AccountNetwork struct {
+	ID          string              `json:"id"`
+	Memberships []AccountMembership `json:"memberships"`
+}
+
+// AccountMembership says which server is a member of a network, with which addresses.
+type AccountMembership struct {
+	Server string   `json:"resourceId"`
+	IPs    []string `json:"ips"`
 }
 
 // AccountBlock is one IP block of the account.

@@ -40,6 +40,9 @@ func (c *ControlPlane) User(name string, groups ...string) (*rest.Config, error)
 // IPBlocks returns a client of the cluster's IPBlocks, as a cluster administrator.
 func (c *ControlPlane) IPBlocks() *client.IPBlocks { return c.ipBlocks }
 
+// PublicNetworks is IPBlocks for PublicNetworks.
+func (c *ControlPlane) PublicNetworks() *client.PublicNetworks { return c.networks }
+
 // ServiceAccount returns the configuration of a client that holds a token of an existing ServiceAccount, got as
 // a kubelet gets it for a pod (TokenRequest API). A ServiceAccount that is missing is an error, because the
 // manifests under test should have made it.

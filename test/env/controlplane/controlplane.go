@@ -59,10 +59,12 @@ type ControlPlane struct {
 	admin     *rest.Config
 	kube      kubernetes.Interface
 	ipBlocks  *client.IPBlocks
+	networks  *client.PublicNetworks
 }
 
 // definitions is what every control plane knows besides the kinds of Kubernetes.
-const definitions = "deploy/crds/networking.phoenixnap.com_ipblocks.yaml"
+var definitions = []string{"deploy/crds/networking.phoenixnap.com_ipblocks.yaml",
+	"deploy/crds/networking.phoenixnap.com_publicnetworks.yaml"}
 
 // Start starts etcd and kube-apiserver and waits until the API server is ready and has made its namespaces. The
 // context bounds only the start; Stop ends the control plane. RBAC and the Node authorizer are on, as is the
@@ -121,17 +123,23 @@ func (c *ControlPlane) prepare(ctx context.Context, o Options) (err error) {
 	if c.kube, err = kubernetes.NewForConfig(c.admin); err != nil {
 		return err
 	}
-	c.ipBlocks, err = client.New(c.admin)
+	if c.ipBlocks, err = client.New(c.admin); err != nil {
+		return err
+	}
+	c.networks, err = client.NewPublicNetworks(c.admin)
 	return err
 }
 
 // define installs the kinds of this project, and waits until they are served.
 func (c *ControlPlane) define(ctx context.Context) error {
-	if err := c.applyFromRoot(ctx, []string{definitions}); err != nil {
+	if err := c.applyFromRoot(ctx, definitions); err != nil {
 		return err
 	}
 	return wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		_, err := c.ipBlocks.List(ctx, metav1.ListOptions{})
+		if err == nil {
+			_, err = c.networks.List(ctx, metav1.ListOptions{})
+		}
 		if apierrors.IsNotFound(err) {
 			return false, nil
 		}

@@ -45,6 +45,15 @@ func (s *Store) IPBlocks() *client.IPBlocks {
 	return blocks
 }
 
+// PublicNetworks returns a client of the PublicNetworks of the Store.
+func (s *Store) PublicNetworks() *client.PublicNetworks {
+	networks, err := client.NewPublicNetworks(Config(s.Line()))
+	if err != nil {
+		panic(err) // as above
+	}
+	return networks
+}
+
 // EditStatus changes the status of an IPBlock, whatever version it has, as a person with --subresource=status does.
 func EditStatus(ctx context.Context, blocks *client.IPBlocks, name string, change func(*v1beta1.IPBlockStatus)) error {
 	object, err := blocks.Get(ctx, name, metav1.GetOptions{})

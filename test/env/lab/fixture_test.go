@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -61,13 +62,15 @@ func run(m *testing.M) int {
 
 func testServers() []Server {
 	return []Server{
-		{Name: "srv-a", ID: "id-a", Private: netip.MustParsePrefix("10.0.0.11/24"),
+		{Name: "srv-a", ID: "id-a", Location: "ASH", Private: netip.MustParsePrefix("10.0.0.11/24"),
 			Pods: netip.MustParsePrefix("10.244.1.0/24")},
-		{Name: "srv-b", ID: "id-b", Private: netip.MustParsePrefix("10.0.0.12/24"),
+		{Name: "srv-b", ID: "id-b", Location: "ASH", Private: netip.MustParsePrefix("10.0.0.12/24"),
 			Pods: netip.MustParsePrefix("10.244.2.0/24")},
-		{Name: "srv-c", ID: "id-c", Private: netip.MustParsePrefix("10.0.0.13/24"),
+		{Name: "srv-c", ID: "id-c", Location: "ASH", Private: netip.MustParsePrefix("10.0.0.13/24"),
 			Pods: netip.MustParsePrefix("10.244.3.0/24"), Bridge: "vmbr0",
 			Storage: netip.MustParsePrefix("10.60.0.3/24")},
+		{Name: "srv-d", ID: "id-d", Location: "PHX", Private: netip.MustParsePrefix("10.0.0.14/24"),
+			Pods: netip.MustParsePrefix("10.244.4.0/24")},
 	}
 }
 
@@ -139,6 +142,8 @@ type publicNetwork struct {
 	vlan, base int
 	// more are the bases of further blocks.
 	more []int
+	// location is that of the network; empty for the first one of the lab.
+	location string
 }
 
 func (p publicNetwork) ip(n int) netip.Addr {
@@ -147,7 +152,8 @@ func (p publicNetwork) ip(n int) netip.Addr {
 
 // publish puts the network into the feed.
 func (p publicNetwork) publish(assigned bool, members ...string) {
-	n := dataplane.Network{ID: fmt.Sprint("net-", p.vlan), VLAN: p.vlan, Members: members}
+	n := dataplane.Network{ID: fmt.Sprint("net-", p.location, p.vlan), VLAN: p.vlan, Members: members,
+		Location: cmp.Or(p.location, "ASH")}
 	if assigned {
 		for _, base := range append([]int{p.base}, p.more...) {
 			b := publicNetwork{base: base}

@@ -210,3 +210,43 @@ func TestTwoClaimantsAreSeen(t *testing.T) {
 		return len(machines) == 2
 	})
 }
+
+// TestLocationsAreApart: equal VLAN IDs in two locations are two networks; what lies between is the private network and
+// the Internet.
+func TestLocationsAreApart(t *testing.T) {
+	home := publicNetwork{vlan: 110, base: 96}
+	away := publicNetwork{vlan: 110, base: 104, location: "PHX"}
+	for _, n := range []struct {
+		publicNetwork
+		server, id string
+	}{{home, "srv-a", "id-a"}, {away, "srv-d", "id-d"}} {
+		n.publish(true, n.id)
+		n.configure(t, n.server, 2)
+		eventually(t, "the client reaches "+n.server, func() bool { return pings(t, Client, n.ip(2), 1) })
+	}
+	if !pings(t, "srv-a", netip.MustParseAddr("10.0.0.14"), 2) || !pings(t, "srv-a", away.ip(2), 2) {
+		t.Error("srv-a does not reach srv-d over the private network and the Internet")
+	}
+	vip := away.ip(3)
+	execute(t, "srv-a", "ip", "address", "add", vip.String()+"/32", "dev", home.link())
+	execute(t, "srv-a", "busybox", "arping", "-U", "-c", "1", "-I", home.link(), "-s", vip.String(), vip.String())
+	if pings(t, Client, vip, 2) {
+		t.Error("a server answers for an address of another location")
+	}
+	away.publish(false, "id-d")
+	eventually(t, "the block is on no network", func() bool { return !pings(t, Client, away.ip(2), 1) })
+	claims, err := shared.ARPClaims(t.Context(), time.Now().Add(-time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]string{}
+	for _, c := range claims {
+		if c.VLAN == home.vlan {
+			seen[c.IP.String()] += c.Gateway + " "
+		}
+	}
+	if !strings.HasPrefix(seen[vip.String()], "gateway ") || strings.Contains(seen[vip.String()], "gateway-2") ||
+		!strings.HasPrefix(seen[away.ip(2).String()], "gateway-2 ") {
+		t.Errorf("addresses that the gateways saw: %v", seen)
+	}
+}

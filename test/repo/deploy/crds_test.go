@@ -59,7 +59,8 @@ func TestDefinitionsAreKept(t *testing.T) {
 	found := 0
 	for _, o := range documents(t, text) {
 		guards := strings.HasPrefix(o.GetName(), "phoenixnap-definitions") ||
-			strings.HasPrefix(o.GetName(), "phoenixnap-ipblocks")
+			strings.HasPrefix(o.GetName(), "phoenixnap-ipblocks") ||
+			strings.HasPrefix(o.GetName(), "phoenixnap-publicnetworks")
 		if o.GetKind() != "CustomResourceDefinition" && !guards {
 			continue
 		}
@@ -71,8 +72,8 @@ func TestDefinitionsAreKept(t *testing.T) {
 			}
 		}
 	}
-	if found != 5 {
-		t.Errorf("the chart has %d definitions and parts of policies for them, want 5", found)
+	if found != 8 {
+		t.Errorf("the chart has %d definitions and parts of policies for them, want 8", found)
 	}
 	for _, overlay := range overlays(t) {
 		rendered, err := os.ReadFile(Rendered(sourceTree(t), overlay))

@@ -250,8 +250,8 @@ func TestNodesOnly(t *testing.T) {
 				t.Errorf("%s: the policy %s is about what others write", overlay, policy.Name)
 			}
 		}
-		if policies != 3 { // of its ConfigMaps, its fields of Services, and its IPBlocks
-			t.Errorf("%s: %d policies confine the controller, want three", overlay, policies)
+		if policies != 4 { // of its ConfigMaps, its fields of Services, its IPBlocks, and its PublicNetwork
+			t.Errorf("%s: %d policies confine the controller, want four", overlay, policies)
 		}
 	}
 }

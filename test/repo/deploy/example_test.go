@@ -17,17 +17,19 @@ import (
 )
 
 // examples are the example Services by the name of their file.
-func examples(t *testing.T) map[string]*corev1.Service {
+func examples(t *testing.T) map[string][]*corev1.Service {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(sourceTree(t), "deploy", "examples", "*.yaml"))
 	must(t, err)
-	all := map[string]*corev1.Service{}
+	all := map[string][]*corev1.Service{}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		must(t, err)
-		service := &corev1.Service{}
-		must(t, yaml.UnmarshalStrict(text, service))
-		all[filepath.Base(file)] = service
+		for document := range strings.SplitSeq(string(text), "\n---\n") {
+			service := &corev1.Service{}
+			must(t, yaml.UnmarshalStrict([]byte(document), service))
+			all[filepath.Base(file)] = append(all[filepath.Base(file)], service)
+		}
 	}
 	return all
 }
@@ -36,12 +38,14 @@ func examples(t *testing.T) map[string]*corev1.Service {
 func TestExamplesAreAccepted(t *testing.T) {
 	client, err := kubernetes.NewForConfig(cp.Config())
 	must(t, err)
-	for file, service := range examples(t) {
-		options := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll},
-			FieldValidation: metav1.FieldValidationStrict}
-		created, err := client.CoreV1().Services("default").Create(t.Context(), service, options)
-		if err != nil || created.Spec.Type != corev1.ServiceTypeLoadBalancer {
-			t.Errorf("%s: %v", file, err)
+	for file, services := range examples(t) {
+		for _, service := range services {
+			options := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll},
+				FieldValidation: metav1.FieldValidationStrict}
+			created, err := client.CoreV1().Services("default").Create(t.Context(), service, options)
+			if err != nil || created.Spec.Type != corev1.ServiceTypeLoadBalancer {
+				t.Errorf("%s: %v", file, err)
+			}
 		}
 	}
 }
@@ -49,15 +53,15 @@ func TestExamplesAreAccepted(t *testing.T) {
 // TestEveryAnnotationHasAnExample compares the examples with the names in the code.
 func TestEveryAnnotationHasAnExample(t *testing.T) {
 	shown := map[string]int{}
-	for _, service := range examples(t) {
-		for key := range service.Annotations {
+	for _, services := range examples(t) {
+		for key := range services[0].Annotations { // the others of a file have the same
 			shown[key]++
 		}
 	}
 	for _, key := range []string{
 		contract.ServiceIPLocation, contract.ServiceIPAllocation, contract.ServiceIPBlockSize,
 		contract.ServiceIPBlock, contract.ServiceIPRetain,
-		contract.ServiceRequestedIP, contract.ServiceIPReplace,
+		contract.ServiceRequestedIP, contract.ServiceIPReplace, contract.ServiceSharedAddress,
 	} {
 		if shown[key] != 1 {
 			t.Errorf("%s is shown %d times, want once", key, shown[key])

@@ -113,9 +113,8 @@ func Stamp(root, version string) error {
 // Chart is the directory of the Helm chart, below the root of the source tree.
 const Chart = "deploy/helm/phoenixnap-cloud-provider"
 
-// Definitions are the definition of the kinds, and what guards it, rendered into one file, below the root of the source
-// tree. No overlay has them: they are applied before all of them, and deleted last, because objects go with their
-// definition.
+// Definitions are those of the kinds, and what guards them, rendered into one file, below the root of the source tree.
+// No overlay has them: they are applied before all of them, and deleted last, because objects go with their definition.
 const Definitions = "deploy/rendered/crds.yaml"
 
 // copied are the manifests that the chart shares with the kustomizations: name in the chart → path below the root.
@@ -124,6 +123,7 @@ func copied() map[string]string {
 	const monitoring = "deploy/monitoring/"
 	return map[string]string{
 		"crds.yaml":                     "deploy/crds/networking.phoenixnap.com_ipblocks.yaml",
+		"crds-networks.yaml":            "deploy/crds/networking.phoenixnap.com_publicnetworks.yaml",
 		"crds-policy.yaml":              "deploy/crds/policy.yaml",
 		"agent.yaml":                    "deploy/base/agent.yaml",
 		"agent-policy.yaml":             "deploy/base/agent-policy.yaml",

@@ -42,12 +42,12 @@ func takeOver(t *testing.T, cluster *reapply.Cluster, kubeconfig, overlay string
 		args = append(args, "--namespace", "kube-system", "--kubeconfig", kubeconfig)
 		return runHelm(t.Context(), args...)
 	}
-	definitions := filepath.Join(sourceTree(t), "deploy", "crds")
+	kinds := filepath.Join(sourceTree(t), "deploy", "crds")
 	install := slices.Concat([]string{"upgrade", "--install", "phoenixnap", chart(t)}, values)
 	cluster.Must(t, "delete", "--ignore-not-found", "-k", dir) // another test may have left what differs
 	undefine(t, cluster)
-	cluster.Must(t, "apply", "-k", definitions)
-	defined := cluster.Live(t, "-k", definitions)
+	cluster.Must(t, "apply", "-k", kinds)
+	defined := cluster.Live(t, "-k", kinds)
 	cluster.Must(t, "apply", "-k", dir)
 	defer cluster.Must(t, "delete", "--ignore-not-found", "-k", dir)
 	enterController(t, overlay)
@@ -61,13 +61,13 @@ func takeOver(t *testing.T, cluster *reapply.Cluster, kubeconfig, overlay string
 			t.Fatalf("helm %s: %v\n%s", strings.Join(step, " "), err, out)
 		}
 		reapply.SameContents(t, "with Helm", before, cluster.Live(t, "-k", dir))
-		reapply.SameContents(t, "the definition with Helm", defined, cluster.Live(t, "-k", definitions))
+		reapply.SameContents(t, "the definition with Helm", defined, cluster.Live(t, "-k", kinds))
 	}
 
 	controllerStays(t, overlay)
 
 	cluster.Must(t, "-n", "kube-system", "delete", "secret", "-l", "owner=helm,name=phoenixnap")
-	reapply.Unchanged(t, cluster.Must(t, "apply", "-k", definitions))
+	reapply.Unchanged(t, cluster.Must(t, "apply", "-k", kinds))
 	reapply.Unchanged(t, cluster.Must(t, "apply", "-k", dir))
 	reapply.SameContents(t, "back with kubectl", before, cluster.Live(t, "-k", dir))
 	controllerStays(t, overlay)

@@ -23,15 +23,17 @@ import (
 const (
 	servedService = "served"
 	servedAddress = "203.0.113.2"
-	definitionOf  = "ipblocks.networking.phoenixnap.com"
 	// recorded is the status of the block of servedService.
 	recorded = `{"status":{"cidr":"203.0.113.0/29","used":"1/5","allocations":[{"address":"` + servedAddress +
 		`","since":"2026-11-27T00:00:00Z","services":[{"namespace":"default","name":"` + servedService + `"}]}]}}`
 	published = `{"status":{"loadBalancer":{"ingress":[{"ip":"` + servedAddress + `"}]}}}`
 )
 
-// guards are the policies without which what is kept could be deleted by mistake.
-var guards = []string{"phoenixnap-definitions", "phoenixnap-ipblocks"}
+// definitions are those of our kinds, and guards the policies without which what is kept could be deleted by mistake.
+var (
+	definitions = []string{"ipblocks.networking.phoenixnap.com", "publicnetworks.networking.phoenixnap.com"}
+	guards      = []string{"phoenixnap-definitions", "phoenixnap-ipblocks", "phoenixnap-publicnetworks"}
+)
 
 // TestHelmUninstallKeepsWhatIsServed: helm uninstall while a Service has an address changes neither the records nor the
 // Service, and the next installation takes over what was kept.
@@ -54,9 +56,14 @@ func TestHelmUninstallKeepsWhatIsServed(t *testing.T) {
 		return cluster.Live(t, "ipblocks,services", "--all-namespaces")
 	}
 	kept := func() map[string]*unstructured.Unstructured {
-		return cluster.Live(t, "crd/"+definitionOf, "validatingadmissionpolicy/"+guards[0],
-			"validatingadmissionpolicy/"+guards[1], "validatingadmissionpolicybinding/"+guards[0],
-			"validatingadmissionpolicybinding/"+guards[1])
+		var names []string
+		for _, definition := range definitions {
+			names = append(names, "crd/"+definition)
+		}
+		for _, guard := range guards {
+			names = append(names, "validatingadmissionpolicy/"+guard, "validatingadmissionpolicybinding/"+guard)
+		}
+		return cluster.Live(t, names...)
 	}
 	before := served()
 	keptBefore := kept()
@@ -68,7 +75,7 @@ func TestHelmUninstallKeepsWhatIsServed(t *testing.T) {
 	}
 	same(t, "helm uninstall changes what is served", before, served())
 	same(t, "helm uninstall changes the definition or its guards", keptBefore, kept())
-	for _, object := range []string{"crd/" + definitionOf, "ipblock/" + servedService} {
+	for _, object := range []string{"crd/" + definitions[0], "crd/" + definitions[1], "ipblock/" + servedService} {
 		if out, err := cluster.Run(t, "delete", "--dry-run=server", object); err == nil ||
 			!strings.Contains(out, contract.AllowDeletion) {
 			t.Errorf("%s may be deleted after helm uninstall: %v\n%s", object, err, out)

@@ -280,7 +280,8 @@ func TestOnlyTheNodes(t *testing.T) {
 		`{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.1"}]}}}`)
 	before := c.kubectl("get", "services", "-o", "jsonpath={.items[*]['metadata.resourceVersion','metadata.name']}")
 	// Those that confine the controller itself, and none for users.
-	const confining = "phoenixnap-controller phoenixnap-controller-ipblocks phoenixnap-controller-services"
+	const confining = "phoenixnap-controller phoenixnap-controller-ipblocks phoenixnap-controller-publicnetworks " +
+		"phoenixnap-controller-services"
 	if policies := c.kubectl("get", "validatingadmissionpolicies", "-o",
 		"jsonpath={.items[*].metadata.name}"); policies != confining {
 		t.Errorf("the overlay has the policies\n%s", policies)
@@ -313,16 +314,16 @@ func TestRotatedCredentials(t *testing.T) {
 	valid, err := os.ReadFile(c.secret)
 	must(t, err)
 	c.controller("--max-ip-blocks=1")
-	report := func() string {
-		return c.kubectl("-n", "kube-system", "get", "configmap", contract.BlockReportName, "--ignore-not-found", "-o",
-			"jsonpath={.data}")
+	read := func() string {
+		return c.kubectl("get", "publicnetworks", "default", "--ignore-not-found", "-o",
+			"jsonpath={.status.accountReadTime}")
 	}
-	c.eventually("the account is reported", func() bool { return report() != "" })
+	c.eventually("the account is read", func() bool { return read() != "" })
 	must(t, os.WriteFile(c.secret, bytes.Replace(valid, []byte(simtest.ClientSecret), []byte("revoked"), 1), 0o600))
 	c.eventually("the refusal is an event", func() bool { return c.events(contract.AccountUnreadable) != "" })
-	refused := report()
+	refused := read()
 	must(t, os.WriteFile(c.secret, valid, 0o600))
-	c.eventually("the account is read again", func() bool { return report() != refused })
+	c.eventually("the account is read again", func() bool { return read() != refused })
 }
 
 // events returns the names of the events with the reason about objects without a namespace.

@@ -46,7 +46,7 @@ items:
 - {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: "system:cloud-controller-manager"}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "system:cloud-controller-manager"}}
 - {apiVersion: v1, kind: Secret, metadata: {name: phoenixnap-announcer, namespace: kube-system}}
 - {apiVersion: v1, kind: ConfigMap, metadata: {name: phoenixnap-announcer, namespace: kube-system}}
-- {apiVersion: v1, kind: ConfigMap, metadata: {name: phoenixnap-ip-blocks, namespace: kube-system}}
+- {apiVersion: networking.phoenixnap.com/v1beta1, kind: PublicNetwork, metadata: {name: default}, spec: {id: 60473c2509268bc77fd06d29, announcer: KubeVIP}}
 - {apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: phoenixnap-cloud-controller-manager, namespace: kube-system}, spec: {holderIdentity: server-1}}
 `
 
@@ -69,7 +69,8 @@ func newBench(t *testing.T) *bench {
 	for _, args := range [][]string{{"apply", "-k", "deploy/crds"}, {"apply", "-k", "deploy/overlays/kubeadm"},
 		{"apply", "-f", "deploy/kube-vip/kube-vip.yaml"},
 		// what the guide does before it deletes the definition, and a dry run does not
-		{"annotate", "crd", "ipblocks.networking.phoenixnap.com", contract.AllowDeletion + "=true"}} {
+		{"annotate", "crd", "ipblocks.networking.phoenixnap.com", "publicnetworks.networking.phoenixnap.com",
+			contract.AllowDeletion + "=true"}} {
 		if out, err := b.run(t.Context(), t, 30*time.Second, nil, args...); err != nil {
 			t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
 		}

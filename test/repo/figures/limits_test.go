@@ -68,6 +68,7 @@ var allowedLimits = map[string][]string{
 		"test/scenario/ebpf/ebpf_test.go TestReplies attempt",
 		"test/scenario/returnpath/returnpath_test.go ask attempt",
 		"test/scenario/services/client_test.go refused refusal",
+		"test/scenario/services/sharing_test.go isClosed refusal",
 	},
 	"a client's attempt: how many fail is a figure of make e2e": {
 		"test/scenario/e2e/install_test.go serve patience",

@@ -18,7 +18,8 @@ var foreign = regexp.MustCompile(`(?i)kube-?vip|metallb`)
 
 // placesOfForeign are where code may name them, with the reason: files, and folders with all that is below.
 var placesOfForeign = map[string]string{
-	"pkg/contract": "names and rules that both processes agree on",
+	"pkg/contract":                                   "names and rules that both processes agree on",
+	"pkg/api/v1beta1/publicnetwork.go":               "the kinds of announcers that an object can name",
 	"controller/loadbalancer/announcer/kubevip":      "the announcer itself",
 	"controller/loadbalancer/announcer/announcer.go": "the only choice between announcers",
 	"agent/verify/announcer/kubevip":                 "what the agent knows of the announcer",

@@ -21,11 +21,12 @@ type catalogue map[string][]string
 // the test of the whole controller.
 func exposed(t *testing.T) catalogue {
 	t.Helper()
-	all := catalogue{"leader_election_master_status": {"name"}}
+	all := catalogue{"leader_election_master_status": {"name"},
+		"phoenixnap_agent_info": {"version", "node", "server_id", "network_id", "interface"}}
 	all.add(t, registered(t))
-	agent := metricsserver.NewMetrics("v0.0.0", "node-1")
-	all.add(t, append(describe(agent), describe(metricsserver.Sources{})...))
-	families, err := agent.Gatherer().Gather()
+	network := metricsserver.NewNetwork("v0.0.0", "node-1")
+	all.add(t, describe(network.Collector("n1", metricsserver.Sources{})))
+	families, err := metricsserver.NewMetrics().Gatherer().Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +72,8 @@ func describe(c prometheus.Collector) []string {
 	return descriptions
 }
 
-var description = regexp.MustCompile(`^Desc\{fqName: "([a-z0-9_]+)", help: .*variableLabels: \{([a-z_,]*)\}\}$`)
+var description = regexp.MustCompile(`^Desc\{fqName: "([a-z0-9_]+)", help: .*` +
+	`constLabels: \{([a-z_]*)(?:="[^"]*")?\}, variableLabels: \{([a-z_,]*)\}\}$`)
 
 func (c catalogue) add(t *testing.T, descriptions []string) {
 	t.Helper()
@@ -80,7 +82,7 @@ func (c catalogue) add(t *testing.T, descriptions []string) {
 		if found == nil {
 			t.Fatalf("%q is no description of a metric", each)
 		}
-		c[found[1]] = strings.FieldsFunc(found[2], func(r rune) bool { return r == ',' })
+		c[found[1]] = strings.FieldsFunc(found[2]+","+found[3], func(r rune) bool { return r == ',' })
 	}
 }
 
@@ -95,10 +97,10 @@ func TestCatalogueIsComplete(t *testing.T) {
 	for name, labels := range map[string][]string{
 		"phoenixnap_ip_blocks":                           {"state"},
 		"phoenixnap_service_condition":                   {"namespace", "service", "condition", "status", "reason"},
-		"phoenixnap_agent_check":                         {"id", "severity", "status"},
+		"phoenixnap_agent_check":                         {"network_id", "id", "severity", "status"},
 		"phoenixnap_agent_node_writes_total":             {"result"},
 		"phoenixnap_orphan_ip_blocks_collected_total":    {},
-		"phoenixnap_agent_last_sample_timestamp_seconds": {},
+		"phoenixnap_agent_last_sample_timestamp_seconds": {"network_id"},
 	} {
 		if got, known := all[name]; !known || !slices.Equal(got, labels) {
 			t.Errorf("%s has the labels %q, want %q", name, got, labels)

@@ -43,14 +43,12 @@ func TestControllerWritesItsOwn(t *testing.T) {
 	install(t)
 	client := account(t, "phoenixnap-cloud-controller-manager")
 	configs := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
-	for _, name := range []string{"phoenixnap-members", "phoenixnap-ip-blocks"} {
-		made, err := configs.Create(t.Context(), configMap(name), metav1.CreateOptions{})
-		must(t, err)
-		made.Data = map[string]string{"a": "b"}
-		must2(configs.Update(t.Context(), made, metav1.UpdateOptions{}))(t)
-		must(t, clientOf(t, cp.Config()).CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(t.Context(), name,
-			metav1.DeleteOptions{}))
-	}
+	made, err := configs.Create(t.Context(), configMap("phoenixnap-members"), metav1.CreateOptions{})
+	must(t, err)
+	made.Data = map[string]string{"a": "b"}
+	must2(configs.Update(t.Context(), made, metav1.UpdateOptions{}))(t)
+	must(t, clientOf(t, cp.Config()).CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(t.Context(), made.Name,
+		metav1.DeleteOptions{}))
 
 	slices := client.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem)
 	endpoints, err := slices.Create(t.Context(), slice("phoenixnap-control-plane-1", "phoenixnap-control-plane"),

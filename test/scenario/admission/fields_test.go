@@ -200,7 +200,7 @@ func TestKubeVIPChangesOnlyItsFieldsOfServices(t *testing.T) {
 	victim(t, admin, "another", ptr.To("example.com/lb"))
 	changes := stolen()
 	for _, name := range append(contract.OwnedServiceAnnotations(), contract.KubeVIPAddresses,
-		contract.KubeVIPInterface) {
+		contract.KubeVIPInterface, contract.KubeVIPLease) {
 		changes[name] = func(s *corev1.Service) { s.Annotations[name] = gateway }
 	}
 	changes["spec.loadBalancerIP"] = func(s *corev1.Service) { s.Spec.LoadBalancerIP = gateway }

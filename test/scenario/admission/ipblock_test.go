@@ -23,15 +23,21 @@ import (
 // ipBlocks applies the definitions and returns the IPBlocks of an administrator.
 func ipBlocks(t *testing.T) dynamic.ResourceInterface {
 	t.Helper()
+	return defined(t, "ipblocks")
+}
+
+// defined applies the definitions and returns the objects of one, as an administrator sees them.
+func defined(t *testing.T, resource string) dynamic.ResourceInterface {
+	t.Helper()
 	must(t, cp.ApplyFiles(t.Context(), filepath.FromSlash("../../../deploy/crds")))
 	client, err := dynamic.NewForConfig(cp.Config())
 	must(t, err)
-	blocks := client.Resource(api.GroupVersion.WithResource("ipblocks"))
-	eventually(t, "the kind IPBlock", func() bool {
-		_, err := blocks.List(t.Context(), metav1.ListOptions{})
+	objects := client.Resource(api.GroupVersion.WithResource(resource))
+	eventually(t, "the definition of "+resource, func() bool {
+		_, err := objects.List(t.Context(), metav1.ListOptions{})
 		return err == nil
 	})
-	return blocks
+	return objects
 }
 
 // ipBlock is an IPBlock with a spec in YAML.
@@ -194,10 +200,12 @@ func TestAllocationsChangeOnlyToTheirHolder(t *testing.T) {
 		{web, `services: [{namespace: shop, name: web, uid: u-2}]`}:                     ``,
 		{web, `services: [{namespace: shop, name: web}, {namespace: shop, name: dns}]`}: ``,
 		{web, `services: [{namespace: shop, name: dns}]`}:                               `only after it was free`,
-		{web, `services: [{namespace: blog, name: web}]`}:                               `only after it was free`,
-		{web, `server: 60473c2509268bc77fd06d31`}:                                       `only after it was free`,
-		{`server: 60473c2509268bc77fd06d31`, `server: 60473c2509268bc77fd06d31`}:        ``,
-		{`server: 60473c2509268bc77fd06d31`, `server: 60473c2509268bc77fd06d32`}:        `only after it was free`,
+		{`sharedAs: shop/front, services: [{namespace: shop, name: web}, {namespace: shop, name: dns}]`,
+			`sharedAs: shop/front, services: [{namespace: shop, name: dns}]`}: ``,
+		{web, `services: [{namespace: blog, name: web}]`}:                        `only after it was free`,
+		{web, `server: 60473c2509268bc77fd06d31`}:                                `only after it was free`,
+		{`server: 60473c2509268bc77fd06d31`, `server: 60473c2509268bc77fd06d31`}: ``,
+		{`server: 60473c2509268bc77fd06d31`, `server: 60473c2509268bc77fd06d32`}: `only after it was free`,
 		{web, `services: []`}:                             `should have at least 1 items`,
 		{web, web + `, server: 60473c2509268bc77fd06d31`}: `either to Services or to a server`,
 	} {
@@ -256,6 +264,20 @@ func setStatus(
 	return updated
 }
 
+// kubectl is what kubectl prints for an administrator.
+func kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, controlplane.WriteKubeconfig(kubeconfig, cp.Config(), ""))
+	program, err := tools.Binary(t.Context(), "kubectl")
+	must(t, err)
+	cmd := exec.CommandContext(t.Context(), program, append(args, "--kubeconfig", kubeconfig)...)
+	cmd.Env = []string{"HOME=" + t.TempDir()}
+	out, err := cmd.Output()
+	must(t, err)
+	return string(out)
+}
+
 // TestColumnsOfIPBlocks: kubectl get shows what is paid for, for whom, and why it is not ready.
 func TestColumnsOfIPBlocks(t *testing.T) {
 	blocks := ipBlocks(t)
@@ -263,19 +285,11 @@ func TestColumnsOfIPBlocks(t *testing.T) {
 	must(t, err)
 	setStatus(t, blocks, object, `{cidr: 203.0.113.0/29, used: 1/5, conditions: [{type: Ready, status: "False",
 		reason: NetworkChanging, message: waits, lastTransitionTime: "2026-11-27T00:00:00Z"}]}`)
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	must(t, controlplane.WriteKubeconfig(kubeconfig, cp.Config(), ""))
-	program, err := tools.Binary(t.Context(), "kubectl")
-	must(t, err)
-	cmd := exec.CommandContext(t.Context(), program, "get", "ipb", "block-shown", "--output=wide", "--kubeconfig",
-		kubeconfig)
-	cmd.Env = []string{"HOME=" + t.TempDir()}
-	out, err := cmd.Output()
-	must(t, err)
+	out := kubectl(t, "get", "ipb", "block-shown", "--output=wide")
 	const headings = `NAME +CIDR +NETWORK +PURPOSE +FOR +USED +READY +REASON +AGE +NAMESPACE +BLOCK +RECLAIM POLICY`
 	const row = `block-shown +203\.0\.113\.0/29 +default +Service +web +1/5 +False +NetworkChanging +\S+ +shop`
 	for _, line := range []string{headings, row} {
-		if !regexp.MustCompile(`(?m)^` + line).Match(out) {
+		if !regexp.MustCompile(`(?m)^` + line).MatchString(out) {
 			t.Errorf("kubectl get ipb shows\n%s\nwant a line %s", out, line)
 		}
 	}

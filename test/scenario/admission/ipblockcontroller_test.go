@@ -154,7 +154,8 @@ func TestControllerChangesNothingThatPeopleWrote(t *testing.T) {
 	}
 }
 
-// TestOthersDoNotWriteIPBlocks: agents and kube-vip, whose tokens are on every node, change no record of an address.
+// TestOthersDoNotWriteIPBlocks: agents, which read them, and kube-vip, whose tokens are on every node, change no record
+// of an address.
 func TestOthersDoNotWriteIPBlocks(t *testing.T) {
 	admin, _ := confinedBlocks(t)
 	must(t, cp.ApplyFiles(t.Context(), "../../../deploy/kube-vip/kube-vip.yaml"))
@@ -170,6 +171,10 @@ func TestOthersDoNotWriteIPBlocks(t *testing.T) {
 		_, status := updateStatus(t, blocks, object, `{cidr: 203.0.113.0/29}`)
 		deleted := blocks.Delete(t.Context(), object.GetName(), deletionTried)
 		all := blocks.DeleteCollection(t.Context(), deletionTried, metav1.ListOptions{})
+		_, listed := blocks.List(t.Context(), metav1.ListOptions{})
+		if reads := name == "phoenixnap-agent"; (listed == nil) != reads {
+			t.Errorf("%s lists IPBlocks: %v, want %t", name, listed, reads)
+		}
 		for i, err := range []error{created, updated, patched, status, deleted, all} {
 			if !apierrors.IsForbidden(err) {
 				t.Errorf("%s, attempt %d: %v", name, i+1, err)

@@ -130,16 +130,18 @@ func TestDefinitionsAreNotDeleted(t *testing.T) {
 	must(t, err)
 	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
 		Resource: "customresourcedefinitions"})
-	const name = "ipblocks.networking.phoenixnap.com"
-	eventually(t, "the policy for definitions", func() bool {
-		return refusedBy(definitions.Delete(t.Context(), name, deletionTried), "phoenixnap-definitions")
-	})
-	err = definitions.Delete(t.Context(), name, metav1.DeleteOptions{})
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "kubectl annotate crd "+name) {
-		t.Errorf("the definition is deleted: %v, want a refusal that says how to allow it", err)
+	for _, name := range []string{"ipblocks.networking.phoenixnap.com", "publicnetworks.networking.phoenixnap.com"} {
+		eventually(t, "the policy for definitions", func() bool {
+			return refusedBy(definitions.Delete(t.Context(), name, deletionTried), "phoenixnap-definitions")
+		})
+		err = definitions.Delete(t.Context(), name, metav1.DeleteOptions{})
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "kubectl annotate crd "+name) {
+			t.Errorf("the definition is deleted: %v, want a refusal that says how to allow it", err)
+		}
+		must2(definitions.Patch(t.Context(), name, types.MergePatchType, []byte(allowDeletion),
+			metav1.PatchOptions{}))(t)
+		must(t, definitions.Delete(t.Context(), name, deletionTried))
+		must2(definitions.Patch(t.Context(), name, types.MergePatchType,
+			[]byte(strings.Replace(allowDeletion, `"true"`, "null", 1)), metav1.PatchOptions{}))(t)
 	}
-	must2(definitions.Patch(t.Context(), name, types.MergePatchType, []byte(allowDeletion), metav1.PatchOptions{}))(t)
-	must(t, definitions.Delete(t.Context(), name, deletionTried))
-	must2(definitions.Patch(t.Context(), name, types.MergePatchType,
-		[]byte(strings.Replace(allowDeletion, `"true"`, "null", 1)), metav1.PatchOptions{}))(t)
 }

@@ -26,10 +26,12 @@ func TestOrders(t *testing.T) {
 	blocks := ordering(t)
 	for spec, says := range map[string]string{
 		`{purpose: Nodes, size: /29}`: "--manage-membership",
-		`{purpose: Service, size: /29, serviceRef: {namespace: shop, name: web}}`: "a Service orders its own block",
-		`{purpose: Shared, size: /29, blockID: ` + blockID + `}`:                  "set source to Brought",
-		`{purpose: Shared, attachment: {name: chicago}}`:                          "its name is default",
-		`{purpose: Shared, allowedNamespaces: [shop]}`:                            "remove spec.allowedNamespaces",
+		`{purpose: Service, size: /29, serviceRef: {namespace: shop, name: web}}`:                   "a Service orders its own block",
+		`{purpose: Shared, size: /29, blockID: ` + blockID + `}`:                                    "set source to Brought",
+		`{purpose: Shared, attachment: {name: chicago}}`:                                            "its name is default",
+		`{purpose: Shared, attachment: {name: chicago}, source: Brought, blockID: ` + blockID + `}`: "its name is default",
+		`{purpose: Nodes, attachment: {name: chicago}, source: Brought, blockID: ` + blockID + `}`:  "its name is default",
+		`{purpose: Shared, allowedNamespaces: [shop]}`:                                              "remove spec.allowedNamespaces",
 	} {
 		_, err := blocks.Create(t.Context(), ipBlock(t, "extra", spec), dryRun)
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), says) {
@@ -37,7 +39,9 @@ func TestOrders(t *testing.T) {
 		}
 	}
 	for name, spec := range map[string]string{
-		"extra": `{purpose: Shared, size: /28}`, "another": `{purpose: Shared}`, "mine": brought(blockID),
+		"of-nodes": `{purpose: Nodes, source: Brought, blockID: ` + blockID + `}`,
+		"of-shop":  `{purpose: Shared, source: Brought, allowedNamespaces: [shop], blockID: ` + blockID + `}`,
+		"extra":    `{purpose: Shared, size: /28}`, "another": `{purpose: Shared}`, "mine": brought(blockID),
 		"default-nodes-1": `{purpose: Nodes}`, "block-" + blockID: bought(blockID),
 	} {
 		must2(blocks.Create(t.Context(), ipBlock(t, name, spec), dryRun))(t)

@@ -97,6 +97,7 @@ func published() map[string]string {
 		contract.ServiceIPGateway:       "203.0.113.9",
 		contract.ServiceIPBlockAssigned: "true",
 		contract.ServiceIPOwner:         "uid", contract.KubeVIPAddresses: address,
+		contract.KubeVIPLease:       "kubevip-" + address,
 		contract.ServiceAnnouncedBy: "srv-a", contract.ServiceAnnouncedSince: "2026-01-01T00:00:00Z",
 	}
 }
@@ -169,7 +170,7 @@ func TestAuthorsMayNotPublish(t *testing.T) {
 	author := services{t, authorIn(t, "default")}
 	for key := range published() {
 		policy := "phoenixnap-service-addresses"
-		if key == contract.KubeVIPAddresses {
+		if key == contract.KubeVIPAddresses || key == contract.KubeVIPLease {
 			policy = "phoenixnap-kube-vip"
 		}
 		if err := author.patch("web", annotations(object{key: gateway})); !refusedBy(err, policy) ||

@@ -17,8 +17,12 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/diagnose/examine"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/vip"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/client"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/limits"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/nodenet"
 )
 
 // TestExamineAddress asks a real wire for an address as a user does: with a cluster that knows the other node, and
@@ -31,7 +35,7 @@ func TestExamineAddress(t *testing.T) {
 	s.in(s.gateway, func() { mac = s.link(gatewayVIF).Attrs().HardwareAddr.String() })
 	cluster := examine.New(examine.Config{
 		Node: "srv-a", Client: fake.NewClientset(s.published("srv-a"), other("srv-b", mac), service()),
-		Reader: s.reader, Prober: undelayed{s.prober},
+		IPBlocks: served(t), Reader: s.reader, Prober: undelayed{s.prober},
 		Timeout: limits.Wait, KubeVIPLease: "kube-system/plndr-svcs-lock",
 	})
 	here := func(address string) func() { return func() { s.addAddress(nodeVIF, address+"/32") } }
@@ -92,7 +96,7 @@ func TestExamineNamesMachines(t *testing.T) {
 		t.Helper()
 		d, err := examine.New(examine.Config{
 			Node: "srv-a", Client: fake.NewClientset(append(nodes, s.published("srv-a"), service())...),
-			Reader: s.reader, Prober: undelayed{s.prober}, Timeout: limits.Wait,
+			IPBlocks: served(t), Reader: s.reader, Prober: undelayed{s.prober}, Timeout: limits.Wait,
 		}).Examine(t.Context())
 		s.must("examine", err)
 		return d
@@ -118,12 +122,29 @@ func TestExamineNamesMachines(t *testing.T) {
 	}
 }
 
+// served are the IPBlocks of the cluster: that of the Services.
+func served(t *testing.T) *client.IPBlocks {
+	t.Helper()
+	objects := kubefake.NewStore().IPBlocks()
+	_, err := objects.Create(t.Context(), &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: "default-shared-1"}},
+		metav1.CreateOptions{})
+	if err == nil {
+		err = kubefake.EditStatus(t.Context(), objects, "default-shared-1", func(s *v1beta1.IPBlockStatus) {
+			*s = v1beta1.IPBlockStatus{CIDR: "203.0.113.0/29", Gateway: "203.0.113.1",
+				Allocations: &[]v1beta1.Allocation{},
+				Conditions:  []metav1.Condition{{Type: v1beta1.ConditionAssigned, Status: metav1.ConditionTrue}}}
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
 // published is the Node of the server with what the controller published.
 func (s *server) published(name string) *corev1.Node {
 	s.t.Helper()
-	annotations, err := s.expected.Network.Annotations()
-	s.must("publish the network", err)
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: nodenet.On(s.expected.Network)}}
 }
 
 func other(name, mac string) *corev1.Node {

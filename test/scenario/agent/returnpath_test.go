@@ -60,7 +60,7 @@ func TestReturnPathProcess(t *testing.T) {
 		t.Fatal("no expectation on standard input")
 	}
 	k := returnpath.New(returnpath.Config{
-		Expected: func() check.Expected { return *current.Load() },
+		Expected: func() []check.Expected { return []check.Expected{*current.Load()} },
 		Watches:  []func(context.Context, func()) error{netstate.Watch, returnpath.WatchTable},
 		Record:   func(n returnpath.Notice) { fmt.Fprintf(os.Stdout, "notice %s %s\n", n.Reason, n.Message) },
 	})

@@ -17,10 +17,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/controlplane"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/labtest"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/nodenet"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
 
@@ -39,6 +41,9 @@ var (
 	NodeBlock    = netip.MustParsePrefix("203.0.113.0/28")
 	ServiceBlock = netip.MustParsePrefix("203.0.113.128/25")
 )
+
+// object is the IPBlock of ServiceBlock.
+const object = "default-shared-1"
 
 // Cluster holds the parts. Its methods end the test when they fail.
 type Cluster struct {
@@ -114,22 +119,49 @@ func (c *Cluster) StartLab(announcer string, files map[string]string, programs .
 			Server: s.Name, ID: VLAN, Address: address, Gateway: NodeBlock.Addr().Next(),
 		}))
 		c.CreateNode(s, contract.NodeNetwork{NetworkID: NetworkID, VLAN: VLAN, IPs: []netip.Addr{address.Addr()},
-			Announcer: announcer}, NodeBlock, ServiceBlock)
+			Announcer: announcer}, NodeBlock)
 	}
+	c.CreateBlock(object, ServiceBlock)
 }
 
-// CreateNode makes the Node of a member of a network, as its kubelet and the controller would.
-func (c *Cluster) CreateNode(s lab.Server, network contract.NodeNetwork, blocks ...netip.Prefix) {
+// CreateBlock makes the IPBlock of an assigned block, as the controller does.
+func (c *Cluster) CreateBlock(name string, cidr netip.Prefix) {
+	c.T.Helper()
+	made, err := c.ControlPlane.IPBlocks().Create(c.T.Context(), &v1beta1.IPBlock{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.IPBlockSpec{Purpose: v1beta1.PurposeShared},
+	}, metav1.CreateOptions{})
+	c.Must("create IPBlock "+name, err)
+	made.Status = v1beta1.IPBlockStatus{CIDR: cidr.String(), Gateway: cidr.Addr().Next().String(),
+		Allocations: &[]v1beta1.Allocation{},
+		Conditions: []metav1.Condition{{Type: v1beta1.ConditionAssigned, Status: metav1.ConditionTrue,
+			Reason: "BlockAssigned", LastTransitionTime: metav1.Now()}}}
+	_, err = c.ControlPlane.IPBlocks().UpdateStatus(c.T.Context(), made, metav1.UpdateOptions{})
+	c.Must("assign IPBlock "+name, err)
+}
+
+// Allocate gives a Service an address of ServiceBlock that no Service of the test has.
+func (c *Cluster) Allocate(service *corev1.Service) netip.Addr {
+	c.T.Helper()
+	address := c.NextAddress()
+	block, err := c.ControlPlane.IPBlocks().Get(c.T.Context(), object, metav1.GetOptions{})
+	c.Must("read IPBlock "+object, err)
+	*block.Status.Allocations = append(*block.Status.Allocations, v1beta1.Allocation{Address: address.String(),
+		Since: metav1.Now(), Services: []v1beta1.ServiceReference{{Namespace: service.Namespace, Name: service.Name,
+			UID: service.UID}}})
+	_, err = c.ControlPlane.IPBlocks().UpdateStatus(c.T.Context(), block, metav1.UpdateOptions{})
+	c.Must("allocate "+address.String(), err)
+	return address
+}
+
+// CreateNode makes the Node of a member of a network with an address of a block, as its kubelet and the controller
+// would.
+func (c *Cluster) CreateNode(s lab.Server, network contract.NodeNetwork, block netip.Prefix) {
 	c.T.Helper()
 	network.ServerID = s.ID
 	network.Member = true
-	for _, cidr := range blocks {
-		network.Blocks = append(network.Blocks, contract.NetworkBlock{CIDR: cidr, Gateway: cidr.Addr().Next()})
-	}
-	annotations, err := network.Annotations()
-	c.Must("annotations", err)
-	_, err = c.Kube.CoreV1().Nodes().Create(c.T.Context(), &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: s.Name, Annotations: annotations},
+	network.Blocks = []contract.NetworkBlock{{CIDR: block, Gateway: block.Addr().Next()}}
+	_, err := c.Kube.CoreV1().Nodes().Create(c.T.Context(), &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: s.Name, Annotations: nodenet.On(network)},
 		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP,
 			Address: s.Private.Addr().String()}}},
 	}, metav1.CreateOptions{})

@@ -67,13 +67,13 @@ func (h *harness) agentAs(server, node string, flags ...string) int {
 // serve creates a Service with a published address, as the controller leaves it.
 func (h *harness) serve(name string) netip.Addr {
 	h.T.Helper()
-	address := h.NextAddress()
 	services := h.Kube.CoreV1().Services(metav1.NamespaceDefault)
 	made, err := services.Create(h.T.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
 	}, metav1.CreateOptions{})
 	h.Must("create Service "+name, err)
+	address := h.Allocate(made)
 	made.Annotations = map[string]string{
 		contract.ServiceIPAddress: address.String(), contract.ServiceIPBlockAssigned: "true",
 		contract.ServiceIPOwner: string(made.UID),

@@ -36,8 +36,7 @@ func (s *site) chart() {
 	s.rolledOut()
 	s.marked("two")
 	s.allowed()
-	s.run("kubectl annotate crd ipblocks.networking.phoenixnap.com phoenixnap.com/allow-deletion=true --overwrite")
-	s.run("kubectl delete -k deploy/crds") // the chart leaves the definition
+	s.deleteDefinitions() // the chart leaves the definition
 	s.run("helm uninstall phoenixnap --namespace kube-system --wait --timeout 10m")
 	s.gone()
 }
@@ -71,7 +70,7 @@ func (s *site) marked(want string) {
 			s.Errorf("pod %s of the chart has the annotation %q, want %q", p.Name, got, want)
 		}
 	}
-	if want := 2 * len(s.Servers); found != want {
+	if want := 2 * len(s.on); found != want {
 		s.Errorf("the chart has %d pods, want %d", found, want)
 	}
 }

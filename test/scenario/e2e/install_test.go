@@ -41,6 +41,14 @@ type kind struct {
 	account func(*pnapsim.AccountSeed)
 	// addresses are the InternalIPs of the Nodes; nil for those on the private network.
 	addresses map[string]string
+	// servers is how many there are; 0 means 2. The one called later is not in the account before it is added.
+	servers int
+	later   string
+	// auto leaves it to controller and agents to join the servers to the public network, see cluster.Options.
+	auto bool
+	// replicas of the controller, if there are fewer nodes of the control plane than the overlay is for; 0 for those of
+	// the overlay.
+	replicas int
 	// judged adds what Kubernetes' own tests need.
 	judged bool
 }
@@ -143,8 +151,8 @@ func (s *site) nodes() []corev1.Node {
 	s.Helper()
 	list, err := s.Kube.CoreV1().Nodes().List(s.Context(), metav1.ListOptions{})
 	check(s.T, err)
-	if len(list.Items) != len(s.Servers) {
-		s.Fatalf("%d Nodes, want %d", len(list.Items), len(s.Servers))
+	if len(list.Items) != len(s.on) {
+		s.Fatalf("%d Nodes, want %d", len(list.Items), len(s.on))
 	}
 	return list.Items
 }
@@ -156,13 +164,35 @@ func (s *site) install() {
 	s.run("kubectl apply -f " + s.secret())
 	if s.images.release == "" {
 		s.run("kubectl apply -k deploy/crds")
+		s.bring()
 		s.run("kubectl apply -k " + s.overlay)
 	} else {
 		s.run("kubectl apply -f " + filepath.Join(s.images.release, "manifests", "crds.yaml"))
+		s.bring()
 		s.run("kubectl apply -f " + filepath.Join(s.images.release, "manifests", filepath.Base(s.overlay),
 			"deployment.yaml"))
 	}
-	initialised := s.eventually(limit, "Nodes initialised", func() (bool, string) {
+	if s.replicas > 0 {
+		s.run(fmt.Sprintf("kubectl -n kube-system scale deployment/phoenixnap-cloud-controller-manager --replicas=%d",
+			s.replicas))
+	}
+	s.figure("nodes_initialised_after", s.initialised().Sub(began).Seconds(), "s")
+	s.untaint()
+	s.rolledOut()
+	s.checkImages(shipped.tagAndDigest)
+	s.checkServers()
+	s.figure("nodes_ready_after", s.ready().Sub(began).Seconds(), "s")
+	if s.announcer == contract.AnnouncerKubeVIP {
+		s.run("kubectl apply -f deploy/kube-vip/kube-vip.yaml")
+		s.run("kubectl -n kube-system rollout status daemonset/kube-vip --timeout=10m")
+	}
+	s.Log(s.run("kubectl get nodes -L topology.kubernetes.io/region," + contract.NodeVLANReady))
+}
+
+// initialised waits until the controller has initialised all Nodes.
+func (s *site) initialised() time.Time {
+	s.Helper()
+	return s.eventually(limit, "Nodes initialised", func() (bool, string) {
 		for _, n := range s.nodes() {
 			if isTainted(n) || n.Spec.ProviderID == "" {
 				return false, fmt.Sprintf("%s: provider ID %q, taints %v; pods:\n%s", n.Name, n.Spec.ProviderID,
@@ -171,13 +201,13 @@ func (s *site) install() {
 		}
 		return true, ""
 	})
-	s.figure("nodes_initialised_after", initialised.Sub(began).Seconds(), "s")
-	s.untaint()
-	s.rolledOut()
-	s.checkImages(shipped.tagAndDigest)
-	s.checkServers()
-	// The label of those that may carry traffic comes with it, see include.
-	ready := s.eventually(limit, "Nodes ready for the public network", func() (bool, string) {
+}
+
+// ready waits until the agents of all Nodes say so. The label of those that may carry traffic comes with it, see
+// include.
+func (s *site) ready() time.Time {
+	s.Helper()
+	return s.eventually(limit, "Nodes ready for the public network", func() (bool, string) {
 		for _, n := range s.nodes() {
 			c := contract.FindNodeCondition(&n, contract.ConditionVLANReady)
 			if c == nil || c.Status != corev1.ConditionTrue {
@@ -186,12 +216,6 @@ func (s *site) install() {
 		}
 		return true, ""
 	})
-	s.figure("nodes_ready_after", ready.Sub(began).Seconds(), "s")
-	if s.announcer == contract.AnnouncerKubeVIP {
-		s.run("kubectl apply -f deploy/kube-vip/kube-vip.yaml")
-		s.run("kubectl -n kube-system rollout status daemonset/kube-vip --timeout=10m")
-	}
-	s.Log(s.run("kubectl get nodes -L topology.kubernetes.io/region," + contract.NodeVLANReady))
 }
 
 // untaint removes the taints that others remove once the controller has initialised the Nodes.
@@ -258,7 +282,8 @@ func (s *site) checkServers() {
 // second or two while containers start; an address that is lost is lost for longer and is seen on the wire, too.
 const patience = 5 * time.Second
 
-// web is a workload that anybody might have, webService its Service.
+// web is a workload that anybody might have, webService its Service. Its pods answer until every kube-proxy knows that
+// they end.
 const web = `apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web}
@@ -278,6 +303,7 @@ spec:
           image: ` + webImage + `
           args: [--listen=:8080, --name=web]
           ports: [{containerPort: 8080}]
+          lifecycle: {preStop: {sleep: {seconds: 5}}}
 `
 
 const webService = `apiVersion: v1
@@ -334,7 +360,7 @@ func (s *site) apply(manifest string) {
 // balancers away from them.
 func (s *site) include() {
 	s.Helper()
-	for _, server := range s.Servers {
+	for _, server := range s.on {
 		if s.machine(server).Joins {
 			return
 		}

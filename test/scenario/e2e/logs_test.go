@@ -16,7 +16,7 @@ import (
 // log goes, too.
 func (s *site) allowed() {
 	s.Helper()
-	for _, server := range s.Servers {
+	for _, server := range s.on {
 		out, err := s.Lab.Exec(s.Context(), server.Name, "grep", "-r", "-i", "-E",
 			"forbidden|permission denied|read-only file system|panic:", node.OnServer("/var/log/pods"))
 		check(s.T, err)

@@ -44,6 +44,7 @@ type site struct {
 	root          string
 	kubectl, helm string
 	images        *archives
+	on            []cluster.Server // those that are switched on
 	began         time.Time
 }
 
@@ -73,7 +74,10 @@ func newSite(t *testing.T, k kind) *site {
 	files[program], err = tools.Product(t.Context(), "./test/scenario/e2e/cmd/node")
 	check(t, err)
 	options := cluster.Options{Dir: dir, Kubelets: true, Scale: scale, MemoryMiB: memoryMiB, Files: files,
-		Announcer: k.announcer, Account: k.account}
+		Announcer: k.announcer, Account: k.account, Servers: k.servers, Auto: k.auto}
+	if k.servers > 2 {
+		options.MemoryMiB += memoryMiB / 2 * (k.servers - 2)
+	}
 	if k.judged {
 		options.MemoryMiB = judgeMemoryMiB
 		options.ClientPrivate = clientPrivate
@@ -94,7 +98,9 @@ func newSite(t *testing.T, k kind) *site {
 	// The other one has netfilter see what passes the bridge of the pods, as Kubernetes asks of such a network.
 	check(t, s.exec(s.Servers[0], "busybox", "modprobe", "-a", "overlay", "br_netfilter"))
 	for _, server := range s.Servers {
-		s.switchOn(server)
+		if server.Name != s.later {
+			s.switchOn(server)
+		}
 	}
 	return s
 }
@@ -102,6 +108,7 @@ func newSite(t *testing.T, k kind) *site {
 // switchOn starts containerd, kubelet and kube-proxy on a server, as kubeadm configures them.
 func (s *site) switchOn(server cluster.Server) {
 	s.Helper()
+	s.on = append(s.on, server)
 	machine := s.machine(server)
 	config, err := installer.Guide(filepath.Join(s.root, "docs/guides/install.md"))
 	check(s.T, err)
@@ -155,7 +162,7 @@ func (s *site) exec(server cluster.Server, args ...string) error {
 // registered waits for the Nodes, which kubeadm then marks if they are of the control plane.
 func (s *site) registered() {
 	s.Helper()
-	for _, server := range s.Servers {
+	for _, server := range s.on {
 		s.eventually(limit, "Node "+server.Name+" registered", func() (bool, string) {
 			_, err := s.Kube.CoreV1().Nodes().Get(s.Context(), server.Name, metav1.GetOptions{})
 			if err != nil {

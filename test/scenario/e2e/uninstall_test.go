@@ -28,8 +28,7 @@ func (s *site) uninstall(probe int) {
 	s.figure("blocks_left_in_account", float64(len(state.Blocks)-1), "blocks")
 	_, err = s.Lab.StopProbe(s.Context(), probe)
 	check(s.T, err)
-	s.run("kubectl annotate crd ipblocks.networking.phoenixnap.com phoenixnap.com/allow-deletion=true --overwrite")
-	s.run("kubectl delete -k deploy/crds")
+	s.deleteDefinitions()
 	if s.announcer == contract.AnnouncerKubeVIP {
 		s.run("kubectl delete -f deploy/kube-vip/kube-vip.yaml")
 	}
@@ -41,6 +40,16 @@ func (s *site) uninstall(probe int) {
 	}
 	s.leftovers()
 	s.figure("install_to_uninstall_took", time.Since(s.began).Seconds(), "s")
+}
+
+// deleteDefinitions deletes the kinds and what guards them, as the guide says.
+func (s *site) deleteDefinitions() {
+	s.Helper()
+	const allowed = ".networking.phoenixnap.com phoenixnap.com/allow-deletion=true --overwrite"
+	for _, kind := range []string{"ipblocks", "publicnetworks"} {
+		s.run("kubectl annotate crd " + kind + allowed)
+	}
+	s.run("kubectl delete -k deploy/crds")
 }
 
 // gone waits until no pod of ours is left.

@@ -42,7 +42,7 @@ func (s *site) upgrade(address netip.Addr, probe int) {
 	s.rolledOut()
 	s.figure("upgrade_took", time.Since(began).Seconds(), "s")
 	s.checkVersion()
-	s.settled(began, probe)
+	s.settled("upgrade", began, probe)
 	s.announced(began, address)
 	service, err := s.Kube.CoreV1().Services(metav1.NamespaceDefault).Get(s.Context(), "web", metav1.GetOptions{})
 	check(s.T, err)
@@ -58,9 +58,9 @@ func (s *site) upgrade(address netip.Addr, probe int) {
 }
 
 // settled counts the requests that were lost since a moment, up to some that were answered at the end.
-func (s *site) settled(since time.Time, probe int) {
+func (s *site) settled(change string, since time.Time, probe int) {
 	s.Helper()
-	time.Sleep(5 * time.Second) // what an upgrade breaks may show a little later
+	time.Sleep(5 * time.Second) // what a change breaks may show a little later
 	attempts, err := s.Lab.ProbeResults(s.Context(), probe)
 	check(s.T, err)
 	var asked, lost int
@@ -73,14 +73,14 @@ func (s *site) settled(since time.Time, probe int) {
 		longest = max(longest, a.Took)
 		if !a.OK {
 			lost++
-			s.Logf("lost %.1f s after the upgrade began: %s", a.At.Sub(since).Seconds(), a.Error)
+			s.Logf("lost %.1f s after the %s began: %s", a.At.Sub(since).Seconds(), change, a.Error)
 		}
 	}
-	s.figure("upgrade_requests", float64(asked), "requests")
-	s.figure("upgrade_lost_requests", float64(lost), "requests")
-	s.figure("upgrade_longest_request", longest.Seconds(), "s")
+	s.figure(change+"_requests", float64(asked), "requests")
+	s.figure(change+"_lost_requests", float64(lost), "requests")
+	s.figure(change+"_longest_request", longest.Seconds(), "s")
 	if asked == 0 || lost > 0 {
-		s.Errorf("%d of %d requests were lost while controller and agents were replaced", lost, asked)
+		s.Errorf("%d of %d requests were lost during the %s", lost, asked, change)
 	}
 }
 
@@ -140,8 +140,8 @@ func (s *site) podsOf(i image.Image) []corev1.Pod {
 		metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + i.Name})
 	check(s.T, err)
 	running := slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
-	if len(running) != len(s.Servers) {
-		s.Errorf("%d pods of %s, want %d", len(running), i.Name, len(s.Servers))
+	if len(running) != len(s.on) {
+		s.Errorf("%d pods of %s, want %d", len(running), i.Name, len(s.on))
 	}
 	return running
 }
@@ -152,7 +152,7 @@ func (s *site) checkImages(named func(shipped) string) {
 	s.Helper()
 	for _, i := range image.Images() {
 		want := s.images.shipped[i.Name]
-		for _, server := range s.Servers {
+		for _, server := range s.on {
 			if got := s.digestOn(server, want.reference); got != want.digest {
 				s.Errorf("%s on %s is %q, want %s", want.reference, server.Name, got, want.digest)
 			}

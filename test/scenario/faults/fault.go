@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -103,8 +104,14 @@ var actions = map[string]func(ctx context.Context, s *site, argument string) err
 	"restore": func(ctx context.Context, s *site, _ string) error { return s.cluster.Lab.Repair(ctx, s.server.Name) },
 	// The VLAN ID that the controller has published on the Node is overwritten.
 	"annotate": func(ctx context.Context, s *site, value string) error {
-		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, contract.NodePublicNetworkVLAN, value)
-		_, err := s.cluster.Kube.CoreV1().Nodes().Patch(ctx, s.server.Name, types.MergePatchType, patch,
+		node, err := s.cluster.Kube.CoreV1().Nodes().Get(ctx, s.server.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		vlan := regexp.MustCompile(`"vlan":[^,]*`)
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, contract.NodePublicNetworks,
+			vlan.ReplaceAllString(node.Annotations[contract.NodePublicNetworks], `"vlan":`+value))
+		_, err = s.cluster.Kube.CoreV1().Nodes().Patch(ctx, s.server.Name, types.MergePatchType, patch,
 			metav1.PatchOptions{})
 		return err
 	},

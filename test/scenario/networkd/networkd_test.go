@@ -265,7 +265,8 @@ func keep(t *testing.T) {
 	journal := &ownership.Journal{}
 	system := vlan.System{Journal: journal}
 	path := returnpath.New(returnpath.Config{
-		Expected: published, Bits: returnpath.DefaultBits, Journal: journal,
+		Expected: func() []check.Expected { return []check.Expected{published()} }, Bits: returnpath.DefaultBits,
+		Journal: journal,
 		Watches: []func(context.Context, func()) error{netstate.Watch, returnpath.WatchTable},
 	})
 	var group sync.WaitGroup

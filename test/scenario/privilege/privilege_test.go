@@ -26,6 +26,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/controlplane"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/nodenet"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/tools"
 )
 
@@ -154,14 +155,13 @@ func (s *site) eventually(what string, holds func() bool) {
 
 // publish writes what the controller would; withdraw takes it back.
 func (s *site) publish() {
-	annotations, err := contract.NodeNetwork{ServerID: "0123456789abcdef01234567",
+	annotations := nodenet.On(contract.NodeNetwork{ServerID: "0123456789abcdef01234567",
 		NetworkID: "6104105e6b7c9a0012345678", VLAN: 3999,
-		Member: true, Announcer: contract.AnnouncerKubeVIP}.Annotations()
-	s.must(err)
+		Member: true, Announcer: contract.AnnouncerKubeVIP})
 	s.annotate(annotations)
 }
 
-func (s *site) withdraw() { s.annotate(map[string]any{contract.NodePublicNetworkID: nil}) }
+func (s *site) withdraw() { s.annotate(map[string]any{contract.NodePublicNetworks: nil}) }
 
 func (s *site) annotate(annotations any) {
 	s.Helper()

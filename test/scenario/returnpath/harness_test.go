@@ -120,12 +120,14 @@ func (h *harness) configure() {
 			Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{203, 0, 113, host}), 29)}))
 		h.CreateNode(s, contract.NodeNetwork{NetworkID: "services", VLAN: serviceVLAN,
 			IPs: []netip.Addr{netip.AddrFrom4([4]byte{203, 0, 113, host})}, Announcer: contract.AnnouncerNone},
-			netip.MustParsePrefix(nodeBlock), netip.MustParsePrefix(blockOne), netip.MustParsePrefix(blockTwo))
+			netip.MustParsePrefix(nodeBlock))
 		// As a network plugin that routes does.
 		h.Run(s.Name, "ip", "route", "add", podOf(s.Name).String()+"/32", "dev", "pod0")
 		h.Start(lab.Program{Host: lab.PodOf(s.Name), Name: "backend-" + s.Name,
 			Args: []string{lab.Path("backend"), "--listen", ":" + strconv.Itoa(backendPort), "--name", s.Name}})
 	}
+	h.CreateBlock("one", netip.MustParsePrefix(blockOne))
+	h.CreateBlock("two", netip.MustParsePrefix(blockTwo))
 	for _, vip := range []string{vipOne, vipTwo} {
 		h.Run(holder, "ip", "address", "add", vip+"/32", "dev", publicLink)
 		h.Run(holder, "busybox", "arping", "-U", "-c", "1", "-I", publicLink, vip)

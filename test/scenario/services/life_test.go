@@ -37,16 +37,18 @@ func lifeKinds() []kind {
 }
 
 // checkType: the address and its block go with the type, and a Service that becomes a load balancer again is served.
+// Each type has a Service of its own: one that is changed many times within minutes has to wait.
 func checkType(h *harness) {
-	h.create(loadBalancer("typed"))
-	address := h.published("typed")
-	h.answered(tcp(address, 80))
 	for _, other := range []corev1.ServiceType{corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort} {
-		block := h.blockOf(h.get("typed"))
-		h.withdraw(ccm, "typed")
-		h.patch("typed", spec("type", other))
+		name := "typed-" + strings.ToLower(string(other))
+		h.create(loadBalancer(name))
+		address := h.published(name)
+		h.answered(tcp(address, 80))
+		block := h.blockOf(h.get(name))
+		h.withdraw(ccm, name)
+		h.patch(name, spec("type", other))
 		h.until(publishLimit, "nothing is left of the load balancer", func() (bool, string) {
-			s := h.get("typed")
+			s := h.get(name)
 			held := slices.ContainsFunc(h.blocks(), func(b cluster.AccountBlock) bool { return b.ID == block.ID })
 			clean := !publishedAddress(s).IsValid() && s.Annotations[contract.ServiceIPAddress] == "" &&
 				len(s.Finalizers) == 0 && len(s.Status.Conditions) == 0
@@ -54,12 +56,12 @@ func checkType(h *harness) {
 		})
 		h.refused(tcp(address, 80))
 		begun := time.Now()
-		h.patch("typed", spec("type", corev1.ServiceTypeLoadBalancer))
-		address = h.published("typed")
+		h.patch(name, spec("type", corev1.ServiceTypeLoadBalancer))
+		address = h.published(name)
 		h.answeredAfterMove(tcp(address, 80))
 		h.figure("type_back_from_"+strings.ToLower(string(other))+"_answered_after", time.Since(begun), "s")
+		h.remove(name)
 	}
-	h.remove("typed")
 }
 
 // checkAgain: a Service that was deleted and is made again under its name is served.

@@ -25,6 +25,7 @@ func nodeKinds() []kind {
 	return []kind{
 		//proves:service-changes/node-joins
 		{"node added", prepare("added"), checkAdded},
+		{"shared address", prepareSharing, checkSharing}, // one of three servers is left out, and two compete
 		//proves:service-changes/node-drained
 		//proves:service-changes/node-excluded
 		{"node drained", prepare("drained"), checkDrained},

@@ -35,7 +35,8 @@ func (p *process) assemble() ([]loop, error) {
 	}
 	all := controllers.New(controllers.Config{
 		Options: p.world.options(), API: client, Client: p.kube, IPBlocks: p.blocks,
-		Informers: p.shared, Events: p.world.events, Metrics: controllers.NewMetrics(), Workers: 3, Now: p.now,
+		PublicNetworks: p.networks, Informers: p.shared, Events: p.world.events, Metrics: controllers.NewMetrics(),
+		Workers: 3, Now: p.now,
 	})
 	loops, err := p.framework(all)
 	if err != nil {

@@ -76,6 +76,8 @@ const (
 	classResold = "block_resold"
 	// Nodes are excluded from load balancers or cordoned, or their agents report a fault.
 	classBarredNodes = "barred_nodes"
+	// Services get keys with which they have one address, ports that clash or not, and are deleted in any order.
+	classShared = "shared_addresses"
 	// A server is replaced under the host name of a Ready Node.
 	classReplacedServer = "replaced_server"
 )
@@ -118,7 +120,7 @@ func (c *classes) list() []classCount {
 		classRestore, classTwoObjects, classWithoutStatus,
 		classSecondCluster, classWhileDown, classDefaults, classLatePurchase, classAbsurd, classPortalBlock,
 		classRetained, classHeaders, classUntagged,
-		classWebhook, classFreshTag, classBarredNodes, classReplacedServer, classResold,
+		classWebhook, classFreshTag, classBarredNodes, classReplacedServer, classResold, classShared,
 	}) {
 		all = append(all, classCount{name, c.counts[name]})
 	}
@@ -297,7 +299,7 @@ func (w *world) orderBlock() {
 		Spec: v1beta1.IPBlockSpec{Source: v1beta1.SourceBought, Purpose: v1beta1.PurposeShared, Size: size}},
 		metav1.CreateOptions{})
 	w.did("IPBlock %s orders a block %s: %v", name, size, err)
-	keep := v1beta1.SharedPrefix + "1"
+	keep := v1beta1.SharedPrefix(v1beta1.DefaultNetwork) + "1"
 	if kept, err := w.ipBlocks.Get(w.t.Context(), keep, metav1.GetOptions{}); err == nil && w.random.IntN(2) == 0 {
 		kept.Spec.ReclaimPolicy = v1beta1.ReclaimRetain
 		_, err := w.ipBlocks.Update(w.t.Context(), kept, metav1.UpdateOptions{})
@@ -432,7 +434,8 @@ func (w *world) buyLate() {
 	w.process.late = late
 	w.process.mu.Unlock()
 	w.did("the next purchase is carried out %s late", late)
-	w.createWith("late", nil) // no other one has that name, so a purchase is due
+	// No other one has that name, nor is it a tenant of a pool, whatever the default is now: a purchase is due.
+	w.createWith("late", map[string]string{contract.ServiceIPAllocation: contract.AllocationDedicated})
 }
 
 // absurd has annotations of absurd size and number, or an absurd number of Services.
@@ -533,10 +536,11 @@ func (w *world) recordPurchase() {
 		s.Purchase = &v1beta1.Purchase{Attempt: 1 + int32(w.random.IntN(9)), Time: metav1.NewMicroTime(at)}
 	})
 	if apierrors.IsNotFound(err) {
-		record := allocation.ForService(w.ipBlocks, plan.HolderOf(service), nil)
+		record := allocation.ForService(w.ipBlocks, v1beta1.DefaultNetwork, plan.HolderOf(service), nil)
 		_, err = record.Begin(w.t.Context(), at, purchase.DefaultSize)
 	}
-	if err != nil && !apierrors.IsConflict(err) && !client.Undefined(err) {
+	terminating := apierrors.IsForbidden(err) // the definition
+	if err != nil && !apierrors.IsConflict(err) && !client.Undefined(err) && !terminating {
 		w.t.Fatal(err)
 	}
 	w.did("purchase of %s recorded at %s", name, at)

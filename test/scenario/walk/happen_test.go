@@ -32,7 +32,7 @@ func (w *world) happen() {
 		{2, w.buyLate}, {1, w.absurd}, {2, w.portalAdds}, {2, w.mismatch}, {1, w.loseLedgers}, {2, w.recordPurchase},
 		{2, w.backUp}, {4, w.neighbourActs}, {2, w.churn}, {2, w.absurdHeader}, {3, w.hideTags}, {1, w.interfere},
 		{4, w.nodeIsBarred}, {1, w.serverIsReplaced}, {2, w.watchIsLate}, {2, w.watchStandsStill}, {1, w.watchBreaks},
-		{1, w.watchExpires}, {2, w.resell},
+		{1, w.watchExpires}, {2, w.resell}, {3, w.shareAddresses},
 	}
 	total := 0
 	for _, thing := range things {
@@ -55,6 +55,7 @@ func (w *world) force(turn int) {
 		w.recordPurchase, w.backUp, w.changeDefaults, w.interfere, w.absurd, w.portalAdds, w.mismatch, w.neighbourActs,
 		w.die, w.churn, w.absurdHeader, w.hideTags, w.buyLate, w.nodeIsBarred, w.serverIsReplaced,
 		w.watchIsLate, w.watchStandsStill, w.watchBreaks, w.watchExpires, w.resell,
+		w.shareAddresses,
 	}
 	things[(int(w.seed)*forced+turn)%len(things)]()
 }
@@ -71,15 +72,15 @@ func (w *world) create(name string) { w.createWith(name, w.wish()) }
 func (w *world) createWith(name string, annotations map[string]string) {
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: annotations},
-		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer,
-			Ports: []corev1.ServicePort{{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP}}},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{portOf(name)}},
 	}
 	if w.random.IntN(5) == 0 {
 		class := contract.LoadBalancerClass
 		service.Spec.LoadBalancerClass = &class
 	}
-	_, err := w.kube.CoreV1().Services(namespace).Create(w.t.Context(), service, metav1.CreateOptions{})
+	created, err := w.kube.CoreV1().Services(namespace).Create(w.t.Context(), service, metav1.CreateOptions{})
 	if err == nil {
+		w.noteKey(created)
 		w.did("Service %s is created: %v", name, service.Annotations)
 	} else if !apierrors.IsAlreadyExists(err) {
 		w.t.Fatal(err)
@@ -97,6 +98,7 @@ func (w *world) wish() map[string]string {
 		{contract.ServiceIPRetain: "true"},
 		{contract.ServiceIPBlock: broughtObject},
 		{contract.ServiceIPReplace: "true"},
+		{contract.ServiceSharedAddress: sharedKeys[0]},
 		{contract.ServiceIPBlockSize: "/99"},
 	}
 	chosen := map[string]string{}
@@ -135,10 +137,13 @@ func (w *world) edit(name, what string, change func(*corev1.Service)) {
 	if service.Annotations == nil {
 		service.Annotations = map[string]string{}
 	}
+	w.noteKey(service)
 	change(service)
+	w.noteKey(service)
 	w.mu.Lock()
 	w.observer.touched[service.UID] = true
 	w.mu.Unlock()
+	w.touchClashing(service)
 	if _, err := services.Update(w.t.Context(), service, metav1.UpdateOptions{}); err != nil {
 		w.did("Service %s is not edited: %v", name, err)
 		return
@@ -183,7 +188,7 @@ func (w *world) editWish() {
 	w.edit(w.anyName(), fmt.Sprint("wish ", wish), func(s *corev1.Service) {
 		for _, name := range []string{
 			contract.ServiceIPAllocation, contract.ServiceIPBlockSize, contract.ServiceIPRetain,
-			contract.ServiceIPBlock, contract.ServiceIPReplace,
+			contract.ServiceIPBlock, contract.ServiceIPReplace, contract.ServiceSharedAddress,
 		} {
 			delete(s.Annotations, name)
 		}

@@ -33,15 +33,19 @@ func clientSeed(k keys, uid string) pnapsim.ClientSeed {
 
 // addNeighbour starts another cluster on the network.
 func (w *world) addNeighbour(uid string) *world {
-	neighbour := &world{
-		t: w.t, seed: w.seed, random: w.random, sim: w.sim, handler: w.handler, count: w.count,
-		store:  kubefake.NewStore(),
-		events: &events{reasons: map[string]int{}}, extras: map[string]bool{}, late: map[string]bool{},
-		seen: map[string]bool{}, published: map[string]bool{}, reported: map[string]bool{},
-		abandoned: map[string]bool{}, observer: newObserver(),
-		uid: uid, client: neighbourClient, own: keys{neighbourClient, neighbourSecret}, latencies: w.latencies,
-		collect: w.collect, parent: w, lags: map[string]kubefake.Lag{},
-	}
+	neighbour := newCluster()
+	neighbour.t = w.t
+	neighbour.seed = w.seed
+	neighbour.random = w.random
+	neighbour.sim = w.sim
+	neighbour.handler = w.handler
+	neighbour.count = w.count
+	neighbour.uid = uid
+	neighbour.client = neighbourClient
+	neighbour.own = keys{neighbourClient, neighbourSecret}
+	neighbour.latencies = w.latencies
+	neighbour.collect = w.collect
+	neighbour.parent = w
 	neighbour.keys = neighbour.own
 	neighbour.found()
 	neighbour.register(neighbourServer)

@@ -102,7 +102,7 @@ func (w *world) checkReplaced() {
 	var missing []corev1.Node
 	for _, n := range list.Items {
 		marked := n.Annotations[contract.NodeServerMissing] != ""
-		_, published := n.Annotations[contract.NodePublicNetworkMember]
+		_, published := n.Annotations[contract.NodePublicNetworks]
 		switch {
 		case marked && (exists[n.Spec.ProviderID] || published):
 			w.fail("Node %s is marked: its server exists %t, annotations %v", n.Name, exists[n.Spec.ProviderID],
@@ -173,7 +173,7 @@ func carries(n *corev1.Node, agents bool) bool {
 	_, barred := n.Labels[corev1.LabelNodeExcludeBalancers]
 	kubeVIP := n.Labels["phoenixnap.com/vlan-ready"] == "true"
 	vlan := statusOf(n, contract.ConditionVLANReady)
-	return (!barred || kubeVIP) && n.Annotations["phoenixnap.com/public-network-member"] == "true" &&
+	return (!barred || kubeVIP) && strings.Contains(n.Annotations["phoenixnap.com/public-networks"], `"member":true`) &&
 		strings.HasPrefix(n.Spec.ProviderID, "phoenixnap://") && statusOf(n, corev1.NodeReady) != "Unknown" &&
 		(vlan == "True" || vlan == "" && (!agents || kubeVIP))
 }

@@ -65,9 +65,11 @@ type process struct {
 	line   *kubefake.Line
 	kube   kubernetes.Interface
 	blocks *client.IPBlocks
-	shared informers.SharedInformerFactory
-	cancel context.CancelFunc
-	ended  sync.WaitGroup
+	// networks are the PublicNetworks.
+	networks *client.PublicNetworks
+	shared   informers.SharedInformerFactory
+	cancel   context.CancelFunc
+	ended    sync.WaitGroup
 
 	mu   sync.Mutex
 	dead bool
@@ -112,6 +114,9 @@ func newProcess(w *world) *process {
 	if p.blocks, err = client.New(kubefake.Config(apiServer{p})); err != nil {
 		w.t.Fatal(err)
 	}
+	if p.networks, err = client.NewPublicNetworks(kubefake.Config(apiServer{p})); err != nil {
+		w.t.Fatal(err)
+	}
 	p.shared = informers.NewSharedInformerFactory(p.kube, 0)
 	return p
 }
@@ -137,6 +142,9 @@ func (a apiServer) RoundTrip(request *http.Request) (*http.Response, error) {
 	p.world.judgeDeletion(request)
 	p.world.hear(request)
 	response, err := p.line.RoundTrip(request)
+	if err == nil && p.world.answered != nil {
+		p.world.answered(request, response)
+	}
 	if diesAfter {
 		p.kill()
 	}

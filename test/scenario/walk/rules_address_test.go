@@ -34,7 +34,7 @@ func shared() map[string]string {
 	return map[string]string{contract.ServiceIPAllocation: contract.AllocationShared}
 }
 
-const firstShared = v1beta1.SharedPrefix + "1"
+var firstShared = v1beta1.SharedPrefix(v1beta1.DefaultNetwork) + "1"
 
 // givenWhileClosing: the last Service of a shared block leaves, and another process gives an address of the block to a
 // Service that the watch does not show yet.

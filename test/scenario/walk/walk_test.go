@@ -2,6 +2,7 @@ package walk
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -122,6 +123,7 @@ func (w *world) walk() {
 	w.calm()
 	for _, cluster := range w.clusters() {
 		cluster.checkServices()
+		cluster.checkShared()
 		cluster.judgeResold()
 	}
 	w.drift()
@@ -159,10 +161,10 @@ func (w *world) walk() {
 func (w *world) isExcused(v pnapsim.Violation) bool {
 	switch v.Rule {
 	case "needless-purchase":
-		return slices.ContainsFunc(w.lateCIDRs, func(cidr string) bool {
-			unlisted := time.Duration(w.latencies.ListLag) > time.Minute &&
-				strings.Contains(v.String(), "("+cidr+") lies idle")
-			return unlisted || strings.Contains(v.String(), "purchase of "+cidr+" ")
+		return slices.ContainsFunc(slices.Collect(maps.Values(w.late)), func(late lateBlock) bool {
+			unlisted := late.hidesAt(v.Time, time.Duration(w.latencies.ListLag)) &&
+				strings.Contains(v.String(), "("+late.cidr+") lies idle")
+			return unlisted || strings.Contains(v.String(), "purchase of "+late.cidr+" ")
 		})
 	case "repeated-post":
 		return slices.ContainsFunc(w.thaws, func(at time.Time) bool { return v.Time.Sub(at).Abs() < time.Minute })
@@ -195,7 +197,7 @@ func (w *world) pause() {
 // block that is gone, an address may stay whose block the portal deleted.
 func (w *world) look() {
 	synctest.Wait()
-	holders := map[string]string{}
+	holders := map[string]*corev1.Service{}
 	for i, cluster := range w.clusters() {
 		for _, service := range cluster.services() {
 			settled := cluster.calming.Load() && time.Since(w.calmedAt) > w.listed()
@@ -205,12 +207,12 @@ func (w *world) look() {
 			for _, ingress := range service.Status.LoadBalancer.Ingress {
 				cluster.notePublished(string(service.UID) + " " + ingress.IP)
 				if other, taken := holders[ingress.IP]; taken && !w.reported[ingress.IP] &&
-					time.Since(w.restoredAt) > w.listed() {
+					time.Since(w.restoredAt) > w.listed() && !cluster.mayShare(other, &service) {
 					w.reported[ingress.IP] = true
 					w.count.twice.Add(1)
-					w.fail("%s and %s of cluster %d have %s", other, service.Name, i, ingress.IP)
+					w.fail("%s and %s of cluster %d have %s", other.Name, service.Name, i, ingress.IP)
 				}
-				holders[ingress.IP] = service.Name
+				holders[ingress.IP] = &service
 			}
 		}
 		cluster.watchExtras()
@@ -407,7 +409,8 @@ func (w *world) patience() time.Duration {
 func (w *world) isReported(b block) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return (w.late[b.id] || w.abandoned[b.owner()]) && w.events.reports(b.id) &&
+	_, late := w.late[b.id]
+	return (late || w.abandoned[b.owner()]) && w.events.reports(b.id) &&
 		(!w.collect || w.events.has("OrphanNotCollected"))
 }
 

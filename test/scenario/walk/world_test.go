@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/client"
@@ -98,11 +99,10 @@ type world struct {
 
 	mu sync.Mutex
 	// extras are the owners for which a stopped process bought a block too many. late are the blocks that stopped
-	// processes bought, by ID, and lateCIDRs theirs: such a purchase cannot be prevented.
-	extras    map[string]bool
-	late      map[string]bool
-	lateCIDRs []string
-	thaws     []time.Time
+	// processes bought, by ID: such a purchase cannot be prevented.
+	extras map[string]bool
+	late   map[string]lateBlock
+	thaws  []time.Time
 	// seen are the purchases that were judged.
 	seen map[string]bool
 	// published are the addresses that Services had, with their UIDs.
@@ -113,6 +113,8 @@ type world struct {
 	reported map[string]bool
 	// stopped are processes that stood still when another one took over.
 	stopped []*process
+	// keysOf are the keys that each Service has had, with which it has its address together with others.
+	keysOf map[types.UID]map[string]bool
 	// abandoned are the owners whose Service disappeared without the controller: their blocks may be reported only.
 	abandoned map[string]bool
 	// webhook is what a webhook removes from updates; empty for nothing. excess reports that too many retained blocks
@@ -138,6 +140,8 @@ type world struct {
 	seconds int
 	// heard is called with each request of a process before it has an effect; nil in walks.
 	heard func(*http.Request)
+	// answered is called with each answer of Kubernetes to a process; nil in walks.
+	answered func(*http.Request, *http.Response)
 	// clock is by how much the clocks of processes are wrong where that is not drawn.
 	clock time.Duration
 	// maxBlocks is how many blocks the controller may buy; 0 is no limit.
@@ -155,17 +159,29 @@ func newWorld(t *testing.T, seed uint64, count *counts, specs *pnapsim.Specs) *w
 	return w
 }
 
+// newCluster is a cluster in which nothing has happened, of no account.
+func newCluster() *world {
+	return &world{
+		store: kubefake.NewStore(), events: &events{reasons: map[string]int{}}, observer: newObserver(),
+		extras: map[string]bool{}, late: map[string]lateBlock{}, seen: map[string]bool{},
+		published: map[string]bool{}, reported: map[string]bool{}, abandoned: map[string]bool{},
+		lags: map[string]kubefake.Lag{}, keysOf: map[types.UID]map[string]bool{},
+	}
+}
+
 // emptyWorld is a world without an account.
 func emptyWorld(t *testing.T, seed uint64, count *counts) *world {
-	w := &world{
-		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 0x77616c6b)), store: kubefake.NewStore(),
-		events: &events{reasons: map[string]int{}},
-		count:  count, extras: map[string]bool{}, late: map[string]bool{}, seen: map[string]bool{},
-		published: map[string]bool{}, reported: map[string]bool{}, uid: clusterUID, client: clientID, own: ownKeys,
-		observer: newObserver(), abandoned: map[string]bool{}, lags: map[string]kubefake.Lag{},
-	}
+	w := newCluster()
+	w.t = t
+	w.seed = seed
+	w.random = rand.New(rand.NewPCG(seed, 0x77616c6b))
+	w.count = count
+	w.uid = clusterUID
+	w.client = clientID
+	w.own = ownKeys
 	w.collect = w.random.IntN(2) == 0
-	w.manages = w.random.IntN(2) == 0
+	drawn := w.random.IntN(2) == 0
+	w.manages = drawn || w.seed == 0 // which damages a ConfigMap: that is the record of members
 	w.skews = w.seed%3 == 2
 	w.keys = w.own
 	w.nodes = 1 + w.random.IntN(maxServers)
@@ -345,15 +361,14 @@ func (w *world) judgePurchase(before []block, stopped bool) {
 		w.did("bought %s", bought)
 		if stopped {
 			w.mu.Lock()
-			w.late[bought.id] = true
-			w.lateCIDRs = append(w.lateCIDRs, bought.cidr)
+			w.late[bought.id] = lateBlock{cidr: bought.cidr, at: time.Now()}
 			w.mu.Unlock()
 		}
 		for _, b := range before {
 			if !b.ours || b.owner() != bought.owner() || strings.HasPrefix(bought.owner(), contract.TagPool) {
 				continue
 			}
-			if stopped {
+			if stopped || w.unlisted(b.id) {
 				w.mu.Lock()
 				w.extras[bought.owner()] = true
 				w.mu.Unlock()
@@ -365,6 +380,25 @@ func (w *world) judgePurchase(before []block, stopped bool) {
 			break
 		}
 	}
+}
+
+// lateBlock is a block that was bought without anyone hearing of it, or by a process that was stopped: when that was.
+type lateBlock struct {
+	cidr string
+	at   time.Time
+}
+
+// hidesAt reports whether the list of the account may not have shown the block to a process that bought at a time: what
+// it looked at last was some seconds old.
+func (b lateBlock) hidesAt(bought time.Time, lag time.Duration) bool {
+	return !bought.Before(b.at) && bought.Sub(b.at) < lag+15*time.Second
+}
+
+// unlisted reports whether a block came so late, and so short a while ago, that no process can know of it.
+func (w *world) unlisted(id string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.late[id].hidesAt(time.Now(), time.Duration(w.latencies.ListLag))
 }
 
 // thawed notes that a stopped process goes on.

@@ -61,7 +61,8 @@ func newWorld(t *testing.T) *world {
 	w := &world{T: t, plane: plane, kube: plane.Kube(), url: url, dir: t.ArtifactDir()}
 	// Only what makes pods of a Deployment: there are no kubelets, for whose silence others would evict them.
 	w.start("kube-controller-manager", "--use-service-account-credentials",
-		"--controllers=deployment-controller,replicaset-controller,serviceaccount-controller")
+		"--controllers=deployment-controller,replicaset-controller,serviceaccount-controller,"+
+			"endpointslice-controller")
 	w.start("kube-scheduler")
 	return w
 }

@@ -59,7 +59,8 @@ func (s *Sim) dataPlaneNetworks() []dataplane.Network {
 }
 
 func (s *Sim) dataPlaneNetwork(a *account, n *network) dataplane.Network {
-	out := dataplane.Network{ID: n.id, Name: n.name, VLAN: n.vlan, Blocks: []dataplane.Block{}, Members: []string{}}
+	out := dataplane.Network{ID: n.id, Name: n.name, VLAN: n.vlan, Location: n.location,
+		Blocks: []dataplane.Block{}, Members: []string{}}
 	for _, id := range n.blocks {
 		if b := a.blocks[id]; b != nil && b.status == blockAssigned {
 			gateway := gatewayOf(b.cidr, s.first31())

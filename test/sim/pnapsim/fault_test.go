@@ -3,6 +3,7 @@ package pnapsim_test
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -239,6 +240,30 @@ func TestAddBlock(t *testing.T) {
 	}
 	if err := sim.OutOfBand(pnapsim.Edit{Kind: pnapsim.EditAddBlock, Network: "none"}); err == nil {
 		t.Error("a block was added to no network")
+	}
+}
+
+// TestAddServer: the portal's user rents a server; it is switched on and a member of no public network.
+func TestAddServer(t *testing.T) {
+	sim, url := simtest.New(t, pnapsim.Config{}, simtest.Seed())
+	const id = "66a1f0c2b5d3e4f5a6b7c8d9"
+	added := pnapsim.Edit{Kind: pnapsim.EditAddServer, Server: id, Hostname: "srv-new", Network: simtest.NetworkID,
+		IPs: []string{"10.0.0.77"}}
+	edit(t, sim, added)
+	var got struct {
+		Hostname, Status, NetworkType string
+		PrivateIPAddresses            []string
+	}
+	if err := json.Unmarshal(newPlain(t, url).do(http.MethodGet, "/bmc/v1/servers/"+id, nil).body, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Hostname != "srv-new" || got.Status != "powered-on" || got.NetworkType != "PRIVATE_ONLY" ||
+		!slices.Equal(got.PrivateIPAddresses, []string{"10.0.0.77"}) {
+		t.Errorf("it is %+v", got)
+	}
+	added.Network = "none"
+	if err := sim.OutOfBand(added); err == nil {
+		t.Error("a server was added where no network is")
 	}
 }
 

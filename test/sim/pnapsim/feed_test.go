@@ -50,8 +50,9 @@ func TestFollow(t *testing.T) {
 	}
 	first := wantBlocks(1)
 	want := []dataplane.Network{{
-		ID: simtest.NetworkID, Name: "public", VLAN: 20, Members: []string{simtest.Server1ID, simtest.Server2ID},
-		Blocks: []dataplane.Block{{ID: simtest.NodeBlockID, CIDR: "203.0.113.0/28", Gateway: "203.0.113.1"}},
+		ID: simtest.NetworkID, Name: "public", VLAN: 20, Location: "ASH",
+		Members: []string{simtest.Server1ID, simtest.Server2ID},
+		Blocks:  []dataplane.Block{{ID: simtest.NodeBlockID, CIDR: "203.0.113.0/28", Gateway: "203.0.113.1"}},
 	}}
 	if diff := cmp.Diff(want, first.Networks); diff != "" {
 		t.Error(diff)

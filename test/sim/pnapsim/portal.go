@@ -15,6 +15,7 @@ const (
 	EditRetagBlock    = "retag-block"
 	EditBlockStatus   = "block-status"
 	EditDivideBlock   = "divide-block" // into two parts, which get Tags
+	EditAddServer     = "add-server"   // Server, Hostname and its private IPs, where Network is
 	EditRenameServer  = "rename-server"
 	EditServerStatus  = "server-status"
 	EditDeleteServer  = "delete-server"
@@ -46,8 +47,11 @@ type Edit struct {
 // OutOfBand makes an edit. An error names the missing object.
 func (s *Sim) OutOfBand(e Edit) error {
 	defer s.enter()()
-	if e.Kind == EditAddBlock {
+	switch e.Kind {
+	case EditAddBlock:
 		return s.addPortalBlock(e)
+	case EditAddServer:
+		return s.addPortalServer(e)
 	}
 	for _, a := range s.accounts {
 		switch e.Kind {
@@ -87,6 +91,17 @@ func (s *Sim) addPortalBlock(e Edit) error {
 		}
 		s.pool.giveBack(cidr, s.now) // seedBlock takes it again
 		return s.seedBlock(a, BlockSeed{Location: n.location, CIDR: cidr.String(), Network: n.id, Tags: e.Tags})
+	}
+	return fmt.Errorf("edit %s: there is no network %q", e.Kind, e.Network)
+}
+
+// addPortalServer adds a server that is installed and switched on, and a member of no public network.
+func (s *Sim) addPortalServer(e Edit) error {
+	for _, a := range s.accounts {
+		if n := a.networks[e.Network]; n != nil {
+			return s.seedServer(a, ServerSeed{ID: e.Server, Hostname: e.Hostname, Location: n.location,
+				NetworkType: networkTypePrivate, PrivateIPs: e.IPs})
+		}
 	}
 	return fmt.Errorf("edit %s: there is no network %q", e.Kind, e.Network)
 }

@@ -32,8 +32,8 @@ func New(kube kubernetes.Interface, events record.EventRecorder) Announcer {
 	return Announcer{kube: kube, events: events}
 }
 
-// Publish names the Node that announces the address, and since when, for people.
-func (a Announcer) Publish(service *corev1.Service, address netip.Addr, nodes []*corev1.Node) map[string]any {
+// Publish names the Node that announces the address, and since when, for people. The agents elect by address.
+func (a Announcer) Publish(service *corev1.Service, address netip.Addr, _ string, nodes []*corev1.Node) map[string]any {
 	node, since := reports.Announcer(nodes, address)
 	if node == "" {
 		return a.Withdraw(service, address.String(), nodes)

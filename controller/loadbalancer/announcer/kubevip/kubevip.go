@@ -42,9 +42,13 @@ func New(kube kubernetes.Interface, networkID string) Announcer {
 	return Announcer{kube: kube, networkID: networkID}
 }
 
-// Publish names the address and, unless a user did that, the VLAN interface.
-func (a Announcer) Publish(service *corev1.Service, address netip.Addr, nodes []*corev1.Node) map[string]any {
+// Publish names the address and, unless a user did that, the VLAN interface; and the Lease of a shared address.
+func (a Announcer) Publish(service *corev1.Service, address netip.Addr, sharedAs string, nodes []*corev1.Node,
+) map[string]any {
 	wanted := map[string]any{contract.KubeVIPAddresses: address.String()}
+	if sharedAs != "" {
+		wanted[contract.KubeVIPLease] = leaseOf(address, sharedAs)
+	}
 	if vlanInterface := commonInterface(nodes, a.networkID); vlanInterface != "" &&
 		service.Annotations[contract.KubeVIPInterface] == "" {
 		wanted[contract.KubeVIPInterface] = vlanInterface
@@ -52,7 +56,22 @@ func (a Announcer) Publish(service *corev1.Service, address netip.Addr, nodes []
 	return wanted
 }
 
-// Withdraw removes the address, and the VLAN interface of the Nodes.
+// leasePrefix is that of all Leases of Services, which kube-vip's policy admits. No name of a Service is an address.
+const leasePrefix = "kubevip-"
+
+// leaseOf is the Lease by which kube-vip elects the node of an address that several Services have. Of itself it has one
+// for each Service, so that two nodes would answer. It reads the annotation when it takes up a Service, and looks in
+// the namespace of the Service. Services of several namespaces, whose name is a key without a namespace, need one, too:
+// version 1.2 takes the namespace from before a slash (lease.ServiceName in pkg/lease).
+func leaseOf(address netip.Addr, sharedAs string) string {
+	lease := leasePrefix + address.String()
+	if inNamespace := strings.Contains(sharedAs, "/"); !inNamespace {
+		lease = metav1.NamespaceSystem + "/" + lease
+	}
+	return lease
+}
+
+// Withdraw removes the address and its Lease, and the VLAN interface of the Nodes.
 func (a Announcer) Withdraw(service *corev1.Service, address string, nodes []*corev1.Node) map[string]any {
 	removed := map[string]any{}
 	if address == "" {
@@ -60,6 +79,9 @@ func (a Announcer) Withdraw(service *corev1.Service, address string, nodes []*co
 	}
 	if service.Annotations[contract.KubeVIPAddresses] == address {
 		removed[contract.KubeVIPAddresses] = nil
+	}
+	if strings.HasSuffix(service.Annotations[contract.KubeVIPLease], leasePrefix+address) {
+		removed[contract.KubeVIPLease] = nil
 	}
 	if vlanInterface := commonInterface(nodes, a.networkID); vlanInterface != "" &&
 		service.Annotations[contract.KubeVIPInterface] == vlanInterface {
@@ -180,6 +202,6 @@ func commonInterface(nodes []*corev1.Node, networkID string) string {
 }
 
 func isMember(node *corev1.Node, networkID string) bool {
-	return node.Annotations[contract.NodePublicNetworkID] == networkID &&
-		node.Annotations[contract.NodePublicNetworkMember] == "true"
+	published, ok, err := contract.NodeNetworkOf(node.Annotations, networkID)
+	return err == nil && ok && published.Member
 }

@@ -1,21 +1,22 @@
 package kubevip
 
 import (
-	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/nodenet"
 )
 
 // node is a Node; ready is the status of its condition, empty for a node without an agent, and vlan the
 // interface that its agent reports, "-" for a report without one.
 func node(network string, ready corev1.ConditionStatus, vlan string) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
-		contract.NodePublicNetworkID: network, contract.NodePublicNetworkMember: fmt.Sprint(network != ""),
-	}}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}}}
+	if network != "" {
+		n.Annotations = nodenet.Member(network)
+	}
 	if ready != "" {
 		n.Status.Conditions = []corev1.NodeCondition{{Type: contract.ConditionVLANReady, Status: ready}}
 	}

@@ -14,7 +14,7 @@ import (
 type Announcer struct{}
 
 // Publish writes nothing.
-func (Announcer) Publish(*corev1.Service, netip.Addr, []*corev1.Node) map[string]any {
+func (Announcer) Publish(*corev1.Service, netip.Addr, string, []*corev1.Node) map[string]any {
 	return map[string]any{}
 }
 

@@ -28,7 +28,7 @@ const recordLimit = 200_000
 
 // Watch reads ARP packets from a socket on the gateway's interface of a VLAN until its read deadline passes, which is
 // how to end it. Packets that the gateway itself sends do not reach such a socket.
-func (r *claimRecord) Watch(conn *packet.Conn, vlan int) error {
+func (r *claimRecord) Watch(conn *packet.Conn, gateway string, vlan int) error {
 	buffer := make([]byte, 2048)
 	for {
 		n, _, err := conn.ReadFrom(buffer)
@@ -40,6 +40,7 @@ func (r *claimRecord) Watch(conn *packet.Conn, vlan int) error {
 		}
 		if claim, ok := parse(buffer[:n]); ok {
 			claim.At = time.Now()
+			claim.Gateway = gateway
 			claim.VLAN = vlan
 			r.add(claim)
 		}

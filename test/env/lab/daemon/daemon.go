@@ -142,7 +142,7 @@ func (d *Daemon) watch(host *space.Space, vlan int, link netlink.Link) (func(), 
 	done := make(chan struct{})
 	d.group.Go(func() error {
 		defer close(done)
-		if err := d.record.Watch(conn, vlan); err != nil {
+		if err := d.record.Watch(conn, host.Name, vlan); err != nil {
 			klog.FromContext(d.ctx).Error(err, "ARP is not watched any more", "vlan", vlan)
 		}
 		return nil

@@ -16,12 +16,12 @@ import (
 
 // Apply makes switch and gateway follow the data plane: what is gone there is closed here before anything is opened.
 func (n *Network) Apply(state dataplane.DataPlane) error {
-	want, err := planFor(state)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	want, err := planFor(state, n.locations)
 	if err != nil {
 		return err
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	return errors.Join(n.applyPorts(want), n.applyGateways(want))
 }
 
@@ -41,7 +41,7 @@ func (n *Network) applyPorts(want plan) error {
 func (n *Network) setPort(pv portVLAN, open bool) error {
 	for _, s := range n.servers {
 		if s.ID == pv.server {
-			return n.vlan(s.port(), pv.vlan, tagged, open)
+			return n.siteOf(s).vlan(s.port(), pv.vlan, tagged, open)
 		}
 	}
 	return nil
@@ -51,19 +51,19 @@ func (n *Network) setPort(pv portVLAN, open bool) error {
 func (n *Network) applyGateways(want plan) error {
 	var errs []error
 	for g := range n.have.gateways.Difference(want.gateways) {
-		errs = append(errs, n.withdraw(g))
+		errs = append(errs, n.conceal(g), n.withdraw(g))
 	}
-	for id := range n.have.trunk.Difference(want.trunk) {
-		errs = append(errs, n.dropTrunk(id))
+	for t := range n.have.trunks.Difference(want.trunks) {
+		errs = append(errs, n.dropTrunk(t))
 	}
-	for id := range want.trunk.Difference(n.have.trunk) {
-		errs = append(errs, n.addTrunk(id))
+	for t := range want.trunks.Difference(n.have.trunks) {
+		errs = append(errs, n.addTrunk(t))
 	}
 	for g := range want.gateways.Difference(n.have.gateways) {
-		errs = append(errs, n.hosts[wire.Gateway].Address(gatewayLink(g.vlan), g.address))
+		errs = append(errs, n.sites[g.site].gateway.Address(gatewayLink(g.vlan), g.address), n.announce(g))
 	}
 	n.have.gateways = want.gateways
-	n.have.trunk = want.trunk
+	n.have.trunks = want.trunks
 	return errors.Join(errs...)
 }
 
@@ -77,53 +77,56 @@ const (
 )
 
 // addTrunk brings a VLAN to the gateway.
-func (n *Network) addTrunk(id int) error {
-	if err := n.vlan("p-gateway", id, tagged, true); err != nil {
+func (n *Network) addTrunk(t trunk) error {
+	at := n.sites[t.site]
+	name := gatewayLink(t.vlan)
+	if err := at.vlan(gatewayPort, t.vlan, tagged, true); err != nil {
 		return err
 	}
-	h := n.hosts[wire.Gateway]
+	h := at.gateway
 	parent, err := h.Net.LinkByName("eth0")
 	if err != nil {
 		return fmt.Errorf("gateway: find eth0: %w", err)
 	}
-	if err := tag(h, parent, gatewayLink(id), id); err != nil {
+	if err := tag(h, parent, name, t.vlan); err != nil {
 		return err
 	}
-	neighbours := "ipv4/neigh/" + gatewayLink(id)
+	neighbours := "ipv4/neigh/" + name
 	if err := h.Sysctls(map[string]string{
 		neighbours + "/base_reachable_time_ms": cacheAgeMilliseconds,
 		// A changed entry is used as it is; the kernel would soon ask whether it is still true, a router does not.
-		neighbours + "/delay_first_probe_time":             cacheAgeSeconds,
-		"ipv4/conf/" + gatewayLink(id) + "/send_redirects": "0",
+		neighbours + "/delay_first_probe_time":  cacheAgeSeconds,
+		"ipv4/conf/" + name + "/send_redirects": "0",
 	}); err != nil {
 		return err
 	}
-	link, err := h.Net.LinkByName(gatewayLink(id))
+	link, err := h.Net.LinkByName(name)
 	if err != nil {
-		return fmt.Errorf("gateway: find %s: %w", gatewayLink(id), err)
+		return fmt.Errorf("gateway: find %s: %w", name, err)
 	}
 	if err := h.Up(link); err != nil {
 		return err
 	}
-	stop, err := n.watch(h, id, link)
+	stop, err := n.watch(h, t.vlan, link)
 	if err != nil {
 		return err
 	}
-	n.watches[id] = stop
+	n.watches[t] = stop
 	return nil
 }
 
-func (n *Network) dropTrunk(id int) error {
-	if stop, ok := n.watches[id]; ok {
+func (n *Network) dropTrunk(t trunk) error {
+	if stop, ok := n.watches[t]; ok {
 		stop()
-		delete(n.watches, id)
+		delete(n.watches, t)
 	}
-	return errors.Join(remove(n.hosts[wire.Gateway], gatewayLink(id)), n.vlan("p-gateway", id, tagged, false))
+	at := n.sites[t.site]
+	return errors.Join(remove(at.gateway, gatewayLink(t.vlan)), at.vlan(gatewayPort, t.vlan, tagged, false))
 }
 
 // withdraw takes a block from the gateway, and what it has learned about the block's addresses.
 func (n *Network) withdraw(g gatewayAddress) error {
-	h := n.hosts[wire.Gateway]
+	h := n.sites[g.site].gateway
 	link, err := h.Net.LinkByName(gatewayLink(g.vlan))
 	if err != nil {
 		return fmt.Errorf("gateway: find %s: %w", gatewayLink(g.vlan), err)

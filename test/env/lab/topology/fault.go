@@ -96,7 +96,7 @@ func (n *Network) KillServer(name string, _ *wire.Nothing) error {
 		return err
 	}
 	s.dead = true
-	sw := n.hosts[wire.Switch]
+	sw := n.siteOf(s).sw
 	port, err := sw.Net.LinkByName(s.port())
 	if err == nil {
 		err = sw.Net.LinkSetDown(port)
@@ -113,7 +113,7 @@ func (n *Network) ReviveServer(name string, _ *wire.Nothing) error {
 		return fmt.Errorf("revive %s: no such server was killed", name)
 	}
 	// Namespaces are removed some time after the last process; the port must be free now.
-	if err := remove(n.hosts[wire.Switch], s.port()); err != nil {
+	if err := remove(n.siteOf(s).sw, s.port()); err != nil {
 		return err
 	}
 	n.hosts[s.pod()].Close()

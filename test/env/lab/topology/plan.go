@@ -3,9 +3,11 @@ package topology
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab/wire"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/dataplane"
 )
 
@@ -13,8 +15,8 @@ import (
 type plan struct {
 	// open are the VLANs that are open on the ports of servers; the key is the server's ID.
 	open sets.Set[portVLAN]
-	// trunk are the VLANs that reach the gateway.
-	trunk sets.Set[int]
+	// trunks are the VLANs that reach the gateways.
+	trunks sets.Set[trunk]
 	// gateways are the addresses that the gateway holds.
 	gateways sets.Set[gatewayAddress]
 }
@@ -24,20 +26,56 @@ type portVLAN struct {
 	vlan   int
 }
 
+// trunk is a VLAN between the switch and the gateway of a site. Equal VLAN IDs in two locations are two networks.
+type trunk struct {
+	site int
+	vlan int
+}
+
 // gatewayAddress is the gateway's address in a block on a VLAN; its prefix is the block.
 type gatewayAddress struct {
-	vlan    int
+	trunk
 	address netip.Prefix
 }
 
-// planFor reads a state of the data plane. Servers that the lab does not have are passed over.
-func planFor(state dataplane.DataPlane) (plan, error) {
-	p := plan{open: sets.Set[portVLAN]{}, trunk: sets.Set[int]{}, gateways: sets.Set[gatewayAddress]{}}
+// locationsOf are the locations of servers in the order in which they are first named. A lab has at least one.
+func locationsOf(servers []wire.Server) []string {
+	var all []string
+	for _, s := range servers {
+		if !slices.Contains(all, s.Location) {
+			all = append(all, s.Location)
+		}
+	}
+	if len(all) == 0 {
+		return []string{""}
+	}
+	return all
+}
+
+// siteNumber is the index of the site of a network, and whether the lab has it. In a lab of one location, all networks
+// are there.
+func siteNumber(locations []string, location string) (int, bool) {
+	if len(locations) == 1 {
+		return 0, true
+	}
+	i := slices.Index(locations, location)
+	return i, i >= 0
+}
+
+// planFor reads a state of the data plane for a lab of these locations. Servers and locations that it does not have are
+// passed over.
+func planFor(state dataplane.DataPlane, locations []string) (plan, error) {
+	p := plan{open: sets.Set[portVLAN]{}, trunks: sets.Set[trunk]{}, gateways: sets.Set[gatewayAddress]{}}
 	for _, n := range state.Networks {
 		if n.VLAN < 1 || n.VLAN > 4094 {
 			return plan{}, fmt.Errorf("network %s: VLAN %d is outside 1 to 4094 (IEEE 802.1Q)", n.ID, n.VLAN)
 		}
-		p.trunk.Insert(n.VLAN)
+		number, here := siteNumber(locations, n.Location)
+		if !here {
+			continue
+		}
+		line := trunk{number, n.VLAN}
+		p.trunks.Insert(line)
 		for _, server := range n.Members {
 			p.open.Insert(portVLAN{server, n.VLAN})
 		}
@@ -46,7 +84,7 @@ func planFor(state dataplane.DataPlane) (plan, error) {
 			if err != nil {
 				return plan{}, fmt.Errorf("network %s: %w", n.ID, err)
 			}
-			p.gateways.Insert(gatewayAddress{n.VLAN, address})
+			p.gateways.Insert(gatewayAddress{line, address})
 		}
 	}
 	return p, nil

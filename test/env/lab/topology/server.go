@@ -73,7 +73,7 @@ func (n *Network) buildServer(s *server) error {
 
 // buildUplink makes bond0 with eth0 as its slave, or names the uplink bond0 where the kernel has no bonding.
 func (n *Network) buildUplink(h *space.Space, s *server) error {
-	if err := n.cable(h, "eth0", s.port(), serverMAC(s.index)); err != nil {
+	if err := n.siteOf(s).cable(h, "eth0", s.port(), serverMAC(s.index)); err != nil {
 		return err
 	}
 	eth0, err := h.Net.LinkByName("eth0")
@@ -180,7 +180,7 @@ func (n *Network) configureStorage(h *space.Space, id int) error {
 
 // buildPrivate gives the server its private address; the private VLAN is open on every port.
 func (n *Network) buildPrivate(h *space.Space, s *server) error {
-	if err := n.vlan(s.port(), wire.PrivateVLAN, tagged, true); err != nil {
+	if err := n.siteOf(s).vlan(s.port(), wire.PrivateVLAN, tagged, true); err != nil {
 		return err
 	}
 	if err := n.addTagged(h, wire.PrivateVLAN, wire.PrivateVLAN, s.Private); err != nil {
@@ -258,7 +258,7 @@ func (n *Network) openVLANs(_ *space.Space, s *server) error {
 		if pv.server != s.ID {
 			continue
 		}
-		if err := n.vlan(s.port(), pv.vlan, tagged, true); err != nil {
+		if err := n.siteOf(s).vlan(s.port(), pv.vlan, tagged, true); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@
 package wire
 
 import (
+	"fmt"
 	"net/netip"
 	"time"
 )
@@ -18,6 +19,20 @@ const (
 	Management = "management"
 	PodSuffix  = "-pod"
 )
+
+// SwitchOf and GatewayOf are the switch and the gateway of a location by its number, from 0 in the order in which the
+// servers name them: the first ones are Switch and Gateway, then switch-2 and so on.
+func SwitchOf(number int) string { return ofLocation(Switch, number) }
+
+// GatewayOf is described at SwitchOf.
+func GatewayOf(number int) string { return ofLocation(Gateway, number) }
+
+func ofLocation(name string, number int) string {
+	if number == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s-%d", name, number+1)
+}
 
 // PrivateVLAN is the VLAN ID of the private network.
 const PrivateVLAN = 4
@@ -42,6 +57,9 @@ type Server struct {
 	Name string
 	// ID is the server's ID in the phoenixNAP API, by which the data plane names it.
 	ID string
+	// Location is where it is; the data plane has the same code for a network. Each location has a switch and a
+	// gateway. In a lab of one location, all networks are there, whatever their code.
+	Location string
 	// Private is its address on the private network, such as 10.0.0.11/24.
 	Private netip.Prefix
 	// Pods is the subnet of its pods; the pod namespace has the address .10 in it, the server .1.
@@ -187,12 +205,14 @@ type Attempt struct {
 	Error string
 }
 
-// Claim is an ARP packet, seen by the gateway, whose sender claims an address (RFC 826).
+// Claim is an ARP packet, seen by a gateway, whose sender claims an address (RFC 826).
 type Claim struct {
-	At   time.Time
-	VLAN int
-	IP   netip.Addr
-	MAC  string
+	At time.Time
+	// Gateway is the host that saw it, on a VLAN.
+	Gateway string
+	VLAN    int
+	IP      netip.Addr
+	MAC     string
 	// Reply reports that it was a reply, else a request.
 	Reply bool
 	// Gratuitous reports that sender and target address are the same: an announcement (RFC 5227, section 3).

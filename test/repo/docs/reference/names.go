@@ -53,6 +53,7 @@ func eventTables(constants []Constant) []Selection {
 	on := map[string]string{
 		"events-on-services": "Services", "events-on-nodes": "Node", "events-on-the-namespace": "Namespace",
 		"events-on-the-endpoint": "Service kube-system/", "events-on-ipblocks": "IPBlocks",
+		"events-on-publicnetworks": "PublicNetworks",
 	}
 	var tables []Selection
 	for name, object := range on {

@@ -29,6 +29,8 @@ type Network struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
 	VLAN int    `json:"vlan"`
+	// Location is the 3-letter code of its location. Equal VLAN IDs in two locations are two networks.
+	Location string `json:"location"`
 	// Blocks are the blocks with status "assigned"; a block leaves at once when unassigning begins.
 	Blocks []Block `json:"blocks"`
 	// Members are the IDs of the servers on whose ports the VLAN is open.

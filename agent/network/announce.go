@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package network
 
 import (
 	"context"
@@ -11,11 +11,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/election"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/examiner"
@@ -44,105 +42,80 @@ const (
 	maxGateways = 3
 )
 
-// announceFlags say how the agent announces addresses where the controller has it do so.
-type announceFlags struct{ rebalance time.Duration }
-
-// minRebalance is the minimum of --announcer-rebalance, and its default.
-const minRebalance = time.Minute
-
-func (f *announceFlags) add(flags *pflag.FlagSet) {
-	flags.DurationVar(&f.rebalance, "announcer-rebalance", minRebalance,
-		"minimum time between two moves of an address that only make the numbers of addresses of the nodes more even; "+
-			"an address that moves loses its connections; 0 switches such moves off, and has to be given on all nodes")
-}
-
-func (f *announceFlags) check() error {
-	if f.rebalance != 0 && f.rebalance < minRebalance {
-		return usageError{fmt.Errorf("--announcer-rebalance %s: give %s or more, or 0 to move no address that way",
-			f.rebalance, minRebalance)}
-	}
-	return nil
-}
-
-// announcer announces addresses together with the agents of other nodes, while the controller has the agents do so.
-type announcer struct {
-	*shared
-	responder *responder.Responder
-	speaker   *speaker.Speaker
-	events    *speaker.Recorder
-	carrier   *packet.Carrier
-}
-
-// newAnnouncer returns the announcer and the parts that it runs.
-func newAnnouncer(s *shared, client kubernetes.Interface) (*announcer, []part) {
-	views := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+// newAnnouncer returns what announces addresses together with the agents of other nodes, while the controller has the
+// agents do so.
+func (r *Runtime) newAnnouncer() []Part {
+	views := r.Announcing.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 	keys := heartbeat.NewKeys()
-	secret := store.Key{Secrets: client.CoreV1().Secrets(metav1.NamespaceSystem), Set: func(content string, err error) {
-		keys.Set(content, err)
-		s.wakes.announcer.Signal()
-	}}
-	examiner := &examiner.Examiner{Client: client, Claimed: s.claimed}
-	local := localhealth.New(s.wakes.localHealth, s.localPorts, s.nodeAddresses, s.wakes.announcer.Signal)
-	a := &announcer{shared: s, events: speaker.NewRecorder(s.name), carrier: &packet.Carrier{},
-		responder: responder.New(responder.Config{
-			Interface: s.state.VLANInterface, Seed: seedOf(s.name), Watch: s.watchLinks,
-		})}
-	a.speaker = speaker.New(speaker.Config{
-		Node:        s.name,
+	secret := store.Key{Secrets: r.Announcing.CoreV1().Secrets(metav1.NamespaceSystem),
+		Set: func(content string, err error) {
+			keys.Set(content, err)
+			r.wakes.announcer.Signal()
+		}}
+	examiner := &examiner.Examiner{Client: r.Announcing, Claimed: r.claimed}
+	r.local = localhealth.New(r.wakes.localHealth, r.localPorts, r.nodeAddresses, r.wakes.announcer.Signal)
+	r.events = speaker.NewRecorder(r.Node)
+	r.responder = responder.New(responder.Config{
+		Interface: r.state.VLANInterface, Seed: seedOf(r.Node), Watch: r.watchLinks,
+	})
+	carrier := &packet.Carrier{}
+	r.speaker = speaker.New(speaker.Config{
+		Node:        r.Node,
 		NewElection: func(c election.Config) speaker.Election { return election.New(c) },
 		NewStore:    func(networkID string) speaker.Store { return store.New(views, networkID) },
-		Transport:   heartbeat.Config{Interface: s.state.VLANInterface, Source: s.ownAddress, Keys: keys},
+		Transport:   heartbeat.Config{Interface: r.state.VLANInterface, Source: r.ownAddress, Keys: keys},
 		WatchKeys:   secret.Watch,
-		Rebalance:   s.flags.announce.rebalance,
-		Responder:   a.responder,
-		Network:     s.announcedNetwork,
-		Cluster:     s.clusterUID,
-		Facts:       func() election.Facts { return s.facts(local.Ready, a.carrier) },
-		Waiting:     s.turn.Post.Waiting, Release: s.turn.Post.Release,
-		List: s.listAddresses, AskGateway: s.askGateway, Examine: examiner.Examine, Record: a.record,
-		Isolated: s.wakes.lease.Signal,
+		Rebalance:   r.Rebalance,
+		Responder:   r.responder,
+		Network:     r.announcedNetwork,
+		Cluster:     r.clusterUID,
+		Facts:       func() election.Facts { return r.facts(carrier) },
+		Waiting:     r.replaced, Release: func() { r.release(r.id) },
+		List: r.listAddresses, AskGateway: r.askGateway, Examine: examiner.Examine, Record: r.recordElection,
+		Isolated: r.lease.Signal,
 		Clock:    responder.Now,
-		Signals:  s.wakes.announcer,
+		Signals:  r.wakes.announcer,
 	})
 	// It is asked by another goroutine than the speaker.
-	carrier := &packet.Carrier{}
-	facts := stability{facts: func() election.Facts { return s.facts(local.Ready, carrier) }, now: time.Now}
-	s.turn.Warm = func() bool { return a.complete() && facts.stable() }
-	return a, []part{local, a.speaker, part(wakeAnnouncer{s})}
+	other := &packet.Carrier{}
+	r.stability = stability{facts: func() election.Facts { return r.facts(other) }, now: time.Now}
+	return []Part{r.local, r.speaker, wakeOnTurn{r.Turn, r.wakes.announcer}}
 }
 
 // facts are what the announcer needs to know. An agent beside which an earlier one runs stands by.
-func (s *shared) facts(localReady func(port int32) bool, carrier *packet.Carrier) election.Facts {
-	facts := s.inputs(localReady, carrier).Facts()
-	facts.Standby = s.turn.Waits()
+func (r *Runtime) facts(carrier *packet.Carrier) election.Facts {
+	facts := r.inputs(carrier).Facts()
+	facts.Standby = r.Turn.Waits()
 	return facts
 }
 
-// complete reports whether the agent knows what it needs to continue in place of an earlier one.
-func (a *announcer) complete() bool {
-	_, listed := a.services.Services()
-	return a.health.Ready() == nil && listed && (a.announcedNetwork() == "" || a.speaker.State().View != nil)
+// warm reports whether the Runtime knows what it needs to continue in place of that of an earlier agent. It is for one
+// goroutine.
+func (r *Runtime) warm() bool {
+	_, listed := r.services.Services()
+	complete := r.health.Ready() == nil && listed && (r.announcedNetwork() == "" || r.speaker.State().View != nil)
+	return complete && r.stability.stable()
 }
 
-// record checks the addresses when one moved, and records an event.
-func (a *announcer) record(e election.Event) {
+// recordElection checks the addresses when one moved, and records an event.
+func (r *Runtime) recordElection(e election.Event) {
 	if e.Kind == election.BecameOwner || e.Kind == election.LostOwnership {
-		a.wakes.addresses.Signal()
+		r.wakes.addresses.Signal()
 	}
-	if n, ok := a.events.Of(e, time.Now()); ok {
-		if subject := a.subject(n.Address); subject != nil {
-			a.recorder.Event(subject, n.Type, n.Reason, n.Message)
+	if n, ok := r.events.Of(e, time.Now()); ok {
+		if subject := r.subject(n.Address); subject != nil {
+			r.Recorder.Event(subject, n.Type, n.Reason, n.Message)
 		}
 	}
 }
 
 // subject is the object of an event: the Service whose address is announced, or the Node where there is no address; nil
 // when it is not known, or not any more.
-func (a *announcer) subject(address netip.Addr) *corev1.ObjectReference {
+func (r *Runtime) subject(address netip.Addr) *corev1.ObjectReference {
 	if !address.IsValid() {
-		return conditions.Reference(a.publisher.Observed())
+		return conditions.Reference(r.publisher.Observed())
 	}
-	services, _ := a.services.Services()
+	services, _ := r.ownServices()
 	for _, s := range services {
 		if announced, ok := speaker.Address(s); ok && announced == address {
 			return &corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: s.Namespace, Name: s.Name,
@@ -153,10 +126,10 @@ func (a *announcer) subject(address netip.Addr) *corev1.ObjectReference {
 }
 
 // watchLinks reports changes of the kernel's interfaces to the responder, and to the announcer as well.
-func (s *shared) watchLinks(ctx context.Context, changed func()) error {
+func (r *Runtime) watchLinks(ctx context.Context, changed func()) error {
 	return netstate.Watch(ctx, func() {
 		changed()
-		s.wakes.announcer.Signal()
+		r.wakes.announcer.Signal()
 	})
 }
 
@@ -169,26 +142,26 @@ func seedOf(name string) uint64 {
 
 // announcedNetwork is the network on which the agents announce, empty while others do. It is called often, so it is
 // separate from what takes a look at the kernel.
-func (s *shared) announcedNetwork() string {
+func (r *Runtime) announcedNetwork() string {
 	known := speaker.Inputs{}
-	known.View, known.Sampled = s.state.View()
+	known.View, known.Sampled = r.state.View()
 	return known.Network()
 }
 
 // inputs are what is known of node and cluster.
-func (s *shared) inputs(localReady func(port int32) bool, carrier *packet.Carrier) speaker.Inputs {
-	known := speaker.Inputs{Node: s.node.Node(), LocalReady: localReady}
-	known.View, known.Sampled = s.state.View()
-	known.Services, known.Listed = s.services.Services()
+func (r *Runtime) inputs(carrier *packet.Carrier) speaker.Inputs {
+	known := speaker.Inputs{Node: r.watcher.Node(), LocalReady: r.local.Ready, Allocated: r.blocks.Allocated}
+	known.View, known.Sampled = r.state.View()
+	known.Services, known.Listed = r.ownServices()
 	known.Link = carrier.Up(known.View.Report.Interface, packet.Look)
 	return known
 }
 
 // clusterUID reads the UID of the cluster, that of the namespace kube-system.
-func (s *shared) clusterUID(ctx context.Context) (string, error) {
+func (r *Runtime) clusterUID(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
-	namespace, err := s.client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	namespace, err := r.Client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {
 		return "", fmt.Errorf("read Namespace %s: %w", metav1.NamespaceSystem, err)
 	}
@@ -198,10 +171,10 @@ func (s *shared) clusterUID(ctx context.Context) (string, error) {
 	return string(namespace.UID), nil
 }
 
-// listAddresses asks the API server for the addresses of all Services. Without a resource version the answer comes from
-// etcd's majority.
-func (s *shared) listAddresses(ctx context.Context) (map[netip.Addr]bool, error) {
-	list, err := s.client.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+// listAddresses asks the API server for the addresses of all Services on the network. Without a resource version the
+// answer comes from etcd's majority.
+func (r *Runtime) listAddresses(ctx context.Context) (map[netip.Addr]bool, error) {
+	list, err := r.Client.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("spec.type", string(corev1.ServiceTypeLoadBalancer)).String(),
 	})
 	if err != nil {
@@ -211,41 +184,41 @@ func (s *shared) listAddresses(ctx context.Context) (map[netip.Addr]bool, error)
 	for i := range list.Items {
 		services[i] = &list.Items[i]
 	}
-	return speaker.Existing(services), nil
+	return speaker.Existing(r.territory().Services(services, r.id)), nil
 }
 
 // localPorts are what kube-proxy is to be asked about, while the agents announce.
-func (s *shared) localPorts() []int32 {
-	if s.announcedNetwork() == "" {
+func (r *Runtime) localPorts() []int32 {
+	if r.announcedNetwork() == "" {
 		return nil
 	}
-	services, _ := s.services.Services()
+	services, _ := r.ownServices()
 	return speaker.LocalPorts(services)
 }
 
 // nodeAddresses are those of the Node's status.
-func (s *shared) nodeAddresses() []netip.Addr {
-	if node := s.node.Node(); node != nil {
+func (r *Runtime) nodeAddresses() []netip.Addr {
+	if node := r.watcher.Node(); node != nil {
 		return contract.NodeIPs(node)
 	}
 	return nil
 }
 
 // ownAddress is the node's address on the VLAN interface, invalid where it has none.
-func (s *shared) ownAddress() netip.Addr {
-	view, _ := s.state.View()
+func (r *Runtime) ownAddress() netip.Addr {
+	view, _ := r.state.View()
 	address, _ := netip.ParseAddr(view.Report.Source)
 	return address
 }
 
 // askGateway asks for the gateways of the public network.
-func (s *shared) askGateway(ctx context.Context) bool {
-	view, _ := s.state.View()
+func (r *Runtime) askGateway(ctx context.Context) bool {
+	view, _ := r.state.View()
 	var questions []arp.Question
 	for _, b := range view.Expected.Network.Blocks {
 		if len(questions) < maxGateways {
-			questions = append(questions, arp.Question{Target: b.Gateway, Source: s.ownAddress(),
-				To: s.gateways.Last(b.Gateway)})
+			questions = append(questions, arp.Question{Target: b.Gateway, Source: r.ownAddress(),
+				To: r.gateways.Last(b.Gateway)})
 		}
 	}
 	prober := arp.NewProber()
@@ -253,7 +226,7 @@ func (s *shared) askGateway(ctx context.Context) bool {
 	prober.Interval = gatewayInterval
 	answers, err := prober.Ask(ctx, view.Report.Interface, questions)
 	for i, a := range answers {
-		s.gateways.Learn(questions[i].Target, a)
+		r.gateways.Learn(questions[i].Target, a)
 	}
 	return err == nil && slices.ContainsFunc(answers, func(a arp.Answer) bool { return a.Replied })
 }
@@ -262,16 +235,16 @@ func (s *shared) askGateway(ctx context.Context) bool {
 const maxProbed = 64
 
 // claimed returns the addresses that another machine claims. If there are many, it probes some of them.
-func (s *shared) claimed(ctx context.Context, addresses []netip.Addr) (map[netip.Addr]bool, error) {
-	view, _ := s.state.View()
+func (r *Runtime) claimed(ctx context.Context, addresses []netip.Addr) (map[netip.Addr]bool, error) {
+	view, _ := r.state.View()
 	some := slices.Clone(addresses)
 	rand.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
 	return arp.NewProber().Claimed(ctx, view.Report.Interface, some[:min(len(some), maxProbed)])
 }
 
 // answers are the addresses that this node answers for at the moment, sorted.
-func (a *announcer) answers() []netip.Addr {
-	state := a.speaker.State()
+func (r *Runtime) answers() []netip.Addr {
+	state := r.speaker.State()
 	if responder.Now() >= state.Until {
 		return nil
 	}
@@ -279,17 +252,17 @@ func (a *announcer) answers() []netip.Addr {
 }
 
 // view is the state of the node with the addresses that the node itself answers for.
-func (a *announcer) view() (view vip.View, ok bool) {
-	if view, ok = a.state.View(); ok {
-		view.Answers = a.answers()
+func (r *Runtime) view() (view vip.View, ok bool) {
+	if view, ok = r.state.View(); ok {
+		view.Answers = r.answers()
 	}
 	return view, ok
 }
 
 // recordAddresses reports the findings about addresses. That this node cannot announce any goes first: a person can fix
 // it.
-func (a *announcer) recordAddresses(findings []check.Finding, verdict check.Outcome) {
-	a.state.Addresses(findings, withAnnouncer(a.speaker.State(), verdict))
+func (r *Runtime) recordAddresses(findings []check.Finding, verdict check.Outcome) {
+	r.state.Addresses(findings, withAnnouncer(r.speaker.State(), verdict))
 }
 
 // withAnnouncer is the verdict about all addresses together with what is wrong with the announcer of this node.
@@ -308,12 +281,12 @@ func withAnnouncer(state speaker.State, verdict check.Outcome) check.Outcome {
 }
 
 // figures are what metrics say of the announcer.
-func (a *announcer) figures() metricsserver.Announcer {
-	state := a.speaker.State()
-	beats := a.speaker.Transport.Counts
-	packets := a.responder.Counters()
+func (r *Runtime) figures() metricsserver.Announcer {
+	state := r.speaker.State()
+	beats := r.speaker.Transport.Counts
+	packets := r.responder.Counters()
 	figures := metricsserver.Announcer{
-		Running: state.Running, View: state.View, Addresses: a.answers(), Took: state.BecameOwner,
+		Running: state.Running, View: state.View, Addresses: r.answers(), Took: state.BecameOwner,
 		Gave: state.LostOwnership, Repeated: state.Repeated, APIFailures: state.APIFailures,
 		Sent: beats.Sent(), Late: state.Late, Announced: packets.Announced,
 		Heard: map[string]uint64{"no_room": state.Lost}, Requests: map[string]uint64{},

@@ -1,0 +1,101 @@
+package controllers
+
+import (
+	"reflect"
+	"sync"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/publicnetwork"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
+)
+
+// balancers are the Balancers of the public networks that are or were served, each made when it is first needed, and
+// again when its object says something else. It is safe for concurrent use.
+type balancers struct {
+	config  reconcile.Config // of the network of the option loadbalancer
+	further *publicnetwork.Further
+
+	mu     sync.Mutex
+	byName map[string]policed
+}
+
+// policed is a Balancer and what it was made of.
+type policed struct {
+	id       string
+	policy   publicnetwork.Policy
+	balancer *reconcile.Balancer
+}
+
+func newBalancers(config reconcile.Config, further *publicnetwork.Further) *balancers {
+	first := policed{id: config.Network.ID, balancer: reconcile.New(config)}
+	return &balancers{config: config, further: further, byName: map[string]policed{config.Network.Name: first}}
+}
+
+// of is the Balancer of a network. One that is not served any more keeps its last one.
+func (b *balancers) of(name string) *reconcile.Balancer {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	served, _ := b.further.Served()
+	for i := range served {
+		if served[i].Name == name {
+			b.make(&served[i])
+		}
+	}
+	return b.byName[name].balancer
+}
+
+func (b *balancers) make(object *v1beta1.PublicNetwork) {
+	policy := publicnetwork.PolicyOf(object)
+	known, made := b.byName[object.Name]
+	if made && known.id == object.Spec.ID && reflect.DeepEqual(known.policy, policy) {
+		return
+	}
+	config := b.config
+	config.Network = network.Named{Name: object.Name, ID: object.Spec.ID}
+	config.Location = ""
+	config.LocationOfNetwork = true
+	config.Selector = policy.Selector
+	config.Allocation = policy.Allocation
+	config.BlockSize = policy.BlockSize
+	config.MaxBlocks = policy.MaxBlocks
+	config.MaxRetained = policy.MaxRetained
+	config.MaxRetainedPerNamespace = policy.MaxRetainedPerNamespace
+	b.byName[object.Name] = policed{id: object.Spec.ID, policy: policy, balancer: reconcile.New(config)}
+}
+
+// places are the public networks that are served.
+func (c *Controllers) places() plan.Places {
+	places := plan.Places{Served: []plan.Place{c.place(v1beta1.DefaultNetwork, c.options.LoadBalancer.NetworkID)}}
+	if c.options.Location == "" {
+		places.LocationAnnotation = c.options.AnnotationIPLocation
+	}
+	if !c.config.SeveralNetworks || c.options.DryRun {
+		return places
+	}
+	served, read := c.further.Served()
+	places.Partial = !read
+	for _, object := range served {
+		places.Served = append(places.Served, c.place(object.Name, object.Spec.ID))
+	}
+	return places
+}
+
+// furtherServed is where the networks beside that of the option are noted; nil where they are not served.
+func (c *Controllers) furtherServed() *publicnetwork.Further {
+	if !c.config.SeveralNetworks {
+		return nil
+	}
+	return c.further
+}
+
+// place is a network as it was read last. One that the account does not have is in no location.
+func (c *Controllers) place(name, id string) plan.Place {
+	public, _, err := c.account.LastNetwork(id)
+	if pnap.IsInaccessible(err) {
+		public = network.Network{ID: id}
+	}
+	return plan.Place{Named: network.Named{Name: name, ID: id}, Public: public}
+}

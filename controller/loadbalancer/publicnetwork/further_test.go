@@ -1,0 +1,113 @@
+package publicnetwork
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/config"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+)
+
+func another(name, id string, minutes int) v1beta1.PublicNetwork {
+	return v1beta1.PublicNetwork{
+		ObjectMeta: metav1.ObjectMeta{Name: name,
+			CreationTimestamp: metav1.NewTime(noon.Add(time.Duration(minutes) * time.Minute))},
+		Spec: v1beta1.PublicNetworkSpec{ID: id, Announcer: v1beta1.AnnouncerKubeVIP},
+	}
+}
+
+// TestFurther: what is refused says what to do, and the older one of two objects of a network is served, in whatever
+// order they are listed.
+func TestFurther(t *testing.T) {
+	const (
+		id1 = "60473c2509268bc77fd06d2a"
+		id2 = "60473c2509268bc77fd06d2b"
+	)
+	options := &config.Config{LoadBalancer: config.LoadBalancer{Announcer: contract.AnnouncerKubeVIP,
+		NetworkID: networkID}}
+	changed := func(change func(*v1beta1.PublicNetworkSpec)) v1beta1.PublicNetwork {
+		object := another("west", id1, 1)
+		change(&object.Spec)
+		return object
+	}
+	for name, tc := range map[string]struct {
+		object v1beta1.PublicNetwork
+		others []v1beta1.PublicNetwork
+		reason string
+		says   string
+	}{
+		"another network": {object: another("west", id1, 1)},
+		"a third one beside it": {object: another("west", id1, 1),
+			others: []v1beta1.PublicNetwork{another("a", id2, 0)}},
+		"a younger twin": {object: another("west", id1, 1), others: []v1beta1.PublicNetwork{another("twin", id1, 0)},
+			reason: ReasonDuplicateID, says: "kubectl delete pubnet west"},
+		"an older twin": {object: another("west", id1, 1), others: []v1beta1.PublicNetwork{another("twin", id1, 2)}},
+		"a twin of the same age": {object: another("west", id1, 1),
+			others: []v1beta1.PublicNetwork{another("east", id1, 1)}, reason: ReasonDuplicateID,
+			says: "PublicNetwork east"},
+		"that of the option": {object: another("west", networkID, 1),
+			others: []v1beta1.PublicNetwork{another("default", networkID, 2)}, reason: ReasonDuplicateID,
+			says: "kubectl delete pubnet west"},
+		"another default": {object: another("default", id1, 1), reason: ReasonOtherNetwork,
+			says: "option loadbalancer"},
+		"another announcer": {object: changed(func(s *v1beta1.PublicNetworkSpec) {
+			s.Announcer = v1beta1.AnnouncerAgent
+		}), reason: ReasonNotSupported, says: "set spec.announcer to KubeVIP"},
+		"managed members": {object: changed(func(s *v1beta1.PublicNetworkSpec) {
+			s.Members.Membership = v1beta1.MembershipManage
+		}), reason: ReasonNotSupported, says: "set spec.members.membership to Report"},
+		"a selector that means nothing": {object: changed(func(s *v1beta1.PublicNetworkSpec) {
+			s.Members.NodeSelector = []v1beta1.NodeRequirement{{Key: "a b", Operator: "Exists"}}
+		}), reason: ReasonNotSupported, says: "spec.members.nodeSelector"},
+	} {
+		for _, all := range [][]v1beta1.PublicNetwork{append([]v1beta1.PublicNetwork{tc.object}, tc.others...),
+			append(tc.others, tc.object)} {
+			got, refused := refuseFurther(&tc.object, options, all)
+			if refused != (tc.reason != "") || got.reason != tc.reason || !strings.Contains(got.message, tc.says) {
+				t.Errorf("%s: %+v", name, got)
+			}
+			served := false
+			for _, object := range further(options, all) {
+				served = served || object.Name == tc.object.Name
+			}
+			if served == refused {
+				t.Errorf("%s: served %t, refused %t", name, served, refused)
+			}
+		}
+	}
+	object := another("west", id1, 1)
+	if _, refused := refuseFurther(&object, &config.Config{}, []v1beta1.PublicNetwork{object}); !refused {
+		t.Error("without the option, no network is served")
+	}
+}
+
+// TestPolicyOf: requirements of Nodes are read as they are written, and what an object does not say is as its
+// definition has it.
+func TestPolicyOf(t *testing.T) {
+	object := another("west", "60473c2509268bc77fd06d2a", 1)
+	if p := PolicyOf(&object); p != (Policy{Allocation: contract.AllocationDedicated, BlockSize: "/29", MaxRetained: 2,
+		MaxRetainedPerNamespace: 1}) {
+		t.Errorf("%+v", p)
+	}
+	selector, err := labels.Parse("role in (edge,front),!old,zone,number>3,number<9,name notin (x)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	object.Spec.Members.NodeSelector = requirements(selector)
+	object.Spec.IPBlocks = v1beta1.IPBlockPolicy{Allocation: v1beta1.AllocationShared, Size: "/28",
+		Maximum: new(int32(4)), MaximumRetained: new(int32(0)), MaximumRetainedPerNamespace: new(int32(3))}
+	p := PolicyOf(&object)
+	if p.Selector.String() != selector.String() {
+		t.Errorf("%s, want %s", p.Selector, selector)
+	}
+	p.Selector = nil
+	if p != (Policy{Allocation: contract.AllocationShared, BlockSize: "/28", MaxBlocks: 4,
+		MaxRetainedPerNamespace: 3}) {
+		t.Errorf("%+v", p)
+	}
+}
