@@ -239,16 +239,16 @@ func (s *Supervisor) blockedReason() string {
 func (s *Supervisor) territory() blocks.Territory {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.listed) < 2 {
-		return nil
-	}
 	var t blocks.Territory
 	for _, id := range s.listed {
 		published := s.expected[id].Network
 		more, _ := s.blocksOf(published.Name)
-		t = append(t, blocks.Area{ID: id, Blocks: slices.Concat(published.Blocks, more)})
+		t = append(t, blocks.Area{ID: id, Name: published.Name, Blocks: slices.Concat(published.Blocks, more)})
 	}
-	return t
+	if len(t) == 0 {
+		return nil
+	}
+	return t.With(s.blocks.Networks())
 }
 
 // reportedBefore returns what the agent reported on the Node of the addresses of a network; ok is false before the Node
@@ -262,7 +262,7 @@ func (s *Supervisor) reportedBefore(id string) (reported contract.ReportedAddres
 		reported = nil
 	}
 	maps.DeleteFunc(reported, func(a netip.Addr, _ contract.ReportedAddress) bool {
-		return len(t) > 1 && t.Of(a) != id
+		return len(t) > 0 && t.Of(a) != id
 	})
 	return reported, s.annotations != nil
 }

@@ -68,6 +68,21 @@ func TestPredecessorsAreKept(t *testing.T) {
 	}
 }
 
+// TestTheFirstView: a node in another location, which never hears the others, would be the only member for good.
+func TestTheFirstView(t *testing.T) {
+	for name, facts := range map[string]Facts{
+		"a candidate": {Link: true, Candidate: true, Known: true}, "without a link": {Candidate: true, Known: true},
+		"not in the network": {Link: true, Known: true}, "a witness": {Link: true, Witness: true, Known: true},
+	} {
+		e := New(Config{Node: "node-a", Boot: 5, First: 1000})
+		e.Step(0, facts)
+		e.Step(0, Read{Asked: true})
+		if got := e.rebuilding(); (len(got) > 0) != (name == "a candidate") {
+			t.Errorf("%s: %d changes", name, len(got))
+		}
+	}
+}
+
 // TestOwnKnowledgeCounts: a node that knows of a newer view than its own takes nothing over, counts no acknowledgement,
 // and does not count as a witness by the view that it has not read.
 func TestOwnKnowledgeCounts(t *testing.T) {

@@ -73,7 +73,8 @@ func (e *Election) improvements() []change {
 	return all
 }
 
-// rebuilding is for no readable object. The node with the newest view restores it; without one a new view is made.
+// rebuilding is for no readable object. The node with the newest view restores it; without one a new view is made, by a
+// node that can announce: the only member of a view has to hear the others to add them.
 func (e *Election) rebuilding() []change {
 	if e.view != nil && e.view.Number == e.seen {
 		return []change{{subject: "restore", step: e.rules.relaxed, make: func() *proposal {
@@ -84,6 +85,9 @@ func (e *Election) rebuilding() []change {
 		if e.heard(p) && p.last.Number > 0 && p.last.Number >= e.seen {
 			return nil
 		}
+	}
+	if !e.facts.Link || !e.facts.Candidate {
+		return nil
 	}
 	return []change{{subject: "rebuild", after: e.rules.cold, make: func() *proposal {
 		number := max(e.First, e.seen+1)

@@ -46,7 +46,7 @@ type cluster struct {
 
 func (c cluster) targets() []vip.Target { return vip.Targets(c.services) }
 
-// servicesOf are the Services with addresses of the public network of a name; all where the Node is in one or none.
+// servicesOf are the Services with addresses of the public network of a name; all where the Node lists none.
 func (c cluster) servicesOf(name string) []*corev1.Service {
 	if c.node == nil || name == "" {
 		return c.services
@@ -55,9 +55,13 @@ func (c cluster) servicesOf(name string) []*corev1.Service {
 	networks, _, _ := contract.ParsePublicNetworks(c.node.Annotations)
 	var t blocks.Territory
 	for _, n := range networks {
-		t = append(t, blocks.Area{ID: n.Name, Blocks: slices.Concat(n.Blocks, c.known.Networks()[n.Name])})
+		t = append(t, blocks.Area{ID: n.Name, Name: n.Name,
+			Blocks: slices.Concat(n.Blocks, c.known.Networks()[n.Name])})
 	}
-	return t.Services(c.services, name)
+	if len(t) == 0 {
+		return c.services
+	}
+	return t.With(c.known.Networks()).Services(c.services, name)
 }
 
 // ask reads from the API server. If it cannot be reached, the checks that do not need it still run.

@@ -1,39 +1,53 @@
 package blocks
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
-// Area is a network with its blocks.
+// Area is a network with its blocks. One that the Node does not list has no ID.
 type Area struct {
-	ID     string
-	Blocks []contract.NetworkBlock
+	ID, Name string
+	Blocks   []contract.NetworkBlock
 }
 
-// Territory says which network an address is of: that with its block, else the first one.
+// Territory says which network an address is of: that with its block, else the default one.
 type Territory []Area
 
-// Of returns the ID of the network of an address.
+// With returns the territory together with the networks that the Node does not list, of all networks by name.
+func (t Territory) With(all map[string][]contract.NetworkBlock) Territory {
+	listed := len(t)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if !slices.ContainsFunc(t[:listed], func(a Area) bool { return a.Name == name }) {
+			t = append(t, Area{Name: name, Blocks: all[name]})
+		}
+	}
+	return t
+}
+
+// Of returns the ID of the network of an address; empty for one that the Node does not list.
 func (t Territory) Of(address netip.Addr) string {
+	ofDefault := ""
 	for _, a := range t {
 		if slices.ContainsFunc(a.Blocks, func(b contract.NetworkBlock) bool { return b.CIDR.Contains(address) }) {
 			return a.ID
 		}
+		if a.Name == v1beta1.DefaultNetwork {
+			ofDefault = a.ID
+		}
 	}
-	if len(t) == 0 {
-		return ""
-	}
-	return t[0].ID
+	return ofDefault
 }
 
-// Services returns those whose addresses are of a network.
+// Services returns those whose addresses are of a network. Without a territory, no network is known yet.
 func (t Territory) Services(all []*corev1.Service, id string) []*corev1.Service {
-	if len(t) < 2 {
+	if len(t) == 0 {
 		return all
 	}
 	var own []*corev1.Service

@@ -12,7 +12,8 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
-// TestTerritory: a Service is one of the network with its block, else one of the first network.
+// TestTerritory: a Service is one of the network with its block, else one of the default network. A Node has nothing to
+// do with those of networks that it does not list.
 func TestTerritory(t *testing.T) {
 	of := func(name, address string, status ...string) *corev1.Service {
 		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name,
@@ -27,14 +28,22 @@ func TestTerritory(t *testing.T) {
 	block := func(cidr string) []contract.NetworkBlock {
 		return []contract.NetworkBlock{{CIDR: netip.MustParsePrefix(cidr)}}
 	}
-	both := blocks.Territory{{"a", block("192.0.2.0/28")}, {"b", block("203.0.113.0/29")}}
+	a := blocks.Area{ID: "a", Name: "default", Blocks: block("192.0.2.0/28")}
+	b := blocks.Area{ID: "b", Name: "west", Blocks: block("203.0.113.0/29")}
+	both := blocks.Territory{a, b}
+	known := map[string][]contract.NetworkBlock{a.Name: a.Blocks, b.Name: b.Blocks}
 	for _, tc := range []struct {
 		t    blocks.Territory
 		id   string
 		want []string
 	}{
 		{both, "a", []string{"one", "none", "elsewhere"}}, {both, "b", []string{"two", "published"}},
-		{both[1:], "b", []string{"one", "two", "none", "elsewhere", "published"}},
+		{both.With(known), "a", []string{"one", "none", "elsewhere"}},
+		{both.With(known), "b", []string{"two", "published"}},
+		{blocks.Territory{b}, "b", []string{"two", "published"}},
+		{blocks.Territory{b}.With(known), "b", []string{"two", "published"}},
+		{blocks.Territory{a}, "a", []string{"one", "two", "none", "elsewhere", "published"}},
+		{blocks.Territory{a}.With(known), "a", []string{"one", "none", "elsewhere"}},
 		{nil, "", []string{"one", "two", "none", "elsewhere", "published"}},
 	} {
 		var got []string

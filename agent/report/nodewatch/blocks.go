@@ -118,6 +118,13 @@ func (w *BlockWatcher) Network(name string, services []*corev1.Service, listed b
 	return w.known.Network(name, services), w.ended && (listed || w.known.KnowsAllocations())
 }
 
+// Networks returns the blocks that are assigned to each public network, by its name.
+func (w *BlockWatcher) Networks() map[string][]contract.NetworkBlock {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.known.Networks()
+}
+
 // Allocated reports whether an address is allocated to a Service.
 func (w *BlockWatcher) Allocated(service *corev1.Service, address netip.Addr) blocks.Answer {
 	w.mu.Lock()
