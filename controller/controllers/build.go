@@ -1,8 +1,6 @@
 package controllers
 
 import (
-	"cmp"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
@@ -18,7 +16,6 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/membership"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/metadata"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 func (c *Controllers) networkPublisher() (Controller, error) {
@@ -28,36 +25,15 @@ func (c *Controllers) networkPublisher() (Controller, error) {
 		Servers:   c.inventory,
 		Networks:  c.account,
 		Events:    c.config.Events,
-		Published: c.publicNetworks(),
-		Selector:  c.options.ServiceNodeSelector,
-
-		ManagesMembership: c.options.ManageMembership,
-		Changes:           c.changes,
-		Now:               c.config.Now,
+		Published: c.published,
+		Changes:   c.changes,
+		Now:       c.config.Now,
 	})
-}
-
-// publicNetworks are the public networks that the options name.
-func (c *Controllers) publicNetworks() []metadata.PublicNetwork {
-	option := c.options.LoadBalancer
-	if option.NetworkID == "" {
-		return nil
-	}
-	return []metadata.PublicNetwork{{Name: v1beta1.DefaultNetwork, NetworkID: option.NetworkID,
-		Announcer: cmp.Or(option.Announcer, contract.AnnouncerNone)}}
-}
-
-// carriers is the rule by which Nodes may carry traffic of load balancers.
-func (c *Controllers) carriers() contract.Carriers {
-	return contract.Carriers{
-		NetworkID: c.options.LoadBalancer.NetworkID, Announcer: c.options.LoadBalancer.Announcer,
-		Selector: c.options.ServiceNodeSelector,
-	}
 }
 
 func (c *Controllers) labeller() (Controller, error) {
 	return metadata.NewLabeller(c.config.Client, c.core().Nodes(),
-		c.config.Events, c.carriers())
+		c.config.Events, c.carriersOf)
 }
 
 func (c *Controllers) agentWatch() (Controller, error) {
@@ -83,7 +59,7 @@ func (c *Controllers) services() (Controller, error) {
 		Events:    c.config.Events,
 		Metrics:   c.config.Metrics.services,
 		Workers:   c.config.Workers,
-		Carriers:  c.carriers(),
+		Carriers:  c.carriersOf,
 		Announcer: c.options.LoadBalancer.Announcer,
 	}), nil
 }
@@ -114,6 +90,7 @@ func (c *Controllers) balancerConfig() reconcile.Config {
 			Selector:           c.options.ServiceNodeSelector,
 			DryRun:             c.options.DryRun,
 			Location:           c.options.Location,
+			LocationOfNetwork:  c.options.Location == "",
 			LocationAnnotation: c.options.AnnotationIPLocation,
 			Allocation:         c.options.Allocation,
 			BlockSize:          c.options.BlockSize,
@@ -137,7 +114,7 @@ func (c *Controllers) publicNetwork() (Controller, error) {
 		Nodes:    c.core().Nodes(),
 		Events:   c.config.Events,
 		Options:  c.options,
-		Further:  c.furtherServed(),
+		Further:  c.further,
 		Now:      c.config.Now,
 	}), nil
 }

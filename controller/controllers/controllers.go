@@ -41,8 +41,6 @@ type Config struct {
 	Metrics   Metrics
 	// Kubeconfig leads to the API server whose certificate has to name the address of the control plane.
 	Kubeconfig *rest.Config
-	// SeveralNetworks serves all PublicNetworks, and not only that of the option loadbalancer.
-	SeveralNetworks bool
 	// Workers is how many Services are worked on at a time.
 	Workers int
 	// Now is the clock; nil means time.Now.
@@ -75,7 +73,7 @@ type builder func(*Controllers) (Controller, error)
 
 // New builds what the controllers share. It asks nothing of either API.
 func New(c Config) *Controllers {
-	changes := metadata.NewNetworkChanges(c.Options.LoadBalancer.NetworkID)
+	changes := metadata.NewNetworkChanges()
 	all := &Controllers{
 		config: c, options: c.Options, changes: changes,
 		inventory: instances.NewInventory(instances.InventoryConfig{Source: c.API, Metrics: c.Metrics.instances,

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"reflect"
 	"sync"
 
@@ -9,7 +10,9 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/publicnetwork"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/metadata"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // balancers are the Balancers of the public networks that are or were served, each made when it is first needed, and
@@ -72,7 +75,7 @@ func (c *Controllers) places() plan.Places {
 	if c.options.Location == "" {
 		places.LocationAnnotation = c.options.AnnotationIPLocation
 	}
-	if !c.config.SeveralNetworks || c.options.DryRun {
+	if c.options.DryRun {
 		return places
 	}
 	served, read := c.further.Served()
@@ -83,12 +86,42 @@ func (c *Controllers) places() plan.Places {
 	return places
 }
 
-// furtherServed is where the networks beside that of the option are noted; nil where they are not served.
-func (c *Controllers) furtherServed() *publicnetwork.Further {
-	if !c.config.SeveralNetworks {
-		return nil
+// published are the public networks that Nodes list. A dry run previews that of the option.
+func (c *Controllers) published() (served []metadata.PublicNetwork, all bool) {
+	option := c.options.LoadBalancer
+	if option.NetworkID == "" {
+		return nil, true
 	}
-	return c.further
+	announces := cmp.Or(option.Announcer, contract.AnnouncerNone)
+	served = []metadata.PublicNetwork{{Name: v1beta1.DefaultNetwork, NetworkID: option.NetworkID, Announcer: announces,
+		Selector: c.options.ServiceNodeSelector, Managed: c.options.ManageMembership}}
+	if c.options.DryRun {
+		return served, true
+	}
+	further, all := c.further.Served()
+	for i := range further {
+		served = append(served, metadata.PublicNetwork{Name: further[i].Name, NetworkID: further[i].Spec.ID,
+			Announcer: announces, Selector: publicnetwork.PolicyOf(&further[i]).Selector})
+	}
+	return served, all
+}
+
+// carriersOf is the rule by which Nodes may carry traffic of the load balancers of a public network. What Nodes list
+// says whether the selector of one that is not served any more selects them.
+func (c *Controllers) carriersOf(networkID string) contract.Carriers {
+	rule := contract.Carriers{NetworkID: cmp.Or(networkID, c.options.LoadBalancer.NetworkID),
+		Announcer: c.options.LoadBalancer.Announcer}
+	if rule.NetworkID == c.options.LoadBalancer.NetworkID {
+		rule.Selector = c.options.ServiceNodeSelector
+		return rule
+	}
+	served, _ := c.further.Served()
+	for i := range served {
+		if served[i].Spec.ID == networkID {
+			rule.Selector = publicnetwork.PolicyOf(&served[i]).Selector
+		}
+	}
+	return rule
 }
 
 // place is a network as it was read last. One that the account does not have is in no location.

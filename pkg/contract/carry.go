@@ -31,6 +31,49 @@ type Carriers struct {
 	Selector labels.Selector
 }
 
+// CarriersOf returns the rule of the public network of an ID; of an empty ID that of the default network.
+type CarriersOf func(networkID string) Carriers
+
+// Everywhere is the rule of every network.
+func (c Carriers) Everywhere() CarriersOf { return func(string) Carriers { return c } }
+
+// All returns the rules of the networks that a Node lists; that of the default network if it lists none that can be
+// read.
+func (of CarriersOf) All(node *corev1.Node) []Carriers {
+	list, _, err := ParsePublicNetworks(node.Annotations)
+	if err != nil || len(list) == 0 {
+		return []Carriers{of("")}
+	}
+	rules := make([]Carriers, len(list))
+	for i, n := range list {
+		rules[i] = of(n.NetworkID)
+	}
+	return rules
+}
+
+// Unfit returns why a Node should carry the traffic of none of its networks, by the first of them.
+func (of CarriersOf) Unfit(node *corev1.Node, watched bool) Obstacle {
+	return first(of.All(node), func(c Carriers) Obstacle { return c.Unfit(node, watched) })
+}
+
+// Barred returns why a Node must carry the traffic of none of its networks, by the first of them.
+func (of CarriersOf) Barred(node *corev1.Node) Obstacle {
+	return first(of.All(node), func(c Carriers) Obstacle { return c.Barred(node) })
+}
+
+// first is the first obstacle, unless one of the rules has none.
+func first(rules []Carriers, obstacle func(Carriers) Obstacle) Obstacle {
+	found := Obstacle{}
+	for _, rule := range rules {
+		each := obstacle(rule)
+		if each == (Obstacle{}) {
+			return each
+		}
+		found = cmp.Or(found, each)
+	}
+	return found
+}
+
 // Obstacle is why a Node may not carry traffic. The zero Obstacle means that it may.
 type Obstacle struct {
 	// Why continues the sentence "Node x …".

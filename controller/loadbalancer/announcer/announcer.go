@@ -90,6 +90,16 @@ func Word(name string) v1beta1.AnnouncerKind {
 	return v1beta1.AnnouncerNone
 }
 
+// OneNetwork returns why an announcer of a name serves no public network but that of the option, which has this ID, and
+// what to do; empty if it serves several.
+func OneNetwork(name, networkID string) string {
+	if name != contract.AnnouncerKubeVIP {
+		return ""
+	}
+	return kubevip.OneNetwork + "; to have several, announce with the agents: set the option loadbalancer to " +
+		contract.AnnouncerAgent + "://" + networkID + ", and spec.announcer to " + string(v1beta1.AnnouncerAgent)
+}
+
 // For returns the announcer of a name: one that announces nothing if there is none of the name. What it publishes takes
 // back what the other kinds have on the Service, so that a change of the option leaves no second announcer.
 func For(name string, d Deps) Announcer {

@@ -10,9 +10,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/metrics"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/orphans"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
 // orphaned is the condition Orphaned of the IPBlock of a block: its reason, and since when; false while there is none.
@@ -95,5 +98,25 @@ func TestMetricsCountBlocksOfTheCluster(t *testing.T) {
 	want := map[string]float64{"empty": 0, "leftover": 0, "orphan": 0, "retained": 1, "unclear": 0}
 	if !maps.Equal(counts, want) {
 		t.Errorf("blocks by standing: %v, want %v", counts, want)
+	}
+}
+
+// TestABlockOfANetworkThatIsNotServed gets its object in the network to which it is assigned, once that is served.
+func TestABlockOfANetworkThatIsNotServed(t *testing.T) {
+	served := []network.Named{{Name: v1beta1.DefaultNetwork, ID: networkID}}
+	w := newWorld(t, block(blockID, "203.0.113.24/29", "other", ours(contract.TagService, "shop_gone")),
+		func(_ *pnapsim.Config, _ *pnapsim.AccountSeed, c *orphans.Config) {
+			c.Networks = func() []network.Named { return served }
+		})
+	w.pass(10 * time.Minute)
+	name := v1beta1.NamePrefix + blockID
+	if object, err := w.objects.Get(t.Context(), name, metav1.GetOptions{}); err == nil {
+		t.Errorf("the object is of network %s", object.Spec.Attachment.Name)
+	}
+	served = append(served, network.Named{Name: "west", ID: otherNetwork})
+	w.pass(10 * time.Minute)
+	object, err := w.objects.Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil || object.Spec.Attachment.Name != "west" {
+		t.Errorf("%+v, %v", object, err)
 	}
 }

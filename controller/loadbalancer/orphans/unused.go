@@ -43,9 +43,13 @@ func (c *Collector) show(
 		if f.records.Names(b.ID) {
 			return nil // for something else; a Service that is served says what it needs
 		}
+		holder, known := c.holderOf(b)
+		if !known {
+			return nil
+		}
 		klog.FromContext(ctx).Info("Creating the IPBlock of a block without one", "block", b.ID, "service", service)
 		var err error
-		if record, err = allocation.Import(ctx, c.config.Ledgers.Objects(), c.holderOf(b), b.ID, service); err != nil {
+		if record, err = allocation.Import(ctx, c.config.Ledgers.Objects(), holder, b.ID, service); err != nil {
 			return err
 		}
 		f.records = append(f.records, record)
@@ -136,14 +140,15 @@ func (c *Collector) reportOfShared(b network.Block, r plan.Record) plan.Report {
 	return r.Report
 }
 
-// holderOf is the name of the network that a block is assigned to, else that of the option loadbalancer.
-func (c *Collector) holderOf(b network.Block) string {
+// holderOf is the name of the network that a block is assigned to, or of the option loadbalancer if the block is
+// assigned to none; false while the one that it is assigned to is not served.
+func (c *Collector) holderOf(b network.Block) (name string, known bool) {
 	for _, served := range c.served() {
 		if served.ID == b.ResourceID {
-			return served.Name
+			return served.Name, true
 		}
 	}
-	return v1beta1.DefaultNetwork
+	return v1beta1.DefaultNetwork, b.ResourceID == ""
 }
 
 func missing(blockID string) plan.Condition {

@@ -35,18 +35,28 @@ type Places struct {
 
 // Homes are the public networks in which Services have something.
 type Homes struct {
-	byUID, byName, byObject, byGroup map[string]string
-	blocks                           []home
+	byUID                     map[string][]string // in how many it is recorded, without order
+	byName, byObject, byGroup map[string]string
+	blocks                    []home
 }
 
+// home is a block. One of which an owner is known can have no address of another Service: its addresses may have been
+// sold again since, in another network.
 type home struct {
 	cidr    netip.Prefix
 	network string
+	owner   Holder
+}
+
+// of reports whether an address can be one of the block that a Service has.
+func (h home) of(service *corev1.Service, address netip.Addr) bool {
+	named := h.owner.Namespace == service.Namespace && h.owner.Name == service.Name
+	return h.cidr.Contains(address) && (h.owner == Holder{} || h.owner.UID == string(service.UID) || named)
 }
 
 // HomesOf finds them in the objects of all blocks.
 func HomesOf(records Records) Homes {
-	h := Homes{byUID: map[string]string{}, byName: map[string]string{}, byObject: map[string]string{},
+	h := Homes{byUID: map[string][]string{}, byName: map[string]string{}, byObject: map[string]string{},
 		byGroup: map[string]string{}}
 	for _, r := range records {
 		h.byObject[r.Name] = r.Network
@@ -55,37 +65,49 @@ func HomesOf(records Records) Homes {
 		}
 		for _, holder := range append([]Holder{r.Service}, r.Holders...) {
 			if holder.UID != "" {
-				h.byUID[holder.UID] = r.Network
+				h.byUID[holder.UID] = append(h.byUID[holder.UID], r.Network)
 			}
 			if holder.Name != "" && holder.Namespace != "" {
 				h.byName[holder.Namespace+"/"+holder.Name] = r.Network
 			}
 		}
 		if r.Report.CIDR.IsValid() {
-			h.blocks = append(h.blocks, home{r.Report.CIDR, r.Network})
+			h.blocks = append(h.blocks, home{r.Report.CIDR, r.Network, r.Service})
 		}
 	}
 	return h
 }
 
-// Of is the network in which a Service, or an earlier one of its name, has a block or an address; empty for none. That
-// of its published address goes before others: a Service does not move.
+// Of is the network in which a Service, or an earlier one of its name, has a block or an address; empty for none. What
+// is recorded of it decides before the address that it publishes: another Service, or another cluster, may have that by
+// now. Of several networks, it is that of its address: a Service does not move.
 func (h Homes) Of(service *corev1.Service, places Places) string {
+	recorded := h.byUID[string(service.UID)]
+	among := func(name string) bool { return len(recorded) == 0 || slices.Contains(recorded, name) }
 	for _, address := range publishedBy(service) {
 		for _, b := range h.blocks {
-			if b.cidr.Contains(address) {
+			if b.of(service, address) && among(b.network) {
 				return b.network
 			}
 		}
 		for _, p := range places.Served {
-			if slices.ContainsFunc(p.Public.Blocks, func(b network.ListedBlock) bool {
+			if among(p.Name) && slices.ContainsFunc(p.Public.Blocks, func(b network.ListedBlock) bool {
 				return b.CIDR.Contains(address)
 			}) {
 				return p.Name
 			}
 		}
 	}
-	return cmp.Or(h.byUID[string(service.UID)], h.byName[service.Namespace+"/"+service.Name])
+	return cmp.Or(h.recorded(service), h.byName[service.Namespace+"/"+service.Name])
+}
+
+// recorded is the first network by its name in which a Service is recorded; empty for none.
+func (h Homes) recorded(service *corev1.Service) string {
+	all := h.byUID[string(service.UID)]
+	if len(all) == 0 {
+		return ""
+	}
+	return slices.Min(all)
 }
 
 // Choose is the name of the network that serves a Service: that in which it has something, or in which the IPBlock is
@@ -112,7 +134,7 @@ func (p Places) Choose(service *corev1.Service, homes Homes) (name string, inste
 // ChooseForRelease is Choose for a Service that is to be released: what it asks for matters no more. A record goes
 // before its address, which it may show to the end.
 func (p Places) ChooseForRelease(service *corev1.Service, homes Homes) (name string, instead Step) {
-	if have := cmp.Or(homes.byUID[string(service.UID)], homes.Of(service, p)); have != "" {
+	if have := cmp.Or(homes.recorded(service), homes.Of(service, p)); have != "" {
 		return p.named(have, "in which the Service has its address or IP block")
 	}
 	return p.Served[0].Name, Step{}
@@ -193,6 +215,15 @@ func (p Places) describe() string {
 		names = append(names, fmt.Sprintf("%s (%s)", s.Name, cmp.Or(s.Public.Location, "not read yet")))
 	}
 	return strings.Join(names, ", ")
+}
+
+// RefuseOrder says why nothing is bought for a block that was ordered for a network which is not served.
+func (p Places) RefuseOrder(r Record) (refusal Step, refused bool) {
+	if !r.Ordered || r.BlockID != "" || r.Deleted {
+		return Step{}, false
+	}
+	_, refusal = p.named(r.Network, "which spec.attachment names")
+	return refusal, refusal.Action == Refuse
 }
 
 // Serves returns the Services that a network serves. Those that are refused, or wait for a network, are of none.

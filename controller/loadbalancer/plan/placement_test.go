@@ -173,6 +173,23 @@ func TestAServiceDoesNotMove(t *testing.T) {
 	}
 }
 
+// TestAnAddressThatWasSoldAgain: the record of another Service's block, which is gone, does not say where a Service is
+// whose block has the same addresses in another network.
+func TestAnAddressThatWasSoldAgain(t *testing.T) {
+	p := Places{Served: []Place{place("default", "ASH", 0, 1), place("west", "PHX", 1, 1)}}
+	s := placed("u1", contract.ServiceNetwork, "west")
+	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.3"}}
+	cidr := netip.MustParsePrefix("192.0.2.0/29")
+	lost := Record{Name: "svc-u2", Network: "default", Service: Holder{Namespace: "shop", Name: "lost", UID: "u2"},
+		Report: Report{CIDR: cidr}}
+	own := Record{Name: "svc-u1", Network: "west", Service: HolderOf(s)}
+	for _, records := range []Records{{lost, own}, {own, lost}} {
+		if chosen, _ := p.Choose(s, HomesOf(records)); chosen != "west" {
+			t.Errorf("%s is chosen", chosen)
+		}
+	}
+}
+
 // TestOtherNetwork: an edit of the annotation is refused, and takes nothing away.
 func TestOtherNetwork(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -48,8 +48,15 @@ func further(o *config.Config, all []v1beta1.PublicNetwork) []v1beta1.PublicNetw
 
 // refuseFurther says why an object cannot be served beside the network of the options.
 func refuseFurther(object *v1beta1.PublicNetwork, o *config.Config, all []v1beta1.PublicNetwork) (verdict, bool) {
-	if object.Name == v1beta1.DefaultNetwork || !o.LoadBalancer.Enabled() {
-		return refusal(object, o.LoadBalancer.NetworkID, all), true
+	if !o.LoadBalancer.Enabled() {
+		return no(ReasonNotSupported, "the option loadbalancer is off, so no public network is served; set it to this "+
+			"one, or kubectl delete pubnet %s", object.Name), true
+	}
+	if object.Name == v1beta1.DefaultNetwork {
+		return no(ReasonOtherNetwork, "the option loadbalancer names public network %s, and this object is of %s; set "+
+			"the option to that one, or have the object made again: kubectl annotate pubnet %s %s=true, then kubectl "+
+			"delete pubnet %s", o.LoadBalancer.NetworkID, object.Spec.ID, object.Name, contract.AllowDeletion,
+			object.Name), true
 	}
 	if object.Spec.ID == o.LoadBalancer.NetworkID {
 		return no(ReasonDuplicateID, "public network %s is that of the option loadbalancer, which is served under the "+
@@ -60,10 +67,13 @@ func refuseFurther(object *v1beta1.PublicNetwork, o *config.Config, all []v1beta
 			a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 	_, err := selectorOf(object.Spec.Members.NodeSelector)
+	one := announcer.OneNetwork(o.LoadBalancer.Announcer, o.LoadBalancer.NetworkID)
 	switch word := announcer.Word(o.LoadBalancer.Announcer); {
 	case first.Name != object.Name:
 		return no(ReasonDuplicateID, "PublicNetwork %s, which is older, is of %s, too: kubectl delete pubnet %s",
 			first.Name, object.Spec.ID, object.Name), true
+	case one != "":
+		return no(ReasonNotSupported, "%s", one), true
 	case object.Spec.Announcer != word:
 		return no(ReasonNotSupported, "all public networks have one announcer, that of the option loadbalancer: set "+
 			"spec.announcer to %s", word), true

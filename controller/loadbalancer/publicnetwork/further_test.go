@@ -17,7 +17,7 @@ func another(name, id string, minutes int) v1beta1.PublicNetwork {
 	return v1beta1.PublicNetwork{
 		ObjectMeta: metav1.ObjectMeta{Name: name,
 			CreationTimestamp: metav1.NewTime(noon.Add(time.Duration(minutes) * time.Minute))},
-		Spec: v1beta1.PublicNetworkSpec{ID: id, Announcer: v1beta1.AnnouncerKubeVIP},
+		Spec: v1beta1.PublicNetworkSpec{ID: id, Announcer: v1beta1.AnnouncerAgent},
 	}
 }
 
@@ -28,7 +28,7 @@ func TestFurther(t *testing.T) {
 		id1 = "60473c2509268bc77fd06d2a"
 		id2 = "60473c2509268bc77fd06d2b"
 	)
-	options := &config.Config{LoadBalancer: config.LoadBalancer{Announcer: contract.AnnouncerKubeVIP,
+	options := &config.Config{LoadBalancer: config.LoadBalancer{Announcer: contract.AnnouncerAgent,
 		NetworkID: networkID}}
 	changed := func(change func(*v1beta1.PublicNetworkSpec)) v1beta1.PublicNetwork {
 		object := another("west", id1, 1)
@@ -54,10 +54,11 @@ func TestFurther(t *testing.T) {
 			others: []v1beta1.PublicNetwork{another("default", networkID, 2)}, reason: ReasonDuplicateID,
 			says: "kubectl delete pubnet west"},
 		"another default": {object: another("default", id1, 1), reason: ReasonOtherNetwork,
-			says: "option loadbalancer"},
+			says: "kubectl annotate pubnet default phoenixnap.com/allow-deletion=true, then kubectl delete pubnet " +
+				"default"},
 		"another announcer": {object: changed(func(s *v1beta1.PublicNetworkSpec) {
-			s.Announcer = v1beta1.AnnouncerAgent
-		}), reason: ReasonNotSupported, says: "set spec.announcer to KubeVIP"},
+			s.Announcer = v1beta1.AnnouncerKubeVIP
+		}), reason: ReasonNotSupported, says: "set spec.announcer to Agent"},
 		"managed members": {object: changed(func(s *v1beta1.PublicNetworkSpec) {
 			s.Members.Membership = v1beta1.MembershipManage
 		}), reason: ReasonNotSupported, says: "set spec.members.membership to Report"},
@@ -81,8 +82,15 @@ func TestFurther(t *testing.T) {
 		}
 	}
 	object := another("west", id1, 1)
-	if _, refused := refuseFurther(&object, &config.Config{}, []v1beta1.PublicNetwork{object}); !refused {
-		t.Error("without the option, no network is served")
+	kubeVIP := &config.Config{LoadBalancer: config.LoadBalancer{Announcer: contract.AnnouncerKubeVIP,
+		NetworkID: networkID}}
+	why, refused := refuseFurther(&object, kubeVIP, []v1beta1.PublicNetwork{object})
+	if !refused || why.reason != ReasonNotSupported || !strings.Contains(why.message, "agent://"+networkID) {
+		t.Errorf("with kube-vip: %+v", why)
+	}
+	why, refused = refuseFurther(&object, &config.Config{}, []v1beta1.PublicNetwork{object})
+	if !refused || why.reason != ReasonNotSupported || !strings.Contains(why.message, "kubectl delete pubnet west") {
+		t.Errorf("without the option, no network is served: %+v", why)
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package publicnetwork keeps the object of the public network of the options, default, and says of others that they
-// are not served. It reads nothing of phoenixNAP: it shows what the process read for its other work.
+// Package publicnetwork keeps the object of the public network of the options, default, and says which other networks
+// are served. It reads nothing of phoenixNAP: it shows what the process read for its other work.
 package publicnetwork
 
 import (
@@ -73,7 +73,7 @@ type Config struct {
 	Events record.EventRecorder
 	// Options are those of the process. Without a load balancer no network is served.
 	Options *config.Config
-	// Further receives the networks that are served beside that of the options; nil to serve no other.
+	// Further receives the networks that are served beside that of the options.
 	Further *Further
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
@@ -160,9 +160,6 @@ func (r *Reconciler) sync(ctx context.Context) (seen bool, err error) {
 
 // serve notes which networks are served beside that of the options, and returns them.
 func (r *Reconciler) serve(all []v1beta1.PublicNetwork) []v1beta1.PublicNetwork {
-	if r.config.Further == nil {
-		return nil
-	}
 	served := further(r.config.Options, all)
 	r.config.Further.set(served)
 	return served
@@ -207,14 +204,10 @@ func kept(stored *v1beta1.PublicNetwork, spec v1beta1.PublicNetworkSpec) error {
 // reconcile brings one object up to date.
 func (r *Reconciler) reconcile(ctx context.Context, object *v1beta1.PublicNetwork, s sight,
 	all []v1beta1.PublicNetwork) error {
-	options := r.config.Options.LoadBalancer.NetworkID
-	if object.Name != v1beta1.DefaultNetwork || object.Spec.ID != options {
-		why := refusal(object, options, all)
-		if r.config.Further != nil {
-			var refused bool
-			if why, refused = refuseFurther(object, r.config.Options, all); !refused {
-				return r.show(ctx, object, r.look(object.Spec.ID))
-			}
+	if object.Name != v1beta1.DefaultNetwork || object.Spec.ID != r.config.Options.LoadBalancer.NetworkID {
+		why, refused := refuseFurther(object, r.config.Options, all)
+		if !refused {
+			return r.show(ctx, object, r.look(object.Spec.ID))
 		}
 		next := *object.Status.DeepCopy()
 		set(&next, object.Generation, v1beta1.ConditionReady, why, r.config.Now())

@@ -66,7 +66,7 @@ func (c *counting) UpdateStatus(ctx context.Context, object *v1beta1.PublicNetwo
 
 // LastNetwork implements publicnetwork.Networks.
 func (w *world) LastNetwork(id string) (network.Network, time.Time, error) {
-	if id == furtherID && w.further != nil {
+	if id == furtherID {
 		return network.Network{ID: id, Location: "PHX", VLAN: 21, Status: network.StatusReady}, w.askedAt, nil
 	}
 	if id != networkID {
@@ -93,7 +93,8 @@ func (w *world) change(f func()) {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{T: t, store: kubefake.NewStore(), events: record.NewFakeRecorder(100), askedAt: time.Now(),
+	w := &world{T: t, further: &publicnetwork.Further{}, store: kubefake.NewStore(),
+		events: record.NewFakeRecorder(100), askedAt: time.Now(),
 		public: network.Network{ID: networkID, Location: "ASH", VLAN: 20, Status: network.StatusReady,
 			Members: []network.Member{{ServerID: "5fa54d1e91867c03a0a7b4a1"}}},
 		options: &config.Config{
@@ -138,8 +139,13 @@ func (w *world) get(name string) *v1beta1.PublicNetwork {
 
 func (w *world) create(name, id string) {
 	w.Helper()
+	w.createWith(name, id, v1beta1.AnnouncerKubeVIP)
+}
+
+func (w *world) createWith(name, id string, announcer v1beta1.AnnouncerKind) {
+	w.Helper()
 	object := &v1beta1.PublicNetwork{ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: v1beta1.PublicNetworkSpec{ID: id, Announcer: v1beta1.AnnouncerKubeVIP}}
+		Spec: v1beta1.PublicNetworkSpec{ID: id, Announcer: announcer}}
 	if _, err := w.objects.Create(w.Context(), object, metav1.CreateOptions{}); err != nil {
 		w.Fatal(err)
 	}
@@ -258,12 +264,12 @@ func TestAnotherNetworkIsRefused(t *testing.T) {
 	}
 }
 
-// TestOtherObjectsAreNotServed: only their condition is written, and the object of the option does not suffer.
-func TestOtherObjectsAreNotServed(t *testing.T) {
+// TestObjectsThatAreNotServed: only their condition is written, and the object of the option does not suffer.
+func TestObjectsThatAreNotServed(t *testing.T) {
 	w := newWorld(t)
-	w.create("chicago", otherID)
+	w.createWith("chicago", otherID, v1beta1.AnnouncerAgent)
 	w.look()
-	w.wantEvent("Warning PublicNetworkNotReady", "kubectl delete pubnet chicago")
+	w.wantEvent("Warning PublicNetworkNotReady", "set the option loadbalancer to agent://"+networkID)
 	w.create("twin", networkID)
 	w.look()
 	w.wantEvent("Warning PublicNetworkNotReady", "kubectl delete pubnet twin")
@@ -273,7 +279,7 @@ func TestOtherObjectsAreNotServed(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}
-	if got := w.get("chicago"); got.Status.Blocks != "" || got.Spec.Announcer != v1beta1.AnnouncerKubeVIP {
+	if got := w.get("chicago"); got.Status.Blocks != "" || got.Spec.Announcer != v1beta1.AnnouncerAgent {
 		t.Errorf("%+v", got)
 	}
 }
@@ -433,16 +439,14 @@ func TestNodesAreCounted(t *testing.T) {
 
 const furtherID = "60473c2509268bc77fd06d2b"
 
-// TestFurtherNetworks: where several networks are served, each has its own status, and those that are served are known
-// once the objects were read.
+// TestFurtherNetworks: each network has its own status, and those that are served are known once the objects were read.
 func TestFurtherNetworks(t *testing.T) {
 	w := newWorld(t)
-	w.further = &publicnetwork.Further{}
-	w.restart()
+	w.options.LoadBalancer.Announcer = contract.AnnouncerAgent
 	if served, read := w.further.Served(); read || len(served) > 0 {
 		t.Errorf("%v, read %t", served, read)
 	}
-	w.create("west", furtherID)
+	w.createWith("west", furtherID, v1beta1.AnnouncerAgent)
 	w.create("twin", networkID)
 	w.look()
 	served, read := w.further.Served()

@@ -34,8 +34,8 @@ const (
 	ReasonOtherNetwork = "OtherNetwork"
 	// ReasonDuplicateID: another object is of the same network. Delete this one.
 	ReasonDuplicateID = "DuplicateID"
-	// ReasonNotSupported: the object is not called default, and only the network of the option loadbalancer is served.
-	// Delete the object.
+	// ReasonNotSupported: a network besides that of the option loadbalancer cannot be served with what the object says,
+	// or load balancers are off. The message says what to change.
 	ReasonNotSupported = "NotSupported"
 )
 
@@ -153,25 +153,6 @@ func status(object *v1beta1.PublicNetwork, s sight, nodes []*corev1.Node, now ti
 	next.Nodes = fmt.Sprintf("%d/%d", next.ReadyMembers, next.Members)
 	set(&next, object.Generation, v1beta1.ConditionFull, full(s.network), now)
 	return next
-}
-
-// refusal says why an object is not served: options names the network of the options; empty for none. all are the
-// objects of the cluster.
-func refusal(object *v1beta1.PublicNetwork, options string, all []v1beta1.PublicNetwork) verdict {
-	if object.Name == v1beta1.DefaultNetwork && options != "" {
-		return no(ReasonOtherNetwork, "the option loadbalancer names public network %s, and this object is of %s; set "+
-			"the option to that one, or have the object made again: kubectl annotate pubnet %s %s=true, then kubectl "+
-			"delete pubnet %s", options, object.Spec.ID, object.Name, contract.AllowDeletion, object.Name)
-	}
-	for i := range all {
-		if other := &all[i]; other.Name != object.Name && other.Spec.ID == object.Spec.ID {
-			return no(ReasonDuplicateID, "PublicNetwork %s is of %s, too; only that of the option loadbalancer is "+
-				"served, under the name %s: kubectl delete pubnet %s", other.Name, other.Spec.ID,
-				v1beta1.DefaultNetwork, object.Name)
-		}
-	}
-	return no(ReasonNotSupported, "one public network is supported, that of the option loadbalancer, under the name "+
-		"%s: kubectl delete pubnet %s", v1beta1.DefaultNetwork, object.Name)
 }
 
 // set sets a condition.

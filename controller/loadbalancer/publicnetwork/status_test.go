@@ -188,35 +188,3 @@ func TestWhatIsNotKnownStays(t *testing.T) {
 		t.Errorf("%+v", later)
 	}
 }
-
-// TestRefusal: what the user reads has the names, both networks where there are two, and what to do.
-func TestRefusal(t *testing.T) {
-	const other = "60473c2509268bc77fd06d2a"
-	named := func(name, id string) v1beta1.PublicNetwork {
-		return v1beta1.PublicNetwork{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.PublicNetworkSpec{ID: id}}
-	}
-	all := []v1beta1.PublicNetwork{named("default", networkID), named("twin", networkID), named("second", other)}
-	for name, tc := range map[string]struct {
-		object  v1beta1.PublicNetwork
-		options string
-		reason  string
-		says    []string
-	}{
-		"another network": {named("default", other), networkID, ReasonOtherNetwork, []string{networkID, other,
-			"kubectl annotate pubnet default phoenixnap.com/allow-deletion=true", "kubectl delete pubnet default"}},
-		"the same network":   {all[1], networkID, ReasonDuplicateID, []string{"default", "kubectl delete pubnet twin"}},
-		"a second network":   {all[2], networkID, ReasonNotSupported, []string{"kubectl delete pubnet second"}},
-		"without the option": {named("default", other), "", ReasonDuplicateID, []string{"PublicNetwork second"}},
-		"no one else":        {named("default", foreign), "", ReasonNotSupported, []string{"option loadbalancer"}},
-	} {
-		got := refusal(&tc.object, tc.options, all)
-		if got.status != metav1.ConditionFalse || got.reason != tc.reason {
-			t.Errorf("%s: %+v, want %s", name, got, tc.reason)
-		}
-		for _, part := range tc.says {
-			if !strings.Contains(got.message, part) {
-				t.Errorf("%s: %q does not say %q", name, got.message, part)
-			}
-		}
-	}
-}

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/record"
@@ -113,6 +114,9 @@ func (config Config) withDefaults() Config {
 	}
 	return config
 }
+
+// NetworkID returns the ID of the public network of the Balancer, which serves every Service that it is asked about.
+func (b *Balancer) NetworkID(context.Context, *corev1.Service) string { return b.config.Network.ID }
 
 // cluster returns the UID of the namespace kube-system, which stays the same for the life of a cluster.
 func (b *Balancer) cluster(ctx context.Context) (string, error) {

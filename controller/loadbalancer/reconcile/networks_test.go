@@ -210,6 +210,28 @@ func TestARefusedServiceIsFoundAgain(t *testing.T) {
 	w.settle("web")
 }
 
+// TestAnOrderForANetwork: it says that its network is not served, and is bought there once it is.
+func TestAnOrderForANetwork(t *testing.T) {
+	w, places := routed(t)
+	both := places.Served
+	places.Served = both[:1]
+	w.orderIn("second", "/29")
+	w.passes(time.Minute)
+	c := meta.FindStatusCondition(w.ordered().Status.Conditions, v1beta1.ConditionReady)
+	if c == nil || c.Reason != string(plan.NetworkNotServed) || !strings.Contains(c.Message, "spec.attachment") ||
+		!strings.Contains(c.Message, `create PublicNetwork "second"`) {
+		t.Errorf("%+v", c)
+	}
+	w.wantPurchases(0)
+	places.Served = both
+	w.passes(5 * time.Minute)
+	w.wantPurchases(1)
+	block, err := w.client.Block(t.Context(), w.ordered().Spec.BlockID)
+	if err != nil || block.ResourceID != otherNetwork {
+		t.Errorf("%+v: %v", block, err)
+	}
+}
+
 // TestAnotherNetworksBalancerChangesNothing: a choice by an old copy neither buys, gives, withdraws nor releases.
 func TestAnotherNetworksBalancerChangesNothing(t *testing.T) {
 	for _, kind := range []string{contract.AllocationDedicated, contract.AllocationShared} {

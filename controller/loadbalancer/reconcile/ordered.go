@@ -74,6 +74,22 @@ func (b *Balancer) buyOrdered(ctx context.Context, o plan.Observed) error {
 	}
 }
 
+// refuseElsewhere shows in the blocks that were ordered for networks which are not served that none is bought.
+func (b *Balancer) refuseElsewhere(ctx context.Context, places plan.Places) error {
+	listing, err := b.ledgers.list(ctx, scope{})
+	if err != nil {
+		return err
+	}
+	for _, r := range listing.Elsewhere {
+		if refusal, refused := places.RefuseOrder(r); refused {
+			if err := b.sayOrdered(ctx, r, refusal); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // sayOrdered shows in the object why its block was not bought.
 func (b *Balancer) sayOrdered(ctx context.Context, r plan.Record, step plan.Step) error {
 	said := plan.Condition{Reason: string(step.Reason), Message: cmp.Or(step.Detail, words(step.Reason))}

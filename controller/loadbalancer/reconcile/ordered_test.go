@@ -19,8 +19,15 @@ const orderName = "extra"
 // order has a person order a block that Services share.
 func (w *world) order(size string) {
 	w.t.Helper()
+	w.orderIn(v1beta1.DefaultNetwork, size)
+}
+
+// orderIn does the same in a public network.
+func (w *world) orderIn(network, size string) {
+	w.t.Helper()
 	object := &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: orderName}, Spec: v1beta1.IPBlockSpec{
-		Source: v1beta1.SourceBought, Purpose: v1beta1.PurposeShared, Size: size}}
+		Source: v1beta1.SourceBought, Purpose: v1beta1.PurposeShared, Size: size,
+		Attachment: v1beta1.Attachment{Name: network}}}
 	if _, err := w.objects.IPBlocks.Create(w.ctx, object, metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}

@@ -83,7 +83,7 @@ func elsewhere() error { return api.NewRetryError(words(waitOutdated), leastPaus
 func (r *Router) Drifted(ctx context.Context) ([]types.NamespacedName, error) {
 	places := r.config.Places()
 	found, err := r.unplaced(ctx, places)
-	problems := []error{err}
+	problems := []error{err, r.of(places.Served[0].Name).refuseElsewhere(ctx, places)}
 	for _, place := range places.Served {
 		drifted, err := r.of(place.Name).Drifted(ctx)
 		if err != nil && !places.Only() {
@@ -93,6 +93,20 @@ func (r *Router) Drifted(ctx context.Context) ([]types.NamespacedName, error) {
 		found = append(found, drifted...)
 	}
 	return found, errors.Join(problems...)
+}
+
+// NetworkID returns the ID of the public network that serves a Service; empty while none does.
+func (r *Router) NetworkID(ctx context.Context, service *corev1.Service) string {
+	places := r.config.Places()
+	homes, err := r.homes(ctx, service, places)
+	if err != nil {
+		return ""
+	}
+	name, _ := places.Choose(service, homes)
+	if name == "" {
+		return ""
+	}
+	return r.of(name).NetworkID(ctx, service)
 }
 
 // unplaced are the Services without a network that do not say why.

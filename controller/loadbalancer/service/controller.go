@@ -52,6 +52,8 @@ type Balancer interface {
 	Release(ctx context.Context, d *draft.Draft) error
 	// Drifted returns the Services whose block is not where it should be.
 	Drifted(ctx context.Context) ([]types.NamespacedName, error)
+	// NetworkID returns the ID of the public network that serves a Service; empty while none does.
+	NetworkID(ctx context.Context, service *corev1.Service) string
 }
 
 // Config configures a Controller.
@@ -70,8 +72,8 @@ type Config struct {
 	Workers int
 	// DriftEvery is the time between two checks for changes outside of the cluster; 0 means a minute.
 	DriftEvery time.Duration
-	// Carriers decides which Nodes may carry traffic of Services.
-	Carriers contract.Carriers
+	// Carriers decides which Nodes may carry traffic of Services; nil for those that each Node names.
+	Carriers contract.CarriersOf
 	// Announcer is the kind of announcer, see package announcer.
 	Announcer string
 }
@@ -95,6 +97,9 @@ type Controller struct {
 func New(config Config) *Controller {
 	config.Metrics = cmp.Or(config.Metrics, NewMetrics())
 	config.DriftEvery = cmp.Or(config.DriftEvery, defaultDriftEvery)
+	if config.Carriers == nil {
+		config.Carriers = contract.Carriers{}.Everywhere()
+	}
 	return &Controller{
 		config: config, services: config.Services.Lister(), nodes: config.Nodes.Lister(),
 		announcer: announcer.For(config.Announcer, announcer.Deps{Kube: config.Kube}),

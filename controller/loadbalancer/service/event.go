@@ -109,7 +109,7 @@ func (c *Controller) recordShortcomings(ctx context.Context, service *corev1.Ser
 		klog.FromContext(ctx).Error(err, "Failed to list Nodes")
 		return
 	}
-	may, why := c.config.Carriers.Any(nodes)
+	may, why := c.config.Carriers(c.config.Balancer.NetworkID(ctx, service)).Any(nodes)
 	if !may && !state.recordedNoNodes {
 		c.warn(service, eventUnavailable, text.Message(textUnavailable+": "+why))
 	}

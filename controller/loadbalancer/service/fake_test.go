@@ -93,6 +93,8 @@ func (s *shop) Release(_ context.Context, d *draft.Draft) error {
 	return nil
 }
 
+func (s *shop) NetworkID(context.Context, *corev1.Service) string { return "" }
+
 func (s *shop) Drifted(context.Context) ([]types.NamespacedName, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -24,21 +25,21 @@ const betweenPasses = time.Second
 
 // nodeFacts is what of a Node matters to Services.
 type nodeFacts struct {
-	obstacle   contract.Obstacle
+	networks   string // whether it carries the traffic of each of its networks, else why not
 	vlanReady  corev1.ConditionStatus
-	member     bool
 	providerID string
 	identity   string
 }
 
 func (c *Controller) factsOf(node *corev1.Node) nodeFacts {
-	// Of an unreadable annotation the obstacle says so.
-	public, _, _ := contract.NodeNetworkOf(node.Annotations, c.config.Carriers.NetworkID)
 	facts := nodeFacts{
-		obstacle:   c.config.Carriers.Obstacle(node, true),
-		member:     public.Member,
 		providerID: node.Spec.ProviderID,
 		identity:   node.Annotations[contract.NodeReportedIdentity],
+	}
+	for _, rule := range c.config.Carriers.All(node) {
+		// Of an unreadable annotation the obstacle says so.
+		public, _, _ := contract.NodeNetworkOf(node.Annotations, rule.NetworkID)
+		facts.networks += fmt.Sprintln(rule.NetworkID, public.Member, rule.Obstacle(node, true))
 	}
 	if condition := contract.FindNodeCondition(node, contract.ConditionVLANReady); condition != nil {
 		facts.vlanReady = condition.Status

@@ -91,7 +91,7 @@ func warnings() map[string]warned {
 		"excluded": {objects: []runtime.Object{nodeWith(excluded)}, drive: serve(), reason: eventUnavailable,
 			advice: `Node (\S+) has .*\(kubectl label node (\S+) (\S+)-\)`,
 			remedy: onNode(func(n *corev1.Node, advised []string) { delete(n.Labels, advised[3]) })},
-		"handing over": {config: Config{Carriers: contract.Carriers{Announcer: contract.AnnouncerAgent}},
+		"handing over": {config: Config{Carriers: contract.Carriers{Announcer: contract.AnnouncerAgent}.Everywhere()},
 			objects: []runtime.Object{nodeWith(handsOver)}, drive: serve(), reason: eventUnavailable,
 			advice: `Node (\S+) hands .*\(kubectl annotate node (\S+) (\S+)-\)`,
 			remedy: onNode(func(n *corev1.Node, advised []string) { delete(n.Annotations, advised[3]) })},

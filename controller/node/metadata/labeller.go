@@ -34,16 +34,17 @@ type Labeller struct {
 	nodes    corelisters.NodeLister
 	synced   cache.InformerSynced
 	events   record.EventRecorder
-	carriers contract.Carriers
+	carriers contract.CarriersOf
 	wake     loop.Wake
 
 	// seen are the Nodes in the last pass, by name; it belongs to the goroutine of Run.
 	seen map[string]vlanNode
 }
 
-// NewLabeller returns a Labeller. It starts nothing. Only Nodes that carriers finds fit get the label.
+// NewLabeller returns a Labeller. It starts nothing. Only Nodes that may carry the traffic of a
+// network get the label.
 func NewLabeller(client kubernetes.Interface, nodes coreinformers.NodeInformer, events record.EventRecorder,
-	carriers contract.Carriers) (*Labeller, error) {
+	carriers contract.CarriersOf) (*Labeller, error) {
 	l := &Labeller{
 		client: client, nodes: nodes.Lister(), events: events, carriers: carriers,
 		wake: loop.NewWake(), seen: map[string]vlanNode{},
@@ -64,8 +65,8 @@ func NewLabeller(client kubernetes.Interface, nodes coreinformers.NodeInformer, 
 func (l *Labeller) compare(before, after any) {
 	a, okA := before.(*corev1.Node)
 	b, okB := after.(*corev1.Node)
-	if okA && okB && l.readiness(a) == l.readiness(b) && shaky(a) == shaky(b) && maps.Equal(a.Labels, b.Labels) &&
-		a.DeletionTimestamp.Equal(b.DeletionTimestamp) {
+	if okA && okB && l.readiness(a) == l.readiness(b) && slices.Equal(l.networks(a), l.networks(b)) &&
+		shaky(a) == shaky(b) && maps.Equal(a.Labels, b.Labels) && a.DeletionTimestamp.Equal(b.DeletionTimestamp) {
 		return
 	}
 	l.wake.Signal()
@@ -73,6 +74,16 @@ func (l *Labeller) compare(before, after any) {
 
 func (l *Labeller) readiness(node *corev1.Node) readiness {
 	return readinessOf(node, l.carriers)
+}
+
+// networks are the IDs of the public networks whose traffic a Node may carry or not.
+func (l *Labeller) networks(node *corev1.Node) []string {
+	rules := l.carriers.All(node)
+	ids := make([]string, len(rules))
+	for i, rule := range rules {
+		ids[i] = rule.NetworkID
+	}
+	return ids
 }
 
 // shaky reports whether the kubelet reports the Node as not Ready.
@@ -111,14 +122,14 @@ func (l *Labeller) sync(ctx context.Context, now time.Time) (again time.Duration
 	for _, node := range nodes {
 		byName[node.Name] = node
 	}
-	decided := decide(l.observe(nodes, now), now)
+	decided := decideAll(l.observe(nodes, now), now)
 	for _, name := range decided.give {
 		if err := l.give(ctx, byName[name]); err != nil {
 			return 0, err
 		}
 	}
-	if len(decided.take) > 0 {
-		if err := l.confirm(ctx, decided.supports); err != nil {
+	for _, supports := range decided.needed {
+		if err := l.confirm(ctx, supports); err != nil {
 			return 0, err
 		}
 	}
@@ -157,7 +168,7 @@ func (l *Labeller) observe(nodes []*corev1.Node, now time.Time) []vlanNode {
 		last, known := l.seen[node.Name]
 		current := vlanNode{
 			name: node.Name, labelled: node.Labels[contract.NodeVLANReady] == labelTrue, state: l.readiness(node),
-			since: now, shaky: shaky(node),
+			since: now, shaky: shaky(node), networks: l.networks(node),
 			lost: slices.DeleteFunc(last.lost, func(at time.Time) bool { return now.Sub(at) >= memory }),
 		}
 		if known && last.state == current.state {

@@ -48,7 +48,8 @@ func newLabelHarnessOn(t *testing.T, client *fake.Clientset, selector labels.Sel
 	client.ClearActions()
 	factory := informers.NewSharedInformerFactory(client, 0)
 	events := record.NewFakeRecorder(100)
-	labeller, err := NewLabeller(client, factory.Core().V1().Nodes(), events, contract.Carriers{Selector: selector})
+	labeller, err := NewLabeller(client, factory.Core().V1().Nodes(), events,
+		contract.Carriers{Selector: selector}.Everywhere())
 	if err != nil {
 		t.Fatal(err)
 	}

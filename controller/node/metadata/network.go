@@ -22,18 +22,43 @@ func networkAnnotations() []string {
 	return append(contract.NetworkAnnotations(), contract.NodeServerMissing)
 }
 
-// describeAll returns the public networks that concern a server: the default one, and those in which it is or becomes a
-// member. They are not known while one of them is not among those that were read: it would look as if the server had
-// left it.
-func describeAll(server pnap.Server, published []PublicNetwork, networks map[string]network.Network,
-) (facts []contract.NodeNetwork, known bool) {
-	for _, each := range published {
-		if each.Name != v1beta1.DefaultNetwork && !joins(server, each.NetworkID) {
-			continue
+// concerning returns the public networks that a Node lists: those in which its server is or becomes a member; the
+// default one if it is in none. A network that is not published any more, because its object is gone or was not read
+// yet, stays until the server leaves it: the Services there keep their addresses.
+func concerning(node *corev1.Node, server pnap.Server, published []PublicNetwork) []PublicNetwork {
+	if len(published) == 0 {
+		return nil
+	}
+	listed, _, _ := contract.ParsePublicNetworks(node.Annotations) // an unreadable list is written again
+	all := slices.Clone(published)
+	for _, n := range listed {
+		known := slices.ContainsFunc(published, func(p PublicNetwork) bool {
+			return p.NetworkID == n.NetworkID || p.Name == n.Name
+		})
+		if !known {
+			all = append(all, PublicNetwork{Name: n.Name, NetworkID: n.NetworkID, Announcer: n.Announcer})
 		}
+	}
+	all = slices.DeleteFunc(all, func(p PublicNetwork) bool { return !joins(server, p.NetworkID) })
+	if len(all) == 0 {
+		return slices.DeleteFunc(slices.Clone(published), func(p PublicNetwork) bool {
+			return p.Name != v1beta1.DefaultNetwork
+		})
+	}
+	return all
+}
+
+// describeAll returns what a Node says of the public networks that concern it. That is not known while one of them is
+// not among those that were read: it would look as if the server had left it.
+func describeAll(node *corev1.Node, server pnap.Server, concerned []PublicNetwork, networks map[string]network.Network,
+) (facts []contract.NodeNetwork, known bool) {
+	for _, each := range concerned {
 		read, ok := networks[each.NetworkID]
 		if !ok {
 			return nil, false
+		}
+		if each.Selector != nil && !each.Selector.Matches(labels.Set(node.Labels)) {
+			each.Announcer = contract.AnnouncerNone
 		}
 		facts = append(facts, describe(server, read, each))
 	}
@@ -111,11 +136,8 @@ func zoneChanges(node *corev1.Node, server pnap.Server) map[string]*string {
 	return patch
 }
 
-// missingMembership returns why a Node cannot carry traffic and what to do; empty if its server is or becomes a member.
+// missingMembership returns why a Node whose server is in no public network cannot carry traffic, and what to do.
 func missingMembership(server pnap.Server, network network.Network) string {
-	if joins(server, network.ID) {
-		return ""
-	}
 	if network.Location != "" && server.Location != "" && !strings.EqualFold(network.Location, server.Location) {
 		return fmt.Sprintf("phoenixNAP server %s is in location %s, but public network %s is in %s: "+
 			"the Node cannot carry load-balancer traffic; exclude it with --service-node-selector",
@@ -127,32 +149,52 @@ func missingMembership(server pnap.Server, network network.Network) string {
 		server.ID, network.ID)
 }
 
-// defaultNetwork returns the network of that name; ok is false where there is none, or it could not be read.
-func (p *NetworkPublisher) defaultNetwork() (public network.Network, ok bool) {
-	at := slices.IndexFunc(p.config.Published, func(n PublicNetwork) bool { return n.Name == v1beta1.DefaultNetwork })
+// nearest returns the network that a server would join: the first one in its location, else the default one; ok is
+// false while that could not be read.
+func (p *NetworkPublisher) nearest(server pnap.Server, published []PublicNetwork) (n PublicNetwork, ok bool) {
+	at := slices.IndexFunc(published, func(n PublicNetwork) bool {
+		return network.SameLocation(p.networks[n.NetworkID].Location, server.Location)
+	})
 	if at < 0 {
-		return network.Network{}, false
+		at = slices.IndexFunc(published, func(n PublicNetwork) bool { return n.Name == v1beta1.DefaultNetwork })
 	}
-	public, ok = p.networks[p.config.Published[at].NetworkID]
-	return public, ok
+	if at < 0 {
+		return PublicNetwork{}, false
+	}
+	_, ok = p.networks[published[at].NetworkID]
+	return published[at], ok
 }
 
-// recordMissing records an event for every Node without membership in the default network, once for each state.
-func (p *NetworkPublisher) recordMissing(nodes []*corev1.Node, list instances.List) {
-	public, ok := p.defaultNetwork()
-	if !ok || p.config.ManagesMembership {
-		return
+// lacks returns why a Node that a selector selects cannot carry traffic; empty if its server is or becomes a member of
+// a network, or the controller will add it to one. ok is false while that is not known.
+func (p *NetworkPublisher) lacks(node *corev1.Node, server pnap.Server, published []PublicNetwork) (why string,
+	ok bool) {
+	if slices.ContainsFunc(published, func(n PublicNetwork) bool { return joins(server, n.NetworkID) }) {
+		return "", true
 	}
+	n, ok := p.nearest(server, published)
+	switch {
+	case !ok:
+		return "", false
+	case n.Managed || n.Selector != nil && !n.Selector.Matches(labels.Set(node.Labels)):
+		return "", true
+	default:
+		return missingMembership(server, p.networks[n.NetworkID]), true
+	}
+}
+
+// recordMissing records an event for every Node that should be in a public network and is in none, once for each state.
+func (p *NetworkPublisher) recordMissing(nodes []*corev1.Node, list instances.List, published []PublicNetwork) {
 	present := map[types.UID]bool{}
 	for _, node := range nodes {
 		present[node.UID] = true
-		server, ok := serverOf(node, list)
-		if !ok {
+		server, listed := serverOf(node, list)
+		if !listed {
 			continue
 		}
-		text := ""
-		if p.config.Selector.Matches(labels.Set(node.Labels)) {
-			text = missingMembership(server, public)
+		text, ok := p.lacks(node, server, published)
+		if !ok {
+			continue
 		}
 		if text != "" && p.reported[node.UID] != text {
 			p.config.Events.Event(node, corev1.EventTypeWarning, ReasonMembershipMissing, text)

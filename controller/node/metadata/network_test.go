@@ -6,10 +6,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/nodenet"
 )
 
 var equateAddrs = cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})
@@ -63,62 +66,92 @@ func TestDescribeMembership(t *testing.T) {
 	}
 }
 
-// A server in two locations' networks with one VLAN ID, of which the cluster publishes three.
-func TestDescribeAll(t *testing.T) {
-	published := []PublicNetwork{{"default", "ash", contract.AnnouncerKubeVIP},
-		{"phx", "phx", contract.AnnouncerAgent}, {"slc", "slc", contract.AnnouncerNone}}
-	ash := network.Network{ID: "ash", VLAN: 20, Location: "ASH"}
-	phx := network.Network{ID: "phx", VLAN: 20, Location: "PHX"}
-	in := func(ids ...string) (all []pnap.Membership) {
-		for _, id := range ids {
-			all = append(all, pnap.Membership{NetworkID: id, Status: pnap.MembershipAssigned,
-				IPs: addrs("203.0.113.9")})
+// TestConcerning: a Node lists the networks of its server, and the default one only if it is in none. One that is not
+// published any more stays until the server leaves it.
+func TestConcerning(t *testing.T) {
+	all := []PublicNetwork{{Name: "default", NetworkID: "ash", Announcer: contract.AnnouncerKubeVIP},
+		{Name: "phx", NetworkID: "phx", Announcer: contract.AnnouncerKubeVIP},
+		{Name: "slc", NetworkID: "slc", Announcer: contract.AnnouncerKubeVIP}}
+	listing := func(names ...string) (n []contract.NodeNetwork) {
+		for _, name := range names {
+			id := name
+			if name == "default" {
+				id = "former"
+			}
+			n = append(n, contract.NodeNetwork{Name: name, NetworkID: id, VLAN: 20, Announcer: contract.AnnouncerAgent})
 		}
-		return all
+		return n
 	}
-	member := func(name, announcer string) contract.NodeNetwork {
-		return contract.NodeNetwork{ServerID: "s", Name: name, NetworkID: name, VLAN: 20, Member: true,
-			IPs: addrs("203.0.113.9"), Announcer: announcer}
-	}
-	inASH := member("ash", contract.AnnouncerKubeVIP)
-	inASH.Name = "default"
-	outside := contract.NodeNetwork{ServerID: "s", Name: "default", NetworkID: "ash", VLAN: 20,
-		Announcer: contract.AnnouncerKubeVIP}
-	inPHX := member("phx", contract.AnnouncerAgent)
-	joining := inPHX
-	joining.Member = false
 	for name, tc := range map[string]struct {
-		published   []PublicNetwork
-		memberships []pnap.Membership
-		read        []network.Network
-		want        []contract.NodeNetwork
-		unknown     bool
+		published []PublicNetwork
+		in        []string
+		listed    []contract.NodeNetwork
+		want      []string // IDs
 	}{
-		"off":                       {memberships: in("ash"), read: []network.Network{ash}},
-		"of none":                   {published, nil, []network.Network{ash, phx}, []contract.NodeNetwork{outside}, false},
-		"of a network of no object": {published, in("else"), []network.Network{ash, phx}, []contract.NodeNetwork{outside}, false},
-		"of the default":            {published, in("ash"), []network.Network{ash, phx}, []contract.NodeNetwork{inASH}, false},
-		"of the other": {published, in("phx"), []network.Network{ash, phx}, []contract.NodeNetwork{outside, inPHX},
-			false},
-		"of both": {published, in("phx", "ash"), []network.Network{ash, phx}, []contract.NodeNetwork{inASH, inPHX},
-			false},
-		"joins the other": {published, []pnap.Membership{{NetworkID: "phx", Status: "in-progress",
-			IPs: addrs("203.0.113.9")}}, []network.Network{ash, phx}, []contract.NodeNetwork{outside, joining}, false},
-		"the other was not read":     {published, in("ash", "phx"), []network.Network{ash}, nil, true},
-		"one of others was not read": {published, in("ash"), []network.Network{ash}, []contract.NodeNetwork{inASH}, false},
-		"the default was not read":   {published, in("phx"), []network.Network{phx}, nil, true},
-		"without a default":          {published[1:], in("ash"), []network.Network{phx}, nil, false},
+		"off":                                    {nil, []string{"ash"}, nil, nil},
+		"off, listed before":                     {nil, []string{"phx"}, listing("phx"), nil},
+		"of none":                                {all, nil, nil, []string{"ash"}},
+		"of a network of no object":              {all, []string{"else"}, nil, []string{"ash"}},
+		"of the default":                         {all, []string{"ash"}, nil, []string{"ash"}},
+		"of another":                             {all, []string{"phx"}, nil, []string{"phx"}},
+		"of both":                                {all, []string{"phx", "ash"}, nil, []string{"ash", "phx"}},
+		"the object is gone":                     {all[:1], []string{"phx"}, listing("phx"), []string{"phx"}},
+		"the object is gone, in both":            {all[:1], []string{"ash", "phx"}, listing("phx"), []string{"ash", "phx"}},
+		"the object is gone, the server":         {all[:1], nil, listing("phx"), []string{"ash"}},
+		"the object has another name now":        {all, []string{"phx"}, listing("phx"), []string{"phx"}},
+		"the option names another network":       {all[:1], []string{"former", "ash"}, listing("default"), []string{"ash"}},
+		"the option names one that it is not in": {all[:1], []string{"former"}, listing("default"), []string{"ash"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			read := map[string]network.Network{}
-			for _, n := range tc.read {
-				read[n.ID] = n
+			node := &corev1.Node{}
+			if tc.listed != nil {
+				node.Annotations = nodenet.On(tc.listed...)
 			}
-			got, known := describeAll(pnap.Server{ID: "s", PublicNetworks: tc.memberships}, tc.published, read)
-			if diff := cmp.Diff(tc.want, got, equateAddrs); diff != "" || known == tc.unknown {
-				t.Errorf("known %v (-want +got):\n%s", known, diff)
+			var ids []string
+			for _, n := range concerning(node, in(tc.in...), tc.published) {
+				ids = append(ids, n.NetworkID)
+			}
+			if diff := cmp.Diff(tc.want, ids); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// in is a server that is a member of networks.
+func in(ids ...string) pnap.Server {
+	server := pnap.Server{ID: "s"}
+	for _, id := range ids {
+		server.PublicNetworks = append(server.PublicNetworks, pnap.Membership{NetworkID: id,
+			Status: pnap.MembershipAssigned, IPs: addrs("203.0.113.9")})
+	}
+	return server
+}
+
+// A server in two locations' networks with one VLAN ID.
+func TestDescribeAll(t *testing.T) {
+	edge := labels.SelectorFromSet(labels.Set{"edge": "yes"})
+	ash := PublicNetwork{Name: "default", NetworkID: "ash", Announcer: contract.AnnouncerKubeVIP, Selector: edge}
+	phx := PublicNetwork{Name: "phx", NetworkID: "phx", Announcer: contract.AnnouncerAgent}
+	read := map[string]network.Network{"ash": {ID: "ash", VLAN: 20}, "phx": {ID: "phx", VLAN: 20}}
+	inASH := contract.NodeNetwork{ServerID: "s", Name: "default", NetworkID: "ash", VLAN: 20, Member: true,
+		IPs: addrs("203.0.113.9"), Announcer: contract.AnnouncerNone}
+	inPHX := contract.NodeNetwork{ServerID: "s", Name: "phx", NetworkID: "phx", VLAN: 20,
+		Announcer: contract.AnnouncerAgent}
+	node := &corev1.Node{}
+	got, known := describeAll(node, in("ash"), []PublicNetwork{ash, phx}, read)
+	if diff := cmp.Diff([]contract.NodeNetwork{inASH, inPHX}, got, equateAddrs); diff != "" || !known {
+		t.Errorf("known %t (-want +got):\n%s", known, diff)
+	}
+	node.Labels = map[string]string{"edge": "yes"}
+	inASH.Announcer = contract.AnnouncerKubeVIP
+	got, known = describeAll(node, in("ash"), []PublicNetwork{ash}, read)
+	if diff := cmp.Diff([]contract.NodeNetwork{inASH}, got, equateAddrs); diff != "" || !known {
+		t.Errorf("selected: known %t (-want +got):\n%s", known, diff)
+	}
+	delete(read, "phx")
+	if got, known := describeAll(node, in("ash"), []PublicNetwork{ash, phx}, read); known {
+		t.Errorf("one was not read: %v", got)
 	}
 }
 

@@ -7,8 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -90,40 +91,41 @@ type Networks interface {
 	Network(ctx context.Context, id string, after time.Time) (network.Network, error)
 }
 
-// NetworkChanges receives each public network that any controller reads, and wakes the NetworkPublisher when one of its
-// networks has changed. It exists before both, because the account is built before the publisher, which reads from it.
+// NetworkChanges receives each public network that any controller reads, and wakes the NetworkPublisher when one has
+// changed. It exists before both, because the account is built before the publisher, which reads from it.
 type NetworkChanges struct {
 	wake loop.Wake
+
+	mu sync.Mutex
 	// latest has the last noticed state of each network, in a comparable form, by the ID.
-	latest map[string]*atomic.Pointer[string]
+	latest map[string]string
 }
 
-// NewNetworkChanges returns the changes of the public networks with these IDs.
-func NewNetworkChanges(networkIDs ...string) *NetworkChanges {
-	c := &NetworkChanges{wake: loop.NewWake(), latest: map[string]*atomic.Pointer[string]{}}
-	for _, id := range networkIDs {
-		c.latest[id] = &atomic.Pointer[string]{}
-	}
-	return c
+// NewNetworkChanges returns changes of which none was noticed yet.
+func NewNetworkChanges() *NetworkChanges {
+	return &NetworkChanges{wake: loop.NewWake(), latest: map[string]string{}}
 }
 
 // Notice receives a network that was just read. A change is published soon, not after the window. It never blocks.
 func (c *NetworkChanges) Notice(network network.Network) {
-	latest, ok := c.latest[network.ID]
-	if !ok {
-		return
-	}
 	seen := fmt.Sprint(network.Status, network.Blocks, network.Members)
-	if before := latest.Swap(&seen); before == nil || *before != seen {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.latest[network.ID] != seen {
+		c.latest[network.ID] = seen
 		c.wake.Signal()
 	}
 }
 
 // PublicNetwork is a public network that is published.
 type PublicNetwork struct {
-	Name      string // that of the object; v1beta1.DefaultNetwork is published on every Node, others on their members
+	Name      string // that of the object
 	NetworkID string
-	Announcer string // the announcer on the Nodes that the selector selects
+	// Announcer is the announcer on the Nodes that Selector selects; nil selects all. The others get AnnouncerNone.
+	Announcer string
+	Selector  labels.Selector
+	// Managed reports that the controller adds servers to the network: then no missing membership is reported.
+	Managed bool
 }
 
 // NetworkConfig configures a NetworkPublisher.
@@ -137,13 +139,9 @@ type NetworkConfig struct {
 	Networks Networks
 	// Events are recorded on Nodes.
 	Events record.EventRecorder
-	// Published are the public networks, each name and each ID once; none when load balancers are off.
-	Published []PublicNetwork
-	// Selector selects the Nodes that may announce; the others get AnnouncerNone. nil means all.
-	Selector labels.Selector
-	// ManagesMembership reports that the controller joins servers: then no missing membership in the default network is
-	// reported.
-	ManagesMembership bool
+	// Published returns the public networks that are served, each name and each ID once; none when load balancers are
+	// off. all is false while others may be served, too.
+	Published func() (served []PublicNetwork, all bool)
 	// Window is how often Nodes are compared with the account; 0 means DefaultNetworkWindow.
 	Window time.Duration
 	// Changes call for a look before the window is over; nil where nothing else reads the networks.
@@ -168,9 +166,6 @@ type NetworkPublisher struct {
 // NewNetworkPublisher returns a NetworkPublisher. It registers with the informer and starts nothing.
 func NewNetworkPublisher(config NetworkConfig) (*NetworkPublisher, error) {
 	config.Window = cmp.Or(config.Window, DefaultNetworkWindow)
-	if config.Selector == nil {
-		config.Selector = labels.Everything()
-	}
 	if config.Now == nil {
 		config.Now = time.Now
 	}
@@ -230,13 +225,21 @@ func (p *NetworkPublisher) sync(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	problems := p.refresh(ctx)
+	published, all := p.config.Published()
+	concerned := map[string][]PublicNetwork{}
 	for _, node := range nodes {
-		if server, ok := serverOf(node, list); ok {
-			problems = append(problems, p.publish(ctx, node, server))
+		if server, ok := serverOf(node, list); ok && (all || !isStranger(node, server, published)) {
+			concerned[node.Name] = concerning(node, server, published)
 		}
 	}
-	p.recordMissing(nodes, list)
+	problems := p.refresh(ctx, published, concerned)
+	for _, node := range nodes {
+		if networks, ok := concerned[node.Name]; ok {
+			server, _ := serverOf(node, list)
+			problems = append(problems, p.publish(ctx, node, server, networks))
+		}
+	}
+	p.recordMissing(nodes, list, published)
 	return errors.Join(problems...)
 }
 
@@ -257,34 +260,45 @@ func (p *NetworkPublisher) servers(ctx context.Context, nodes []*corev1.Node) (i
 	return list, nil
 }
 
-// refresh reads the networks, which others may have read some windows ago, and returns why some are not known.
-func (p *NetworkPublisher) refresh(ctx context.Context) (problems []error) {
+// isStranger reports whether a Node that lists no network yet has a server that is in none of those published, but in
+// another one.
+func isStranger(node *corev1.Node, server pnap.Server, published []PublicNetwork) bool {
+	return isNew(node) && len(server.PublicNetworks) > 0 &&
+		!slices.ContainsFunc(published, func(n PublicNetwork) bool { return joins(server, n.NetworkID) })
+}
+
+// refresh reads the networks, which others may have read some windows ago, and returns why some are not known: those
+// that are published, and those that Nodes still list.
+func (p *NetworkPublisher) refresh(ctx context.Context, published []PublicNetwork, concerned map[string][]PublicNetwork,
+) (problems []error) {
+	ids := map[string]bool{}
+	for _, networks := range append(slices.Collect(maps.Values(concerned)), published) {
+		for _, each := range networks {
+			ids[each.NetworkID] = true
+		}
+	}
 	p.networks = map[string]network.Network{}
 	after := p.config.Now().Add(-networkWindows * p.config.Window)
-	for _, each := range p.config.Published {
-		read, err := p.config.Networks.Network(ctx, each.NetworkID, after)
+	for _, id := range slices.Sorted(maps.Keys(ids)) {
+		read, err := p.config.Networks.Network(ctx, id, after)
 		switch {
 		case err != nil:
 			problems = append(problems, err)
 		case read.VLAN < 1 || read.VLAN > 4094: // 802.1Q
 			problems = append(problems, fmt.Errorf("public network %s: unusable VLAN ID %d", read.ID, read.VLAN))
 		default:
-			p.networks[each.NetworkID] = read
+			p.networks[id] = read
 		}
 	}
 	return problems
 }
 
 // publish patches the differences. It ignores a Node that was deleted; other failures are retried in the next window.
-func (p *NetworkPublisher) publish(ctx context.Context, node *corev1.Node, server pnap.Server) error {
-	facts, known := describeAll(server, p.config.Published, p.networks)
+func (p *NetworkPublisher) publish(ctx context.Context, node *corev1.Node, server pnap.Server,
+	concerned []PublicNetwork) error {
+	facts, known := describeAll(node, server, concerned, p.networks)
 	if !known {
 		return nil // the Node keeps what it says; why is a problem of refresh
-	}
-	if !p.config.Selector.Matches(labels.Set(node.Labels)) {
-		for i := range facts {
-			facts[i].Announcer = contract.AnnouncerNone
-		}
 	}
 	encoded, err := contract.EncodePublicNetworks(facts)
 	if err != nil {

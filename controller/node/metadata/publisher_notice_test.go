@@ -54,7 +54,7 @@ func TestANoticedChangeIsPublishedSoon(t *testing.T) {
 		client := fake.NewClientset(serverNode("node-1", simtest.Server1ID))
 		public := growing{since: time.Now().Add(DefaultNetworkWindow / 3)}
 		factory := informers.NewSharedInformerFactory(client, 0)
-		changes := NewNetworkChanges(simtest.NetworkID)
+		changes := NewNetworkChanges()
 		publisher, err := NewNetworkPublisher(NetworkConfig{
 			Client: client, Nodes: factory.Core().V1().Nodes(), Servers: oneServer{}, Networks: public,
 			Changes: changes,

@@ -66,8 +66,13 @@ func newHarness(t *testing.T, nodes ...*corev1.Node) *harness {
 }
 
 // defaultOnly is one network, as the options name it.
-func defaultOnly(announcer string) []PublicNetwork {
-	return []PublicNetwork{{Name: v1beta1.DefaultNetwork, NetworkID: simtest.NetworkID, Announcer: announcer}}
+func defaultOnly(announcer string) func() ([]PublicNetwork, bool) {
+	return published(PublicNetwork{Name: v1beta1.DefaultNetwork, NetworkID: simtest.NetworkID, Announcer: announcer})
+}
+
+// published are all networks.
+func published(all ...PublicNetwork) func() ([]PublicNetwork, bool) {
+	return func() ([]PublicNetwork, bool) { return all, true }
 }
 
 // run runs the publisher until the test ends.
@@ -373,12 +378,10 @@ func TestMissingMembershipIsReported(t *testing.T) {
 
 func TestMissingMembership(t *testing.T) {
 	network := network.Network{ID: "n", Location: "ASH"}
-	joined := []pnap.Membership{{NetworkID: "n", Status: "in-progress"}}
 	for name, test := range map[string]struct {
 		server pnap.Server
 		want   string
 	}{
-		"joining":   {server: pnap.Server{ID: "s", Location: "ASH", PublicNetworks: joined}},
 		"no member": {server: pnap.Server{ID: "s", Location: "ash"}, want: "--manage-membership"},
 		"of another": {server: pnap.Server{ID: "s", PublicNetworks: []pnap.Membership{{NetworkID: "m"}}},
 			want: "is not a member of public network n"},
@@ -412,7 +415,7 @@ func TestLoadBalancersOff(t *testing.T) {
 		before.Annotations[name] = value
 	}
 	d := newHarness(t, before)
-	d.config.Published = nil
+	d.config.Published = published()
 	d.run()
 	d.eventually("node-1", equals(map[string]string{"other/annotation": "kept",
 		contract.NodeServerID: simtest.Server1ID, contract.NodePublicNetworks: "[]"}))

@@ -149,7 +149,8 @@ func TestMissingMembershipEndsByItsRemedy(t *testing.T) {
 			node := serverNode("node-1", simtest.Server1ID)
 			node.Labels = map[string]string{"edge": "yes"}
 			d := newHarness(t, node, serverNode("node-2", simtest.Server2ID))
-			d.config.Selector = labels.SelectorFromSet(labels.Set{"edge": "yes"})
+			d.config.Published = published(PublicNetwork{Name: "default", NetworkID: simtest.NetworkID,
+				Announcer: contract.AnnouncerKubeVIP, Selector: labels.SelectorFromSet(labels.Set{"edge": "yes"})})
 			d.edit(pnapsim.Edit{Kind: pnapsim.EditRemoveMember, Server: simtest.Server1ID, Network: simtest.NetworkID})
 			d.sim.Advance(5 * time.Minute)
 			d.run()

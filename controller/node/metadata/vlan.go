@@ -42,7 +42,7 @@ const (
 
 // readinessOf reads the agent's condition, which does not count when the Node itself no longer reports. A Node whose
 // annotation cannot be read is doubtful: the controller writes it again.
-func readinessOf(node *corev1.Node, carriers contract.Carriers) readiness {
+func readinessOf(node *corev1.Node, carriers contract.CarriersOf) readiness {
 	condition := contract.FindNodeCondition(node, contract.ConditionVLANReady)
 	_, _, unreadable := contract.ParsePublicNetworks(node.Annotations)
 	switch {
@@ -63,7 +63,8 @@ func readinessOf(node *corev1.Node, carriers contract.Carriers) readiness {
 // vlanNode is a Node as input of the decision.
 type vlanNode struct {
 	name     string
-	labelled bool // it has the label
+	networks []string // the IDs of its public networks
+	labelled bool     // it has the label
 	state    readiness
 	since    time.Time // when the controller first observed that state
 	// shaky reports that the kubelet reports the Node as not Ready: no other Node loses the label in its favor.
@@ -76,13 +77,58 @@ type decision struct {
 	give, take []string
 	// supports are the Nodes that justify removals: ready for a while, and with the label now or soon.
 	supports []string
-	again    time.Duration
+	// needed are the supports in each network in which a Node loses the label.
+	needed [][]string
+	again  time.Duration
 }
 
 func (d *decision) wait(rest time.Duration) {
 	if rest > 0 && (d.again == 0 || rest < d.again) {
 		d.again = rest
 	}
+}
+
+// decideAll decides among the Nodes of each public network. A Node in several loses the label only if all of them can
+// do without it.
+func decideAll(nodes []vlanNode, now time.Time) decision {
+	var all decision
+	losing := map[string]int{}
+	var each []decision
+	for _, network := range networksOf(nodes) {
+		one := decide(slices.DeleteFunc(slices.Clone(nodes), func(n vlanNode) bool {
+			return !slices.Contains(n.networks, network)
+		}), now)
+		all.give = append(all.give, one.give...)
+		all.wait(one.again)
+		for _, name := range one.take {
+			losing[name]++
+		}
+		each = append(each, one)
+	}
+	for _, node := range nodes {
+		if losing[node.name] > 0 && losing[node.name] == len(node.networks) {
+			all.take = append(all.take, node.name)
+		}
+	}
+	for _, one := range each {
+		if slices.ContainsFunc(one.take, func(name string) bool { return slices.Contains(all.take, name) }) {
+			all.needed = append(all.needed, one.supports)
+		}
+	}
+	slices.Sort(all.give)
+	slices.Sort(all.take)
+	all.give = slices.Compact(all.give)
+	return all
+}
+
+// networksOf are the networks of all Nodes, sorted.
+func networksOf(nodes []vlanNode) []string {
+	var all []string
+	for _, n := range nodes {
+		all = append(all, n.networks...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // decide applies one rule: a Node that is not ready loses the label only while another has been ready for a while. So

@@ -1,6 +1,7 @@
 package metadata
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -50,7 +51,7 @@ func TestReadinessOf(t *testing.T) {
 		if test.unselected {
 			carriers.Selector = labels.Nothing()
 		}
-		if got := readinessOf(node, carriers); got != test.want {
+		if got := readinessOf(node, carriers.Everywhere()); got != test.want {
 			t.Errorf("%s: got %v, want %v", name, got, test.want)
 		}
 	}
@@ -151,5 +152,38 @@ func TestProbation(t *testing.T) {
 		lastAdmission}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestDecideAll: a Node loses the label only if each of its networks has another one that has been ready for a while.
+func TestDecideAll(t *testing.T) {
+	in := func(name string, state readiness, networks ...string) vlanNode {
+		return vlanNode{name: name, labelled: true, state: state, since: start.Add(-time.Hour), networks: networks}
+	}
+	for name, tc := range map[string]struct {
+		nodes  []vlanNode
+		take   []string
+		needed [][]string
+	}{
+		"another in its network": {[]vlanNode{in("a", notReady, "east"), in("b", ready, "east"), in("c", ready, "west")},
+			[]string{"a"}, [][]string{{"b"}}},
+		"another elsewhere only": {[]vlanNode{in("a", notReady, "east"), in("c", ready, "west")}, nil, nil},
+		"in two, another in one": {[]vlanNode{in("a", notReady, "east", "west"), in("b", ready, "east")}, nil, nil},
+		"in two, another in each": {[]vlanNode{in("a", notReady, "east", "west"), in("b", ready, "east"),
+			in("c", ready, "west")}, []string{"a"}, [][]string{{"b"}, {"c"}}},
+		"in two, another in both": {[]vlanNode{in("a", notReady, "east", "west"), in("b", ready, "east", "west")},
+			[]string{"a"}, [][]string{{"b"}, {"b"}}},
+		"one of each fails": {[]vlanNode{in("a", notReady, "east"), in("b", ready, "east"), in("c", notReady, "west"),
+			in("d", ready, "west")}, []string{"a", "c"}, [][]string{{"b"}, {"d"}}},
+	} {
+		got := decideAll(tc.nodes, start)
+		if !slices.Equal(got.take, tc.take) || !cmp.Equal(got.needed, tc.needed) || len(got.give) > 0 {
+			t.Errorf("%s: %+v, want %v with %v", name, got, tc.take, tc.needed)
+		}
+	}
+	fresh := in("a", ready, "east", "west")
+	fresh.labelled = false
+	if got := decideAll([]vlanNode{fresh}, start); !slices.Equal(got.give, []string{"a"}) {
+		t.Errorf("a Node in two networks gets it once: %+v", got)
 	}
 }

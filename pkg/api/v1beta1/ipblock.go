@@ -11,7 +11,7 @@ import (
 // controller does not give. It is bought within minutes, and stays until the object is deleted.
 //
 // The controller names an object for what the block is bought for, so that it is never bought twice: svc-<UID of the
-// Service>, default-shared-<number> and default-nodes-<number>. A block that is in the account already gets
+// Service>, <network>-shared-<number> and <network>-nodes-<number>. A block that is in the account already gets
 // block-<ID of the block>, unless a person creates an object for it, with source Brought and another name.
 //
 // +kubebuilder:object:root=true

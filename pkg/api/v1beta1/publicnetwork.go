@@ -5,7 +5,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // PublicNetwork is a public network of the phoenixNAP account, from which Services of type LoadBalancer get addresses.
 //
 // The network of the option loadbalancer is called default. The controller creates that object, and its spec says what
-// the options say: to change it, change the options. Other networks are not supported yet.
+// the options say: to change it, change the options. An object of another name is a further network, which its author
+// describes.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

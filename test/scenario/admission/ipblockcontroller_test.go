@@ -65,6 +65,8 @@ func TestControllerWritesItsIPBlocks(t *testing.T) {
 	for name, spec := range map[string]string{
 		"svc-" + serviceUID: specOfService(serviceUID), "default-shared-1": `{purpose: Shared}`,
 		"default-nodes-2": `{purpose: Nodes}`, "block-" + blockID: brought(blockID),
+		"west-shared-1":         `{purpose: Shared, attachment: {name: west}}`,
+		"west-nodes-1":          `{purpose: Nodes, attachment: {name: west}}`,
 		"block-" + otherBlockID: bought(otherBlockID),
 	} {
 		removed(t, admin, name)
@@ -99,6 +101,8 @@ func TestControllerCreatesNoOtherIPBlocks(t *testing.T) {
 		"block-" + otherBlockID:   bought(blockID),
 		"block-without-id":        `{purpose: Shared}`,
 		"default-shared-1-mine-2": brought(blockID),
+		"west-shared-1":           `{purpose: Shared}`,
+		"default-shared-2":        `{purpose: Shared, attachment: {name: west}}`,
 	} {
 		_, err := controller.Create(t.Context(), ipBlock(t, name, spec), dryRun)
 		if !refusedBy(err, controllersPolicy) {

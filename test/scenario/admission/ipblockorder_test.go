@@ -26,23 +26,28 @@ func TestOrders(t *testing.T) {
 	blocks := ordering(t)
 	for spec, says := range map[string]string{
 		`{purpose: Nodes, size: /29}`: "--manage-membership",
-		`{purpose: Service, size: /29, serviceRef: {namespace: shop, name: web}}`:                   "a Service orders its own block",
-		`{purpose: Shared, size: /29, blockID: ` + blockID + `}`:                                    "set source to Brought",
-		`{purpose: Shared, attachment: {name: chicago}}`:                                            "its name is default",
-		`{purpose: Shared, attachment: {name: chicago}, source: Brought, blockID: ` + blockID + `}`: "its name is default",
-		`{purpose: Nodes, attachment: {name: chicago}, source: Brought, blockID: ` + blockID + `}`:  "its name is default",
-		`{purpose: Shared, allowedNamespaces: [shop]}`:                                              "remove spec.allowedNamespaces",
+		`{purpose: Service, size: /29, serviceRef: {namespace: shop, name: web}}`: "a Service orders its own block",
+		`{purpose: Shared, size: /29, blockID: ` + blockID + `}`:                  "set source to Brought",
+		`{purpose: Shared, allowedNamespaces: [shop]}`:                            "remove spec.allowedNamespaces",
 	} {
 		_, err := blocks.Create(t.Context(), ipBlock(t, "extra", spec), dryRun)
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want a refusal with %q", spec, err, says)
 		}
 	}
+	_, err := blocks.Create(t.Context(), ipBlock(t, "chicago-nodes-1", `{purpose: Nodes}`), dryRun)
+	if !apierrors.IsForbidden(err) {
+		t.Errorf("a name of the controller in another network: %v", err)
+	}
 	for name, spec := range map[string]string{
 		"of-nodes": `{purpose: Nodes, source: Brought, blockID: ` + blockID + `}`,
 		"of-shop":  `{purpose: Shared, source: Brought, allowedNamespaces: [shop], blockID: ` + blockID + `}`,
 		"extra":    `{purpose: Shared, size: /28}`, "another": `{purpose: Shared}`, "mine": brought(blockID),
 		"default-nodes-1": `{purpose: Nodes}`, "block-" + blockID: bought(blockID),
+		"of-chicago":      `{purpose: Shared, attachment: {name: chicago}}`,
+		"chicago-nodes-1": `{purpose: Nodes, attachment: {name: chicago}}`,
+		"chicagos":        `{purpose: Shared, attachment: {name: chicago}, source: Brought, blockID: ` + blockID + `}`,
+		"chicagos-nodes":  `{purpose: Nodes, attachment: {name: chicago}, source: Brought, blockID: ` + blockID + `}`,
 	} {
 		must2(blocks.Create(t.Context(), ipBlock(t, name, spec), dryRun))(t)
 	}

@@ -30,6 +30,10 @@ const (
 		"loadBalancerClass, which cannot be changed"
 )
 
+// OneNetwork is why there is one public network with kube-vip: it does not know which of its nodes are in another one,
+// if the interfaces have the same name.
+const OneNetwork = "kube-vip announces addresses on whatever node it runs, in one public network"
+
 // Announcer is kube-vip. It withdraws an address only after the Service is gone.
 type Announcer struct {
 	none.Announcer
