@@ -55,6 +55,9 @@ type Options struct {
 	Scale float64
 	// Servers is how many servers the account has, at most as many as the block of the nodes has room for; 0 means 2.
 	Servers int
+	// AwayServers is how many more there are in another location, whose public network has an object of its own: the
+	// controller gets no option location.
+	AwayServers int
 	// Account, where not nil, changes what the account holds before it is simulated.
 	Account func(*pnapsim.AccountSeed)
 	// Client is the API client of the controller, one of the account's; the zero value is the one that every account
@@ -124,7 +127,7 @@ func New(o Options) (*Cluster, error) {
 	if o.Client.ID == "" {
 		o.Client = pnapsim.ClientSeed{ID: clientID, Secret: clientSecret}
 	}
-	all, err := servers(o.Servers)
+	all, err := servers(o.Servers, o.AwayServers)
 	if err != nil {
 		return nil, err
 	}
@@ -235,6 +238,10 @@ func (c *Cluster) cloudConfig(url string) []byte {
 	if c.options.Auto {
 		membership = ",\n  \"manageMembership\": true"
 	}
+	location := Location
+	if c.options.AwayServers > 0 {
+		location = ""
+	}
 	return fmt.Appendf(nil, `{
   "clientID": %q,
   "clientSecret": %q,
@@ -242,7 +249,7 @@ func (c *Cluster) cloudConfig(url string) []byte {
   "base-url": %q,
   "loadbalancer": "%s://%s"%s
 }
-`, c.options.Client.ID, c.options.Client.Secret, Location, url, cmp.Or(c.options.Announcer, contract.AnnouncerKubeVIP),
+`, c.options.Client.ID, c.options.Client.Secret, location, url, cmp.Or(c.options.Announcer, contract.AnnouncerKubeVIP),
 		NetworkID, membership)
 }
 

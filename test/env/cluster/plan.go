@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab/wire"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
@@ -12,13 +13,17 @@ import (
 const (
 	// Account is the account's name in the simulator.
 	Account = "demo"
-	// Location is the site of everything.
+	// Location is the site of everything but Options.AwayServers.
 	Location = "ASH"
 	// NetworkID is the ID of the public network.
 	NetworkID = "60473c2509268bc77fd06d29"
 	// NodeBlockID is the ID of the user's own block, from which the servers have their addresses.
 	NodeBlockID = "60473a6115e34466c9f8f083"
-	// VLAN is the VLAN ID of the public network.
+	// AwayLocation, AwayNetworkID and AwayNodeBlockID are the same for Options.AwayServers.
+	AwayLocation    = "PHX"
+	AwayNetworkID   = "60473c2509268bc77fd06d2b"
+	AwayNodeBlockID = "60473a6115e34466c9f8f084"
+	// VLAN is the VLAN ID of each public network: equal numbers in two locations are ordinary.
 	VLAN = 56
 
 	clientID     = "ccm"
@@ -34,7 +39,24 @@ type Server struct {
 	// Public is its address on the public network, from the user's node block; the zero value where the controller is
 	// to choose it.
 	Public netip.Prefix
+
+	at place
 }
+
+// place is a location with its public network, and the user's block there for the servers' own addresses; its first
+// usable address is the gateway.
+type place struct {
+	location, name, networkID, blockID string
+	block                              netip.Prefix
+}
+
+func (p place) gateway() netip.Addr { return p.block.Addr().Next() }
+
+var (
+	home = place{Location, "public", NetworkID, NodeBlockID, nodeBlock}
+	away = place{AwayLocation, "public elsewhere", AwayNetworkID, AwayNodeBlockID,
+		netip.MustParsePrefix("192.0.2.0/29")}
+)
 
 // PodAddress is where the backend of the server listens.
 func (s Server) PodAddress() netip.Addr {
@@ -43,23 +65,34 @@ func (s Server) PodAddress() netip.Addr {
 	return netip.AddrFrom4(host)
 }
 
-// servers are the bare servers of the account, srv-a, srv-b and so on. Each has an address of the node block, after the
-// gateway's.
-func servers(count int) ([]Server, error) {
+// servers are the bare servers of the account, srv-a, srv-b and so on, first those at home.
+func servers(atHome, elsewhere int) ([]Server, error) {
+	all, err := home.servers(0, atHome)
+	if err != nil {
+		return nil, err
+	}
+	others, err := away.servers(atHome, elsewhere)
+	return append(all, others...), err
+}
+
+// servers are the servers of a location. Each has an address of the node block, after the gateway's.
+func (p place) servers(before, count int) ([]Server, error) {
 	all := make([]Server, count)
-	public := nodeGateway
+	public := p.gateway()
 	for i := range all {
-		number := byte(i + 1)
-		if public = public.Next(); !nodeBlock.Contains(public.Next()) { // the last address is the broadcast address
-			return nil, fmt.Errorf("%d servers: block %s has room for %d", count, nodeBlock, i)
+		number := byte(before + i + 1)
+		if public = public.Next(); !p.block.Contains(public.Next()) { // the last address is the broadcast address
+			return nil, fmt.Errorf("%d servers: block %s has room for %d", count, p.block, i)
 		}
 		all[i] = Server{
 			Server: wire.Server{
-				Name: "srv-" + string(rune('a'+i)), ID: fmt.Sprintf("66a1f0c2b5d3e4f5a6b7c8%02x", number),
-				Private: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, 10 + number}), management.Bits()),
-				Pods:    netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, number, 0}), 24),
+				Name: "srv-" + string(rune('a'+before+i)), ID: fmt.Sprintf("66a1f0c2b5d3e4f5a6b7c8%02x", number),
+				Location: p.location,
+				Private:  netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, 10 + number}), management.Bits()),
+				Pods:     netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, number, 0}), 24),
 			},
-			Public: netip.PrefixFrom(public, nodeBlock.Bits()),
+			Public: netip.PrefixFrom(public, p.block.Bits()),
+			at:     p,
 		}
 	}
 	return all, nil
@@ -73,10 +106,8 @@ func bare(all []Server) {
 	}
 }
 
-// nodeBlock is the user's block for the servers' own addresses; its first usable address is the gateway.
 var (
-	nodeBlock   = netip.MustParsePrefix("203.0.113.0/29")
-	nodeGateway = netip.MustParseAddr("203.0.113.1")
+	nodeBlock = netip.MustParsePrefix("203.0.113.0/29")
 	// management is where servers reach the API server, over the private network.
 	management = wire.ManagementAddress
 	podRange   = netip.MustParsePrefix("10.244.0.0/16")
@@ -90,20 +121,26 @@ func seed(all []Server) pnapsim.Seed {
 		Clients: []pnapsim.ClientSeed{{
 			ID: clientID, Secret: clientSecret, Judged: true, RequestsPerMinute: 600,
 		}},
-		Networks: []pnapsim.NetworkSeed{{ID: NetworkID, Name: "public", Location: Location, VLAN: VLAN}},
-		Blocks: []pnapsim.BlockSeed{{
-			ID: NodeBlockID, Name: "addresses of the nodes", Location: Location, CIDR: nodeBlock.String(),
-			Network: NetworkID,
-		}},
+	}
+	places := []place{home}
+	if slices.ContainsFunc(all, func(s Server) bool { return s.at == away }) {
+		places = append(places, away)
+	}
+	for _, p := range places {
+		account.Networks = append(account.Networks, pnapsim.NetworkSeed{ID: p.networkID, Name: p.name,
+			Location: p.location, VLAN: VLAN})
+		account.Blocks = append(account.Blocks, pnapsim.BlockSeed{ID: p.blockID, Name: "addresses of the nodes",
+			Location: p.location, CIDR: p.block.String(), Network: p.networkID})
 	}
 	for _, s := range all {
 		server := pnapsim.ServerSeed{
-			ID: s.ID, Hostname: s.Name, Location: Location, Type: "s1.c1.small", NetworkType: "PRIVATE_ONLY",
+			ID: s.ID, Hostname: s.Name, Location: s.Location, Type: "s1.c1.small", NetworkType: "PRIVATE_ONLY",
 			PrivateIPs: []string{s.Private.Addr().String()}, Gateway: s.Router.String(),
 		}
 		if s.Public.IsValid() {
-			server.Gateway = nodeGateway.String()
-			server.Networks = []pnapsim.MembershipSeed{{Network: NetworkID, IPs: []string{s.Public.Addr().String()}}}
+			server.Gateway = s.at.gateway().String()
+			server.Networks = []pnapsim.MembershipSeed{{Network: s.at.networkID,
+				IPs: []string{s.Public.Addr().String()}}}
 		}
 		account.Servers = append(account.Servers, server)
 	}
@@ -111,7 +148,7 @@ func seed(all []Server) pnapsim.Seed {
 }
 
 // Gateway is the gateway of the block of the nodes.
-func Gateway() netip.Addr { return nodeGateway }
+func Gateway() netip.Addr { return home.gateway() }
 
 // Management is the address on the private network at which the servers reach the API server.
 func Management() netip.Prefix { return management }

@@ -81,7 +81,7 @@ func (c *Cluster) StartServers(ctx context.Context) error {
 			continue
 		}
 		if err := c.Lab.ConfigureVLAN(ctx, lab.VLAN{Server: s.Name, ID: VLAN, Address: s.Public,
-			Gateway: nodeGateway}); err != nil {
+			Gateway: s.at.gateway()}); err != nil {
 			return fmt.Errorf("configure VLAN %d on %s: %w", VLAN, s.Name, err)
 		}
 	}

@@ -52,6 +52,7 @@ var allowedLimits = map[string][]string{
 		"test/env/lab/lab_test.go TestKilledServerIsGoneAndComesBackEmpty time.Second",
 		"test/scenario/agent/announcer_test.go TestResponder time.Second",
 		"test/scenario/returnpath/harness_test.go fetch 10 * attempt",
+		"test/scenario/networks/harness_test.go ask patience",
 		"test/scenario/services/address_test.go checkLoadBalancerIP refusal",
 		"test/scenario/services/client_test.go answeredBy patience",
 		"test/scenario/services/client_test.go answeredWithin patience",

@@ -1,0 +1,191 @@
+//go:build linux
+
+package networks
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/cluster"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
+)
+
+// TestTwoLocations is one story, because a cluster takes minutes to start.
+func TestTwoLocations(t *testing.T) {
+	h := newHarness(t)
+	h.ready(h.Servers...)
+	h.listed()
+
+	addresses := map[string]netip.Addr{}
+	h.create("near", h.here(), nil)
+	h.create("far", h.there(), map[string]string{contract.ServiceNetwork: west})
+	h.create("by-location", h.there(), map[string]string{contract.ServiceIPLocation: cluster.AwayLocation})
+	h.create("nowhere", h.here(), map[string]string{contract.ServiceNetwork: "east"})
+	for _, name := range []string{"near", "far", "by-location"} {
+		addresses[name] = h.published(name)
+	}
+	h.blocksAre(map[string]string{"near": v1beta1.DefaultNetwork, "far": west, "by-location": west})
+	h.refuses("nowhere", "default (ASH)", "west (PHX)", `create PublicNetwork "east"`)
+
+	probes := map[string]int{}
+	for name, address := range addresses {
+		probes[name] = h.ask(address)
+		h.row(probes[name], "Service "+name+" is answered", true)
+	}
+	h.announced(addresses["near"], h.here())
+	h.announced(addresses["far"], h.there())
+
+	h.locationFails(probes)
+	h.nothingIsLeft()
+}
+
+// ready waits until servers may announce addresses.
+func (h *harness) ready(servers ...cluster.Server) {
+	h.Helper()
+	for _, s := range servers {
+		h.until(s.Name+" is ready for its public network", func() (bool, string) {
+			node, err := h.Kube.CoreV1().Nodes().Get(h.Context(), s.Name, metav1.GetOptions{})
+			if err != nil {
+				return false, err.Error()
+			}
+			condition := contract.FindNodeCondition(node, contract.ConditionVLANReady)
+			return node.Labels[contract.NodeVLANReady] == "true" && condition != nil && condition.Status == "True",
+				fmt.Sprintf("%v, %v", node.Labels, condition)
+		})
+	}
+}
+
+// listed: each Node lists the network of its location, and no other one.
+func (h *harness) listed() {
+	h.Helper()
+	for name, servers := range map[string][]cluster.Server{v1beta1.DefaultNetwork: h.here(), west: h.there()} {
+		for _, s := range servers {
+			node, err := h.Kube.CoreV1().Nodes().Get(h.Context(), s.Name, metav1.GetOptions{})
+			h.must("get Node "+s.Name, err)
+			list, _, err := contract.ParsePublicNetworks(node.Annotations)
+			if err != nil || len(list) != 1 || list[0].Name != name || !list[0].Member || list[0].VLAN != cluster.VLAN {
+				h.Errorf("Node %s lists %+v (%v), want network %s", s.Name, list, err, name)
+			}
+		}
+	}
+}
+
+// blocksAre: each Service has a block in a network.
+func (h *harness) blocksAre(want map[string]string) {
+	h.Helper()
+	list, err := h.ControlPlane.IPBlocks().List(h.Context(), metav1.ListOptions{})
+	h.must("list the IPBlocks", err)
+	got := map[string]string{}
+	for _, object := range list.Items {
+		if object.Spec.ServiceRef != nil {
+			got[object.Spec.ServiceRef.Name] = object.Spec.Attachment.Name
+		}
+	}
+	if !maps.Equal(got, want) {
+		h.Errorf("IPBlocks by Service are in %v, want %v", got, want)
+	}
+}
+
+// refuses waits until a Service says why it gets no address.
+func (h *harness) refuses(name string, parts ...string) {
+	h.Helper()
+	h.until("Service "+name+" is refused", func() (bool, string) {
+		c := meta.FindStatusCondition(h.get(name).Status.Conditions, contract.ServiceConditionBlockAssigned)
+		lacks := func(part string) bool { return !strings.Contains(c.Message, part) }
+		return c != nil && !slices.ContainsFunc(parts, lacks), fmt.Sprintf("%+v", c)
+	})
+}
+
+// announced: a server of the location answers for an address, and no server elsewhere knows anything of it.
+func (h *harness) announced(address netip.Addr, servers []cluster.Server) {
+	h.Helper()
+	h.until(address.String()+" is reported where it is announced", func() (bool, string) {
+		var by []string
+		for _, s := range h.Servers {
+			node, err := h.Kube.CoreV1().Nodes().Get(h.Context(), s.Name, metav1.GetOptions{})
+			h.must("get Node "+s.Name, err)
+			reported, err := contract.ParseReportedAddresses(node.Annotations[contract.NodeReportedAddresses])
+			h.must("read what "+s.Name+" reports", err)
+			_, reports := reported[address]
+			at := slices.ContainsFunc(servers, func(other cluster.Server) bool { return other.Name == s.Name })
+			if reports && !at {
+				h.Fatalf("server %s, in another location, reports %s", s.Name, address)
+			}
+			if reports {
+				by = append(by, s.Name)
+			}
+		}
+		return len(by) > 0, fmt.Sprint(by)
+	})
+}
+
+// locationFails: the addresses of a location go with its servers and come back with them; those of the other location
+// do not miss a request.
+func (h *harness) locationFails(probes map[string]int) {
+	h.Helper()
+	for _, s := range h.there() {
+		h.must("end "+s.Name, h.Lab.KillServer(h.Context(), s.Name))
+	}
+	h.row(probes["far"], "the address of the location that fails is silent", false)
+	h.until("a server of that location is reported", func() (bool, string) {
+		node, err := h.Kube.CoreV1().Nodes().Get(h.Context(), h.there()[0].Name, metav1.GetOptions{})
+		h.must("get Node", err)
+		condition := contract.FindNodeCondition(node, contract.ConditionVLANReady)
+		return condition != nil && condition.Status != "True", fmt.Sprintf("%+v", condition)
+	})
+	h.ready(h.here()...)
+	for _, s := range h.there() {
+		h.must("switch on "+s.Name, h.Lab.ReviveServer(h.Context(), s.Name))
+		h.must("start the programs of "+s.Name, h.StartPrograms(h.Context(), s))
+		h.must("start the agent of "+s.Name, h.StartAgent(h.Context(), s))
+	}
+	h.row(probes["far"], "the address is answered again", true)
+	h.row(probes["by-location"], "the other address is answered again", true)
+	h.row(probes["near"], "the Service elsewhere is answered", true)
+	lost := 0
+	answered := false
+	for _, a := range h.attempts(probes["near"]) {
+		answered = answered || a.OK
+		if answered && !a.OK {
+			lost++
+		}
+	}
+	h.figure("lost_requests_elsewhere", lost, "requests")
+	if lost > 0 {
+		h.Errorf("%d requests to the other location had no answer: %+v", lost, lab.Outages(h.attempts(probes["near"])))
+	}
+}
+
+// nothingIsLeft deletes all Services, and then the PublicNetwork.
+func (h *harness) nothingIsLeft() {
+	h.Helper()
+	services := h.Kube.CoreV1().Services(cluster.Namespace)
+	for _, name := range []string{"near", "far", "by-location", "nowhere"} {
+		h.must("delete Service "+name, services.Delete(h.Context(), name, metav1.DeleteOptions{}))
+	}
+	h.until("no block is left in the account", func() (bool, string) {
+		state, err := h.Sim.State(h.Context())
+		h.must("read the account", err)
+		return len(state.Blocks) == 2, fmt.Sprintf("%+v", state.Blocks) // those of the nodes
+	})
+	h.until("PublicNetwork "+west+" can be deleted, except for the block of the nodes", func() (bool, string) {
+		object, err := h.ControlPlane.PublicNetworks().Get(h.Context(), west, metav1.GetOptions{})
+		h.must("get PublicNetwork "+west, err)
+		return object.Status.Blocks == "1/10", object.Status.Blocks
+	})
+	violations, err := h.Sim.Violations(h.Context())
+	h.must("list the broken rules", err)
+	for _, v := range violations {
+		h.Errorf("the controller broke a rule of the API: %s", v)
+	}
+	h.figure("api_rules_broken", len(violations), "rules")
+}
