@@ -59,8 +59,12 @@ func (p *process) assemble() ([]loop, error) {
 
 // options are what the user of the cluster has configured.
 func (w *world) options() *config.Config {
+	announcer := contract.AnnouncerKubeVIP
+	if w.several {
+		announcer = contract.AnnouncerAgent
+	}
 	return &config.Config{
-		LoadBalancer: config.LoadBalancer{Announcer: contract.AnnouncerKubeVIP, NetworkID: networkID},
+		LoadBalancer: config.LoadBalancer{Announcer: announcer, NetworkID: networkID},
 		Location:     location,
 		Allocation:   w.defaults.allocation, BlockSize: w.defaults.size,
 		MaxIPBlocks: w.maxBlocks, MaxRetained: maxRetained, MaxRetainedPerNamespace: maxRetainedPerNamespace,

@@ -80,6 +80,8 @@ const (
 	classShared = "shared_addresses"
 	// A server is replaced under the host name of a Ready Node.
 	classReplacedServer = "replaced_server"
+	// The cluster has a second public network, whose object goes and comes, as its members do.
+	classNetworks = "networks"
 )
 
 // The times of the leader election, as the manifests set them.
@@ -121,6 +123,7 @@ func (c *classes) list() []classCount {
 		classSecondCluster, classWhileDown, classDefaults, classLatePurchase, classAbsurd, classPortalBlock,
 		classRetained, classHeaders, classUntagged,
 		classWebhook, classFreshTag, classBarredNodes, classReplacedServer, classResold, classShared,
+		classNetworks,
 	}) {
 		all = append(all, classCount{name, c.counts[name]})
 	}

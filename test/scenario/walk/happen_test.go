@@ -71,7 +71,7 @@ func (w *world) create(name string) { w.createWith(name, w.wish()) }
 
 func (w *world) createWith(name string, annotations map[string]string) {
 	service := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: annotations},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: w.toWest(name, annotations)},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{portOf(name)}},
 	}
 	if w.random.IntN(5) == 0 {

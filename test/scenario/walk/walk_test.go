@@ -103,6 +103,9 @@ func (w *world) walk() {
 	for i := range w.nodes {
 		w.register(i)
 	}
+	if w.seed%5 == 4 {
+		w.openWest()
+	}
 	w.process = w.live(0)
 	if w.seed%4 == 3 {
 		w.inject(classSecondCluster)
@@ -114,6 +117,9 @@ func (w *world) walk() {
 			w.force(step / every)
 		}
 		w.happen()
+		if w.several && step%6 == 0 {
+			w.networksChange()
+		}
 		w.pause()
 	}
 	if !w.restoreAt.IsZero() {
@@ -124,6 +130,7 @@ func (w *world) walk() {
 	for _, cluster := range w.clusters() {
 		cluster.checkServices()
 		cluster.checkShared()
+		cluster.checkNetworks()
 		cluster.judgeResold()
 	}
 	w.drift()
@@ -288,6 +295,7 @@ func (w *world) calm() {
 	w.process.mu.Unlock()
 	w.use(w.own)
 	w.endLags()
+	w.calmWest()
 	w.deleteDamaged()
 	w.deleteSeconds()
 	w.unbar()

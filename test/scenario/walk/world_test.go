@@ -84,6 +84,7 @@ type world struct {
 	nodes       int  // how many there are at first
 	collect     bool // orphans
 	manages     bool // memberships
+	several     bool // public networks
 	latencies   pnapsim.Latency
 	// rate is the limit of requests a second to the API of phoenixNAP; 0 is none.
 	rate int
@@ -241,9 +242,11 @@ func seedAccount(servers int) pnapsim.Seed {
 		Clients: []pnapsim.ClientSeed{
 			clientSeed(ownKeys, clusterUID), clientSeed(keys{neighbourClient, neighbourSecret}, neighbourUID),
 		},
-		Networks: []pnapsim.NetworkSeed{{ID: networkID, Name: "public", Location: location, VLAN: 20}},
+		Networks: []pnapsim.NetworkSeed{{ID: networkID, Name: "public", Location: location, VLAN: 20},
+			{ID: westID, Name: west, Location: location, VLAN: 21}},
 		Blocks: []pnapsim.BlockSeed{
 			{ID: nodeBlockID, Name: "nodes", Location: location, CIDR: "198.51.100.0/28", Network: networkID},
+			{ID: westNodeBlockID, Name: "nodes of west", Location: location, CIDR: "198.51.100.224/28", Network: westID},
 			{ID: broughtID, Name: "brought", Location: location, CIDR: "198.51.100.16/29",
 				Grants: []string{"assign", "unassign"}},
 			{Name: "of another cluster", Location: location, CIDR: "198.51.100.32/29", Tags: map[string]string{
