@@ -113,11 +113,13 @@ test-api: go ## Run the tests that need an API server, which is built first, and
 # walk runs all of the controller in one process.
 NOT_RACED := ./agent/announce/election ./agent/verify/check ./controller/loadbalancer/plan ./controller/cloud/network \
 	./controller/loadbalancer/announcer/reports
+# Not the longest test: the controller that it starts is a process, built as it is released.
+PROCESSES := ^TestTheWholeController$$
 RACED = $(filter-out $(shell go list $(NOT_RACED)),$(shell go list ./agent/... ./controller/... ./pkg/... ./test/sim/...))
 .PHONY: race
 race: go ## Run the tests of the product, and two random walks, with the race detector; takes about ten minutes
 	go run ./test/env/tools/cmd/tools etcd kube-apiserver >/dev/null
-	$(TEST) -race $(TESTFLAGS) $(RACED)
+	$(TEST) -race $(TESTFLAGS) -skip '$(PROCESSES)' $(RACED)
 	$(TEST) -race $(TESTFLAGS) ./test/scenario/walk -run 'TestWalk/seeds/^[01]$$'
 
 .PHONY: test-long
