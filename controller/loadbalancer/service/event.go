@@ -46,6 +46,9 @@ const (
 	// eventIgnored (Warning): kube-vip has not taken up a Service of the class phoenixnap.com/ccm within a minute,
 	// though it has endpoints; set its lb_class_name.
 	eventIgnored = "AnnouncerIgnoresClass"
+	// eventFar (Warning): all ready endpoints of the Service are in other locations than its public network; each
+	// request travels there. Sent once.
+	eventFar = "EndpointsElsewhere"
 )
 
 // Constant texts of events, so that the API server's clients count them.

@@ -93,7 +93,7 @@ func (s *shop) Release(_ context.Context, d *draft.Draft) error {
 	return nil
 }
 
-func (s *shop) NetworkID(context.Context, *corev1.Service) string { return "" }
+func (s *shop) NetworkID(context.Context, *corev1.Service) string { return "n" }
 
 func (s *shop) Drifted(context.Context) ([]types.NamespacedName, error) {
 	s.mu.Lock()

@@ -120,6 +120,13 @@ func warnings() map[string]warned {
 				elapse(time.Second)
 				kubeVIP(w, advised[1], "web", "next")
 			}},
+		"answered elsewhere": {objects: append(endpointsOn("web", "node-2"), nodeIn("node-1", "ASH", "n"),
+			nodeIn("node-2", "PHX", "west")), drive: serve(), reason: eventFar,
+			advice: `run pods in ([A-Z]+) as well`,
+			remedy: func(w *clocked, _ []string) {
+				w.moveEndpoints("web", "node-1")
+				createLike(w)
+			}},
 		"a class that kube-vip does not serve": {config: byKubeVIP, objects: slicesOf("web"), drive: serve(ourClass),
 			reason: eventIgnored, advice: "delete the Service and create it again without loadBalancerClass",
 			remedy: func(w *clocked, _ []string) {

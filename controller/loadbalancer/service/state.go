@@ -25,6 +25,7 @@ type serviceState struct {
 	recordedNoNodes  bool
 	recordedIPv4Only bool
 	announcerChecked bool
+	distanceChecked  bool   // users know where it is answered, if that is elsewhere
 	recordedRefusal  string // the last text about what cannot be served
 	recordedDryRun   string // the last text about what would be done
 }

@@ -75,7 +75,7 @@ func (c *Controller) serve(ctx context.Context, d *draft.Draft) (again time.Dura
 		return 0, err
 	}
 	c.recordPublished(ctx, d.Service, state, before, status)
-	return c.checkAnnouncer(ctx, d.Service, state, status), nil
+	return sooner(c.checkAnnouncer(ctx, d.Service, state, status), c.checkDistance(ctx, d.Service, state)), nil
 }
 
 // save writes what a sync has changed, also when that has failed: the conditions say why. It returns the error that

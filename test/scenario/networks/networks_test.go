@@ -29,11 +29,13 @@ func TestTwoLocations(t *testing.T) {
 	h.create("near", h.here(), nil)
 	h.create("far", h.there(), map[string]string{contract.ServiceNetwork: west})
 	h.create("by-location", h.there(), map[string]string{contract.ServiceIPLocation: cluster.AwayLocation})
+	h.create("crossed", h.there(), nil) // answered in the other location
 	h.create("nowhere", h.here(), map[string]string{contract.ServiceNetwork: "east"})
-	for _, name := range []string{"near", "far", "by-location"} {
+	for _, name := range []string{"near", "far", "by-location", "crossed"} {
 		addresses[name] = h.published(name)
 	}
-	h.blocksAre(map[string]string{"near": v1beta1.DefaultNetwork, "far": west, "by-location": west})
+	h.blocksAre(map[string]string{"near": v1beta1.DefaultNetwork, "far": west, "by-location": west,
+		"crossed": v1beta1.DefaultNetwork})
 	h.refuses("nowhere", "default (ASH)", "west (PHX)", `create PublicNetwork "east"`)
 
 	probes := map[string]int{}
@@ -43,6 +45,7 @@ func TestTwoLocations(t *testing.T) {
 	}
 	h.announced(addresses["near"], h.here())
 	h.announced(addresses["far"], h.there())
+	h.warnedOnce("crossed")
 
 	h.locationFails(probes)
 	h.nothingIsLeft()
@@ -102,6 +105,23 @@ func (h *harness) refuses(name string, parts ...string) {
 		c := meta.FindStatusCondition(h.get(name).Status.Conditions, contract.ServiceConditionBlockAssigned)
 		lacks := func(part string) bool { return !strings.Contains(c.Message, part) }
 		return c != nil && !slices.ContainsFunc(parts, lacks), fmt.Sprintf("%+v", c)
+	})
+}
+
+// warnedOnce waits until a Service, and no other one, says that its requests travel to the other location.
+func (h *harness) warnedOnce(name string) {
+	h.Helper()
+	h.until("Service "+name+" says that its requests travel", func() (bool, string) {
+		list, err := h.Kube.CoreV1().Events(cluster.Namespace).List(h.Context(), metav1.ListOptions{
+			FieldSelector: "reason=EndpointsElsewhere"})
+		h.must("list Events", err)
+		for _, e := range list.Items {
+			if e.InvolvedObject.Name != name || e.Count != 1 ||
+				!strings.Contains(e.Message, "arrive in "+cluster.Location) {
+				h.Fatalf("event %d times: %s: %s", e.Count, e.InvolvedObject.Name, e.Message)
+			}
+		}
+		return len(list.Items) == 1, ""
 	})
 }
 
@@ -169,7 +189,7 @@ func (h *harness) locationFails(probes map[string]int) {
 func (h *harness) nothingIsLeft() {
 	h.Helper()
 	services := h.Kube.CoreV1().Services(cluster.Namespace)
-	for _, name := range []string{"near", "far", "by-location", "nowhere"} {
+	for _, name := range []string{"near", "far", "by-location", "crossed", "nowhere"} {
 		h.must("delete Service "+name, services.Delete(h.Context(), name, metav1.DeleteOptions{}))
 	}
 	h.until("no block is left in the account", func() (bool, string) {
