@@ -62,11 +62,14 @@ type Overview struct {
 	Problems      []Problem  `json:"problems"` // Problems are ordered by urgency: the first may cause the others
 	Controller    Controller `json:"controller"`
 	Network       Network    `json:"network"`
-	Nodes         []Node     `json:"nodes"`
-	Services      []Service  `json:"services"`
-	Blocks        []Block    `json:"blocks"`
-	Unreadable    []string   `json:"unreadable,omitempty"` // Unreadable describes what is left out, and why
-	Unknown       []Part     `json:"unknown,omitempty"`    // Unknown are the parts that were not read
+	// FurtherNetworks are those of other PublicNetworks than default.
+	FurtherNetworks []Network `json:"furtherNetworks,omitempty"`
+
+	Nodes      []Node    `json:"nodes"`
+	Services   []Service `json:"services"`
+	Blocks     []Block   `json:"blocks"`
+	Unreadable []string  `json:"unreadable,omitempty"` // Unreadable describes what is left out, and why
+	Unknown    []Part    `json:"unknown,omitempty"`    // Unknown are the parts that were not read
 }
 
 // Unreachable reports that the API server did not answer, so that nothing is known.
@@ -99,8 +102,10 @@ type AccountFailure struct {
 	Message  string    `json:"message"`  // the words of the API and what to do
 }
 
-// Network is the public network, as the controller published it on Nodes, and its PublicNetwork.
+// Network is a public network, as the controller published it on Nodes, and its PublicNetwork.
 type Network struct {
+	Name      string `json:"name,omitempty"` // of the object; empty for the one that Nodes list first, if there is none
+	Location  string `json:"location,omitempty"`
 	ID        string `json:"id,omitempty"`
 	VLAN      int    `json:"vlan,omitempty"`
 	Announcer string `json:"announcer,omitempty"`
@@ -138,7 +143,7 @@ const staleLease = 3
 func Make(f Facts) Overview {
 	o := Overview{
 		SchemaVersion: SchemaVersion, Time: f.Now.UTC().Truncate(time.Second),
-		Controller: controllerOf(f), Network: networkOf(f),
+		Controller: controllerOf(f), Network: networkOf(f), FurtherNetworks: furtherOf(f),
 		Nodes: nodesOf(f), Blocks: blocksOf(f), Unknown: f.Unread,
 	}
 	for _, each := range f.Unreadable {
@@ -225,25 +230,51 @@ func leaderOf(f Facts) Controller {
 	return c
 }
 
-// networkOf returns the network of the first Node that has one: the controller publishes the same network on all Nodes.
+// networkOf returns the network of the option loadbalancer. Without its object, that is the one that the first Node lists.
 func networkOf(f Facts) Network {
-	n := Network{Off: isOff(f.Nodes)}
-	for i := range f.Nodes {
-		published, ok, err := contract.NodeNetworkOf(f.Nodes[i].Annotations, "")
-		if err != nil || !ok {
-			continue
+	object := f.network()
+	switch {
+	case isOff(f.Nodes):
+		return Network{Off: true}
+	case object == nil:
+		return publishedOn(f.Nodes, "")
+	default:
+		return networkWith(f, object)
+	}
+}
+
+// furtherOf returns the other networks, in the order of their names.
+func furtherOf(f Facts) []Network {
+	var further []Network
+	for i := range f.Networks {
+		if f.Networks[i].Name != v1beta1.DefaultNetwork && !isOff(f.Nodes) {
+			further = append(further, networkWith(f, &f.Networks[i]))
 		}
-		n = Network{ID: text.Clean(published.NetworkID), VLAN: published.VLAN,
-			Announcer: text.Clean(published.Announcer)}
-		break
 	}
-	if object := f.network(); object != nil && !n.Off {
-		n.Blocks = text.Clean(object.Status.Blocks)
-		n.MaxBlocks = number(object.Spec.IPBlocks.Maximum)
-		n.MaxRetained = number(object.Spec.IPBlocks.MaximumRetained)
-		n.ID = cmp.Or(n.ID, text.Clean(object.Spec.ID))
-	}
+	slices.SortFunc(further, func(a, b Network) int { return cmp.Compare(a.Name, b.Name) })
+	return further
+}
+
+// networkWith returns what Nodes and object say of a network.
+func networkWith(f Facts, object *v1beta1.PublicNetwork) Network {
+	n := publishedOn(f.Nodes, object.Spec.ID)
+	n.Name = text.Clean(object.Name)
+	n.Location = text.Clean(object.Status.Location)
+	n.Blocks = text.Clean(object.Status.Blocks)
+	n.MaxBlocks = number(object.Spec.IPBlocks.Maximum)
+	n.MaxRetained = number(object.Spec.IPBlocks.MaximumRetained)
+	n.ID = cmp.Or(n.ID, text.Clean(object.Spec.ID))
 	return n
+}
+
+// publishedOn returns the network of an ID as the first Node lists it that does, without one the first that is listed.
+func publishedOn(nodes []corev1.Node, id string) Network {
+	for i := range nodes {
+		if n, ok, err := contract.NodeNetworkOf(nodes[i].Annotations, id); err == nil && ok {
+			return Network{ID: text.Clean(n.NetworkID), VLAN: n.VLAN, Announcer: text.Clean(n.Announcer)}
+		}
+	}
+	return Network{}
 }
 
 // number is 0 for none.
@@ -275,12 +306,14 @@ type Node struct {
 	Location string `json:"location,omitempty"`
 	// Waiting reports that the Node has the taint of Nodes that no controller has initialized yet.
 	Waiting bool `json:"waiting,omitempty"`
-	// Member reports whether the server is a member of the public network; Membership is yes, no or, while the
-	// controller has not published it, unknown.
-	Member     bool         `json:"member"`
-	Membership string       `json:"membership"`
-	VLAN       int          `json:"vlan,omitempty"`
-	Addresses  []netip.Addr `json:"addresses,omitempty"` // those of the membership
+	// Member reports whether the server is a member of a public network; Membership is yes, no or, while the controller
+	// has not published it, unknown. Networks are the names of those in which it is.
+	Member     bool     `json:"member"`
+	Membership string   `json:"membership"`
+	Networks   []string `json:"networks,omitempty"`
+	// VLAN and Addresses are those of the first network that the Node lists.
+	VLAN      int          `json:"vlan,omitempty"`
+	Addresses []netip.Addr `json:"addresses,omitempty"`
 	// Announces reports whether the node may announce addresses (label phoenixnap.com/vlan-ready).
 	Announces bool `json:"announces"`
 	// Obstacle is why the node may not carry load-balancer traffic; empty while it may.
@@ -334,16 +367,24 @@ func nodeOf(n *corev1.Node) Node {
 	if id, err := contract.ParseProviderID(n.Spec.ProviderID); err == nil {
 		node.ServerID = id
 	}
-	if published, ok, err := contract.NodeNetworkOf(n.Annotations, ""); ok && err == nil {
-		node.Member = published.Member
-		node.Membership = membershipNo
-		if published.Member {
-			node.Membership = membershipYes
-		}
-		node.VLAN = published.VLAN
-		node.Addresses = withoutZones(published.IPs)
+	if list, _, err := contract.ParsePublicNetworks(n.Annotations); len(list) > 0 && err == nil {
+		node.inNetworks(list)
 	}
 	return node
+}
+
+// inNetworks notes the networks that a Node lists.
+func (n *Node) inNetworks(list []contract.NodeNetwork) {
+	n.VLAN = list[0].VLAN
+	n.Addresses = withoutZones(list[0].IPs)
+	n.Membership = membershipNo
+	for _, network := range list {
+		if network.Member {
+			n.Member = true
+			n.Membership = membershipYes
+			n.Networks = append(n.Networks, text.Clean(network.Name))
+		}
+	}
 }
 
 // withoutZones removes the zones of addresses: a zone is arbitrary text, and an address of a membership needs none.

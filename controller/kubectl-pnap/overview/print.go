@@ -89,7 +89,7 @@ func PrintStatus(w io.Writer, style text.Style, o Overview) error {
 	sections := []string{s.problems(o.Problems)}
 	if !o.Unreachable() {
 		sections = append(sections,
-			s.controller()+s.network(),
+			s.controller()+s.network()+s.furtherNetworks(),
 			s.Heading("NODES")+"\n"+s.nodes(),
 			s.Heading("SERVICES")+"\n"+s.services(),
 			s.Heading("IP BLOCKS")+"\n"+s.blocks())
@@ -159,6 +159,22 @@ func (s sheet) network() string {
 		cmp.Or(n.Announcer, contract.AnnouncerNone), blocks))
 }
 
+// furtherNetworks are a paragraph each.
+func (s sheet) furtherNetworks() string {
+	var all strings.Builder
+	for _, n := range s.FurtherNetworks {
+		where := cmp.Or(n.Location, "not read yet")
+		if n.VLAN > 0 {
+			where += fmt.Sprintf(", VLAN %d", n.VLAN)
+		}
+		if n.Blocks != "" {
+			where += ", " + n.Blocks + " IPv4 blocks"
+		}
+		all.WriteString(s.paragraph(fmt.Sprintf("Public network %s: %s, %s", n.Name, n.ID, where)))
+	}
+	return all.String()
+}
+
 // notRead is the text in place of a table whose part was not read.
 func (s sheet) notRead() string { return s.mark(unknown, "unknown, see the problems above") + "\n" }
 
@@ -180,10 +196,12 @@ func (s sheet) nodes() string {
 }
 
 func (s sheet) membership(n Node) string {
-	switch n.Membership {
-	case membershipYes:
+	switch {
+	case n.Membership == membershipYes && len(s.FurtherNetworks) > 0:
+		return s.mark(healthy, strings.Join(n.Networks, ","))
+	case n.Membership == membershipYes:
 		return s.mark(healthy, n.Membership)
-	case membershipNo:
+	case n.Membership == membershipNo:
 		return s.mark(waiting, n.Membership)
 	default:
 		return s.mark(unknown, membershipUnknown)

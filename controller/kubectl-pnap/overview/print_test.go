@@ -8,10 +8,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/nodenet"
 )
 
 func TestStyleFollowsTheEnvironment(t *testing.T) {
@@ -121,6 +124,40 @@ func TestPurposes(t *testing.T) {
 		object := v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: "mine"}, Spec: spec}
 		if got := blockOf(&object).For; got != want {
 			t.Errorf("%+v is for %q, want %q", spec, got, want)
+		}
+	}
+}
+
+// TestSeveralNetworks: each has its own line, whichever Node comes first, and a Node names those of its server.
+func TestSeveralNetworks(t *testing.T) {
+	object := func(name, id, location, blocks string) v1beta1.PublicNetwork {
+		return v1beta1.PublicNetwork{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.PublicNetworkSpec{ID: id},
+			Status: v1beta1.PublicNetworkStatus{Location: location, Blocks: blocks}}
+	}
+	node := func(name string, networks ...contract.NodeNetwork) corev1.Node {
+		return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: nodenet.On(networks...)}}
+	}
+	east := contract.NodeNetwork{Name: "default", NetworkID: "e", VLAN: 20, Member: true,
+		Announcer: contract.AnnouncerAgent}
+	west := contract.NodeNetwork{Name: "west", NetworkID: "w", VLAN: 21, Member: true,
+		Announcer: contract.AnnouncerAgent}
+	outside := east
+	outside.Member = false
+	o := Make(Facts{Now: now, Nodes: []corev1.Node{node("a", west), node("b", east), node("c", west, east),
+		node("d", outside)}, Networks: []v1beta1.PublicNetwork{object("west", "w", "PHX", "1/10"),
+		object("default", "e", "ASH", "3/10"), object("new", "n", "", "")}})
+	var out bytes.Buffer
+	if err := PrintStatus(&out, text.Style{}, o); err != nil {
+		t.Fatal(err)
+	}
+	said := strings.Join(strings.Fields(out.String()), " ")
+	for _, want := range []string{
+		"Public network: e, VLAN 20, announced by agent, 3/10 IPv4 blocks",
+		"Public network new: n, not read yet", "Public network west: w, PHX, VLAN 21, 1/10 IPv4 blocks",
+		"a ? unknown + west", "b ? unknown + default", "c ? unknown + default,west", "d ? unknown ! no",
+	} {
+		if !strings.Contains(said, want) {
+			t.Errorf("%q is missing in\n%s", want, out.String())
 		}
 	}
 }
