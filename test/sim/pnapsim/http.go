@@ -107,7 +107,9 @@ func (s *Sim) finish(d *delivery, delivered bool) {
 	leave := s.enter()
 	if !delivered {
 		d.entry.Lost = true
-		s.judgeLost(d.entry)
+		if d.fault == nil || !outcomeUnknown(d.reply.status, d.fault) { // else the client may have looked since
+			s.judgeLost(d.entry)
+		}
 	} else if d.refused != nil && d.refused.refused.IsZero() {
 		d.refused.refused = s.now
 	}
