@@ -262,7 +262,7 @@ func (s *scene) joins() (all, forced int) {
 // member returns what a Node still lacks of being joined to the public network; ips is a part of its addresses.
 func member(node *corev1.Node, ips string) error {
 	facts, ok, err := contract.NodeNetworkOf(node.Annotations, "")
-	if err != nil || !ok || !facts.Member || node.Annotations[contract.NodeMembershipManaged] != contract.TagTrue {
+	if err != nil || !ok || !facts.Member || node.Annotations[contract.NodeMembershipManaged] != "default" {
 		return fmt.Errorf("node %s: %v: %w", node.Name, node.Annotations, err)
 	}
 	if got := fmt.Sprint(facts.IPs); !strings.Contains(got, ips) {

@@ -502,7 +502,7 @@ func (s *scene) unforced() {
 func (s *scene) checkForced() {
 	s.Helper()
 	s.event(patience, "Node", "node-5", "PublicNetworkJoined")
-	if node := getNode(s.T, s.client, "node-5"); node.Annotations[contract.NodeMembershipManaged] != contract.TagTrue {
+	if node := getNode(s.T, s.client, "node-5"); node.Annotations[contract.NodeMembershipManaged] != "default" {
 		s.Errorf("annotations %v", node.Annotations)
 	}
 	if all, forced := s.joins(); all != 2 || forced != 1 {

@@ -4,7 +4,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/config"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/apiserver"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/orphans"
@@ -134,25 +133,19 @@ func (c *Controllers) admission() (Controller, error) {
 }
 
 func (c *Controllers) membership() (Controller, error) {
-	if !c.options.ManageMembership {
-		return nil, nil
-	}
 	return membership.New(membership.Config{
-		Kube:    c.config.Client,
-		Nodes:   c.core().Nodes(),
-		Events:  c.config.Events,
-		Servers: c.inventory,
-		Account: c.account,
-		Cloud:   c.config.API,
-		Buyer:   c.buyer,
-		Ledgers: c.ledgers.In(v1beta1.DefaultNetwork),
-		Metrics: c.config.Metrics.membership,
-
-		NetworkID:      c.options.LoadBalancer.NetworkID,
-		WithoutAddress: c.options.NodeAddress == config.NodeAddressNone,
-		Selector:       c.options.ServiceNodeSelector,
-		MaxBlocks:      c.options.MaxIPBlocks,
-		Now:            c.config.Now,
+		Kube:      c.config.Client,
+		Nodes:     c.core().Nodes(),
+		Events:    c.config.Events,
+		Servers:   c.inventory,
+		Account:   c.account,
+		Cloud:     c.config.API,
+		Buyer:     c.buyer,
+		Ledgers:   c.ledgers,
+		Metrics:   c.config.Metrics.membership,
+		Networks:  c.managed,
+		Elsewhere: func(location string) bool { return c.places().In(location) },
+		Now:       c.config.Now,
 	})
 }
 
@@ -170,7 +163,7 @@ func (c *Controllers) orphans() (Controller, error) {
 		Now:       c.config.Now,
 		Collect:   c.options.CollectOrphans,
 		Grace:     c.options.OrphanGrace,
-		NodesKept: c.options.ManageMembership && c.options.NodeAddress != config.NodeAddressNone,
+		NodesKept: c.nodesKept,
 	}), nil
 }
 

@@ -7,9 +7,11 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/config"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/publicnetwork"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/membership"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/metadata"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -100,10 +102,45 @@ func (c *Controllers) published() (served []metadata.PublicNetwork, all bool) {
 	}
 	further, all := c.further.Served()
 	for i := range further {
+		policy := publicnetwork.PolicyOf(&further[i])
 		served = append(served, metadata.PublicNetwork{Name: further[i].Name, NetworkID: further[i].Spec.ID,
-			Announcer: announces, Selector: publicnetwork.PolicyOf(&further[i]).Selector})
+			Announcer: announces, Selector: policy.Selector, Managed: policy.Managed})
 	}
 	return served, all
+}
+
+// managed are the networks to which the controller adds servers. A dry run previews that of the option.
+func (c *Controllers) managed() []membership.Network {
+	var all []membership.Network
+	if c.options.ManageMembership {
+		all = append(all, membership.Network{
+			Named:          network.Named{Name: v1beta1.DefaultNetwork, ID: c.options.LoadBalancer.NetworkID},
+			WithoutAddress: c.options.NodeAddress == config.NodeAddressNone,
+			Selector:       c.options.ServiceNodeSelector, MaxBlocks: c.options.MaxIPBlocks,
+		})
+	}
+	if c.options.DryRun {
+		return all
+	}
+	served, _ := c.further.Served()
+	for i := range served {
+		if policy := publicnetwork.PolicyOf(&served[i]); policy.Managed {
+			all = append(all, membership.Network{Named: network.Named{Name: served[i].Name, ID: served[i].Spec.ID},
+				WithoutAddress: policy.WithoutAddress, Selector: policy.Selector, MaxBlocks: policy.MaxBlocks})
+		}
+	}
+	return all
+}
+
+// nodesKept are the networks in which nodes get addresses of a block that the controller bought.
+func (c *Controllers) nodesKept() []network.Named {
+	var all []network.Named
+	for _, n := range c.managed() {
+		if !n.WithoutAddress {
+			all = append(all, n.Named)
+		}
+	}
+	return all
 }
 
 // carriersOf is the rule by which Nodes may carry traffic of the load balancers of a public network. What Nodes list

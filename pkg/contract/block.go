@@ -21,7 +21,7 @@ const (
 	// TagPool is the name of the PublicNetwork that a shared block belongs to, instead of TagService.
 	TagPool = "pool"
 	// TagNodes is the UID of the namespace kube-system on the block from which nodes get their own addresses, instead
-	// of TagService.
+	// of TagService. An underscore and the name of the public network follow unless that is the default one.
 	TagNodes = "nodes"
 	// TagRetain is TagTrue on a dedicated block that outlives its Service.
 	TagRetain = "retain"

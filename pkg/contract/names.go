@@ -147,8 +147,8 @@ const NodeReportedIdentity = Prefix + "reported-identity"
 // ReportedAddresses). At most 32: those that the node holds or should hold, and those that no other node has reported.
 const NodeReportedAddresses = Prefix + "reported-addresses"
 
-// NodeMembershipManaged is "true" on a Node whose server the controller joined to the public network. It is for users:
-// the record is the ConfigMap phoenixnap-members in kube-system.
+// NodeMembershipManaged has the names of the public networks to which the controller joined the server of a Node,
+// separated by commas. It is for users: the record is the ConfigMap phoenixnap-members in kube-system.
 const NodeMembershipManaged = Prefix + "public-network-managed"
 
 // Types of the Node conditions that the agent writes.

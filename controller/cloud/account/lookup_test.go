@@ -50,7 +50,7 @@ func (l *late) TagAssignments(_ context.Context, name string) (map[string]string
 
 // of is a block of a cluster, for the nodes unless it is for something else.
 func of(cluster, id string) network.Block {
-	return network.Block{ID: id, Tags: network.Owner{Cluster: cluster, Nodes: true}.Tags()}
+	return network.Block{ID: id, Tags: network.Owner{Cluster: cluster, Nodes: "default"}.Tags()}
 }
 
 // TestFind: the list shows "old", which changed, "deleted", and "odd", which is in the index but cannot be read. It
@@ -65,7 +65,7 @@ func TestFind(t *testing.T) {
 		index: map[string]map[string]string{contract.TagCluster: {"old": "uid", "new": "uid", "odd": "uid",
 			"gone": "uid", "retagged": "uid", "foreign": "other"}},
 	}
-	wanted := (network.Owner{Cluster: "uid", Nodes: true}).Owns
+	wanted := (network.Owner{Cluster: "uid", Nodes: "default"}).Owns
 	enough := func([]network.Sighting) bool { return true }
 	trusted := func(network.Block) bool { return true }
 	for name, test := range map[string]struct {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -16,15 +17,17 @@ type Owner struct {
 	Namespace, Name string
 	// Pool is the name of the pool of a shared block: that of the PublicNetwork that has it.
 	Pool string
-	// Nodes marks the block from which nodes get their own addresses.
-	Nodes bool
+	// Nodes is the name of the PublicNetwork in which nodes get their own addresses from the block.
+	Nodes string
 }
 
 // String says in words what the block is for.
 func (o Owner) String() string {
 	switch {
-	case o.Nodes:
+	case o.Nodes == v1beta1.DefaultNetwork:
 		return "nodes"
+	case o.Nodes != "":
+		return "nodes of " + o.Nodes
 	case o.Pool != "":
 		return "pool " + o.Pool
 	default:
@@ -47,13 +50,32 @@ func (o Owner) DescribedBy(b Block) bool {
 // Tag is the name and value of the tag that distinguishes the owner's blocks from others of the cluster.
 func (o Owner) Tag() (name, value string) {
 	switch {
-	case o.Nodes:
-		return contract.TagNodes, o.Cluster
+	case o.Nodes != "":
+		return contract.TagNodes, o.nodesTag()
 	case o.Pool != "":
 		return contract.TagPool, o.Pool
 	default:
 		return contract.TagService, contract.ServiceTag(o.Namespace, o.Name)
 	}
+}
+
+// nodesTag is the value of the tag of a block of nodes: in the default network the cluster, as it was before there were
+// others.
+func (o Owner) nodesTag() string {
+	if o.Nodes == v1beta1.DefaultNetwork {
+		return o.Cluster
+	}
+	return o.Cluster + "_" + o.Nodes
+}
+
+// OfNodes reports whether the block was bought for the nodes of the cluster in any network.
+func OfNodes(cluster string, b Block) bool {
+	return OfCluster(b, cluster) && !taggedForService(b) && b.Tags[contract.TagPool] == "" && TaggedForNodes(cluster, b)
+}
+
+// TaggedForNodes reports whether the tag of nodes names the cluster, with whatever network.
+func TaggedForNodes(cluster string, b Block) bool {
+	return b.Tags[contract.TagNodes] == cluster || strings.HasPrefix(b.Tags[contract.TagNodes], cluster+"_")
 }
 
 // Tags are what a block bought for the owner carries.
@@ -71,8 +93,8 @@ func (o Owner) Owns(b Block) bool {
 		return false
 	}
 	switch {
-	case o.Nodes:
-		return !taggedForService(b) && b.Tags[contract.TagPool] == "" && b.Tags[contract.TagNodes] == o.Cluster
+	case o.Nodes != "":
+		return !taggedForService(b) && b.Tags[contract.TagPool] == "" && b.Tags[contract.TagNodes] == o.nodesTag()
 	case o.Pool != "":
 		return !taggedForService(b) && b.Tags[contract.TagPool] == o.Pool
 	default:
@@ -93,6 +115,9 @@ func taggedForService(b Block) bool {
 	_, tagged := b.Tags[contract.TagService]
 	return tagged || b.Tags[contract.TagServiceName] != ""
 }
+
+// NodesOwner is the owner of the blocks from which nodes get their own addresses in a public network of a cluster.
+func NodesOwner(cluster, network string) Owner { return Owner{Cluster: cluster, Nodes: network} }
 
 // PoolOwner is the owner of the blocks that the Services of a public network of a cluster share.
 func PoolOwner(cluster, network string) Owner { return Owner{Cluster: cluster, Pool: network} }

@@ -2,6 +2,7 @@ package network_test
 
 import (
 	"maps"
+	"strings"
 	"testing"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
@@ -74,7 +75,8 @@ func TestOwnersShareNothing(t *testing.T) {
 	owners := map[string]network.Owner{
 		"web": shop, "api": {Cluster: "c1", Namespace: "shop", Name: "api"},
 		"pool": {Cluster: "c1", Pool: "default"}, "another pool": {Cluster: "c1", Pool: "web"},
-		"nodes": {Cluster: "c1", Nodes: true}, "another cluster's nodes": {Cluster: "c2", Nodes: true},
+		"nodes": {Cluster: "c1", Nodes: "default"}, "another cluster's nodes": {Cluster: "c2", Nodes: "default"},
+		"nodes of the west": network.NodesOwner("c1", "west"),
 	}
 	for _, test := range []struct {
 		name string
@@ -84,6 +86,7 @@ func TestOwnersShareNothing(t *testing.T) {
 		{"a Service's", shop.Tags(), "web"},
 		{"a pool's", owners["pool"].Tags(), "pool"},
 		{"the nodes'", owners["nodes"].Tags(), "nodes"},
+		{"the nodes' of the west", owners["nodes of the west"].Tags(), "nodes of the west"},
 		{"a Service's, with a user's tag named pool", with(shop.Tags(), contract.TagPool, "default"), "web"},
 		{"v1's, with a user's tag named nodes", with(v1Tags(), contract.TagNodes, "c1"), "web"},
 		{"a pool's, with a user's tag named nodes", with(owners["pool"].Tags(), contract.TagNodes, "c1"), "pool"},
@@ -99,6 +102,10 @@ func TestOwnersShareNothing(t *testing.T) {
 				if owner.Owns(network.Block{ID: "b", Tags: test.tags}) {
 					got += name
 				}
+				if b := (network.Block{ID: "b", Tags: test.tags}); network.OfNodes("c1", b) !=
+					strings.HasPrefix(test.want, "nodes") {
+					t.Errorf("of nodes of the cluster: %t", network.OfNodes("c1", b))
+				}
 				if owner.Owns(network.Block{ID: "b", Tags: test.tags, BringYourOwn: true}) {
 					t.Errorf("%s owns a block that was brought", name)
 				}
@@ -113,7 +120,7 @@ func TestOwnersShareNothing(t *testing.T) {
 func TestOwnersInWords(t *testing.T) {
 	for want, owner := range map[string]network.Owner{
 		"Service shop/web": shop, "pool default": {Cluster: "c1", Pool: "default"},
-		"nodes": {Cluster: "c1", Nodes: true},
+		"nodes": {Cluster: "c1", Nodes: "default"}, "nodes of west": network.NodesOwner("c1", "west"),
 	} {
 		if got := owner.String(); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -230,7 +230,8 @@ func leaderOf(f Facts) Controller {
 	return c
 }
 
-// networkOf returns the network of the option loadbalancer. Without its object, that is the one that the first Node lists.
+// networkOf returns the network of the option loadbalancer. Without its object, that is the one that the first Node
+// lists.
 func networkOf(f Facts) Network {
 	object := f.network()
 	switch {

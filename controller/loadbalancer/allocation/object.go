@@ -54,10 +54,10 @@ func ForShared(objects Objects, network string, known plan.Records) *Object {
 	return objectOf(objects, bought(name, network, v1beta1.PurposeShared), known)
 }
 
-// ForNodes is ForShared for a block of which nodes get addresses, in the network of the option loadbalancer.
-func ForNodes(objects Objects, known plan.Records) *Object {
-	name := next(v1beta1.NodesPrefix(v1beta1.DefaultNetwork), true, known)
-	return objectOf(objects, bought(name, v1beta1.DefaultNetwork, v1beta1.PurposeNodes), known)
+// ForNodes is ForShared for a block of which nodes get addresses.
+func ForNodes(objects Objects, network string, known plan.Records) *Object {
+	name := next(v1beta1.NodesPrefix(network), true, known)
+	return objectOf(objects, bought(name, network, v1beta1.PurposeNodes), known)
 }
 
 func objectOf(objects Objects, fresh *v1beta1.IPBlock, known plan.Records) *Object {

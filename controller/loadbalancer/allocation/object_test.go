@@ -103,7 +103,7 @@ func TestObjectsOfPurchases(t *testing.T) {
 		o.record,
 		func() *allocation.Object { return allocation.ForShared(o, v1beta1.DefaultNetwork, o.records()) },
 		func() *allocation.Object { return allocation.ForShared(o, v1beta1.DefaultNetwork, o.records()) },
-		func() *allocation.Object { return allocation.ForNodes(o, o.records()) },
+		func() *allocation.Object { return allocation.ForNodes(o, v1beta1.DefaultNetwork, o.records()) },
 	}
 	ids := map[string]string{}
 	for i, make := range makers {
@@ -233,7 +233,8 @@ func TestOneOfTwoBuyersRecords(t *testing.T) {
 	o := newObjects()
 	for round := range 4 {
 		known := o.records()
-		records := []*allocation.Object{allocation.ForNodes(o.IPBlocks, known), allocation.ForNodes(o.IPBlocks, known)}
+		nodes := func() *allocation.Object { return allocation.ForNodes(o.IPBlocks, v1beta1.DefaultNetwork, known) }
+		records := []*allocation.Object{nodes(), nodes()}
 		results := make([]error, len(records))
 		var both sync.WaitGroup
 		for i, r := range records {
@@ -364,7 +365,8 @@ func TestAnAnswerIsRecordedThoughTheObjectChanges(t *testing.T) {
 func TestAnUnansweredPurchaseIsTriedAgainInItsObject(t *testing.T) {
 	o := newObjects()
 	for range 2 {
-		if _, err := allocation.ForNodes(o, o.records()).Begin(t.Context(), noon, 28); err != nil {
+		record := allocation.ForNodes(o, v1beta1.DefaultNetwork, o.records())
+		if _, err := record.Begin(t.Context(), noon, 28); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -52,10 +52,10 @@ type facts struct {
 	brought   []string        // the IDs of blocks that people say Services may name
 	// broughtForNodes are the objects of blocks that people say nodes get addresses of.
 	broughtForNodes plan.Records
-	// nodeBlock is the ID of the one block of the nodes that is kept even while no node needs it; empty for none.
-	nodeBlock string
-	// nodesRecorded is the ID of the block in the recorded purchase for the nodes; empty while that was not read.
-	nodesRecorded string
+	// nodeBlocks are the IDs of the blocks of nodes that are kept even while no node needs them: one of each network.
+	nodeBlocks []string
+	// nodesRecorded are the IDs of the blocks in the recorded purchases for nodes, by network.
+	nodesRecorded map[string]string
 }
 
 // recorded is a purchase of the pool, of the nodes or of a Service, whose UID it has.
@@ -94,7 +94,6 @@ func releasable(s blockState, b network.Block) blockState {
 func (f facts) byPurpose(b network.Block) blockState {
 	service, tagged := serviceOf(b)
 	pool := b.Tags[contract.TagPool]
-	nodes := b.Tags[contract.TagNodes]
 	switch {
 	case tagged && service == "":
 		return unclear
@@ -104,21 +103,31 @@ func (f facts) byPurpose(b network.Block) blockState {
 		return retained
 	case tagged:
 		return orphan
-	case pool == "" && nodes != f.cluster:
+	case pool == "" && !network.TaggedForNodes(f.cluster, b):
 		return unclear
-	case f.used[b.ID], pool == "" && b.ID == f.nodeBlock:
+	case f.used[b.ID], pool == "" && slices.Contains(f.nodeBlocks, b.ID):
 		return inUse
 	default:
 		return empty
 	}
 }
 
-// keepNodeBlock chooses the block of the nodes that is kept even while unused, as package membership chooses it.
-func (c *Collector) keepNodeBlock(f *facts, ours []network.Block) {
-	if !c.config.NodesKept || len(f.broughtForNodes) > 0 {
+// keepNodeBlocks chooses the blocks of nodes that are kept even while unused.
+func (c *Collector) keepNodeBlocks(f *facts, ours []network.Block) {
+	if c.config.NodesKept == nil {
 		return
 	}
-	owner := network.Owner{Cluster: f.cluster, Nodes: true}
+	f.nodeBlocks = nil
+	for _, each := range c.config.NodesKept() {
+		if !slices.ContainsFunc(f.broughtForNodes, func(r plan.Record) bool { return r.Network == each.Name }) {
+			f.nodeBlocks = append(f.nodeBlocks, nodeBlockIn(each, f, ours))
+		}
+	}
+}
+
+// nodeBlockIn is the one in a network, as package membership chooses it; empty for none.
+func nodeBlockIn(named network.Named, f *facts, ours []network.Block) string {
+	owner := network.NodesOwner(f.cluster, named.Name)
 	var bought []network.Sighting
 	for _, b := range ours {
 		if owner.Owns(b) {
@@ -126,8 +135,8 @@ func (c *Collector) keepNodeBlock(f *facts, ours []network.Block) {
 		}
 	}
 	used := func(b network.Block) bool { return f.used[b.ID] }
-	kept, _, _ := plan.ChooseNodeBlock(bought, f.nodesRecorded, used, plan.Account{NetworkID: c.config.NetworkID})
-	f.nodeBlock = kept.Block.ID
+	kept, _, _ := plan.ChooseNodeBlock(bought, f.nodesRecorded[named.Name], used, plan.Account{NetworkID: named.ID})
+	return kept.Block.ID
 }
 
 // purchased reports whether the block is that of a recorded purchase, and whether the purchase is fresh. An old one for
@@ -270,8 +279,12 @@ func (f *facts) record(records plan.Records) {
 	for _, r := range records {
 		f.purchases = append(f.purchases, recorded{Purchase: r.Purchase, uid: r.Service.UID})
 	}
-	if last, found := records.Last(true); found {
-		f.nodesRecorded = last.BlockID
+	f.nodesRecorded = map[string]string{}
+	for _, r := range records {
+		in := slices.DeleteFunc(slices.Clone(records), func(o plan.Record) bool { return o.Network != r.Network })
+		if last, found := in.Last(true); found {
+			f.nodesRecorded[r.Network] = last.BlockID
+		}
 	}
 }
 

@@ -95,7 +95,7 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}
 	}
-	f.nodeBlock = "x"
+	f.nodeBlocks = []string{"x"}
 	for id, want := range map[string]blockState{"x": inUse, "y": empty, "held": inUse} {
 		got := classify(network.Block{ID: id, Status: network.Assigned, Tags: map[string]string{"nodes": "c"}}, f)
 		if got != want {
@@ -148,7 +148,7 @@ func TestWhatIsCollectableIsNobodys(t *testing.T) {
 			continue
 		}
 		collectable[s]++
-		owners := []network.Owner{{Cluster: "c", Nodes: true}, {Cluster: "c", Pool: v1beta1.DefaultNetwork}}
+		owners := []network.Owner{{Cluster: "c", Nodes: "default"}, {Cluster: "c", Pool: v1beta1.DefaultNetwork}}
 		for _, service := range services {
 			owners = append(owners, network.Owner{Cluster: "c", Namespace: service.Namespace, Name: service.Name})
 		}

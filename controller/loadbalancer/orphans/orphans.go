@@ -59,9 +59,9 @@ type Config struct {
 	Collect bool
 	// Grace is how long a block must be an orphan before it is released.
 	Grace time.Duration
-	// NodesKept keeps one block that was bought for the nodes while no node has an address of it, unless a person
-	// brings one.
-	NodesKept bool
+	// NodesKept are the public networks in which one block that was bought for the nodes is kept while no node has an
+	// address of it, unless a person brings one; nil for none.
+	NodesKept func() []network.Named
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
@@ -219,13 +219,13 @@ func (c *Collector) factsFor(ctx context.Context, cluster string, ours []network
 	if err != nil {
 		return facts{}, err
 	}
-	c.keepNodeBlock(&known, ours)
+	c.keepNodeBlocks(&known, ours)
 	if !slices.ContainsFunc(ours, func(b network.Block) bool { return classify(b, known).suspect() }) {
 		return known, nil
 	}
 	live, err := c.live(ctx, cluster)
 	if err == nil {
-		c.keepNodeBlock(&live, ours)
+		c.keepNodeBlocks(&live, ours)
 	}
 	return live, err
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/orphans"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
@@ -171,7 +172,9 @@ func TestOneBlockOfTheNodesIsExcused(t *testing.T) {
 		return block(id, cidr, network, ours(contract.TagNodes, clusterUID))
 	}
 	kept := func(_ *pnapsim.Config, _ *pnapsim.AccountSeed, c *orphans.Config) {
-		c.NodesKept = true
+		c.NodesKept = func() []network.Named {
+			return []network.Named{{Name: v1beta1.DefaultNetwork, ID: networkID}}
+		}
 		c.Collect = true
 	}
 	for name, test := range map[string]struct {
@@ -203,7 +206,8 @@ func TestOneBlockOfTheNodesIsExcused(t *testing.T) {
 				w.bringAs("of-the-nodes", test.brought, v1beta1.PurposeNodes)
 			}
 			if test.recorded != "" {
-				w.must(allocation.ForNodes(w.ledgers.Objects(), nil).Answer(t.Context(), test.recorded))
+				record := allocation.ForNodes(w.ledgers.Objects(), v1beta1.DefaultNetwork, nil)
+				w.must(record.Answer(t.Context(), test.recorded))
 			}
 			w.pass(30 * time.Minute)
 			var got []string

@@ -293,7 +293,7 @@ func (obs Observed) reserved() int {
 // needsSlot reports whether a block waits for its slot of the network: it is the pool's or the nodes', or
 // that of another Service which is served.
 func (obs Observed) needsSlot(block network.Block) bool {
-	if obs.Pool().Owns(block) || (network.Owner{Cluster: obs.Owner.Cluster, Nodes: true}).Owns(block) {
+	if obs.Pool().Owns(block) || network.OfNodes(obs.Owner.Cluster, block) {
 		return true
 	}
 	return slices.ContainsFunc(obs.Services, func(other *corev1.Service) bool {

@@ -149,6 +149,13 @@ func (p Places) Named() []network.Named {
 	return named
 }
 
+// In reports whether a network is in a location.
+func (p Places) In(location string) bool {
+	return slices.ContainsFunc(p.Served, func(s Place) bool {
+		return network.SameLocation(s.Public.Location, location)
+	})
+}
+
 // Only reports whether there is but one network.
 func (p Places) Only() bool { return len(p.Served) == 1 && !p.Partial }
 

@@ -145,7 +145,7 @@ func TestBlocksThatNeedASlot(t *testing.T) {
 		want     int
 	}{
 		"the pool's":               {pool, network.Unassigned, nil, 1},
-		"the nodes'":               {network.Owner{Cluster: "c1", Nodes: true}, network.Unassigned, nil, 1},
+		"the nodes'":               {network.Owner{Cluster: "c1", Nodes: "default"}, network.Unassigned, nil, 1},
 		"another Service's":        {ofOther, network.Unassigned, []*corev1.Service{other}, 1},
 		"in the network already":   {ofOther, network.Assigned, []*corev1.Service{other}, 0},
 		"of a Service changed":     {ofOther, network.Unassigned, []*corev1.Service{changed}, 0},

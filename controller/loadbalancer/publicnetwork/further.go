@@ -77,10 +77,6 @@ func refuseFurther(object *v1beta1.PublicNetwork, o *config.Config, all []v1beta
 	case object.Spec.Announcer != word:
 		return no(ReasonNotSupported, "all public networks have one announcer, that of the option loadbalancer: set "+
 			"spec.announcer to %s", word), true
-	case object.Spec.Members.Membership == v1beta1.MembershipManage:
-		return no(ReasonNotSupported, "the controller adds servers only to the network of the option loadbalancer: "+
-			"set spec.members.membership to %s, and add the servers in the phoenixNAP portal",
-			v1beta1.MembershipReport), true
 	case err != nil:
 		return no(ReasonNotSupported, "spec.members.nodeSelector: %v; correct it", err), true
 	default:
@@ -123,6 +119,8 @@ type Policy struct {
 	Selector                                        labels.Selector
 	Allocation, BlockSize                           string
 	MaxBlocks, MaxRetained, MaxRetainedPerNamespace int
+	// Managed reports that the controller adds servers to the network, WithoutAddress that they get no address there.
+	Managed, WithoutAddress bool
 }
 
 // PolicyOf reads the policy of an object that is served. What is missing is as the definition has it.
@@ -131,7 +129,9 @@ func PolicyOf(object *v1beta1.PublicNetwork) Policy {
 	selector, _ := selectorOf(object.Spec.Members.NodeSelector) // those with another one are not served
 	p := Policy{Selector: selector, Allocation: contract.AllocationDedicated, BlockSize: cmp.Or(blocks.Size, "/29"),
 		MaxBlocks: number(blocks.Maximum, 0), MaxRetained: number(blocks.MaximumRetained, 2),
-		MaxRetainedPerNamespace: number(blocks.MaximumRetainedPerNamespace, 1)}
+		MaxRetainedPerNamespace: number(blocks.MaximumRetainedPerNamespace, 1),
+		Managed:                 object.Spec.Members.Membership == v1beta1.MembershipManage,
+		WithoutAddress:          object.Spec.Members.Addresses == v1beta1.MemberAddressesNone}
 	if blocks.Allocation == v1beta1.AllocationShared {
 		p.Allocation = contract.AllocationShared
 	}

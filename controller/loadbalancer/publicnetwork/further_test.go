@@ -61,7 +61,7 @@ func TestFurther(t *testing.T) {
 		}), reason: ReasonNotSupported, says: "set spec.announcer to Agent"},
 		"managed members": {object: changed(func(s *v1beta1.PublicNetworkSpec) {
 			s.Members.Membership = v1beta1.MembershipManage
-		}), reason: ReasonNotSupported, says: "set spec.members.membership to Report"},
+		})},
 		"a selector that means nothing": {object: changed(func(s *v1beta1.PublicNetworkSpec) {
 			s.Members.NodeSelector = []v1beta1.NodeRequirement{{Key: "a b", Operator: "Exists"}}
 		}), reason: ReasonNotSupported, says: "spec.members.nodeSelector"},

@@ -63,7 +63,7 @@ func (r *Refused) Error() string { return r.Detail }
 func (o Order) remedy(failure *pnap.Error) string {
 	size := fmt.Sprintf("the size (annotation %s or option ipBlockSize)", contract.ServiceIPBlockSize)
 	switch {
-	case o.Owner.Nodes:
+	case o.Owner.Nodes != "":
 		size = "the size (bring a block of another one, as an IPBlock with purpose Nodes)"
 	case o.Owner.Pool != "": // the annotation of a Service does not size a block that others share
 		size = "the size (option ipBlockSize)"

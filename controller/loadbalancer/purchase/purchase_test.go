@@ -24,7 +24,7 @@ import (
 var (
 	web   = network.Owner{Cluster: cluster, Namespace: "shop", Name: "web"}
 	pool  = network.Owner{Cluster: cluster, Pool: v1beta1.DefaultNetwork}
-	nodes = network.Owner{Cluster: cluster, Nodes: true}
+	nodes = network.Owner{Cluster: cluster, Nodes: "default"}
 )
 
 func TestBuyForEveryOwner(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -180,12 +181,19 @@ func (p *pass) isDone(ctx context.Context, serverID, networkID string, member bo
 	if err != nil {
 		return false, fmt.Errorf("read server %s before its membership changes: %w", serverID, err)
 	}
-	entry, is := membershipOf(server, networkID)
-	done := is == member || is && entry.Status != pnap.MembershipAssigned
+	_, is := membershipOf(server, networkID)
+	done := is == member || isChanging(server)
 	if done {
 		p.backoffs[serverID] = p.config.Now().Add(listLagPause)
 	}
 	return done, nil
+}
+
+// isChanging reports whether a membership of a server changes, in whatever network: the API takes one change at a time.
+func isChanging(server pnap.Server) bool {
+	return slices.ContainsFunc(server.PublicNetworks, func(m pnap.Membership) bool {
+		return m.Status != pnap.MembershipAssigned && m.Status != ""
+	})
 }
 
 // touch records that the server was, or may have been, changed.
@@ -283,14 +291,14 @@ func (m *Manager) publish(ctx context.Context, seen observed) error {
 		if err != nil {
 			continue
 		}
-		isManaged := managed(seen, id) && !slices.Contains(seen.rivals[id], node)
+		isManaged := isManagedIn(seen, id) && !slices.Contains(seen.rivals[id], node)
 		problems = append(problems, m.annotate(ctx, node, isManaged))
 	}
 	return errors.Join(problems...)
 }
 
-// managed reports whether the controller joined the server.
-func managed(o observed, serverID string) bool {
+// isManagedIn reports whether the controller joined the server.
+func isManagedIn(o observed, serverID string) bool {
 	recorded, ours := o.memberRecord.members[serverID]
 	if !ours || recorded.Network != o.network.ID {
 		return false
@@ -299,18 +307,31 @@ func managed(o observed, serverID string) bool {
 	return member && entry.Status == pnap.MembershipAssigned && isOurs(recorded, entry)
 }
 
+// named is the value of the annotation once the name of a network is in it, or is not: the names in order, separated by
+// commas, nil for none. changed reports whether that is another value.
+func named(before, name string, wanted bool) (after any, changed bool) {
+	names := slices.DeleteFunc(strings.Split(before, ","), func(n string) bool { return n == "" || n == name })
+	if wanted {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	if len(names) == 0 {
+		return nil, before != ""
+	}
+	joined := strings.Join(names, ",")
+	return joined, joined != before
+}
+
 func (m *Manager) annotate(ctx context.Context, node *corev1.Node, isManaged bool) error {
-	was := node.Annotations[contract.NodeMembershipManaged] == contract.TagTrue
-	if was == isManaged {
+	value, changed := named(node.Annotations[contract.NodeMembershipManaged], m.config.Network.Name, isManaged)
+	if !changed {
 		return nil
 	}
-	var value any
 	reason := ReasonLeft
-	text := "the controller no longer manages the server's membership in public network " + m.config.NetworkID
+	text := "the controller no longer manages the server's membership in public network " + m.config.Network.ID
 	if isManaged {
-		value = contract.TagTrue
 		reason = ReasonJoined
-		text = "the server is a member of public network " + m.config.NetworkID
+		text = "the server is a member of public network " + m.config.Network.ID
 	}
 	annotations := map[string]any{contract.NodeMembershipManaged: value}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
@@ -324,7 +345,7 @@ func (m *Manager) annotate(ctx context.Context, node *corev1.Node, isManaged boo
 	case err != nil:
 		return fmt.Errorf("patch node %s: %w", node.Name, err)
 	}
-	klog.FromContext(ctx).Info("Membership of a Node changed", "node", node.Name, "network", m.config.NetworkID,
+	klog.FromContext(ctx).Info("Membership of a Node changed", "node", node.Name, "network", m.config.Network.ID,
 		"managed", isManaged)
 	m.record(node, corev1.EventTypeNormal, reason, text)
 	return nil

@@ -20,7 +20,7 @@ import (
 // address returns an address of a node block for the server, the one that it already holds if any. ok is false when
 // the server has to wait; the reason is recorded on the Node if a user must act. Without addresses it is the zero Addr.
 func (p *pass) address(ctx context.Context, serverID string, node *corev1.Node) (_ netip.Addr, ok bool, err error) {
-	if p.config.WithoutAddress {
+	if p.config.Network.WithoutAddress {
 		return netip.Addr{}, true, nil
 	}
 	if p.sources == nil {
@@ -146,7 +146,9 @@ func (p *pass) unseenAt(address netip.Addr) string {
 // nodeBlockSize is the size of a node block that is bought: 13 addresses.
 const nodeBlockSize = plan.LargestSize
 
-func (m *Manager) owner() network.Owner { return network.Owner{Cluster: m.cluster(), Nodes: true} }
+func (m *Manager) owner() network.Owner {
+	return network.NodesOwner(m.cluster(), m.config.Network.Name)
+}
 
 // bought uses the block that was bought for the nodes, and buys one if there is none.
 func (p *pass) bought(ctx context.Context, seen blocks) (source, error) {
@@ -246,7 +248,7 @@ func (p *pass) buy(ctx context.Context, seen blocks) (source, error) {
 		Location: p.network.Location, LocationSource: "the public network", Size: nodeBlockSize,
 	}
 	account := seen.Account
-	account.Slots = plan.Slots{MaxBlocks: p.config.MaxBlocks}
+	account.Slots = plan.Slots{MaxBlocks: p.config.Network.MaxBlocks}
 	for _, block := range seen.all {
 		if network.OfCluster(block, p.cluster()) {
 			account.Bought++
@@ -269,7 +271,7 @@ func (p *pass) buy(ctx context.Context, seen blocks) (source, error) {
 	}
 	_, err := p.config.Buyer.Buy(ctx, purchase.Order{
 		Owner: p.owner(), Location: desired.Location, LocationSource: desired.LocationSource, Size: nodeBlockSize,
-	}, allocation.ForNodes(p.config.Ledgers.Objects(), seen.records))
+	}, allocation.ForNodes(p.config.Ledgers.Objects(), p.config.Network.Name, seen.records))
 	p.config.Account.Invalidate()
 	return purchaseResult(err)
 }

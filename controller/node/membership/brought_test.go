@@ -209,7 +209,7 @@ func TestWhatBringsNoNodeBlock(t *testing.T) {
 	w.start()
 	w.run(10 * time.Minute)
 	w.expectPurchases(1)
-	if got := w.get(0).Annotations[contract.NodeMembershipManaged]; got != "true" {
+	if got := w.get(0).Annotations[contract.NodeMembershipManaged]; got != "default" {
 		t.Errorf("annotation %q", got)
 	}
 }

@@ -63,6 +63,8 @@ type observed struct {
 	memberRecord memberRecord
 	// isChanging reports whether a server was changed or rejected too recently to be changed again.
 	isChanging func(serverID string) bool
+	// elsewhere reports whether another public network is in a location; nil for no other one.
+	elsewhere func(location string) bool
 	// unwantedFor is how long a recorded server has been unwanted.
 	unwantedFor func(serverID string) time.Duration
 }
@@ -146,6 +148,9 @@ func (o observed) planJoin(id string) (step, bool) {
 		return step{}, false
 	}
 	if !strings.EqualFold(server.Location, o.network.Location) {
+		if o.elsewhere != nil && o.elsewhere(server.Location) {
+			return step{}, false // a network that it can join
+		}
 		return step{kind: refuse, server: id, node: o.wanted[id],
 			text: fmt.Sprintf("phoenixNAP server %s is in location %s, public network %s in %s: it cannot join; "+
 				"exclude the Node with --service-node-selector",

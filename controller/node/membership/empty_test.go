@@ -29,8 +29,8 @@ func TestAnEmptyListOfServersIsNotBelieved(t *testing.T) {
 	w.start()
 	w.run(3 * time.Minute)
 	before := w.changes()
-	w.manager.config.Servers = instances.NewInventory(instances.InventoryConfig{
-		Source: emptyList{w.manager.config.Cloud}, Now: w.sim.Clock().Now})
+	w.only().config.Servers = instances.NewInventory(instances.InventoryConfig{
+		Source: emptyList{w.only().config.Cloud}, Now: w.sim.Clock().Now})
 	for range 20 {
 		if _, err := w.sync(); err == nil {
 			t.Error("no error")
@@ -41,7 +41,7 @@ func TestAnEmptyListOfServersIsNotBelieved(t *testing.T) {
 		t.Errorf("%d changes", w.changes()-before)
 	}
 	for i := range 2 {
-		if w.get(i).Annotations[contract.NodeMembershipManaged] != contract.TagTrue {
+		if w.get(i).Annotations[contract.NodeMembershipManaged] != "default" {
 			t.Errorf("the annotations of node %d are %v", i, w.get(i).Annotations)
 		}
 	}

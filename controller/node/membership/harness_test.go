@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
@@ -51,7 +52,8 @@ type world struct {
 	events  *record.FakeRecorder
 	config  Config
 	dryRun  bool
-	manager *Manager
+	manager *Managers
+	network Network
 }
 
 // seedOf is an account whose servers are no members yet, with a node block of the given size in the network.
@@ -81,7 +83,7 @@ func serverID(i int) string { return fmt.Sprintf("5fa54d1e91867c03a0a7b4%02x", i
 
 func nodeName(i int) string { return fmt.Sprintf("node-%d", i) }
 
-func newWorld(t *testing.T, seed pnapsim.Seed, change func(*Config)) *world {
+func newWorld(t *testing.T, seed pnapsim.Seed, change func(*Network)) *world {
 	t.Helper()
 	return newWorldOf(t, pnapsim.Config{}, seed, change)
 }
@@ -96,7 +98,7 @@ func lagging(lag time.Duration) pnapsim.Config {
 	return pnapsim.Config{Latency: &latency}
 }
 
-func newWorldOf(t *testing.T, simulated pnapsim.Config, seed pnapsim.Seed, change func(*Config)) *world {
+func newWorldOf(t *testing.T, simulated pnapsim.Config, seed pnapsim.Seed, change func(*Network)) *world {
 	t.Helper()
 	sim, url := simtest.New(t, simulated, seed)
 	store := kubefake.NewStore()
@@ -111,10 +113,12 @@ func newWorldOf(t *testing.T, simulated pnapsim.Config, seed pnapsim.Seed, chang
 		t.Fatal(err)
 	}
 	w.config = Config{
-		Kube: w.kube, Events: w.events, NetworkID: simtest.NetworkID, Selector: selector, Now: sim.Clock().Now,
+		Kube: w.kube, Events: w.events, Now: sim.Clock().Now,
+		Networks: func() []Network { return []Network{w.network} },
 	}
+	w.network = Network{Named: network.Named{Name: v1beta1.DefaultNetwork, ID: simtest.NetworkID}, Selector: selector}
 	if change != nil {
-		change(&w.config)
+		change(&w.network)
 	}
 	for _, b := range seed.Accounts[0].Blocks {
 		if b.ID == simtest.NodeBlockID && len(b.Tags) == 0 {
@@ -212,6 +216,9 @@ func (w *world) sync() (time.Duration, error) {
 	return w.manager.Sync(testlog.Context(w.t))
 }
 
+// only is the Manager of the network.
+func (w *world) only() *Manager { return w.manager.of(w.network) }
+
 // run runs the Manager for a while of simulated time; every error fails the test.
 func (w *world) run(d time.Duration) {
 	w.t.Helper()
@@ -271,7 +278,7 @@ func (w *world) expectMember(i int, want string) {
 
 func (w *world) expectRecord(want ...int) {
 	w.t.Helper()
-	read, err := newRecordStore(w.kube).load(w.t.Context())
+	read, err := newRecordStore(w.kube, v1beta1.DefaultNetwork).load(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -154,7 +154,7 @@ func TestUnlistedBlocksCount(t *testing.T) {
 	seed.Accounts[0].Blocks[0].Tags = map[string]string{
 		contract.TagUsage: contract.TagUsageAuto, contract.TagCluster: clusterUID, contract.TagService: "shop_web",
 	}
-	w := newWorldOf(t, lagging(never), seed, func(c *Config) { c.MaxBlocks = 1 })
+	w := newWorldOf(t, lagging(never), seed, func(c *Network) { c.MaxBlocks = 1 })
 	w.node(0, true)
 	w.start()
 	w.run(10 * time.Minute)

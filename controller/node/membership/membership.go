@@ -4,6 +4,7 @@ package membership
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
@@ -57,29 +59,121 @@ type Config struct {
 	Cloud   *pnap.Client
 	Buyer   *purchase.Buyer
 	Ledgers *allocation.Store
-	// NetworkID is the ID of the public network.
-	NetworkID string
-	// WithoutAddress joins servers without an address.
-	WithoutAddress bool
-	// Selector selects the Nodes whose servers must be members; nil means all.
-	Selector labels.Selector
-	// MaxBlocks is the maximum number of blocks to buy for the cluster; 0 for no limit except the network's.
-	MaxBlocks int
+	// Networks returns the public networks whose memberships are managed, each name once.
+	Networks func() []Network
+	// Elsewhere reports whether a public network is in a location, managed or not; nil if there is only one network.
+	Elsewhere func(location string) bool
 	// Metrics may be nil.
 	Metrics *Metrics
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
 
-// Manager reconciles the memberships of the cluster's servers.
-type Manager struct {
+// Network is a public network whose memberships are managed.
+type Network struct {
+	network.Named
+	// WithoutAddress joins servers without an address.
+	WithoutAddress bool
+	// Selector selects the Nodes whose servers must be members; nil means all.
+	Selector labels.Selector
+	// MaxBlocks is the maximum number of blocks to buy in the network; 0 for no limit except the network's.
+	MaxBlocks int
+}
+
+// Managers reconcile the memberships of the cluster's servers in all networks, one network after the other.
+type Managers struct {
 	config Config
-	lister corelisters.NodeLister
 	synced cache.InformerSynced
 	wake   loop.Wake
-	store  recordStore
+	// byName belongs to the goroutine of Run.
+	byName map[string]*Manager
+}
 
-	// The following fields belong to the goroutine of Run.
+// New returns Managers. It registers with the informer and starts nothing.
+func New(config Config) (*Managers, error) {
+	if config.Now == nil {
+		config.Now = time.Now
+	}
+	if config.Elsewhere == nil {
+		config.Elsewhere = func(string) bool { return false }
+	}
+	config.Metrics = cmp.Or(config.Metrics, NewMetrics())
+	m := &Managers{config: config, wake: loop.NewWake(), byName: map[string]*Manager{}}
+	registration, err := config.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { m.wake.Signal() },
+		UpdateFunc: func(before, after any) { m.compare(before, after) },
+		DeleteFunc: func(any) { m.wake.Signal() },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch Nodes: %w", err)
+	}
+	m.synced = registration.HasSynced
+	return m, nil
+}
+
+// compare ignores heartbeats.
+func (m *Managers) compare(before, after any) {
+	a, okA := before.(*corev1.Node)
+	b, okB := after.(*corev1.Node)
+	if okA && okB && a.Spec.ProviderID == b.Spec.ProviderID && maps.Equal(a.Labels, b.Labels) {
+		return
+	}
+	m.wake.Signal()
+}
+
+// Run reconciles memberships until ctx ends, and then returns nil.
+func (m *Managers) Run(ctx context.Context) error {
+	if !cache.WaitForCacheSync(ctx.Done(), m.synced) {
+		return nil
+	}
+	return m.wake.Run(ctx, debounce, func(ctx context.Context) time.Duration {
+		again, err := m.Sync(ctx)
+		if err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Failed to reconcile memberships")
+		}
+		return again
+	})
+}
+
+// Sync runs one pass over all networks and returns the delay of the next. The failure of one network does not keep
+// others from being looked at.
+func (m *Managers) Sync(ctx context.Context) (again time.Duration, err error) {
+	again = period
+	var problems []error
+	for _, n := range m.config.Networks() {
+		next, err := m.of(n).Sync(ctx)
+		again = min(again, next)
+		problems = append(problems, err)
+	}
+	return again, errors.Join(problems...)
+}
+
+// of is the Manager of a network, as it is to be managed now. One of another ID is another network.
+func (m *Managers) of(n Network) *Manager {
+	if n.Selector == nil {
+		n.Selector = labels.Everything()
+	}
+	if known := m.byName[n.Name]; known != nil && known.config.Network.ID == n.ID {
+		known.config.Network = n
+		return known
+	}
+	config := managed{m.config, n}
+	config.Ledgers = m.config.Ledgers.In(n.Name)
+	m.byName[n.Name] = newManager(config)
+	return m.byName[n.Name]
+}
+
+// managed is what a Manager works with.
+type managed struct {
+	Config
+	Network Network
+}
+
+// Manager reconciles the memberships of the cluster's servers in a public network. It belongs to one goroutine.
+type Manager struct {
+	config managed
+	lister corelisters.NodeLister
+	store  recordStore
 
 	// namespace is kube-system; nil until it was read.
 	namespace *corev1.Namespace
@@ -103,56 +197,14 @@ type Manager struct {
 	seen *purchase.Seen
 }
 
-// New returns a Manager. It registers with the informer and starts nothing.
-func New(config Config) (*Manager, error) {
-	if config.Selector == nil {
-		config.Selector = labels.Everything()
-	}
-	if config.Now == nil {
-		config.Now = time.Now
-	}
-	config.Metrics = cmp.Or(config.Metrics, NewMetrics())
-	m := &Manager{
-		config: config, lister: config.Nodes.Lister(), wake: loop.NewWake(),
-		store: newRecordStore(config.Kube), events: map[types.UID]string{},
+func newManager(config managed) *Manager {
+	return &Manager{
+		config: config, lister: config.Nodes.Lister(),
+		store: newRecordStore(config.Kube, config.Network.Name), events: map[types.UID]string{},
 		touched: map[string]time.Time{}, backoffs: map[string]time.Time{}, unwanted: map[string]time.Time{},
 		surplus: map[string]time.Time{}, reports: map[string]report{},
 		seen: purchase.NewSeen(config.Now),
 	}
-	registration, err := config.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { m.wake.Signal() },
-		UpdateFunc: func(before, after any) { m.compare(before, after) },
-		DeleteFunc: func(any) { m.wake.Signal() },
-	})
-	if err != nil {
-		return nil, fmt.Errorf("watch Nodes: %w", err)
-	}
-	m.synced = registration.HasSynced
-	return m, nil
-}
-
-// compare ignores heartbeats.
-func (m *Manager) compare(before, after any) {
-	a, okA := before.(*corev1.Node)
-	b, okB := after.(*corev1.Node)
-	if okA && okB && a.Spec.ProviderID == b.Spec.ProviderID && maps.Equal(a.Labels, b.Labels) {
-		return
-	}
-	m.wake.Signal()
-}
-
-// Run reconciles memberships until ctx ends, and then returns nil.
-func (m *Manager) Run(ctx context.Context) error {
-	if !cache.WaitForCacheSync(ctx.Done(), m.synced) {
-		return nil
-	}
-	return m.wake.Run(ctx, debounce, func(ctx context.Context) time.Duration {
-		again, err := m.Sync(ctx)
-		if err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Failed to reconcile memberships")
-		}
-		return again
-	})
 }
 
 // Sync runs one pass and returns the delay of the next. In a steady state it makes no requests beyond shared reads.
@@ -170,7 +222,7 @@ func (m *Manager) Sync(ctx context.Context) (again time.Duration, err error) {
 	if err := m.publish(ctx, seen); err != nil {
 		return soon, err
 	}
-	m.config.Metrics.set(seen)
+	m.config.Metrics.set(m.config.Network.Name, seen)
 	steps := m.recordRefusals(decide(seen))
 	audit, err := m.auditDue(ctx, seen)
 	switch {
@@ -269,15 +321,15 @@ type Metrics struct{ servers *metrics.GaugeVec }
 func NewMetrics() *Metrics {
 	return &Metrics{servers: metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name: "phoenixnap_public_network_servers", StabilityLevel: metrics.ALPHA,
-		Help: "Servers of the cluster by membership in the public network: managed (joined by the controller), " +
+		Help: "Servers of the cluster by membership in a managed public network: managed (joined by the controller), " +
 			"foreign (joined by others) or missing (selected, but not a member).",
-	}, []string{"membership"})}
+	}, []string{"network", "membership"})}
 }
 
 // All returns the metrics, to be registered.
 func (m *Metrics) All() []metrics.Registerable { return []metrics.Registerable{m.servers} }
 
-func (m *Metrics) set(o observed) {
+func (m *Metrics) set(network string, o observed) {
 	counts := map[string]int{"managed": 0, "foreign": 0, "missing": 0}
 	for id := range o.wanted {
 		_, member := membershipOf(o.servers[id], o.network.ID)
@@ -292,6 +344,6 @@ func (m *Metrics) set(o observed) {
 		}
 	}
 	for name, count := range counts {
-		m.servers.WithLabelValues(name).Set(float64(count))
+		m.servers.WithLabelValues(network, name).Set(float64(count))
 	}
 }

@@ -11,6 +11,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
@@ -30,7 +33,7 @@ func TestSelectedServersJoinAndLeave(t *testing.T) {
 	w.expectRecord(0, 1)
 	w.expectEvents("Normal PublicNetworkJoining", "Normal PublicNetworkJoining", "Normal PublicNetworkJoined",
 		"Normal PublicNetworkJoined")
-	if got := w.get(0).Annotations[contract.NodeMembershipManaged]; got != "true" {
+	if got := w.get(0).Annotations[contract.NodeMembershipManaged]; got != "default" {
 		t.Errorf("annotation %q", got)
 	}
 
@@ -320,7 +323,7 @@ func TestNodeBlockIsBoughtAndReleased(t *testing.T) {
 
 func TestJoiningWithoutAddresses(t *testing.T) {
 	w := newWorld(t, seedOf(2, "", func(c *pnapsim.ClientSeed) { c.AllowForce = []string{pnapsim.ForceJoin} }),
-		func(c *Config) { c.WithoutAddress = true })
+		func(c *Network) { c.WithoutAddress = true })
 	w.node(0, true)
 	w.node(1, true)
 	w.start()
@@ -376,5 +379,84 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	cancel()
 	if err := w.manager.Run(ctx); err != nil {
 		t.Error(err)
+	}
+}
+
+// westID is a second public network of the account, in another location.
+const westID = "60473c2509268bc77fd06d2b"
+
+// TestTwoNetworks: each server joins the network of its location, with an address of a block that is bought there, and
+// leaves it when its Node is not selected any more. A Node names the networks.
+func TestTwoNetworks(t *testing.T) {
+	seed := seedOf(2, "203.0.113.0/28", nil)
+	account := &seed.Accounts[0]
+	account.Servers[1].Location = "PHX"
+	account.Networks = append(account.Networks, pnapsim.NetworkSeed{ID: westID, Name: "west", Location: "PHX",
+		VLAN: 56})
+	w := newWorld(t, seed, nil)
+	west := w.network
+	west.Named = network.Named{Name: "west", ID: westID}
+	w.config.Networks = func() []Network { return []Network{w.network, west} }
+	w.config.Elsewhere = func(string) bool { return true }
+	w.start()
+	w.node(0, true)
+	w.node(1, true)
+	w.run(10 * time.Minute)
+	w.expectMember(0, "203.0.113.2 assigned")
+	entry, member := membershipOf(w.servers()[serverID(1)], westID)
+	if !member || len(entry.IPs) != 1 || entry.Status != pnap.MembershipAssigned {
+		t.Errorf("server in PHX: %+v", entry)
+	}
+	for i, want := range []string{"default", "west"} {
+		if got := w.get(i).Annotations[contract.NodeMembershipManaged]; got != want {
+			t.Errorf("Node %d: managed in %q, want %q", i, got, want)
+		}
+	}
+	object, err := w.blocks.Get(t.Context(), v1beta1.NodesPrefix("west")+"1", metav1.GetOptions{})
+	if err != nil || object.Spec.Attachment.Name != "west" || object.Spec.BlockID == "" {
+		t.Errorf("the block of the nodes in the west: %+v, %v", object, err)
+	}
+	for _, event := range w.takeEvents() {
+		if strings.HasPrefix(event, "Warning") {
+			t.Error(event)
+		}
+	}
+	w.selectNode(1, false)
+	w.run(20 * time.Minute)
+	if _, member := membershipOf(w.servers()[serverID(1)], westID); member {
+		t.Error("the server stays in the west")
+	}
+	if got, has := w.get(1).Annotations[contract.NodeMembershipManaged]; has {
+		t.Errorf("managed in %q", got)
+	}
+	w.expectMember(0, "203.0.113.2 assigned")
+}
+
+// TestOneChangeAtATime: a server joins a second network once its membership of the first one has changed.
+func TestOneChangeAtATime(t *testing.T) {
+	seed := seedOf(1, "203.0.113.0/28", func(c *pnapsim.ClientSeed) {
+		c.AllowForce = []string{pnapsim.ForceJoin}
+	})
+	account := &seed.Accounts[0]
+	account.Networks = append(account.Networks, pnapsim.NetworkSeed{ID: westID, Name: "west", Location: "ASH",
+		VLAN: 57})
+	w := newWorld(t, seed, nil)
+	west := w.network
+	west.Named = network.Named{Name: "west", ID: westID}
+	west.WithoutAddress = true
+	w.config.Networks = func() []Network { return []Network{w.network, west} }
+	w.start()
+	w.node(0, true)
+	w.run(10 * time.Minute)
+	w.expectMember(0, "203.0.113.2 assigned")
+	if entry, member := membershipOf(w.servers()[serverID(0)], westID); !member ||
+		entry.Status != pnap.MembershipAssigned {
+		t.Errorf("in the west: %+v", entry)
+	}
+	if got := w.get(0).Annotations[contract.NodeMembershipManaged]; got != "default,west" {
+		t.Errorf("managed in %q", got)
+	}
+	if broken := w.sim.Violations(); len(broken) > 0 {
+		t.Errorf("rules broken: %v", broken)
 	}
 }

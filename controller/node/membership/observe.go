@@ -37,7 +37,7 @@ func (m *Manager) observe(ctx context.Context, list instances.List, after time.T
 	if err := list.Check(); err != nil {
 		return observed{}, err
 	}
-	network, err := m.config.Account.Prove(ctx, m.config.NetworkID, after)
+	network, err := m.config.Account.Prove(ctx, m.config.Network.ID, after)
 	if err != nil {
 		return observed{}, err
 	}
@@ -50,10 +50,10 @@ func (m *Manager) observe(ctx context.Context, list instances.List, after time.T
 		return observed{}, fmt.Errorf("list Nodes: %w", err)
 	}
 	now := m.config.Now()
-	best, rivals := wanted(claims(nodes, m.config.Selector), list.ByID)
+	best, rivals := wanted(claims(nodes, m.config.Network.Selector), list.ByID)
 	return observed{
 		nodes: nodes, now: now, network: network, servers: list.ByID, memberRecord: recorded,
-		wanted: best, rivals: rivals,
+		wanted: best, rivals: rivals, elsewhere: m.config.Elsewhere,
 		isChanging: func(id string) bool {
 			return !list.AskedAt.After(m.touched[id]) || now.Before(m.backoffs[id])
 		},
@@ -105,7 +105,7 @@ func (m *Manager) confirmWanted(ctx context.Context) (map[string][]*corev1.Node,
 	for i := range list.Items {
 		nodes[i] = &list.Items[i]
 	}
-	return claims(nodes, m.config.Selector), nil
+	return claims(nodes, m.config.Network.Selector), nil
 }
 
 // blocks is what a pass knows about the account's blocks.
@@ -237,7 +237,7 @@ func recordedIDs(records plan.Records) []string {
 // adopt records the block that is kept, to find it by its ID. A purchase whose block may still appear stays.
 func (p *pass) adopt(ctx context.Context, seen blocks, b network.Block) error {
 	if seen.adopts(b) {
-		return allocation.ForNodes(p.config.Ledgers.Objects(), seen.records).Answer(ctx, b.ID)
+		return allocation.ForNodes(p.config.Ledgers.Objects(), p.config.Network.Name, seen.records).Answer(ctx, b.ID)
 	}
 	return p.forgetRecords(ctx, seen)
 }

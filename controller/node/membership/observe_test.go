@@ -78,7 +78,7 @@ func TestNoNodeIsWantedOnTheWordOfTheCache(t *testing.T) {
 			w.node(0, selected)
 			w.start()
 			idle := true
-			if _, err := w.manager.confirm(t.Context(), observed{}, nil, &idle); err != nil {
+			if _, err := w.only().confirm(t.Context(), observed{}, nil, &idle); err != nil {
 				t.Fatal(err)
 			}
 			if idle == selected {
@@ -99,7 +99,7 @@ func TestAServerThatItsIDShowsIsNotForgotten(t *testing.T) {
 			w.edit(pnapsim.Edit{Kind: pnapsim.EditDeleteServer, Server: serverID(0)})
 			w.sim.Advance(time.Hour)
 		}
-		recorded, err := w.manager.store.load(t.Context())
+		recorded, err := w.only().store.load(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +107,7 @@ func TestAServerThatItsIDShowsIsNotForgotten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := &pass{Manager: w.manager, observed: observed{now: w.sim.Clock().Now(), network: network,
+		p := &pass{Manager: w.only(), observed: observed{now: w.sim.Clock().Now(), network: network,
 			memberRecord: recorded}}
 		if err := p.confirmLost(testlog.Context(t), serverID(0)); err != nil {
 			t.Fatal(err)

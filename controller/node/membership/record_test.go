@@ -13,11 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
 )
 
 func TestRecordIsStored(t *testing.T) {
-	store := newRecordStore(kubefake.NewStore().Client())
+	store := newRecordStore(kubefake.NewStore().Client(), v1beta1.DefaultNetwork)
 	empty, err := store.load(t.Context())
 	if err != nil || len(empty.members) != 0 {
 		t.Fatalf("nothing stored: %v, %v", empty, err)
@@ -47,13 +48,39 @@ func TestRecordIsStored(t *testing.T) {
 	}
 }
 
+// TestRecordsOfNetworks: each network has its own record, and that of another one stays as it is, readable or not.
+func TestRecordsOfNetworks(t *testing.T) {
+	kube := kubefake.NewStore().Client()
+	first := newRecordStore(kube, v1beta1.DefaultNetwork)
+	west := newRecordStore(kube, "west")
+	read, err := west.load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := west.save(t.Context(), read.with("1", joined{Network: "w"})); err != nil {
+		t.Fatal(err)
+	}
+	if read, err = first.load(t.Context()); err != nil || len(read.members) > 0 {
+		t.Fatalf("%+v, %v", read, err)
+	}
+	if _, err := first.save(t.Context(), read.with("2", joined{Network: "n"})); err != nil {
+		t.Fatal(err)
+	}
+	for store, id := range map[recordStore]string{first: "2", west: "1"} {
+		read, err := store.load(t.Context())
+		if _, found := read.members[id]; err != nil || len(read.members) != 1 || !found {
+			t.Errorf("%s: %+v, %v", store.key, read, err)
+		}
+	}
+}
+
 func TestUnreadableRecordIsAnError(t *testing.T) {
 	for _, raw := range []string{"", "x", "[]", `{"s":{}}`, `{"s":{"network":"n","colour":"red"}}`, `{} {}`,
 		`{"s":{"network":"n","address":"1.2.3"}}`} {
 		store := newRecordStore(fake.NewClientset(&corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: RecordName},
 			Data:       map[string]string{recordKey: raw},
-		}))
+		}), v1beta1.DefaultNetwork)
 		if _, err := store.load(t.Context()); err == nil || !strings.Contains(err.Error(), RecordName) {
 			t.Errorf("%q: %v", raw, err)
 		}

@@ -36,7 +36,7 @@ func (m *Manager) isIdle(o observed) bool {
 
 // needed returns how many bought blocks nodes need, where people bring some.
 func (m *Manager) needed(idle bool, brought plan.Records) int {
-	if idle || len(brought) > 0 || m.config.WithoutAddress {
+	if idle || len(brought) > 0 || m.config.Network.WithoutAddress {
 		return 0
 	}
 	return 1

@@ -19,7 +19,7 @@ import (
 // advises is a Warning, what leads to it and what it says to do.
 type advises struct {
 	seed   pnapsim.Seed
-	change func(*Config)
+	change func(*Network)
 	// drive prepares what the Manager finds; nil for two Nodes that are selected.
 	drive  func(*world)
 	reason string
@@ -33,9 +33,9 @@ type advises struct {
 const nobodys = -1
 
 // reconfigured starts the controller again with other options.
-func reconfigured(change func(*Config)) func(*world, []string) {
+func reconfigured(change func(*Network)) func(*world, []string) {
 	return func(w *world, _ []string) {
-		change(&w.config)
+		change(&w.network)
 		w.start()
 	}
 }
@@ -139,7 +139,7 @@ func warnings() map[string]advises {
 			"bring a further block with an IPBlock of source Brought and purpose Nodes", bringsLarger, 1, nobodys},
 		"NodeBlockFull, none": {withLarger(full()), nil, selected, ReasonNodeBlockFull,
 			"use no addresses with --node-address=none",
-			reconfigured(func(c *Config) { c.WithoutAddress = true }), 1, nobodys},
+			reconfigured(func(c *Network) { c.WithoutAddress = true }), 1, nobodys},
 		"NodeBlockFull, fewer": {full(), nil, selected, ReasonNodeBlockFull,
 			"select fewer nodes with --service-node-selector", unselect(1), 0, 1},
 		"NodeBlockUnavailable, missing": {withLarger(seedOf(2, "", nil)), nil, bringsNodeBlock,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/simtest"
@@ -50,7 +51,7 @@ func (w *world) recordPurchase(id string) {
 // writePurchase records a purchase of a time, and the block that it bought, if it had an answer.
 func (w *world) writePurchase(at time.Time, id string) {
 	w.t.Helper()
-	record := allocation.ForNodes(w.blocks, w.records())
+	record := allocation.ForNodes(w.blocks, v1beta1.DefaultNetwork, w.records())
 	intent, err := record.Begin(w.t.Context(), at, nodeBlockSize)
 	if err == nil && id != "" {
 		err = record.Bought(w.t.Context(), intent, id)
@@ -175,11 +176,11 @@ func TestSurplusInUseIsReportedAndKept(t *testing.T) {
 // If nodes need no bought block, unused blocks are not kept.
 func TestNoBoughtBlockIsKeptThatIsNotNeeded(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(*Config)
+		change func(*Network)
 		brings bool
 	}{
 		"a block of a person's": {brings: true},
-		"without addresses":     {change: func(c *Config) { c.WithoutAddress = true }},
+		"without addresses":     {change: func(c *Network) { c.WithoutAddress = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seed := withSurplus(1, surplusA)

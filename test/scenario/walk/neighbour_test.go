@@ -97,13 +97,19 @@ const broughtObject = "of-the-owner"
 
 // bring applies an IPBlock from now on whenever it is missing, as the programs do that apply what is in a repository.
 func (w *world) bring(name, id string, purpose v1beta1.Purpose) {
+	w.bringIn(v1beta1.DefaultNetwork, name, id, purpose)
+}
+
+// bringIn does the same for a public network.
+func (w *world) bringIn(network, name, id string, purpose v1beta1.Purpose) {
 	_, err := w.ipBlocks.Create(w.t.Context(), &v1beta1.IPBlock{ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: v1beta1.IPBlockSpec{Source: v1beta1.SourceBrought, Purpose: purpose, BlockID: id}},
+		Spec: v1beta1.IPBlockSpec{Source: v1beta1.SourceBrought, Purpose: purpose, BlockID: id,
+			Attachment: v1beta1.Attachment{Name: network}}},
 		metav1.CreateOptions{})
 	if err == nil {
 		w.did("IPBlock %s is applied", name)
 	}
-	time.AfterFunc(time.Minute, func() { w.bring(name, id, purpose) })
+	time.AfterFunc(time.Minute, func() { w.bringIn(network, name, id, purpose) })
 }
 
 // TestTwoClustersWithOneID: what was restored from a snapshot into a second cluster has the ID of the first, and all

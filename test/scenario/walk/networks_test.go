@@ -30,6 +30,7 @@ var westAddress = netip.MustParseAddr("198.51.100.226")
 func (w *world) openWest() {
 	w.inject(classNetworks)
 	w.several = true
+	w.bringIn(west, "of-the-nodes-in-the-west", westNodeBlockID, v1beta1.PurposeNodes)
 	w.createWest()
 	w.moveToWest(0)
 	if w.nodes > 1 {
@@ -42,11 +43,20 @@ func (w *world) openWest() {
 func (w *world) createWest() {
 	_, err := w.store.PublicNetworks().Create(w.t.Context(), &v1beta1.PublicNetwork{
 		ObjectMeta: metav1.ObjectMeta{Name: west},
-		Spec:       v1beta1.PublicNetworkSpec{ID: westID, Announcer: v1beta1.AnnouncerAgent},
+		Spec: v1beta1.PublicNetworkSpec{ID: westID, Announcer: v1beta1.AnnouncerAgent,
+			Members: v1beta1.MemberPolicy{Membership: w.westMembership()}},
 	}, metav1.CreateOptions{})
 	if !apierrors.IsAlreadyExists(err) {
 		w.did("PublicNetwork %s is created: %v", west, err)
 	}
+}
+
+// westMembership has memberships managed where they are in the first network, in every other walk.
+func (w *world) westMembership() v1beta1.MembershipPolicy {
+	if w.manages && w.seed%10 == 4 {
+		return v1beta1.MembershipManage
+	}
+	return v1beta1.MembershipReport
 }
 
 // moveToWest makes a server a member of the second network.
