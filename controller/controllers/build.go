@@ -60,6 +60,7 @@ func (c *Controllers) services() (Controller, error) {
 		Workers:   c.config.Workers,
 		Carriers:  c.carriersOf,
 		Announcer: c.options.LoadBalancer.Announcer,
+		NetworkIn: func(location string) string { return c.places().In(location) },
 	}), nil
 }
 
@@ -144,7 +145,7 @@ func (c *Controllers) membership() (Controller, error) {
 		Ledgers:   c.ledgers,
 		Metrics:   c.config.Metrics.membership,
 		Networks:  c.managed,
-		Elsewhere: func(location string) bool { return c.places().In(location) },
+		Elsewhere: func(location string) bool { return c.places().In(location) != "" },
 		Now:       c.config.Now,
 	})
 }

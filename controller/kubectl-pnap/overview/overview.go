@@ -2,8 +2,6 @@
 package overview
 
 import (
-	"cmp"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -102,21 +100,6 @@ type AccountFailure struct {
 	Message  string    `json:"message"`  // the words of the API and what to do
 }
 
-// Network is a public network, as the controller published it on Nodes, and its PublicNetwork.
-type Network struct {
-	Name      string `json:"name,omitempty"` // of the object; empty for the one that Nodes list first, if there is none
-	Location  string `json:"location,omitempty"`
-	ID        string `json:"id,omitempty"`
-	VLAN      int    `json:"vlan,omitempty"`
-	Announcer string `json:"announcer,omitempty"`
-	Blocks    string `json:"blocks,omitempty"`    // how many IPv4 blocks it has, and of how many; empty when unknown
-	MaxBlocks int    `json:"maxBlocks,omitempty"` // how many blocks may be bought; 0: no limit but the network's
-	// MaxRetained is how many blocks may outlive their Services.
-	MaxRetained int `json:"maxRetained,omitempty"`
-	// Off reports that the controller serves no Services and has no public network: --load-balancer is not set.
-	Off bool `json:"off,omitempty"`
-}
-
 // Condition is the state of a condition.
 type Condition struct {
 	Status  string     `json:"status"` // True, False or Unknown; empty when the condition is not set
@@ -173,15 +156,6 @@ func controllerOf(f Facts) Controller {
 	return c
 }
 
-// network is the PublicNetwork of the option loadbalancer; nil when there is none.
-func (f Facts) network() *v1beta1.PublicNetwork {
-	i := slices.IndexFunc(f.Networks, func(n v1beta1.PublicNetwork) bool { return n.Name == v1beta1.DefaultNetwork })
-	if i < 0 {
-		return nil
-	}
-	return &f.Networks[i]
-}
-
 // accountRead is when the controller last read the account; nil when that is not known.
 func (f Facts) accountRead() *time.Time {
 	n := f.network()
@@ -228,181 +202,6 @@ func leaderOf(f Facts) Controller {
 	}
 	c.Silent = c.Leader == "" || f.Now.Sub(renewed) > staleLease*duration
 	return c
-}
-
-// networkOf returns the network of the option loadbalancer. Without its object, that is the one that the first Node
-// lists.
-func networkOf(f Facts) Network {
-	object := f.network()
-	switch {
-	case isOff(f.Nodes):
-		return Network{Off: true}
-	case object == nil:
-		return publishedOn(f.Nodes, "")
-	default:
-		return networkWith(f, object)
-	}
-}
-
-// furtherOf returns the other networks, in the order of their names.
-func furtherOf(f Facts) []Network {
-	var further []Network
-	for i := range f.Networks {
-		if f.Networks[i].Name != v1beta1.DefaultNetwork && !isOff(f.Nodes) {
-			further = append(further, networkWith(f, &f.Networks[i]))
-		}
-	}
-	slices.SortFunc(further, func(a, b Network) int { return cmp.Compare(a.Name, b.Name) })
-	return further
-}
-
-// networkWith returns what Nodes and object say of a network.
-func networkWith(f Facts, object *v1beta1.PublicNetwork) Network {
-	n := publishedOn(f.Nodes, object.Spec.ID)
-	n.Name = text.Clean(object.Name)
-	n.Location = text.Clean(object.Status.Location)
-	n.Blocks = text.Clean(object.Status.Blocks)
-	n.MaxBlocks = number(object.Spec.IPBlocks.Maximum)
-	n.MaxRetained = number(object.Spec.IPBlocks.MaximumRetained)
-	n.ID = cmp.Or(n.ID, text.Clean(object.Spec.ID))
-	return n
-}
-
-// publishedOn returns the network of an ID as the first Node lists it that does, without one the first that is listed.
-func publishedOn(nodes []corev1.Node, id string) Network {
-	for i := range nodes {
-		if n, ok, err := contract.NodeNetworkOf(nodes[i].Annotations, id); err == nil && ok {
-			return Network{ID: text.Clean(n.NetworkID), VLAN: n.VLAN, Announcer: text.Clean(n.Announcer)}
-		}
-	}
-	return Network{}
-}
-
-// number is 0 for none.
-func number(n *int32) int {
-	if n == nil {
-		return 0
-	}
-	return int(*n)
-}
-
-// isOff reports whether the controller has published on Nodes that there is no public network.
-func isOff(nodes []corev1.Node) bool {
-	off := false
-	for i := range nodes {
-		list, ok, err := contract.ParsePublicNetworks(nodes[i].Annotations)
-		if err != nil || len(list) > 0 {
-			return false
-		}
-		off = off || ok
-	}
-	return off
-}
-
-// Node is a Node with its server.
-type Node struct {
-	Name string `json:"name"`
-	// ServerID is the phoenixNAP server; empty while the controller has not found it.
-	ServerID string `json:"serverID,omitempty"`
-	Location string `json:"location,omitempty"`
-	// Waiting reports that the Node has the taint of Nodes that no controller has initialized yet.
-	Waiting bool `json:"waiting,omitempty"`
-	// Member reports whether the server is a member of a public network; Membership is yes, no or, while the controller
-	// has not published it, unknown. Networks are the names of those in which it is.
-	Member     bool     `json:"member"`
-	Membership string   `json:"membership"`
-	Networks   []string `json:"networks,omitempty"`
-	// VLAN and Addresses are those of the first network that the Node lists.
-	VLAN      int          `json:"vlan,omitempty"`
-	Addresses []netip.Addr `json:"addresses,omitempty"`
-	// Announces reports whether the node may announce addresses (label phoenixnap.com/vlan-ready).
-	Announces bool `json:"announces"`
-	// Obstacle is why the node may not carry load-balancer traffic; empty while it may.
-	Obstacle string `json:"obstacle,omitempty"`
-	// Renewed is when the agent last showed that it runs; nil when that is unknown. Outdated reports that this is so
-	// long ago that what the agent has written may no longer be so.
-	Renewed  *time.Time `json:"renewed,omitempty"`
-	Outdated bool       `json:"outdated,omitempty"`
-	// VLANReady and AnnouncementHealthy are the conditions that the agent reports.
-	VLANReady           Condition `json:"vlanReady"`
-	AnnouncementHealthy Condition `json:"announcementHealthy"`
-}
-
-// Values of Node.Membership.
-const (
-	membershipYes     = "yes"
-	membershipNo      = "no"
-	membershipUnknown = "unknown"
-)
-
-// taintUninitialized is the taint of a kubelet with --cloud-provider=external until a controller has initialized the
-// Node (k8s.io/cloud-provider/api, which imports more).
-const taintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
-
-func nodesOf(f Facts) []Node {
-	nodes := make([]Node, 0, len(f.Nodes))
-	watched := slices.ContainsFunc(f.Nodes, func(n corev1.Node) bool {
-		return contract.FindNodeCondition(&n, contract.ConditionVLANReady) != nil
-	})
-	for i := range f.Nodes {
-		node := nodeOf(&f.Nodes[i])
-		node.Obstacle = contract.Carriers{}.Obstacle(&f.Nodes[i], watched).Why
-		node.Renewed, node.Outdated = f.lastSign(&f.Nodes[i])
-		nodes = append(nodes, node)
-	}
-	slices.SortFunc(nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
-	return nodes
-}
-
-func nodeOf(n *corev1.Node) Node {
-	node := Node{
-		Name: text.Clean(n.Name), ServerID: text.Clean(n.Annotations[contract.NodeServerID]),
-		Location: text.Clean(n.Labels[contract.NodeLocation]),
-		Waiting: slices.ContainsFunc(n.Spec.Taints,
-			func(t corev1.Taint) bool { return t.Key == taintUninitialized }),
-		Membership:          membershipUnknown,
-		Announces:           n.Labels[contract.NodeVLANReady] == contract.TagTrue,
-		VLANReady:           nodeCondition(n, contract.ConditionVLANReady),
-		AnnouncementHealthy: nodeCondition(n, contract.ConditionAnnouncementHealthy),
-	}
-	if id, err := contract.ParseProviderID(n.Spec.ProviderID); err == nil {
-		node.ServerID = id
-	}
-	if list, _, err := contract.ParsePublicNetworks(n.Annotations); len(list) > 0 && err == nil {
-		node.inNetworks(list)
-	}
-	return node
-}
-
-// inNetworks notes the networks that a Node lists.
-func (n *Node) inNetworks(list []contract.NodeNetwork) {
-	n.VLAN = list[0].VLAN
-	n.Addresses = withoutZones(list[0].IPs)
-	n.Membership = membershipNo
-	for _, network := range list {
-		if network.Member {
-			n.Member = true
-			n.Membership = membershipYes
-			n.Networks = append(n.Networks, text.Clean(network.Name))
-		}
-	}
-}
-
-// withoutZones removes the zones of addresses: a zone is arbitrary text, and an address of a membership needs none.
-func withoutZones(addresses []netip.Addr) []netip.Addr {
-	bare := make([]netip.Addr, len(addresses))
-	for i, address := range addresses {
-		bare[i] = address.WithZone("")
-	}
-	return bare
-}
-
-func nodeCondition(n *corev1.Node, conditionType corev1.NodeConditionType) Condition {
-	c := contract.FindNodeCondition(n, conditionType)
-	if c == nil {
-		return Condition{}
-	}
-	return newCondition(string(c.Status), c.Reason, c.Message, c.LastTransitionTime.Time)
 }
 
 func newCondition(status, reason, message string, since time.Time) Condition {

@@ -149,11 +149,14 @@ func (p Places) Named() []network.Named {
 	return named
 }
 
-// In reports whether a network is in a location.
-func (p Places) In(location string) bool {
-	return slices.ContainsFunc(p.Served, func(s Place) bool {
-		return network.SameLocation(s.Public.Location, location)
-	})
+// In is the name of the first network in a location; empty without one.
+func (p Places) In(location string) string {
+	for _, s := range p.Served {
+		if network.SameLocation(s.Public.Location, location) {
+			return s.Name
+		}
+	}
+	return ""
 }
 
 // Only reports whether there is but one network.

@@ -76,6 +76,8 @@ type Config struct {
 	Carriers contract.CarriersOf
 	// Announcer is the kind of announcer, see package announcer.
 	Announcer string
+	// NetworkIn returns the name of a public network in a location, empty without one; nil where there is none.
+	NetworkIn func(location string) string
 }
 
 // Controller is our service controller, in the place of the framework's
@@ -99,6 +101,9 @@ func New(config Config) *Controller {
 	config.DriftEvery = cmp.Or(config.DriftEvery, defaultDriftEvery)
 	if config.Carriers == nil {
 		config.Carriers = contract.Carriers{}.Everywhere()
+	}
+	if config.NetworkIn == nil {
+		config.NetworkIn = func(string) string { return "" }
 	}
 	return &Controller{
 		config: config, services: config.Services.Lister(), nodes: config.Nodes.Lister(),

@@ -57,11 +57,18 @@ func (d distance) isFar() bool {
 		d.arrive.Intersection(d.answer).Len() == 0
 }
 
-func (d distance) String() string {
+// describe says how requests travel, and what to do: the Service can be where its endpoints are if a public network is.
+func (d distance) describe(networkIn func(location string) string) string {
 	list := func(zones sets.Set[string]) string { return text.Clean(strings.Join(sets.List(zones), ", ")) }
-	return fmt.Sprintf("requests arrive in %s, and all ready endpoints are in %s, so each request travels there; run "+
-		"pods in %s as well, or delete the Service and create it again with %s", list(d.arrive), list(d.answer),
-		list(d.arrive), contract.ServiceIPLocation+": "+sets.List(d.answer)[0])
+	said := fmt.Sprintf("requests arrive in %s, and all ready endpoints are in %s, so each request travels there; run "+
+		"pods in %s as well", list(d.arrive), list(d.answer), list(d.arrive))
+	for _, location := range sets.List(d.answer) {
+		if name := networkIn(location); name != "" {
+			return said + ", or delete the Service and create it again with annotation " +
+				contract.ServiceNetwork + ": " + name
+		}
+	}
+	return said
 }
 
 // isSpread reports whether Nodes are in several zones.
@@ -97,7 +104,7 @@ func (c *Controller) checkDistance(ctx context.Context, service *corev1.Service,
 	}
 	state.distanceChecked = true
 	if d.isFar() {
-		c.warn(service, eventFar, text.Message(d.String()))
+		c.warn(service, eventFar, text.Message(d.describe(c.config.NetworkIn)))
 	}
 	return 0
 }

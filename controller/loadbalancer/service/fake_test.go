@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -93,7 +94,10 @@ func (s *shop) Release(_ context.Context, d *draft.Draft) error {
 	return nil
 }
 
-func (s *shop) NetworkID(context.Context, *corev1.Service) string { return "n" }
+// NetworkID has networks whose IDs are their names.
+func (s *shop) NetworkID(_ context.Context, service *corev1.Service) string {
+	return cmp.Or(service.Annotations[contract.ServiceNetwork], "n")
+}
 
 func (s *shop) Drifted(context.Context) ([]types.NamespacedName, error) {
 	s.mu.Lock()
