@@ -156,14 +156,16 @@ func statusOf(status check.Status) corev1.ConditionStatus {
 	}
 }
 
-// writeIdentity writes the identity with the interface of the first network, and the hardware addresses of all: each
-// VLAN interface may have one of its own. Networks that have not reported yet would be missing.
+// writeIdentity writes the identity with the interfaces of all networks and their hardware addresses: each VLAN
+// interface may have one of its own. Networks that have not reported yet would be missing.
 func (s *summary) writeIdentity() {
 	if len(s.identities) < len(s.networks) {
 		return
 	}
 	all := s.identities[s.networks[0]]
-	for _, network := range s.networks[1:] {
+	all.VLANInterfaces = map[string]string{}
+	for _, network := range s.networks {
+		maps.Copy(all.VLANInterfaces, s.identities[network].VLANInterfaces)
 		all.MACs = merged(strings.Compare, all.MACs, s.identities[network].MACs)
 		all.Addresses = merged(netip.Addr.Compare, all.Addresses, s.identities[network].Addresses)
 	}

@@ -4,6 +4,7 @@ package network
 
 import (
 	"encoding/json"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -88,25 +89,27 @@ func TestIdentityOfAll(t *testing.T) {
 	w := newWritten()
 	s := newSummary(w)
 	s.setNetworks([]string{"b", "a"})
-	of := func(vif, mac, address string) contract.Identity {
-		return contract.Identity{Hostname: "srv-a", VLANInterface: vif, MACs: []string{"02:00:00:00:00:01", mac},
-			Addresses: []netip.Addr{netip.MustParseAddr(address)}}
+	of := func(id, vif, mac, address string) contract.Identity {
+		return contract.Identity{Hostname: "srv-a", VLANInterfaces: map[string]string{id: vif},
+			MACs: []string{"02:00:00:00:00:01", mac}, Addresses: []netip.Addr{netip.MustParseAddr(address)}}
 	}
-	reporter{s, "a"}.Identity(of("bond0.3", "02:00:00:00:00:03", "192.0.2.2"))
+	reporter{s, "a"}.Identity(of("a", "bond0.3", "02:00:00:00:00:03", "192.0.2.2"))
 	if got := w.annotations[contract.NodeReportedIdentity]; got != "" {
 		t.Errorf("one network of two is known, and %s is reported", got)
 	}
-	reporter{s, "b"}.Identity(of("bond0.2", "02:00:00:00:00:02", "192.0.2.2"))
+	reporter{s, "b"}.Identity(of("b", "bond0.2", "02:00:00:00:00:02", "192.0.2.2"))
 	var got contract.Identity
 	if err := json.Unmarshal([]byte(w.annotations[contract.NodeReportedIdentity]), &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.VLANInterface != "bond0.2" || len(got.MACs) != 3 || len(got.Addresses) != 1 {
-		t.Errorf("%+v, want the interface of the first network, and three hardware addresses", got)
+	if !maps.Equal(got.VLANInterfaces, map[string]string{"a": "bond0.3", "b": "bond0.2"}) || len(got.MACs) != 3 ||
+		len(got.Addresses) != 1 {
+		t.Errorf("%+v, want the interfaces of both networks, and three hardware addresses", got)
 	}
 	s.setNetworks([]string{"a"})
+	got = contract.Identity{}
 	if err := json.Unmarshal([]byte(w.annotations[contract.NodeReportedIdentity]), &got); err != nil ||
-		got.VLANInterface != "bond0.3" {
+		!maps.Equal(got.VLANInterfaces, map[string]string{"a": "bond0.3"}) {
 		t.Errorf("%+v (%v), want the interface of the network that stays", got, err)
 	}
 }

@@ -122,7 +122,7 @@ func (c *Controllers) publicNetwork() (Controller, error) {
 // announcerObjects maintains the objects that the announcer needs.
 func (c *Controllers) announcerObjects() (Controller, error) {
 	announces := announcer.For(c.options.LoadBalancer.Announcer, announcer.Deps{
-		Kube: c.config.Client, Events: c.config.Events, NetworkID: c.options.LoadBalancer.NetworkID,
+		Kube: c.config.Client, Events: c.config.Events,
 	})
 	return announces.Objects(), nil
 }

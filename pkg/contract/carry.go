@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
 
@@ -188,6 +190,26 @@ func (c Carriers) outside(node *corev1.Node, network published) Obstacle {
 	case !network.member:
 		return Obstacle{"is not a member of public network " + text.Clean(cmp.Or(c.NetworkID, network.NetworkID)),
 			"add its server to the network, or set --manage-membership"}
+	default:
+		return network.unnamed(node)
+	}
+}
+
+// unnamed is why kube-vip cannot be given the VLAN interface of a Node. Only by its name does kube-vip know in which
+// public network it is, so in all but the default one the name ends in the VLAN ID.
+func (p published) unnamed(node *corev1.Node) Obstacle {
+	if p.Announcer != AnnouncerKubeVIP || p.Name == v1beta1.DefaultNetwork {
+		return Obstacle{}
+	}
+	name := VLANInterfaceOf(node, p.NetworkID)
+	switch {
+	case name == "":
+		return Obstacle{"has no agent that reports the VLAN interface of public network " + text.Clean(p.Name),
+			"kubectl describe node %s"}
+	case name[len(strings.TrimRight(name, "0123456789")):] != strconv.Itoa(p.VLAN):
+		return Obstacle{fmt.Sprintf("has the VLAN interface %s of public network %s, whose name does not end in the "+
+			"VLAN ID %d, as kube-vip needs it there", text.Clean(name), text.Clean(p.Name), p.VLAN),
+			fmt.Sprintf("name it bond0.%d, as docs/guides/network.md shows", p.VLAN)}
 	default:
 		return Obstacle{}
 	}

@@ -57,6 +57,11 @@ func TestWhoCarries(t *testing.T) {
 	kubelet := func(status corev1.ConditionStatus) func(*corev1.Node) {
 		return func(n *corev1.Node) { n.Status.Conditions[0].Status = status }
 	}
+	reports := func(name string) func(*corev1.Node) {
+		return func(n *corev1.Node) {
+			n.Annotations[NodeReportedIdentity] = `{"vlanInterfaces":{"` + carrierNetwork + `":"` + name + `"}}`
+		}
+	}
 	annotated := func(name, value string) func(*corev1.Node) {
 		return func(n *corev1.Node) { n.Annotations[name] = value }
 	}
@@ -90,7 +95,13 @@ func TestWhoCarries(t *testing.T) {
 		"another network": {[]func(*corev1.Node){in(NodeNetwork{NetworkID: "x", Member: true})},
 			"not a member of public network " + carrierNetwork, "not a member of public network " + carrierNetwork},
 		"two networks": {changes: []func(*corev1.Node){in(NodeNetwork{NetworkID: "x", Announcer: AnnouncerNone},
-			NodeNetwork{NetworkID: carrierNetwork, Member: true})}},
+			NodeNetwork{NetworkID: carrierNetwork, Member: true}), reports("bond0.20")}},
+		"interface not reported": {[]func(*corev1.Node){in(NodeNetwork{NetworkID: "x"},
+			NodeNetwork{NetworkID: carrierNetwork, Member: true}), reports("")},
+			"no agent that reports the VLAN interface of public network other-1", ""},
+		"interface not named after its VLAN": {[]func(*corev1.Node){in(NodeNetwork{NetworkID: "x"},
+			NodeNetwork{NetworkID: carrierNetwork, Member: true}), reports("bond0.120")},
+			"name does not end in the VLAN ID 20, as kube-vip needs it there (name it bond0.20", ""},
 		"not selected for another network": {changes: []func(*corev1.Node){in(
 			NodeNetwork{NetworkID: carrierNetwork, Member: true},
 			NodeNetwork{NetworkID: "x", Member: true, Announcer: AnnouncerNone})}},

@@ -72,7 +72,7 @@ const (
 	// KubeVIPAddresses is kube-vip's own annotation: the addresses that it announces for a Service.
 	KubeVIPAddresses = "kube-vip.io/loadbalancerIPs"
 	// KubeVIPInterface is kube-vip's own annotation: the interface on which it announces them. Written where the user
-	// left it empty, once all agents report the same name.
+	// left it empty, once all agents report the same name; in a network besides default, the name that most report.
 	KubeVIPInterface = "kube-vip.io/serviceInterface"
 	// KubeVIPLease is kube-vip's own annotation: the Lease by which it elects the node of the address. Written only
 	// where several Services may have it, which is one Lease for all of them.
@@ -139,7 +139,7 @@ const (
 )
 
 // NodeReportedIdentity is the Node annotation that the agent writes, through the status subresource: host name,
-// addresses, MAC addresses and VLAN interface of the machine, and its server ID where known (JSON, see Identity).
+// addresses, MAC addresses and VLAN interfaces of the machine, and its server ID where known (JSON, see Identity).
 const NodeReportedIdentity = Prefix + "reported-identity"
 
 // NodeReportedAddresses is the Node annotation that the agent writes, through the status subresource: how the addresses

@@ -64,11 +64,22 @@ func ParseProviderID(providerID string) (string, error) {
 // Identity is what a machine knows about itself; the agent publishes it as the annotation
 // NodeReportedIdentity and the controller uses it to find the server of a Node.
 type Identity struct {
-	Hostname      string       `json:"hostname"`                // the kernel's host name
-	Addresses     []netip.Addr `json:"addresses"`               // the global unicast addresses of its interfaces
-	MACs          []string     `json:"macs"`                    // of its physical interfaces and bonds, in lower case
-	VLANInterface string       `json:"vlanInterface,omitempty"` // the interface in the public network, if any
-	ServerID      string       `json:"serverID,omitempty"`      // the phoenixNAP server ID, if known
+	Hostname  string       `json:"hostname"`  // the kernel's host name
+	Addresses []netip.Addr `json:"addresses"` // the global unicast addresses of its interfaces
+	MACs      []string     `json:"macs"`      // of its physical interfaces and bonds, in lower case
+	// VLANInterfaces are the interfaces in public networks, by the ID of the network.
+	VLANInterfaces map[string]string `json:"vlanInterfaces,omitempty"`
+	ServerID       string            `json:"serverID,omitempty"` // the phoenixNAP server ID, if known
+}
+
+// VLANInterfaceOf returns the name of the VLAN interface that the agent of a Node reports for the public network of an
+// ID; empty if there is none, or no report that can be read.
+func VLANInterfaceOf(node *corev1.Node, networkID string) string {
+	var identity Identity
+	if err := json.Unmarshal([]byte(node.Annotations[NodeReportedIdentity]), &identity); err != nil {
+		return ""
+	}
+	return identity.VLANInterfaces[networkID]
 }
 
 // FindNodeCondition returns the condition of the given type, or nil.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/observe/sampler"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/verify/check"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -40,19 +41,25 @@ func TestIdentity(t *testing.T) {
 			at(7, "10.244.1.1/24", false), at(9, "203.0.113.3/32", false),
 		},
 	}
-	got := identityOf(s, check.Report{Interface: "bond0.100", Uplink: "bond0"},
+	got := identityOf(sampleOf(s, check.Report{Interface: "bond0.100", Uplink: "bond0"}),
 		[]netip.Addr{netip.MustParseAddr("203.0.113.4")})
 	want := contract.Identity{
 		Hostname: "worker-1",
 		Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.11"), netip.MustParseAddr("192.0.2.2"),
 			netip.MustParseAddr("2001:db8::2")},
-		MACs:          []string{"02:00:00:00:00:01", "02:00:00:00:00:02"},
-		VLANInterface: "bond0.100",
-		ServerID:      "0123456789abcdef01234567",
+		MACs:           []string{"02:00:00:00:00:01", "02:00:00:00:00:02"},
+		VLANInterfaces: map[string]string{"n": "bond0.100"},
+		ServerID:       "0123456789abcdef01234567",
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Errorf("identity (-want +got):\n%s", diff)
 	}
+}
+
+// sampleOf is a sample for a public network whose ID is n.
+func sampleOf(s check.Snapshot, report check.Report) sampler.Sample {
+	return sampler.Sample{Snapshot: s, Report: report,
+		Expected: check.Expected{Network: contract.NodeNetwork{NetworkID: "n"}}}
 }
 
 // TestUplinkOfAnyKind: a machine whose uplink is neither physical nor a bond still knows its addresses.
@@ -64,7 +71,7 @@ func TestUplinkOfAnyKind(t *testing.T) {
 		},
 		Addresses: []check.Address{{LinkIndex: 1, Prefix: netip.MustParsePrefix("10.0.0.11/24")}},
 	}
-	got := identityOf(s, check.Report{Uplink: "br-lan"}, nil)
+	got := identityOf(sampleOf(s, check.Report{Uplink: "br-lan"}), nil)
 	if len(got.Addresses) != 1 || len(got.MACs) != 2 {
 		t.Errorf("identity is %+v, want the uplink's address and both hardware addresses", got)
 	}
@@ -81,13 +88,14 @@ func TestIdentityIsBounded(t *testing.T) {
 		address = address.Next()
 		s.Addresses = append(s.Addresses, check.Address{LinkIndex: i + 1, Prefix: netip.PrefixFrom(address, 64)})
 	}
-	first, err := json.Marshal(identityOf(s, check.Report{}, nil))
+	first, err := json.Marshal(identityOf(sampleOf(s, check.Report{}), nil))
 	if err != nil || len(first) > 8<<10 {
 		t.Errorf("the identity has %d bytes, want at most 8 KiB (%v)", len(first), err)
 	}
 	slices.Reverse(s.Links)
 	slices.Reverse(s.Addresses)
-	if second, err := json.Marshal(identityOf(s, check.Report{}, nil)); err != nil || string(second) != string(first) {
+	second, err := json.Marshal(identityOf(sampleOf(s, check.Report{}), nil))
+	if err != nil || string(second) != string(first) {
 		t.Errorf("another order led to another identity (%v)", err)
 	}
 }
@@ -99,7 +107,7 @@ func TestOwnAddressOfTheVLANInterface(t *testing.T) {
 		{Index: 2, Name: "bond0.56", Type: "vlan", MAC: "02:00:00:00:00:02", VLAN: &check.VLAN{ID: 56}},
 		{Index: 3, Name: "bond0.57", Type: "vlan", MAC: "02:00:00:00:00:03", VLAN: &check.VLAN{ID: 57}},
 	}}
-	got := identityOf(s, check.Report{Uplink: "bond0", Interface: "bond0.56"}, nil)
+	got := identityOf(sampleOf(s, check.Report{Uplink: "bond0", Interface: "bond0.56"}), nil)
 	if want := []string{"02:00:00:00:00:01", "02:00:00:00:00:02"}; !slices.Equal(got.MACs, want) {
 		t.Errorf("hardware addresses %q, want %q", got.MACs, want)
 	}

@@ -126,7 +126,7 @@ func (n *NodeState) Sample(sample sampler.Sample) {
 	n.set(contract.ConditionVLANReady, sample.Report.Outcome(), sampler.ReasonConfirming)
 	// Before the Services are known, an address of one could be taken for the machine's own.
 	if virtual, ok := n.virtual(); ok {
-		n.Reporter.Identity(identityOf(sample.Snapshot, sample.Report, virtual))
+		n.Reporter.Identity(identityOf(sample, virtual))
 	}
 	n.OnSample()
 }
@@ -180,14 +180,17 @@ func (n *NodeState) View() (view vip.View, ok bool) {
 // with a network card of a hundred virtual functions does not fill its Node.
 const IdentityLimit = 64
 
-// identityOf returns the identity of the machine of s. Only the machine's own interfaces count: physical ones, bonds
-// and VLANs, and the uplink with its members whatever they are; bridges and pod interfaces belong to the container
-// network. The addresses of Services (virtual, or added deprecated as kube-vip does) move between machines and identify
-// none.
-func identityOf(s check.Snapshot, report check.Report, virtual []netip.Addr) contract.Identity {
+// identityOf returns the identity of the machine of a sample. Only the machine's own interfaces count: physical ones,
+// bonds and VLANs, and the uplink with its members whatever they are; bridges and pod interfaces belong to the
+// container network. The addresses of Services (virtual, or added deprecated as kube-vip does) move between machines
+// and identify none.
+func identityOf(sample sampler.Sample, virtual []netip.Addr) contract.Identity {
+	s, report := sample.Snapshot, sample.Report
 	id := contract.Identity{
-		Hostname: s.Hostname, VLANInterface: report.Interface, ServerID: s.Machine.ServerID,
-		Addresses: []netip.Addr{}, MACs: []string{},
+		Hostname: s.Hostname, ServerID: s.Machine.ServerID, Addresses: []netip.Addr{}, MACs: []string{},
+	}
+	if report.Interface != "" {
+		id.VLANInterfaces = map[string]string{sample.Expected.Network.NetworkID: report.Interface}
 	}
 	own := map[int]bool{}
 	for _, l := range s.Links {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer/agents"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer/kubevip"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer/none"
@@ -53,8 +54,8 @@ type Deps struct {
 	Kube kubernetes.Interface
 	// Events are recorded on the Namespace kube-system.
 	Events record.EventRecorder
-	// NetworkID is the ID of the public network.
-	NetworkID string
+	// Network is the public network; the zero value for what needs none.
+	Network network.Named
 }
 
 // kind is a kind of announcer by the name that contract.NodeAnnouncer and the options use, and by its word in
@@ -67,7 +68,7 @@ type kind struct {
 
 // kinds are all that may be configured.
 var kinds = []kind{
-	{contract.AnnouncerKubeVIP, v1beta1.AnnouncerKubeVIP, func(d Deps) Announcer { return kubevip.New(d.Kube, d.NetworkID) }},
+	{contract.AnnouncerKubeVIP, v1beta1.AnnouncerKubeVIP, func(d Deps) Announcer { return kubevip.New(d.Kube, d.Network) }},
 	{contract.AnnouncerAgent, v1beta1.AnnouncerAgent, func(d Deps) Announcer { return agents.New(d.Kube, d.Events) }},
 }
 
@@ -90,15 +91,9 @@ func Word(name string) v1beta1.AnnouncerKind {
 	return v1beta1.AnnouncerNone
 }
 
-// OneNetwork returns why an announcer of a name serves no public network but that of the option, which has this ID, and
-// what to do; empty if it serves several.
-func OneNetwork(name, networkID string) string {
-	if name != contract.AnnouncerKubeVIP {
-		return ""
-	}
-	return kubevip.OneNetwork + "; to have several, announce with the agents: set the option loadbalancer to " +
-		contract.AnnouncerAgent + "://" + networkID + ", and spec.announcer to " + string(v1beta1.AnnouncerAgent)
-}
+// KnowsByInterface reports whether an announcer of a name knows a public network by the name of its VLAN interface
+// only, so that no two may have the same.
+func KnowsByInterface(name string) bool { return name == contract.AnnouncerKubeVIP }
 
 // For returns the announcer of a name: one that announces nothing if there is none of the name. What it publishes takes
 // back what the other kinds have on the Service, so that a change of the option leaves no second announcer.

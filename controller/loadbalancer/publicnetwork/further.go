@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 
@@ -23,73 +24,107 @@ type Further struct {
 	read   bool
 }
 
-// Served are the objects of these networks, and whether they were read once.
+// Served are the objects of these networks, and whether all of them were known once.
 func (f *Further) Served() (served []v1beta1.PublicNetwork, read bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.served, f.read
 }
 
-func (f *Further) set(served []v1beta1.PublicNetwork) {
+func (f *Further) set(served []v1beta1.PublicNetwork, read bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.served = served
-	f.read = true
+	f.read = f.read || read
 }
 
-// further are those of all objects that can be served beside the network of the options. Whether the account has such a
-// network, and in which state, is found by those who use it.
-func further(o *config.Config, all []v1beta1.PublicNetwork) []v1beta1.PublicNetwork {
-	return slices.DeleteFunc(slices.Clone(all), func(object v1beta1.PublicNetwork) bool {
-		_, refused := refuseFurther(&object, o, all)
-		return refused
-	})
+// candidates are the objects of which some are served beside the network of the options.
+type candidates struct {
+	options *config.Config
+	all     []v1beta1.PublicNetwork
+	// vlans are the VLAN IDs by the IDs of networks, 0 for a network that the account does not have; those that were
+	// not read yet are missing. They matter to an announcer that knows networks by their interfaces.
+	vlans map[string]int
 }
 
-// refuseFurther says why an object cannot be served beside the network of the options.
-func refuseFurther(object *v1beta1.PublicNetwork, o *config.Config, all []v1beta1.PublicNetwork) (verdict, bool) {
-	if !o.LoadBalancer.Enabled() {
+// served are those that can be served. Whether the account has such a network, and in which state, is found by those
+// who use it. complete reports whether nothing is missing to decide about each.
+func (c candidates) served() (served []v1beta1.PublicNetwork, complete bool) {
+	complete = true
+	for i := range c.all {
+		why, refused := c.refuse(&c.all[i])
+		if !refused {
+			served = append(served, c.all[i])
+		}
+		complete = complete && why.status != metav1.ConditionUnknown
+	}
+	return served, complete
+}
+
+// refuse says why an object cannot be served beside the network of the options, or not yet.
+func (c candidates) refuse(object *v1beta1.PublicNetwork) (verdict, bool) {
+	option := c.options.LoadBalancer
+	if !option.Enabled() {
 		return no(ReasonNotSupported, "the option loadbalancer is off, so no public network is served; set it to this "+
 			"one, or kubectl delete pubnet %s", object.Name), true
 	}
 	if object.Name == v1beta1.DefaultNetwork {
 		return no(ReasonOtherNetwork, "the option loadbalancer names public network %s, and this object is of %s; set "+
 			"the option to that one, or have the object made again: kubectl annotate pubnet %s %s=true, then kubectl "+
-			"delete pubnet %s", o.LoadBalancer.NetworkID, object.Spec.ID, object.Name, contract.AllowDeletion,
+			"delete pubnet %s", option.NetworkID, object.Spec.ID, object.Name, contract.AllowDeletion,
 			object.Name), true
 	}
-	if object.Spec.ID == o.LoadBalancer.NetworkID {
+	if object.Spec.ID == option.NetworkID {
 		return no(ReasonDuplicateID, "public network %s is that of the option loadbalancer, which is served under the "+
 			"name %s: kubectl delete pubnet %s", object.Spec.ID, v1beta1.DefaultNetwork, object.Name), true
 	}
-	first := slices.MinFunc(all, func(a, b v1beta1.PublicNetwork) int {
-		return cmp.Or(cmp.Compare(rank(a, object.Spec.ID), rank(b, object.Spec.ID)),
-			a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
+	first := c.oldest(func(other v1beta1.PublicNetwork) bool { return other.Spec.ID == object.Spec.ID })
 	_, err := selectorOf(object.Spec.Members.NodeSelector)
-	one := announcer.OneNetwork(o.LoadBalancer.Announcer, o.LoadBalancer.NetworkID)
-	switch word := announcer.Word(o.LoadBalancer.Announcer); {
-	case first.Name != object.Name:
+	switch word := announcer.Word(option.Announcer); {
+	case first != object.Name:
 		return no(ReasonDuplicateID, "PublicNetwork %s, which is older, is of %s, too: kubectl delete pubnet %s",
-			first.Name, object.Spec.ID, object.Name), true
-	case one != "":
-		return no(ReasonNotSupported, "%s", one), true
+			first, object.Spec.ID, object.Name), true
 	case object.Spec.Announcer != word:
 		return no(ReasonNotSupported, "all public networks have one announcer, that of the option loadbalancer: set "+
 			"spec.announcer to %s", word), true
 	case err != nil:
 		return no(ReasonNotSupported, "spec.members.nodeSelector: %v; correct it", err), true
+	case announcer.KnowsByInterface(option.Announcer):
+		return c.refuseVLAN(object)
 	default:
 		return verdict{}, false
 	}
 }
 
-// rank ranks objects of a network before others.
-func rank(object v1beta1.PublicNetwork, id string) int {
-	if object.Spec.ID == id {
-		return 0
+// refuseVLAN says why an announcer that knows networks by the names of their interfaces cannot serve one: the network
+// of the options, or that of an older object, has the same VLAN ID, so that interfaces have one name.
+func (c candidates) refuseVLAN(object *v1beta1.PublicNetwork) (verdict, bool) {
+	option := c.options.LoadBalancer
+	home, homeRead := c.vlans[option.NetworkID]
+	vlan, read := c.vlans[object.Spec.ID]
+	if !homeRead || !read {
+		return verdict{metav1.ConditionUnknown, ReasonNetworkUnreadable, "the network is not served before its VLAN " +
+			"is read, because " + option.Announcer + " knows networks by their interfaces"}, true
 	}
-	return 1
+	other := v1beta1.DefaultNetwork
+	if vlan != home {
+		other = c.oldest(func(o v1beta1.PublicNetwork) bool { return vlan == c.vlans[o.Spec.ID] })
+	}
+	if vlan == 0 || other == object.Name {
+		return verdict{}, false
+	}
+	return no(ReasonNotSupported, "PublicNetwork %s has the VLAN ID %d, too, and %s knows networks by the names of "+
+		"their interfaces: use a network with another VLAN ID, or announce with the agents: set the option loadbalancer "+
+		"to %s://%s, and spec.announcer to %s", other, vlan, option.Announcer, contract.AnnouncerAgent,
+		option.NetworkID, v1beta1.AnnouncerAgent), true
+}
+
+// oldest is the name of the oldest object of some, the first by name of several.
+func (c candidates) oldest(of func(v1beta1.PublicNetwork) bool) string {
+	some := slices.DeleteFunc(slices.Clone(c.all), func(o v1beta1.PublicNetwork) bool { return !of(o) })
+	return slices.MinFunc(some, func(a, b v1beta1.PublicNetwork) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	}).Name
 }
 
 // words are those of selectors for the operators of requirements.

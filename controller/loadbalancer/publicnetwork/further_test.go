@@ -1,6 +1,7 @@
 package publicnetwork
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -68,29 +69,61 @@ func TestFurther(t *testing.T) {
 	} {
 		for _, all := range [][]v1beta1.PublicNetwork{append([]v1beta1.PublicNetwork{tc.object}, tc.others...),
 			append(tc.others, tc.object)} {
-			got, refused := refuseFurther(&tc.object, options, all)
+			c := candidates{options: options, all: all}
+			got, refused := c.refuse(&tc.object)
 			if refused != (tc.reason != "") || got.reason != tc.reason || !strings.Contains(got.message, tc.says) {
 				t.Errorf("%s: %+v", name, got)
 			}
-			served := false
-			for _, object := range further(options, all) {
-				served = served || object.Name == tc.object.Name
-			}
-			if served == refused {
-				t.Errorf("%s: served %t, refused %t", name, served, refused)
+			served, complete := c.served()
+			is := slices.ContainsFunc(served, func(o v1beta1.PublicNetwork) bool { return o.Name == tc.object.Name })
+			if is == refused || !complete {
+				t.Errorf("%s: served %t, refused %t, complete %t", name, is, refused, complete)
 			}
 		}
 	}
 	object := another("west", id1, 1)
-	kubeVIP := &config.Config{LoadBalancer: config.LoadBalancer{Announcer: contract.AnnouncerKubeVIP,
-		NetworkID: networkID}}
-	why, refused := refuseFurther(&object, kubeVIP, []v1beta1.PublicNetwork{object})
-	if !refused || why.reason != ReasonNotSupported || !strings.Contains(why.message, "agent://"+networkID) {
-		t.Errorf("with kube-vip: %+v", why)
-	}
-	why, refused = refuseFurther(&object, &config.Config{}, []v1beta1.PublicNetwork{object})
+	why, refused := candidates{options: &config.Config{}, all: []v1beta1.PublicNetwork{object}}.refuse(&object)
 	if !refused || why.reason != ReasonNotSupported || !strings.Contains(why.message, "kubectl delete pubnet west") {
 		t.Errorf("without the option, no network is served: %+v", why)
+	}
+}
+
+// TestVLANsWithKubeVIP: it knows networks by the names of their interfaces, so of those with one VLAN ID one is served,
+// and none before that is known.
+func TestVLANsWithKubeVIP(t *testing.T) {
+	options := &config.Config{LoadBalancer: config.LoadBalancer{Announcer: contract.AnnouncerKubeVIP,
+		NetworkID: networkID}}
+	west, east := another("west", "60473c2509268bc77fd06d2a", 2), another("east", "60473c2509268bc77fd06d2b", 1)
+	west.Spec.Announcer, east.Spec.Announcer = v1beta1.AnnouncerKubeVIP, v1beta1.AnnouncerKubeVIP
+	for name, tc := range map[string]struct {
+		home, west, east int // negative while it was not read
+		served           []string
+		complete         bool
+		says             string
+	}{
+		"all differ":           {56, 57, 58, []string{"east", "west"}, true, ""},
+		"that of the option":   {56, 56, 58, []string{"east"}, true, "PublicNetwork default has the VLAN ID 56"},
+		"that of an older one": {56, 57, 57, []string{"east"}, true, "PublicNetwork east has the VLAN ID 57"},
+		"not read":             {56, -1, 58, []string{"east"}, false, "before its VLAN is read"},
+		"option not read":      {-1, 57, 58, nil, false, "before its VLAN is read"},
+		"not in the account":   {56, 0, 0, []string{"east", "west"}, true, ""},
+	} {
+		c := candidates{options: options, all: []v1beta1.PublicNetwork{west, east}, vlans: map[string]int{}}
+		for id, vlan := range map[string]int{networkID: tc.home, west.Spec.ID: tc.west, east.Spec.ID: tc.east} {
+			if vlan >= 0 {
+				c.vlans[id] = vlan
+			}
+		}
+		served, complete := c.served()
+		var names []string
+		for _, o := range served {
+			names = append(names, o.Name)
+		}
+		slices.Sort(names)
+		why, _ := c.refuse(&west)
+		if !slices.Equal(names, tc.served) || complete != tc.complete || !strings.Contains(why.message, tc.says) {
+			t.Errorf("%s: %q are served (complete %t); west: %+v", name, names, complete, why)
+		}
 	}
 }
 

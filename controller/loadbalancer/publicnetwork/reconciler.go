@@ -1,11 +1,12 @@
 // Package publicnetwork keeps the object of the public network of the options, default, and says which other networks
-// are served. It reads nothing of phoenixNAP: it shows what the process read for its other work.
+// are served. Of phoenixNAP it reads only what decides that; it shows what the process read for its other work.
 package publicnetwork
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +22,9 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/config"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/client"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
@@ -59,6 +62,8 @@ type Networks interface {
 	// LastNetwork returns the last answer about a network, when it was requested, and the error of the latest request
 	// if it failed. It sends no request.
 	LastNetwork(id string) (public network.Network, askedAt time.Time, err error)
+	// Network reads a network if that was not requested since a time.
+	Network(ctx context.Context, id string, after time.Time) (network.Network, error)
 	// LastReview returns when the blocks of the account were read.
 	LastReview() account.Review
 }
@@ -133,14 +138,18 @@ func (r *Reconciler) sync(ctx context.Context) (seen bool, err error) {
 				"public network; to change that, kubectl apply -k deploy/crds")
 		}
 		r.undefined = true
-		r.serve(nil)
+		r.config.Further.set(nil, true)
 		return seen, nil
 	}
 	if err != nil {
 		return seen, fmt.Errorf("list the PublicNetworks: %w", err)
 	}
 	r.undefined = false
-	for _, object := range r.serve(list.Items) {
+	c := candidates{options: r.config.Options, all: list.Items, vlans: r.vlans(ctx, list.Items)}
+	served, complete := c.served()
+	r.config.Further.set(served, complete)
+	seen = seen && complete
+	for _, object := range served {
 		seen = seen && r.look(object.Spec.ID).seen()
 	}
 	missing := r.config.Options.LoadBalancer.Enabled()
@@ -150,7 +159,7 @@ func (r *Reconciler) sync(ctx context.Context) (seen bool, err error) {
 		if object.Name == v1beta1.DefaultNetwork {
 			missing = false
 		}
-		failures = append(failures, ignoreChanged(r.reconcile(ctx, object, s, list.Items)))
+		failures = append(failures, ignoreChanged(r.reconcile(ctx, object, s, c)))
 	}
 	if missing {
 		failures = append(failures, r.create(ctx, s))
@@ -158,11 +167,25 @@ func (r *Reconciler) sync(ctx context.Context) (seen bool, err error) {
 	return seen, errors.Join(failures...)
 }
 
-// serve notes which networks are served beside that of the options, and returns them.
-func (r *Reconciler) serve(all []v1beta1.PublicNetwork) []v1beta1.PublicNetwork {
-	served := further(r.config.Options, all)
-	r.config.Further.set(served)
-	return served
+// vlans reads the VLAN IDs that decide which networks are served, see candidates.
+func (r *Reconciler) vlans(ctx context.Context, all []v1beta1.PublicNetwork) map[string]int {
+	option := r.config.Options.LoadBalancer
+	further := slices.ContainsFunc(all, func(o v1beta1.PublicNetwork) bool { return o.Spec.ID != option.NetworkID })
+	if !announcer.KnowsByInterface(option.Announcer) || !further {
+		return nil
+	}
+	vlans := map[string]int{}
+	read := func(id string) {
+		public, err := r.config.Networks.Network(ctx, id, time.Time{})
+		if err == nil || pnap.IsInaccessible(err) {
+			vlans[id] = public.VLAN
+		}
+	}
+	read(option.NetworkID)
+	for i := range all {
+		read(all[i].Spec.ID)
+	}
+	return vlans
 }
 
 // ignoreChanged returns nil for an error about an object that was changed or deleted meanwhile: the next look sees it.
@@ -203,9 +226,9 @@ func kept(stored *v1beta1.PublicNetwork, spec v1beta1.PublicNetworkSpec) error {
 
 // reconcile brings one object up to date.
 func (r *Reconciler) reconcile(ctx context.Context, object *v1beta1.PublicNetwork, s sight,
-	all []v1beta1.PublicNetwork) error {
+	c candidates) error {
 	if object.Name != v1beta1.DefaultNetwork || object.Spec.ID != r.config.Options.LoadBalancer.NetworkID {
-		why, refused := refuseFurther(object, r.config.Options, all)
+		why, refused := c.refuse(object)
 		if !refused {
 			return r.show(ctx, object, r.look(object.Spec.ID))
 		}

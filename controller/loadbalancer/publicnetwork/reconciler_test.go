@@ -2,6 +2,7 @@ package publicnetwork_test
 
 import (
 	"context"
+	"net/http"
 	"net/netip"
 	"strings"
 	"sync"
@@ -75,6 +76,19 @@ func (w *world) LastNetwork(id string) (network.Network, time.Time, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.public, w.askedAt, w.err
+}
+
+// Network implements publicnetwork.Networks. Nothing is read in a test but what it says was read, and the network of
+// otherID is of another account.
+func (w *world) Network(_ context.Context, id string, _ time.Time) (network.Network, error) {
+	if id == otherID {
+		return network.Network{}, &pnap.Error{StatusCode: http.StatusNotFound}
+	}
+	public, askedAt, err := w.LastNetwork(id)
+	if askedAt.IsZero() && err == nil {
+		err = &pnap.Error{StatusCode: http.StatusInternalServerError}
+	}
+	return public, err
 }
 
 // LastReview implements publicnetwork.Networks.
@@ -269,7 +283,7 @@ func TestObjectsThatAreNotServed(t *testing.T) {
 	w := newWorld(t)
 	w.createWith("chicago", otherID, v1beta1.AnnouncerAgent)
 	w.look()
-	w.wantEvent("Warning PublicNetworkNotReady", "set the option loadbalancer to agent://"+networkID)
+	w.wantEvent("Warning PublicNetworkNotReady", "set spec.announcer to KubeVIP")
 	w.create("twin", networkID)
 	w.look()
 	w.wantEvent("Warning PublicNetworkNotReady", "kubectl delete pubnet twin")
@@ -459,5 +473,33 @@ func TestFurtherNetworks(t *testing.T) {
 	}
 	if got := reason(w.get("twin")); got != publicnetwork.ReasonDuplicateID {
 		t.Error(got)
+	}
+}
+
+// TestFurtherNetworkWithKubeVIP: it is served once its VLAN ID is known, and another one than that of the option.
+func TestFurtherNetworkWithKubeVIP(t *testing.T) {
+	w := newWorld(t)
+	w.options.LoadBalancer.Announcer = contract.AnnouncerKubeVIP
+	w.createWith("west", furtherID, v1beta1.AnnouncerKubeVIP)
+	askedAt := w.askedAt
+	w.askedAt = time.Time{}
+	w.look()
+	if served, read := w.further.Served(); read || len(served) > 0 {
+		t.Errorf("before the VLAN is known, %v are served, read %t", served, read)
+	}
+	if got := reason(w.get("west")); got != publicnetwork.ReasonNetworkUnreadable {
+		t.Error(got)
+	}
+	w.askedAt = askedAt
+	w.look()
+	if served, read := w.further.Served(); !read || len(served) != 1 || reason(w.get("west")) !=
+		publicnetwork.ReasonNetworkReady {
+		t.Errorf("%v are served, read %t: %+v", served, read, w.get("west").Status)
+	}
+	w.public.VLAN = 21
+	w.look()
+	w.wantEvent("Warning PublicNetworkNotReady", "set the option loadbalancer to agent://"+networkID)
+	if served, _ := w.further.Served(); len(served) > 0 || reason(w.get("west")) != publicnetwork.ReasonNotSupported {
+		t.Errorf("%v are served: %+v", served, w.get("west").Status)
 	}
 }

@@ -92,7 +92,7 @@ type Balancer struct {
 // New returns a Balancer. It starts nothing and makes no calls.
 func New(config Config) *Balancer {
 	config = config.withDefaults()
-	announces := announcer.For(config.Announcer, announcer.Deps{Kube: config.Kube, NetworkID: config.Network.ID})
+	announces := announcer.For(config.Announcer, announcer.Deps{Kube: config.Kube, Network: config.Network})
 	config.ReleaseWait = announces.ReleaseWait()
 	return &Balancer{
 		config: config, announcer: announces, pace: newPace(), backoffs: newBackoffs(config.Now),

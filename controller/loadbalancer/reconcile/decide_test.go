@@ -185,9 +185,10 @@ func TestWithdrawalLeavesWhatUsersChose(t *testing.T) {
 		}},
 		Spec: corev1.ServiceSpec{LoadBalancerIP: "192.0.2.1"},
 	}
-	b := &Balancer{announcer: announcer.For(contract.AnnouncerKubeVIP, announcer.Deps{NetworkID: "net1"})}
+	b := &Balancer{announcer: announcer.For(contract.AnnouncerKubeVIP,
+		announcer.Deps{Network: network.Named{ID: "net1"}})}
 	nodes := []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Annotations: nodenet.Member("net1")}}}
-	nodes[0].Annotations[contract.NodeReportedIdentity] = `{"vlanInterface":"bond0.20"}`
+	nodes[0].Annotations[contract.NodeReportedIdentity] = `{"vlanInterfaces":{"net1":"bond0.20"}}`
 	want := fields{annotations: map[string]any{contract.ServiceIPAddress: nil}}
 	if diff := cmp.Diff(want, b.withdrawal(service, nodes), cmp.AllowUnexported(fields{})); diff != "" {
 		t.Errorf("fields (-want +got):\n%s", diff)

@@ -16,7 +16,8 @@ func (w *world) reportInterface(name string) {
 	w.report("", "")
 	node, _ := w.nodes.List()[0].(*corev1.Node)
 	node = node.DeepCopy()
-	node.Annotations[contract.NodeReportedIdentity] = `{"hostname":"node-1","addresses":[],"macs":[],"vlanInterface":"` + name + `"}`
+	node.Annotations[contract.NodeReportedIdentity] = `{"hostname":"node-1","addresses":[],"macs":[],"vlanInterfaces":{"` +
+		networkID + `":"` + name + `"}}`
 	if err := w.nodes.Replace([]any{node}, ""); err != nil {
 		w.t.Fatal(err)
 	}

@@ -129,8 +129,8 @@ func warnings() map[string]warned {
 			}},
 		"answered in another network": {config: Config{NetworkIn: func(location string) string {
 			return map[string]string{"PHX": "west"}[location]
-		}}, objects: append(endpointsOn("web", "node-2"), nodeIn("node-1", "ASH", "n"), nodeIn("node-2", "PHX", "west")),
-			drive: serve(), reason: eventFar, advice: `create it again with annotation ([a-z./]+): ([a-z]+)`,
+		}}, objects: append(endpointsOn("web", "node-2"), nodeIn("node-1", "ASH", "n"),
+			nodeIn("node-2", "PHX", "west")), drive: serve(), reason: eventFar, advice: `create it again with annotation ([a-z./]+): ([a-z]+)`,
 			remedy: func(w *clocked, advised []string) { createLike(w, annotated(advised[1], advised[2])) }},
 		"a class that kube-vip does not serve": {config: byKubeVIP, objects: slicesOf("web"), drive: serve(ourClass),
 			reason: eventIgnored, advice: "delete the Service and create it again without loadBalancerClass",

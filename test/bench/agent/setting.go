@@ -137,7 +137,8 @@ func nodeObject(i int) (*corev1.Node, error) {
 	annotations := nodenet.On(network())
 	private := netip.AddrFrom4([4]byte{10, 0, byte((i + 11) >> 8), byte(i + 11)})
 	identity, err := json.Marshal(contract.Identity{
-		Hostname: nodeName(i), Addresses: []netip.Addr{private}, MACs: []string{nodeMAC(i)}, VLANInterface: vlanLink,
+		Hostname: nodeName(i), Addresses: []netip.Addr{private}, MACs: []string{nodeMAC(i)},
+		VLANInterfaces: map[string]string{network().NetworkID: vlanLink},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode the identity of %s: %w", nodeName(i), err)

@@ -15,7 +15,6 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/config"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/controllers"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // loop is one of the controller's parts at work.
@@ -59,12 +58,8 @@ func (p *process) assemble() ([]loop, error) {
 
 // options are what the user of the cluster has configured.
 func (w *world) options() *config.Config {
-	announcer := contract.AnnouncerKubeVIP
-	if w.several {
-		announcer = contract.AnnouncerAgent
-	}
 	return &config.Config{
-		LoadBalancer: config.LoadBalancer{Announcer: announcer, NetworkID: networkID},
+		LoadBalancer: config.LoadBalancer{Announcer: w.announcer(), NetworkID: networkID},
 		Location:     location,
 		Allocation:   w.defaults.allocation, BlockSize: w.defaults.size,
 		MaxIPBlocks: w.maxBlocks, MaxRetained: maxRetained, MaxRetainedPerNamespace: maxRetainedPerNamespace,

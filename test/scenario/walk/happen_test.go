@@ -332,7 +332,8 @@ func (w *world) revoke() {
 // register creates a Node as its kubelet does, if it is not there.
 func (w *world) register(i int) {
 	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: nodeName(i), Labels: map[string]string{corev1.LabelHostname: nodeName(i)}},
+		ObjectMeta: metav1.ObjectMeta{Name: nodeName(i), Annotations: w.interfaces(),
+			Labels: map[string]string{corev1.LabelHostname: nodeName(i)}},
 		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider,
 			Value: "true", Effect: corev1.TaintEffectNoSchedule}}},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady,

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
@@ -20,6 +21,7 @@ const (
 	west            = "west" // its object
 	westID          = "60473c2509268bc77fd06d2b"
 	westNodeBlockID = "60473c2509268bc77fd06d42"
+	westInterface   = "bond0.21" // on the nodes
 )
 
 // westAddress is that of the first server.
@@ -39,11 +41,28 @@ func (w *world) openWest() {
 	}
 }
 
+// announcer is kube-vip, but with several networks in every other walk only.
+func (w *world) announcer() string {
+	if w.several && w.seed%20 > 9 == (w.seed%10 == 9) {
+		return contract.AnnouncerAgent
+	}
+	return contract.AnnouncerKubeVIP
+}
+
+// interfaces is what the agents of all Nodes report of the machine, where kube-vip has to know the interface.
+func (w *world) interfaces() map[string]string {
+	if !w.several {
+		return nil
+	}
+	return map[string]string{contract.NodeReportedIdentity: `{"hostname":"n","vlanInterfaces":{"` + westID +
+		`":"` + westInterface + `"}}`}
+}
+
 // createWest creates the object of the network, if there is none.
 func (w *world) createWest() {
 	_, err := w.store.PublicNetworks().Create(w.t.Context(), &v1beta1.PublicNetwork{
 		ObjectMeta: metav1.ObjectMeta{Name: west},
-		Spec: v1beta1.PublicNetworkSpec{ID: westID, Announcer: v1beta1.AnnouncerAgent,
+		Spec: v1beta1.PublicNetworkSpec{ID: westID, Announcer: announcer.Word(w.announcer()),
 			Members: v1beta1.MemberPolicy{Membership: w.westMembership()}},
 	}, metav1.CreateOptions{})
 	if !apierrors.IsAlreadyExists(err) {
@@ -116,6 +135,23 @@ func (w *world) calmWest() {
 	w.westReady()
 }
 
+// checkInterface: kube-vip has an address of the second network together with its interface there, and no other one.
+func (w *world) checkInterface(object v1beta1.IPBlock) {
+	if object.Spec.ServiceRef == nil {
+		return
+	}
+	s, err := w.kube.CoreV1().Services(object.Spec.ServiceRef.Namespace).Get(w.t.Context(),
+		object.Spec.ServiceRef.Name, metav1.GetOptions{})
+	if err != nil || s.UID != object.Spec.ServiceRef.UID || s.Annotations[contract.KubeVIPAddresses] == "" {
+		return
+	}
+	in := object.Spec.Attachment.Name == west
+	if (s.Annotations[contract.KubeVIPInterface] == westInterface) != in {
+		w.fail("Service %s is in the second network: %t, and kube-vip announces it on %q", s.Name, in,
+			s.Annotations[contract.KubeVIPInterface])
+	}
+}
+
 // checkNetworks: at rest each block is assigned to the public network that its object names.
 func (w *world) checkNetworks() {
 	at := map[string]string{}
@@ -128,6 +164,7 @@ func (w *world) checkNetworks() {
 	}
 	ids := map[string]string{v1beta1.DefaultNetwork: networkID, west: westID}
 	for _, object := range list.Items {
+		w.checkInterface(object)
 		where := at[object.Spec.BlockID]
 		if want := ids[cmp.Or(object.Spec.Attachment.Name, v1beta1.DefaultNetwork)]; where != "" && where != want {
 			w.fail("IPBlock %s is of network %s, and its block is assigned to %s", object.Name,

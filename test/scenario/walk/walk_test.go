@@ -100,11 +100,11 @@ const steps, forced = 40, 6
 // walk makes trouble, then waits through a calm in which everything must end.
 func (w *world) walk() {
 	w.count.seeds.Add(1)
-	for i := range w.nodes {
-		w.register(i)
-	}
 	if w.seed%5 == 4 {
 		w.openWest()
+	}
+	for i := range w.nodes {
+		w.register(i)
 	}
 	w.process = w.live(0)
 	if w.seed%4 == 3 {

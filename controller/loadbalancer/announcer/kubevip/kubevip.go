@@ -3,7 +3,7 @@ package kubevip
 
 import (
 	"context"
-	"encoding/json"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -17,7 +17,9 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer/none"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -30,32 +32,34 @@ const (
 		"loadBalancerClass, which cannot be changed"
 )
 
-// OneNetwork is why there is one public network with kube-vip: it does not know which of its nodes are in another one,
-// if the interfaces have the same name.
-const OneNetwork = "kube-vip announces addresses on whatever node it runs, in one public network"
-
 // Announcer is kube-vip. It withdraws an address only after the Service is gone.
 type Announcer struct {
 	none.Announcer
-	kube      kubernetes.Interface
-	networkID string
+	kube    kubernetes.Interface
+	network network.Named
 }
 
 // New returns kube-vip in the cluster of a client, for the Nodes in a public network.
-func New(kube kubernetes.Interface, networkID string) Announcer {
-	return Announcer{kube: kube, networkID: networkID}
+func New(kube kubernetes.Interface, in network.Named) Announcer {
+	return Announcer{kube: kube, network: in}
 }
 
-// Publish names the address and, unless a user did that, the VLAN interface; and the Lease of a shared address.
+// Publish names the address and, unless a user did that, the VLAN interface; and the Lease of a shared address. In a
+// network besides the default one, nothing is said before the interface is known: kube-vip does not heed it later.
 func (a Announcer) Publish(service *corev1.Service, address netip.Addr, sharedAs string, nodes []*corev1.Node,
 ) map[string]any {
 	wanted := map[string]any{contract.KubeVIPAddresses: address.String()}
 	if sharedAs != "" {
 		wanted[contract.KubeVIPLease] = leaseOf(address, sharedAs)
 	}
-	if vlanInterface := commonInterface(nodes, a.networkID); vlanInterface != "" &&
-		service.Annotations[contract.KubeVIPInterface] == "" {
+	if service.Annotations[contract.KubeVIPInterface] != "" {
+		return wanted
+	}
+	vlanInterface := interfaceOf(nodes, a.network)
+	if vlanInterface != "" {
 		wanted[contract.KubeVIPInterface] = vlanInterface
+	} else if isFurther(a.network) {
+		return nil
 	}
 	return wanted
 }
@@ -87,7 +91,7 @@ func (a Announcer) Withdraw(service *corev1.Service, address string, nodes []*co
 	if strings.HasSuffix(service.Annotations[contract.KubeVIPLease], leasePrefix+address) {
 		removed[contract.KubeVIPLease] = nil
 	}
-	if vlanInterface := commonInterface(nodes, a.networkID); vlanInterface != "" &&
+	if vlanInterface := interfaceOf(nodes, a.network); vlanInterface != "" &&
 		service.Annotations[contract.KubeVIPInterface] == vlanInterface {
 		removed[contract.KubeVIPInterface] = nil
 	}
@@ -184,28 +188,30 @@ func lackedEndpoints(service *corev1.Service, all []discoveryv1.EndpointSlice) s
 	return "no endpoints"
 }
 
-// commonInterface returns the name of the VLAN interface when all agents of member nodes report the
-// same; empty when they differ, one of them reports none, or there are no reports.
-func commonInterface(nodes []*corev1.Node, networkID string) string {
-	common := ""
-	for _, node := range nodes {
-		raw := node.Annotations[contract.NodeReportedIdentity]
-		if raw == "" || !isMember(node, networkID) {
-			continue
-		}
-		var identity contract.Identity
-		if err := json.Unmarshal([]byte(raw), &identity); err != nil || identity.VLANInterface == "" {
-			return ""
-		}
-		if common != "" && common != identity.VLANInterface {
-			return ""
-		}
-		common = identity.VLANInterface
-	}
-	return common
-}
+// isFurther reports whether a public network is not the default one, so that kube-vip is not configured for it.
+func isFurther(n network.Named) bool { return n.Name != "" && n.Name != v1beta1.DefaultNetwork }
 
-func isMember(node *corev1.Node, networkID string) bool {
-	published, ok, err := contract.NodeNetworkOf(node.Annotations, networkID)
-	return err == nil && ok && published.Member
+// interfaceOf returns the VLAN interface that kube-vip is given for addresses of a public network: the one that all
+// agents of its Nodes report. Where they differ, or one of them reports none, that is left to the configuration of
+// kube-vip in the default network. In another one it is the interface that most report, and Nodes on which it has
+// another name announce nothing.
+func interfaceOf(nodes []*corev1.Node, in network.Named) string {
+	reported := map[string]int{}
+	for _, node := range nodes {
+		published, listed, err := contract.NodeNetworkOf(node.Annotations, in.ID)
+		if node.Annotations[contract.NodeReportedIdentity] != "" && err == nil && listed && published.Member {
+			reported[contract.VLANInterfaceOf(node, published.NetworkID)]++
+		}
+	}
+	if len(reported) > 1 && !isFurther(in) {
+		return ""
+	}
+	delete(reported, "")
+	most := ""
+	for _, name := range slices.Sorted(maps.Keys(reported)) {
+		if reported[name] > reported[most] {
+			most = name
+		}
+	}
+	return most
 }
