@@ -2,6 +2,7 @@ package reconcile_test
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -24,14 +25,18 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/nodenet"
 )
 
+// inSecond has the server of a Node be a member of another network, in which its agent reports the interface.
+func inSecond(n *corev1.Node) {
+	maps.Copy(n.Annotations, nodenet.On(contract.NodeNetwork{Name: "second", NetworkID: otherNetwork, Member: true}))
+	n.Annotations[contract.NodeReportedIdentity] = fmt.Sprintf(`{"vlanInterfaces":{%q:"bond0.%d"}}`, otherNetwork,
+		nodenet.VLAN)
+}
+
 // inNetworks has a Balancer for each of two public networks, and a Node in each.
 func inNetworks(t *testing.T) (w *world, first, second *reconcile.Balancer) {
 	t.Helper()
 	w = newWorld(t, configured(func(c *reconcile.Config) { c.MaxBlocks = 2 }))
-	w.setNodes(w.node("node-1"), w.node("node-2", func(n *corev1.Node) {
-		maps.Copy(n.Annotations, nodenet.On(contract.NodeNetwork{Name: "second", NetworkID: otherNetwork,
-			Member: true}))
-	}))
+	w.setNodes(w.node("node-1"), w.node("node-2", inSecond))
 	first = w.balancer
 	config := w.config
 	w.config.Network = network.Named{Name: "second", ID: otherNetwork}
@@ -95,10 +100,7 @@ func TestEachNetworkHasItsOwnBlocks(t *testing.T) {
 func routed(t *testing.T) (*world, *plan.Places) {
 	t.Helper()
 	w := newWorld(t)
-	w.setNodes(w.node("node-1"), w.node("node-2", func(n *corev1.Node) {
-		maps.Copy(n.Annotations, nodenet.On(contract.NodeNetwork{Name: "second", NetworkID: otherNetwork,
-			Member: true}))
-	}))
+	w.setNodes(w.node("node-1"), w.node("node-2", inSecond))
 	places := &plan.Places{LocationAnnotation: contract.ServiceIPLocation}
 	config := w.config
 	config.Cloud = w.client
