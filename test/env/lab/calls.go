@@ -170,6 +170,11 @@ func (l *Lab) Break(ctx context.Context, server string, fault Fault) error {
 	return l.do(ctx, "Break", wire.Break{Server: server, Fault: fault})
 }
 
+// BreakVLAN breaks the interface of one VLAN of a server.
+func (l *Lab) BreakVLAN(ctx context.Context, server string, vlan int, fault Fault) error {
+	return l.do(ctx, "Break", wire.Break{Server: server, Fault: fault, VLAN: vlan})
+}
+
 // Repair restores what was configured.
 func (l *Lab) Repair(ctx context.Context, server string) error { return l.do(ctx, "Repair", server) }
 

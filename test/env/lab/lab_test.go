@@ -34,6 +34,30 @@ func TestFaultsOfTheVLANInterface(t *testing.T) {
 	eventually(t, "the client reaches the server", func() bool { return pings(t, Client, n.ip(2), 1) })
 }
 
+// TestAFaultOfOneVLAN leaves the other VLANs of the server as they are.
+func TestAFaultOfOneVLAN(t *testing.T) {
+	broken, whole := publicNetwork{vlan: 108, base: 80}, publicNetwork{vlan: 109, base: 88}
+	for _, n := range []publicNetwork{broken, whole} {
+		n.publish(true, "id-b")
+		n.configure(t, "srv-b", 2)
+		eventually(t, "the gateway reaches the server", func() bool { return pings(t, Gateway, n.ip(2), 1) })
+	}
+	if err := shared.BreakVLAN(t.Context(), "srv-b", broken.vlan, LinkDown); err != nil {
+		t.Fatal(err)
+	}
+	if pings(t, Gateway, broken.ip(2), 1) {
+		t.Errorf("the server is reached by VLAN %d all the same", broken.vlan)
+	}
+	eventually(t, "the gateway reaches it by the other VLAN", func() bool { return pings(t, Gateway, whole.ip(2), 1) })
+	if err := shared.BreakVLAN(t.Context(), "srv-b", 4000, LinkDown); err == nil {
+		t.Error("a VLAN that the server does not have breaks without an error")
+	}
+	if err := shared.Repair(t.Context(), "srv-b"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the gateway reaches it by both", func() bool { return pings(t, Gateway, broken.ip(2), 1) })
+}
+
 // TestServerOfAHypervisor: its VLAN interfaces are on a bridge over the bond, and the network of a second bond has the
 // same VLAN ID.
 func TestServerOfAHypervisor(t *testing.T) {

@@ -5,6 +5,7 @@ package topology
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -13,7 +14,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab/wire"
 )
 
-// Break breaks every VLAN interface that the user has configured on a server.
+// Break breaks one VLAN interface that the user has configured on a server, or every one.
 func (n *Network) Break(b wire.Break, _ *wire.Nothing) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -21,10 +22,11 @@ func (n *Network) Break(b wire.Break, _ *wire.Nothing) error {
 	if err != nil {
 		return err
 	}
-	if len(s.vlans) == 0 {
-		return fmt.Errorf("server %s: break %s: no VLAN is configured there", s.Name, b.Fault)
+	vlans := slices.DeleteFunc(slices.Clone(s.vlans), func(v wire.VLAN) bool { return b.VLAN != 0 && v.ID != b.VLAN })
+	if len(vlans) == 0 {
+		return fmt.Errorf("server %s: break %s: no such VLAN is configured there", s.Name, b.Fault)
 	}
-	for _, v := range s.vlans {
+	for _, v := range vlans {
 		if err := n.breakVLAN(h, v, b.Fault); err != nil {
 			return err
 		}

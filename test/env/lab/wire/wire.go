@@ -122,6 +122,8 @@ const (
 type Break struct {
 	Server string
 	Fault  Fault
+	// VLAN is the ID of the one whose interface breaks; 0 for all of the server.
+	VLAN int
 }
 
 // Program is a program to run on a host.
