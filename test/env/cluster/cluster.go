@@ -58,6 +58,9 @@ type Options struct {
 	// AwayServers is how many more there are in another location, whose public network has an object of its own: the
 	// controller gets no option location.
 	AwayServers int
+	// SecondNetwork puts the servers at home into a second public network of their location as well, which has a VLAN
+	// of its own. Their default route leads by the first one, so the agents need --manage=return-path.
+	SecondNetwork bool
 	// Account, where not nil, changes what the account holds before it is simulated.
 	Account func(*pnapsim.AccountSeed)
 	// Client is the API client of the controller, one of the account's; the zero value is the one that every account
@@ -130,6 +133,11 @@ func New(o Options) (*Cluster, error) {
 	all, err := servers(o.Servers, o.AwayServers)
 	if err != nil {
 		return nil, err
+	}
+	if o.SecondNetwork {
+		if err := joinSecond(all[:o.Servers]); err != nil {
+			return nil, err
+		}
 	}
 	if o.Auto {
 		bare(all)

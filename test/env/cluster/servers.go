@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -76,13 +77,18 @@ func (c *Cluster) StartServers(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, s := range c.Servers {
-		if !s.Public.IsValid() {
-			continue
+	return c.each(ctx, c.configureVLANs)
+}
+
+// configureVLANs configures the VLAN interfaces of a server, with a default route by the first.
+func (c *Cluster) configureVLANs(ctx context.Context, s Server) error {
+	for i, m := range s.memberships() {
+		vlan := lab.VLAN{Server: s.Name, ID: m.vlan, Address: m.address}
+		if i == 0 {
+			vlan.Gateway = m.gateway()
 		}
-		if err := c.Lab.ConfigureVLAN(ctx, lab.VLAN{Server: s.Name, ID: VLAN, Address: s.Public,
-			Gateway: s.at.gateway()}); err != nil {
-			return fmt.Errorf("configure VLAN %d on %s: %w", VLAN, s.Name, err)
+		if err := c.Lab.ConfigureVLAN(ctx, vlan); err != nil {
+			return fmt.Errorf("configure VLAN %d on %s: %w", m.vlan, s.Name, err)
 		}
 	}
 	return nil
@@ -268,12 +274,16 @@ func (c *Cluster) StartAgents(ctx context.Context) error {
 
 // StartAgent starts the shipped agent on one server.
 func (c *Cluster) StartAgent(ctx context.Context, s Server) error {
-	prefix := asPod("+net_raw")
+	capabilities := "+net_raw"
 	flags := c.options.AgentFlags
 	if c.options.Auto {
-		prefix, flags = asPod("+net_raw,+net_admin"), append([]string{"--manage=vlan,return-path"}, flags...)
+		flags = append([]string{"--manage=vlan,return-path"}, flags...)
 	}
-	return c.start(ctx, s.Name, "agent-"+s.Name, slices.Concat(prefix, c.agentCommand("run", s.Name), flags)...)
+	if slices.ContainsFunc(flags, func(flag string) bool { return strings.HasPrefix(flag, "--manage=") }) {
+		capabilities += ",+net_admin"
+	}
+	return c.start(ctx, s.Name, "agent-"+s.Name,
+		slices.Concat(asPod(capabilities), c.agentCommand("run", s.Name), flags)...)
 }
 
 // Diagnose runs `agent diagnose` on a server.
