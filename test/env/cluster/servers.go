@@ -346,6 +346,19 @@ func (c *Cluster) TakeAway(ctx context.Context, server string) error {
 	return c.Lab.KillServer(ctx, server)
 }
 
+// BringBack switches on a server that was taken away: its Node is ready again, and its programs and its agent run.
+func (c *Cluster) BringBack(ctx context.Context, s Server) error {
+	if err := c.Lab.ReviveServer(ctx, s.Name); err != nil {
+		return fmt.Errorf("switch on %s: %w", s.Name, err)
+	}
+	for _, start := range []func(context.Context, Server) error{c.RegisterNode, c.StartPrograms, c.StartAgent} {
+		if err := start(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // CopyLogs copies what the servers' programs have written so far into the directory of logs, and returns where.
 func (c *Cluster) CopyLogs(ctx context.Context) (string, error) {
 	processes, err := c.Lab.Processes(ctx, "")

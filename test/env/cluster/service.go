@@ -21,12 +21,18 @@ const (
 
 // CreateService creates a Service of type LoadBalancer with the servers' backends as its endpoints.
 func (c *Cluster) CreateService(ctx context.Context) error {
+	return c.CreateServiceOn(ctx, Service, c.Servers, nil)
+}
+
+// CreateServiceOn creates a Service of a name with annotations, whose endpoints are the backends of some servers.
+func (c *Cluster) CreateServiceOn(ctx context.Context, name string, servers []Server,
+	annotations map[string]string) error {
 	var class *string
 	if c.options.Class != "" {
 		class = ptr.To(c.options.Class)
 	}
 	service := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: Service, Namespace: Namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace, Annotations: annotations},
 		Spec: corev1.ServiceSpec{
 			Type:              corev1.ServiceTypeLoadBalancer,
 			LoadBalancerClass: class,
@@ -34,35 +40,39 @@ func (c *Cluster) CreateService(ctx context.Context) error {
 				TargetPort: intstr.FromInt32(BackendPort)}},
 		},
 	}
-	if err := c.CreateEndpoints(ctx, service.Spec.Ports[0].Name); err != nil {
+	if err := c.createEndpoints(ctx, name, service.Spec.Ports[0].Name, servers); err != nil {
 		return err
 	}
 	if _, err := c.Kube.CoreV1().Services(Namespace).Create(ctx, service, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("create Service %s/%s: %w", Namespace, Service, err)
+		return fmt.Errorf("create Service %s/%s: %w", Namespace, name, err)
 	}
 	return nil
 }
 
 // CreateEndpoints lists the servers' backends behind the named port of the Service.
 func (c *Cluster) CreateEndpoints(ctx context.Context, port string) error {
-	if _, err := c.Kube.DiscoveryV1().EndpointSlices(Namespace).Create(ctx, c.endpoints(port),
+	return c.createEndpoints(ctx, Service, port, c.Servers)
+}
+
+func (c *Cluster) createEndpoints(ctx context.Context, service, port string, servers []Server) error {
+	if _, err := c.Kube.DiscoveryV1().EndpointSlices(Namespace).Create(ctx, endpoints(service, port, servers),
 		metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("create the endpoints of Service %s/%s: %w", Namespace, Service, err)
+		return fmt.Errorf("create the endpoints of Service %s/%s: %w", Namespace, service, err)
 	}
 	return nil
 }
 
 // endpoints are the backends as the endpoint slice controller would list them.
-func (c *Cluster) endpoints(port string) *discoveryv1.EndpointSlice {
+func endpoints(service, port string, servers []Server) *discoveryv1.EndpointSlice {
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: Service, Namespace: Namespace, Labels: map[string]string{discoveryv1.LabelServiceName: Service},
+			Name: service, Namespace: Namespace, Labels: map[string]string{discoveryv1.LabelServiceName: service},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports: []discoveryv1.EndpointPort{{Name: ptr.To(port), Port: ptr.To(int32(BackendPort)),
 			Protocol: ptr.To(corev1.ProtocolTCP)}},
 	}
-	for _, s := range c.Servers {
+	for _, s := range servers {
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
 			Addresses: []string{s.PodAddress().String()}, NodeName: ptr.To(s.Name),
 			Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)},

@@ -13,10 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -148,24 +145,7 @@ func (h *harness) figure(name string, value int, unit string) {
 // create creates a Service with the backends of servers as its endpoints.
 func (h *harness) create(name string, servers []cluster.Server, annotations map[string]string) {
 	h.Helper()
-	port := corev1.ServicePort{Name: "http", Port: 80, TargetPort: intstr.FromInt32(cluster.BackendPort)}
-	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}},
-		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports: []discoveryv1.EndpointPort{{Name: ptr.To(port.Name), Port: ptr.To(port.TargetPort.IntVal),
-			Protocol: ptr.To(corev1.ProtocolTCP)}},
-	}
-	for _, s := range servers {
-		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{s.PodAddress().String()},
-			NodeName: ptr.To(s.Name), Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}})
-	}
-	_, err := h.Kube.DiscoveryV1().EndpointSlices(cluster.Namespace).Create(h.Context(), slice, metav1.CreateOptions{})
-	h.must("create the endpoints of "+name, err)
-	_, err = h.Kube.CoreV1().Services(cluster.Namespace).Create(h.Context(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations},
-		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{port}},
-	}, metav1.CreateOptions{})
-	h.must("create Service "+name, err)
+	h.must("create Service "+name, h.CreateServiceOn(h.Context(), name, servers, annotations))
 }
 
 func (h *harness) get(name string) *corev1.Service {

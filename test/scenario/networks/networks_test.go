@@ -153,7 +153,7 @@ func (h *harness) announced(address netip.Addr, servers []cluster.Server) {
 func (h *harness) locationFails(probes map[string]int) {
 	h.Helper()
 	for _, s := range h.there() {
-		h.must("end "+s.Name, h.Lab.KillServer(h.Context(), s.Name))
+		h.must("end "+s.Name, h.TakeAway(h.Context(), s.Name))
 	}
 	h.row(probes["far"], "the address of the location that fails is silent", false)
 	h.until("a server of that location is reported", func() (bool, string) {
@@ -164,9 +164,7 @@ func (h *harness) locationFails(probes map[string]int) {
 	})
 	h.ready(h.here()...)
 	for _, s := range h.there() {
-		h.must("switch on "+s.Name, h.Lab.ReviveServer(h.Context(), s.Name))
-		h.must("start the programs of "+s.Name, h.StartPrograms(h.Context(), s))
-		h.must("start the agent of "+s.Name, h.StartAgent(h.Context(), s))
+		h.must("bring back "+s.Name, h.BringBack(h.Context(), s))
 	}
 	h.row(probes["far"], "the address is answered again", true)
 	h.row(probes["by-location"], "the other address is answered again", true)
