@@ -1,4 +1,4 @@
-// Package membership joins the servers of Nodes to the public network, and removes the servers that it joined.
+// Package membership joins the servers of Nodes to public networks, and removes the servers that it joined.
 package membership
 
 import (
