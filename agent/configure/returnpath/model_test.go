@@ -106,7 +106,7 @@ func (m *model) apply(t *testing.T, actions []action) {
 
 // belongsToOthers decides by the numbers that the documentation lists.
 func belongsToOthers(r kernelRule) bool {
-	return r.protocol != ownership.Protocol || r.priority < 1055 || r.priority > 1057
+	return r.protocol != ownership.Protocol || (r.priority < 1055 || r.priority > 1057) && r.priority != 32768
 }
 
 func (m *model) foreign() string {

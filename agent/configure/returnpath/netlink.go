@@ -50,9 +50,11 @@ func (m machine) observe(ctx context.Context, networks []check.Expected) (observ
 	for _, r := range rules {
 		o.rules = append(o.rules, ruleOf(r))
 	}
-	if o.routes, err = netstate.Dump(ctx, readRoutes); err != nil {
+	routes, err := netstate.Dump(ctx, readRoutes)
+	if err != nil {
 		return observed{}, fmt.Errorf("list routes: %w", err)
 	}
+	o.takeRoutes(routes)
 	o.ruleset, err = readRuleset()
 	return o, err
 }
@@ -120,18 +122,33 @@ func ruleOf(r netlink.Rule) kernelRule {
 	return s
 }
 
-// readRoutes lists the routes outside the tables that every machine has.
-func readRoutes() ([]kernelRoute, error) {
-	var routes []kernelRoute
+// readRoutes lists the routes outside the tables that every machine has, and the default routes of the main table.
+func readRoutes() ([]netlink.Route, error) {
+	var routes []netlink.Route
 	err := netlink.RouteListFilteredIter(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_UNSPEC},
 		netlink.RT_FILTER_TABLE,
 		func(r netlink.Route) bool {
-			if r.Table != check.TableMain && r.Table != check.TableLocal && r.Table != check.TableDefault {
-				routes = append(routes, routeOf(r))
+			isDefault := r.Table == check.TableMain && routeOf(r).destination.Bits() == 0
+			if isDefault || r.Table != check.TableMain && r.Table != check.TableLocal && r.Table != check.TableDefault {
+				routes = append(routes, r)
 			}
 			return true
 		})
 	return routes, err
+}
+
+// takeRoutes keeps the routes of readRoutes.
+func (o *observed) takeRoutes(routes []netlink.Route) {
+	for _, r := range routes {
+		if r.Table != check.TableMain {
+			o.routes = append(o.routes, routeOf(r))
+			continue
+		}
+		o.defaults = append(o.defaults, r.LinkIndex) // 0 where there are several next hops, and for blackholes
+		for _, hop := range r.MultiPath {
+			o.defaults = append(o.defaults, hop.LinkIndex)
+		}
+	}
 }
 
 func routeOf(r netlink.Route) kernelRoute {

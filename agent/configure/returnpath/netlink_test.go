@@ -4,6 +4,7 @@ package returnpath
 
 import (
 	"net"
+	"slices"
 	"testing"
 
 	"github.com/google/nftables"
@@ -61,6 +62,16 @@ func TestRouteOf(t *testing.T) {
 		if edit(&r); !routeOf(r).hasExtras {
 			t.Errorf("%s: a route with it is taken for one of the agent's kind", name)
 		}
+	}
+}
+
+// TestTakeRoutes: of the main table, only the links of default routes matter.
+func TestTakeRoutes(t *testing.T) {
+	var o observed
+	o.takeRoutes([]netlink.Route{{Table: check.TableMain, LinkIndex: 4}, {Table: 1056, LinkIndex: 5},
+		{Table: check.TableMain, MultiPath: []*netlink.NexthopInfo{{LinkIndex: 6}, {LinkIndex: 7}}}})
+	if len(o.routes) != 1 || o.routes[0].link != 5 || !slices.Equal(o.defaults, []int{4, 0, 6, 7}) {
+		t.Errorf("routes %+v, default routes by %v", o.routes, o.defaults)
 	}
 }
 

@@ -170,6 +170,61 @@ func TestAFaultOfOneVLANMovesNothingElse(t *testing.T) {
 	fmt.Fprintf(t.Output(), "figure unrelated_moves %d\n", moves)
 }
 
+// wayBack is how the kernel finds that a client can be reached if the main table has no default route any more: by
+// rules that match an unmarked packet of the machine itself (fib_validate_source of Linux). It is invalid where the
+// kernel drops what the client sends.
+func (m *model) wayBack() netip.Addr {
+	byPriority := slices.Clone(m.rules)
+	slices.SortStableFunc(byPriority, func(a, b kernelRule) int { return a.priority - b.priority })
+	for _, r := range byPriority {
+		if way := m.defaultOf(r.table); way.IsValid() && r.mask == 0 && !r.source.IsValid() && !r.hasExtras {
+			return way
+		}
+	}
+	return netip.Addr{}
+}
+
+// TestTheDefaultRouteGoesWithItsVLAN: the default route leads by one of the networks, and the kernel deletes it with
+// the interface. Clients of the others are still reached. Where the default route leads elsewhere, packets without a
+// route have none by a public network, and nothing that the agent made is left.
+func TestTheDefaultRouteGoesWithItsVLAN(t *testing.T) {
+	of := func(n, vlan int) check.Expected {
+		return check.Expected{Published: true, TableBase: 1000, Network: contract.NodeNetwork{VLAN: vlan,
+			Blocks: []contract.NetworkBlock{blockOf(n, 0)}}}
+	}
+	const elsewhere = 9
+	networks := []check.Expected{of(0, 56), of(1, 57)}
+	m := &model{observed: observed{defaults: []int{elsewhere}, vlans: map[int]*link{
+		56: {index: 1, name: "bond0.56", up: true}, 57: {index: 2, name: "bond0.57", up: true}}}}
+	for _, defaults := range [][]int{{elsewhere}, nil} {
+		m.defaults = defaults
+		if m.pass(t, networks, DefaultBits); m.wayBack().IsValid() {
+			t.Errorf("packets without a route leave by %s", m.wayBack())
+		}
+	}
+	for vlan, left := range map[int]check.Expected{56: networks[1], 57: networks[0]} {
+		m.vlans[vlan].up = true
+		m.defaults = []int{m.vlans[vlan].index}
+		m.pass(t, networks, DefaultBits)
+		m.vlans[vlan].up = false
+		m.defaults = nil
+		m.routes = slices.DeleteFunc(m.routes, func(k kernelRoute) bool { return k.link == m.vlans[vlan].index })
+		m.pass(t, networks, DefaultBits)
+		if got, want := m.wayBack(), left.Network.Blocks[0].Gateway; got != want {
+			t.Errorf("without VLAN %d clients are reached by %s, want %s", vlan, got, want)
+		}
+		m.vlans[vlan].up = true
+		m.pass(t, networks, DefaultBits)
+	}
+	m.defaults = []int{elsewhere}
+	m.pass(t, networks, DefaultBits)
+	for _, r := range m.rules {
+		if r.priority == lastPriority {
+			t.Errorf("the rule %s is left", r)
+		}
+	}
+}
+
 // TestTooFewMarks: one value serves one network. Another one has none, and the first keeps what it has.
 func TestTooFewMarks(t *testing.T) {
 	of := func(vlan, n int) check.Expected {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -83,6 +84,8 @@ const (
 	localPriority = 1056
 	// sourcePriority sends all other packets from a block's address to the table of the block's gateway.
 	sourcePriority = 1057
+	// lastPriority comes after all other rules of a machine, the last of which has 32767, see want.
+	lastPriority = 32768
 )
 
 // rule is an IPv4 routing rule of the agent.
@@ -132,7 +135,8 @@ type kernelRule struct {
 
 // ours reports whether the agent made the rule.
 func (k kernelRule) ours() bool {
-	return k.protocol == ownership.Protocol && k.priority >= markPriority && k.priority <= sourcePriority
+	return k.protocol == ownership.Protocol &&
+		(k.priority >= markPriority && k.priority <= sourcePriority || k.priority == lastPriority)
 }
 
 // route is an IPv4 route of the agent.
@@ -192,12 +196,28 @@ type observed struct {
 	vlans  map[int]*link
 	rules  []kernelRule
 	routes []kernelRoute
+	// defaults are the indexes of the links by which the default routes of the main table lead.
+	defaults []int
 	// ruleset is the agent's nftables table, line by line; nil when there is none.
 	ruleset []string
 	// links are the names of all interfaces: they show which network plugin is used.
 	links []string
 	// marker is the program that sets bits of ours in marks; empty when none was found.
 	marker string
+}
+
+// needsWayBack reports whether the node may lose, or has lost, its default route with the VLAN interface of a network.
+// Once it is lost, the rules of the agent show that it was one.
+func (o observed) needsWayBack() bool {
+	if len(o.defaults) == 0 {
+		return slices.ContainsFunc(o.rules, func(r kernelRule) bool { return r.ours() && r.priority == lastPriority })
+	}
+	for _, l := range o.vlans {
+		if l != nil && slices.Contains(o.defaults, l.index) {
+			return true
+		}
+	}
+	return false
 }
 
 // caveat says where marks and rules may not decide how replies leave; empty where they do.
