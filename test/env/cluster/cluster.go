@@ -84,6 +84,8 @@ type Options struct {
 	ControllerFlags []string
 	// AgentFlags are added to the command line of every agent.
 	AgentFlags []string
+	// AgentTags are build tags of the agent.
+	AgentTags []string
 	// Auto begins with servers as phoenixNAP delivers them, outside of the public network and without its VLAN: the
 	// controller joins them, and the agents configure them. Their default route leads into the private network, from
 	// which no way leads to clients. With Kubelets the user brings the block of the nodes after the definitions.

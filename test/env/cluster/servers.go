@@ -101,8 +101,10 @@ func (c *Cluster) serverFiles(ctx context.Context) (map[string]string, error) {
 	for name, build := range map[string]func() (string, error){
 		kubeVIPFile + ".bin": func() (string, error) { return tools.KubeVIP(ctx, c.options.KubeVIP) },
 		proxyFile:            func() (string, error) { return tools.Binary(ctx, "kube-proxy") },
-		agentFile:            func() (string, error) { return tools.Product(ctx, "./agent") },
-		backendFile:          func() (string, error) { return tools.Product(ctx, "./test/env/cluster/cmd/backend") },
+		agentFile: func() (string, error) {
+			return tools.TaggedProduct(ctx, "./agent", c.options.AgentTags...)
+		},
+		backendFile: func() (string, error) { return tools.Product(ctx, "./test/env/cluster/cmd/backend") },
 	} {
 		if c.options.Kubelets && name != proxyFile || c.options.Announcer == contract.AnnouncerAgent &&
 			name == kubeVIPFile+".bin" {

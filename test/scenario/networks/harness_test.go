@@ -22,8 +22,9 @@ import (
 )
 
 const (
-	// west is the PublicNetwork of the other location.
-	west = "west"
+	// west is the PublicNetwork of the other location, second the second one of the servers' own.
+	west   = "west"
+	second = "second"
 	// limit is how long anything may take on a busy machine.
 	limit = 5 * time.Minute
 	// pace is the time from one request of a client to the next, and patience how long it waits for the answer.
@@ -31,20 +32,26 @@ const (
 	patience = 3 * time.Second
 )
 
-// harness is a cluster with two servers in each of two locations.
+// harness is a cluster with a further PublicNetwork.
 type harness struct {
 	*testing.T
 	*cluster.Cluster
 	dir string
+	// macs are the names of the servers by hardware address, see serverOf.
+	macs map[string]string
 }
 
-// newHarness starts everything, and creates the PublicNetwork of the other location.
-func newHarness(t *testing.T) *harness {
+// newHarness starts everything, and creates the further PublicNetwork.
+func newHarness(t *testing.T, o cluster.Options, name string, spec v1beta1.PublicNetworkSpec) *harness {
 	t.Helper()
 	h := &harness{T: t, dir: t.TempDir()}
+	o.Dir = h.dir
+	o.Announcer = contract.AnnouncerAgent
+	o.Scale = 10
+	o.MemoryMiB = 1536
+	spec.Announcer = v1beta1.AnnouncerAgent
 	var err error
-	h.Cluster, err = cluster.New(cluster.Options{Dir: h.dir, Announcer: contract.AnnouncerAgent, Scale: 10, Servers: 2,
-		AwayServers: 2, MemoryMiB: 1536})
+	h.Cluster, err = cluster.New(o)
 	h.must("prepare the cluster", err)
 	t.Cleanup(h.stop)
 	h.must("start the account", h.StartAccount(t.Context()))
@@ -52,10 +59,9 @@ func newHarness(t *testing.T) *harness {
 	h.must("start the servers", h.StartServers(t.Context()))
 	h.must("start the controller", h.StartController(t.Context()))
 	_, err = h.ControlPlane.PublicNetworks().Create(t.Context(), &v1beta1.PublicNetwork{
-		ObjectMeta: metav1.ObjectMeta{Name: west},
-		Spec:       v1beta1.PublicNetworkSpec{ID: cluster.AwayNetworkID, Announcer: v1beta1.AnnouncerAgent},
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec,
 	}, metav1.CreateOptions{})
-	h.must("create PublicNetwork "+west, err)
+	h.must("create PublicNetwork "+name, err)
 	h.must("register the nodes", h.JoinServers(t.Context()))
 	h.must("start the agents", h.StartAgents(t.Context()))
 	return h
@@ -139,13 +145,20 @@ func (h *harness) until(what string, look func() (ok bool, seen string)) {
 }
 
 func (h *harness) figure(name string, value int, unit string) {
-	_, _ = fmt.Fprintf(h.Output(), "figure networks_%s %d %s\n", name, value, unit)
+	_, _ = fmt.Fprintf(h.Output(), "figure %s %d %s\n", name, value, unit)
 }
 
 // create creates a Service with the backends of servers as its endpoints.
 func (h *harness) create(name string, servers []cluster.Server, annotations map[string]string) {
 	h.Helper()
 	h.must("create Service "+name, h.CreateServiceOn(h.Context(), name, servers, annotations))
+}
+
+func (h *harness) node(name string) *corev1.Node {
+	h.Helper()
+	n, err := h.Kube.CoreV1().Nodes().Get(h.Context(), name, metav1.GetOptions{})
+	h.must("get Node "+name, err)
+	return n
 }
 
 func (h *harness) get(name string) *corev1.Service {
@@ -170,9 +183,9 @@ func (h *harness) published(name string) netip.Addr {
 }
 
 // ask begins to send requests to an address.
-func (h *harness) ask(address netip.Addr) int {
+func (h *harness) ask(address netip.Addr, every time.Duration) int {
 	h.Helper()
-	id, err := h.Lab.StartProbe(h.Context(), lab.Probe{URL: fmt.Sprintf("http://%s/", address), Interval: pace,
+	id, err := h.Lab.StartProbe(h.Context(), lab.Probe{URL: fmt.Sprintf("http://%s/", address), Interval: every,
 		Timeout: patience})
 	h.must("send requests to "+address.String(), err)
 	return id
@@ -183,6 +196,19 @@ func (h *harness) attempts(probe int) []lab.Attempt {
 	all, err := h.Lab.ProbeResults(h.Context(), probe)
 	h.must("what the client was answered", err)
 	return all
+}
+
+// lost are the attempts without an answer after the first that had one.
+func lost(attempts []lab.Attempt) int {
+	answered := false
+	missed := 0
+	for _, a := range attempts {
+		answered = answered || a.OK
+		if answered && !a.OK {
+			missed++
+		}
+	}
+	return missed
 }
 
 // row waits until the last requests of a client had answers, or none had.

@@ -21,9 +21,11 @@ import (
 
 // TestTwoLocations is one story, because a cluster takes minutes to start.
 func TestTwoLocations(t *testing.T) {
-	h := newHarness(t)
+	h := newHarness(t, cluster.Options{Servers: 2, AwayServers: 2}, west,
+		v1beta1.PublicNetworkSpec{ID: cluster.AwayNetworkID})
 	h.ready(h.Servers...)
-	h.listed()
+	h.listed(h.here(), v1beta1.DefaultNetwork, cluster.VLAN)
+	h.listed(h.there(), west, cluster.VLAN)
 
 	addresses := map[string]netip.Addr{}
 	h.create("near", h.here(), nil)
@@ -40,7 +42,7 @@ func TestTwoLocations(t *testing.T) {
 
 	probes := map[string]int{}
 	for name, address := range addresses {
-		probes[name] = h.ask(address)
+		probes[name] = h.ask(address, pace)
 		h.row(probes[name], "Service "+name+" is answered", true)
 	}
 	h.announced(addresses["near"], h.here())
@@ -48,7 +50,7 @@ func TestTwoLocations(t *testing.T) {
 	h.warnedOnce("crossed")
 
 	h.locationFails(probes)
-	h.nothingIsLeft()
+	h.nothingIsLeft(west, "near", "far", "by-location", "crossed", "nowhere")
 }
 
 // ready waits until servers may announce addresses.
@@ -56,10 +58,7 @@ func (h *harness) ready(servers ...cluster.Server) {
 	h.Helper()
 	for _, s := range servers {
 		h.until(s.Name+" is ready for its public network", func() (bool, string) {
-			node, err := h.Kube.CoreV1().Nodes().Get(h.Context(), s.Name, metav1.GetOptions{})
-			if err != nil {
-				return false, err.Error()
-			}
+			node := h.node(s.Name)
 			condition := contract.FindNodeCondition(node, contract.ConditionVLANReady)
 			return node.Labels[contract.NodeVLANReady] == "true" && condition != nil && condition.Status == "True",
 				fmt.Sprintf("%v, %v", node.Labels, condition)
@@ -67,17 +66,21 @@ func (h *harness) ready(servers ...cluster.Server) {
 	}
 }
 
-// listed: each Node lists the network of its location, and no other one.
-func (h *harness) listed() {
+// listed: the Nodes of servers list a network of which they are members, and no other one unless there is more.
+func (h *harness) listed(servers []cluster.Server, name string, vlan int, more ...string) {
 	h.Helper()
-	for name, servers := range map[string][]cluster.Server{v1beta1.DefaultNetwork: h.here(), west: h.there()} {
-		for _, s := range servers {
-			node, err := h.Kube.CoreV1().Nodes().Get(h.Context(), s.Name, metav1.GetOptions{})
-			h.must("get Node "+s.Name, err)
-			list, _, err := contract.ParsePublicNetworks(node.Annotations)
-			if err != nil || len(list) != 1 || list[0].Name != name || !list[0].Member || list[0].VLAN != cluster.VLAN {
-				h.Errorf("Node %s lists %+v (%v), want network %s", s.Name, list, err, name)
+	for _, s := range servers {
+		list, _, err := contract.ParsePublicNetworks(h.node(s.Name).Annotations)
+		var names []string
+		for _, n := range list {
+			names = append(names, n.Name)
+			if n.Name == name && (!n.Member || n.VLAN != vlan) {
+				h.Errorf("Node %s lists %+v, want VLAN %d", s.Name, n, vlan)
 			}
+		}
+		want := slices.Sorted(slices.Values(append(more, name)))
+		if slices.Sort(names); err != nil || !slices.Equal(names, want) {
+			h.Errorf("Node %s lists %q (%v), want %q", s.Name, names, err, want)
 		}
 	}
 }
@@ -131,11 +134,7 @@ func (h *harness) announced(address netip.Addr, servers []cluster.Server) {
 	h.until(address.String()+" is reported where it is announced", func() (bool, string) {
 		var by []string
 		for _, s := range h.Servers {
-			node, err := h.Kube.CoreV1().Nodes().Get(h.Context(), s.Name, metav1.GetOptions{})
-			h.must("get Node "+s.Name, err)
-			reported, err := contract.ParseReportedAddresses(node.Annotations[contract.NodeReportedAddresses])
-			h.must("read what "+s.Name+" reports", err)
-			_, reports := reported[address]
+			_, reports := h.reported(s.Name)[address]
 			at := slices.ContainsFunc(servers, func(other cluster.Server) bool { return other.Name == s.Name })
 			if reports && !at {
 				h.Fatalf("server %s, in another location, reports %s", s.Name, address)
@@ -148,6 +147,14 @@ func (h *harness) announced(address netip.Addr, servers []cluster.Server) {
 	})
 }
 
+// reported is what the agent of a server reports of addresses.
+func (h *harness) reported(server string) contract.ReportedAddresses {
+	h.Helper()
+	reported, err := contract.ParseReportedAddresses(h.node(server).Annotations[contract.NodeReportedAddresses])
+	h.must("read what "+server+" reports", err)
+	return reported
+}
+
 // locationFails: the addresses of a location go with its servers and come back with them; those of the other location
 // do not miss a request.
 func (h *harness) locationFails(probes map[string]int) {
@@ -157,9 +164,7 @@ func (h *harness) locationFails(probes map[string]int) {
 	}
 	h.row(probes["far"], "the address of the location that fails is silent", false)
 	h.until("a server of that location is reported", func() (bool, string) {
-		node, err := h.Kube.CoreV1().Nodes().Get(h.Context(), h.there()[0].Name, metav1.GetOptions{})
-		h.must("get Node", err)
-		condition := contract.FindNodeCondition(node, contract.ConditionVLANReady)
+		condition := contract.FindNodeCondition(h.node(h.there()[0].Name), contract.ConditionVLANReady)
 		return condition != nil && condition.Status != "True", fmt.Sprintf("%+v", condition)
 	})
 	h.ready(h.here()...)
@@ -169,25 +174,19 @@ func (h *harness) locationFails(probes map[string]int) {
 	h.row(probes["far"], "the address is answered again", true)
 	h.row(probes["by-location"], "the other address is answered again", true)
 	h.row(probes["near"], "the Service elsewhere is answered", true)
-	lost := 0
-	answered := false
-	for _, a := range h.attempts(probes["near"]) {
-		answered = answered || a.OK
-		if answered && !a.OK {
-			lost++
-		}
-	}
-	h.figure("lost_requests_elsewhere", lost, "requests")
-	if lost > 0 {
-		h.Errorf("%d requests to the other location had no answer: %+v", lost, lab.Outages(h.attempts(probes["near"])))
+	near := h.attempts(probes["near"])
+	missed := lost(near)
+	h.figure("networks_lost_requests_elsewhere", missed, "requests")
+	if missed > 0 {
+		h.Errorf("%d requests to the other location had no answer: %+v", missed, lab.Outages(near))
 	}
 }
 
-// nothingIsLeft deletes all Services, and then the PublicNetwork.
-func (h *harness) nothingIsLeft() {
+// nothingIsLeft deletes Services; only the blocks of the nodes stay, in the account and in the further network.
+func (h *harness) nothingIsLeft(network string, names ...string) {
 	h.Helper()
 	services := h.Kube.CoreV1().Services(cluster.Namespace)
-	for _, name := range []string{"near", "far", "by-location", "crossed", "nowhere"} {
+	for _, name := range names {
 		h.must("delete Service "+name, services.Delete(h.Context(), name, metav1.DeleteOptions{}))
 	}
 	h.until("no block is left in the account", func() (bool, string) {
@@ -195,9 +194,9 @@ func (h *harness) nothingIsLeft() {
 		h.must("read the account", err)
 		return len(state.Blocks) == 2, fmt.Sprintf("%+v", state.Blocks) // those of the nodes
 	})
-	h.until("PublicNetwork "+west+" can be deleted, except for the block of the nodes", func() (bool, string) {
-		object, err := h.ControlPlane.PublicNetworks().Get(h.Context(), west, metav1.GetOptions{})
-		h.must("get PublicNetwork "+west, err)
+	h.until("PublicNetwork "+network+" can be deleted, except for the block of the nodes", func() (bool, string) {
+		object, err := h.ControlPlane.PublicNetworks().Get(h.Context(), network, metav1.GetOptions{})
+		h.must("get PublicNetwork "+network, err)
 		return object.Status.Blocks == "1/10", object.Status.Blocks
 	})
 	violations, err := h.Sim.Violations(h.Context())
@@ -205,5 +204,5 @@ func (h *harness) nothingIsLeft() {
 	for _, v := range violations {
 		h.Errorf("the controller broke a rule of the API: %s", v)
 	}
-	h.figure("api_rules_broken", len(violations), "rules")
+	h.figure("networks_api_rules_broken", len(violations), "rules")
 }
