@@ -167,7 +167,7 @@ func TestAFaultOfOneVLANMovesNothingElse(t *testing.T) {
 	if faults == 0 {
 		t.Error("there was no fault")
 	}
-	fmt.Fprintf(t.Output(), "figure unrelated_moves %d\n", moves)
+	fmt.Fprintf(t.Output(), "figure return_path_unrelated_changes %d ways\n", moves)
 }
 
 // wayBack is how the kernel finds that a client can be reached if the main table has no default route any more: by

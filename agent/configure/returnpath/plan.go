@@ -179,9 +179,9 @@ type wanted struct {
 
 // want computes the state that the kernel must have for the networks of the Node.
 //
-// The default route of a node in several leads by the VLAN interface of one at most, and the kernel deletes it with that
-// interface. Without any, the reverse path filter, strict or loose, drops what clients send to the others: it asks for
-// the way to them like an unmarked packet. So these have rules that come last, by which it finds one.
+// The default route of a node in several leads by the VLAN interface of one at most, and the kernel deletes it with
+// that interface. Without any, the reverse path filter, strict or loose, drops what clients send to the others: it asks
+// for the way to them like an unmarked packet. So these have rules that come last, by which it finds one.
 func want(targets []target, bits Bits, o observed) wanted {
 	networks := make([][]gateway, len(targets))
 	for n, t := range targets {

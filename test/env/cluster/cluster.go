@@ -58,6 +58,8 @@ type Options struct {
 	// AwayServers is how many more there are in another location, whose public network has an object of its own: the
 	// controller gets no option location.
 	AwayServers int
+	// AwayVLAN is the VLAN ID of that network; 0 means VLAN.
+	AwayVLAN int
 	// SecondNetwork puts the servers at home into a second public network of their location as well, which has a VLAN
 	// of its own. Their default route leads by the first one, so the agents need --manage=return-path.
 	SecondNetwork bool
@@ -132,7 +134,7 @@ func New(o Options) (*Cluster, error) {
 	if o.Client.ID == "" {
 		o.Client = pnapsim.ClientSeed{ID: clientID, Secret: clientSecret}
 	}
-	all, err := servers(o.Servers, o.AwayServers)
+	all, err := servers(o.Servers, o.AwayServers, cmp.Or(o.AwayVLAN, VLAN))
 	if err != nil {
 		return nil, err
 	}

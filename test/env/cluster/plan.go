@@ -62,7 +62,7 @@ func (p place) gateway() netip.Addr { return p.block.Addr().Next() }
 
 var (
 	home = place{Location, "public", NetworkID, NodeBlockID, VLAN, nodeBlock}
-	away = place{AwayLocation, "public elsewhere", AwayNetworkID, AwayNodeBlockID, VLAN,
+	away = place{AwayLocation, "public elsewhere", AwayNetworkID, AwayNodeBlockID, 0,
 		netip.MustParsePrefix("192.0.2.0/29")}
 	second = place{Location, "second public", SecondNetworkID, SecondNodeBlockID, SecondVLAN,
 		netip.MustParsePrefix("192.0.2.8/29")}
@@ -88,12 +88,14 @@ func (s Server) PodAddress() netip.Addr {
 }
 
 // servers are the bare servers of the account, srv-a, srv-b and so on, first those at home.
-func servers(atHome, elsewhere int) ([]Server, error) {
+func servers(atHome, elsewhere, awayVLAN int) ([]Server, error) {
 	all, err := home.servers(0, atHome)
 	if err != nil {
 		return nil, err
 	}
-	others, err := away.servers(atHome, elsewhere)
+	place := away
+	place.vlan = awayVLAN
+	others, err := place.servers(atHome, elsewhere)
 	return append(all, others...), err
 }
 

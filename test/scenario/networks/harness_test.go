@@ -46,10 +46,12 @@ func newHarness(t *testing.T, o cluster.Options, name string, spec v1beta1.Publi
 	t.Helper()
 	h := &harness{T: t, dir: t.TempDir()}
 	o.Dir = h.dir
-	o.Announcer = contract.AnnouncerAgent
 	o.Scale = 10
 	o.MemoryMiB = 1536
-	spec.Announcer = v1beta1.AnnouncerAgent
+	spec.Announcer = v1beta1.AnnouncerKubeVIP
+	if o.Announcer == contract.AnnouncerAgent {
+		spec.Announcer = v1beta1.AnnouncerAgent
+	}
 	var err error
 	h.Cluster, err = cluster.New(o)
 	h.must("prepare the cluster", err)

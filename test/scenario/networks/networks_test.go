@@ -21,7 +21,7 @@ import (
 
 // TestTwoLocations is one story, because a cluster takes minutes to start.
 func TestTwoLocations(t *testing.T) {
-	h := newHarness(t, cluster.Options{Servers: 2, AwayServers: 2}, west,
+	h := newHarness(t, cluster.Options{Announcer: contract.AnnouncerAgent, Servers: 2, AwayServers: 2}, west,
 		v1beta1.PublicNetworkSpec{ID: cluster.AwayNetworkID})
 	h.ready(h.Servers...)
 	h.listed(h.here(), v1beta1.DefaultNetwork, cluster.VLAN)

@@ -32,9 +32,10 @@ type served struct {
 // interface that goes down takes the addresses of its network to other servers. Those of the other network stay, and
 // no request to them is lost, whichever of the two has the default route.
 func TestOneVLANFails(t *testing.T) {
-	// No address moves only to make the loads even, or because an emulated machine that shares its processor stands still
-	// for longer than three usual heartbeats take.
-	h := newHarness(t, cluster.Options{Servers: 3, SecondNetwork: true, AgentTags: []string{"slowheartbeats"},
+	// No address moves only to make the loads even, or because an emulated machine that shares its processor stands
+	// still for longer than three usual heartbeats take.
+	h := newHarness(t, cluster.Options{Announcer: contract.AnnouncerAgent, Servers: 3, SecondNetwork: true,
+		AgentTags:  []string{"slowheartbeats"},
 		AgentFlags: []string{"--manage=return-path", "--announcer-rebalance=0"}},
 		second, v1beta1.PublicNetworkSpec{ID: cluster.SecondNetworkID,
 			Members: v1beta1.MemberPolicy{Membership: v1beta1.MembershipReport}})

@@ -1,0 +1,78 @@
+//go:build linux
+
+package networks
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/cluster"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
+)
+
+// awayVLAN is that of the other location: with kube-vip the numbers have to differ.
+const awayVLAN = 57
+
+// TestKubeVIPInTwoLocations: one DaemonSet runs on the nodes of both, and each of its pods competes only for addresses
+// of the network whose interface its node has. A VLAN that fails in one location moves nothing in the other.
+func TestKubeVIPInTwoLocations(t *testing.T) {
+	// What the example configures is the interface of one network; all nodes have the bond.
+	h := newHarness(t, cluster.Options{Servers: 2, AwayServers: 2, AwayVLAN: awayVLAN,
+		KubeVIPSettings: map[string]string{"vip_interface": "bond0"}}, west,
+		v1beta1.PublicNetworkSpec{ID: cluster.AwayNetworkID})
+	h.must("run kube-vip", h.SuperviseKubeVIP(t.Context()))
+	h.ready(h.Servers...)
+	h.listed(h.here(), v1beta1.DefaultNetwork, cluster.VLAN)
+	h.listed(h.there(), west, awayVLAN)
+
+	at := map[string][]cluster.Server{"near": h.here(), "far": h.there()}
+	h.create("near", at["near"], nil)
+	h.create("far", at["far"], map[string]string{contract.ServiceNetwork: west})
+	probes := map[string]int{}
+	for name, servers := range at {
+		address := h.published(name)
+		probes[name] = h.ask(address, pace)
+		h.row(probes[name], "Service "+name+" is answered", true)
+		h.announced(address, servers)
+	}
+	h.blocksAre(map[string]string{"near": v1beta1.DefaultNetwork, "far": west})
+	for name, want := range map[string]string{"near": cluster.PublicInterface, "far": fmt.Sprint("bond0.", awayVLAN)} {
+		if got := h.get(name).Annotations[contract.KubeVIPInterface]; got != want {
+			t.Errorf("kube-vip announces Service %s on %q, want %s", name, got, want)
+		}
+	}
+
+	stays, victim := h.holder("near"), h.holder("far")
+	h.must("break the VLAN of "+victim, h.Lab.BreakVLAN(t.Context(), victim, awayVLAN, lab.LinkDown))
+	h.until("the other server there announces", func() (bool, string) {
+		now := h.holder("far")
+		is := func(s cluster.Server) bool { return s.Name == now }
+		return now != victim && slices.ContainsFunc(h.there(), is), now
+	})
+	h.row(probes["far"], "Service far is answered again", true)
+	h.must("repair "+victim, h.Lab.Repair(t.Context(), victim))
+	h.ready(h.Servers...)
+	missed := lost(h.attempts(probes["near"]))
+	h.figure("networks_kube_vip_lost_requests_elsewhere", missed, "requests")
+	if now := h.holder("near"); missed > 0 || now != stays {
+		t.Errorf("%d requests to the other location had no answer, and its address went from %s to %s: %+v", missed,
+			stays, now, lab.Outages(h.attempts(probes["near"])))
+	}
+	h.nothingIsLeft(west, slices.Sorted(maps.Keys(at))...)
+}
+
+// holder is the server whose kube-vip holds the Lease of a Service.
+func (h *harness) holder(name string) string {
+	h.Helper()
+	lease, err := h.Kube.CoordinationV1().Leases(cluster.Namespace).Get(h.Context(), "kubevip-"+name,
+		metav1.GetOptions{})
+	h.must("get the Lease of Service "+name, err)
+	return ptr.Deref(lease.Spec.HolderIdentity, "")
+}
