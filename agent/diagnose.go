@@ -78,7 +78,8 @@ func (f *diagnoseFlags) add(flags *pflag.FlagSet) {
 	notInPods(flags, "kubeconfig", "node-name")
 	f.network.add(flags)
 	flags.StringVar(&f.publicNetwork, "public-network", "",
-		"name of the PublicNetwork to examine, of those of the Node; empty: the first one")
+		"name of the PublicNetwork to examine, of those of the Node; empty: all, of which the one with the worst result "+
+			"is shown")
 	flags.StringVar(&f.fix, "fix", "",
 		"tool that fixes are written for: netplan, networkmanager, ifupdown, networkd, iproute2; empty: the "+
 			"recognised one")

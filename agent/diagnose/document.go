@@ -3,9 +3,11 @@ package diagnose
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/yaml"
@@ -35,6 +37,9 @@ type Document struct {
 	ServerID string `json:"serverID,omitempty"`
 	// Network describes what was expected, in a line.
 	Network string `json:"network"`
+	// OtherNetworks are the other public networks of the Node, examined with the same effort; empty where one was asked
+	// for.
+	OtherNetworks []OtherNetwork `json:"otherNetworks,omitempty"`
 	// APIServer is why the API server could not be read; empty when it could, or need not be.
 	APIServer string `json:"apiServer,omitempty"`
 	// Interface and Uplink are the VLAN interface and the link below it; empty where none was found.
@@ -50,6 +55,30 @@ type Document struct {
 	Address *Address `json:"address,omitempty"`
 	// Findings are the node's checks, then those of the addresses of Services.
 	Findings []check.Finding `json:"checks"`
+}
+
+// OtherNetwork is the result for another public network of the Node.
+type OtherNetwork struct {
+	Name   string       `json:"name"` // of the PublicNetwork
+	Status check.Status `json:"status"`
+}
+
+// InNetwork is the diagnosis of a node in the public network of a name.
+type InNetwork struct {
+	Name string
+	Document
+}
+
+// Worst returns the document with the worst result, the first of several, with the others as its OtherNetworks.
+func Worst(all []InNetwork) Document {
+	weight := func(d InNetwork) int { return outcomes[d.Sum().Result.Status].weight }
+	worst := slices.MaxFunc(all, func(a, b InNetwork) int { return cmp.Compare(weight(a), weight(b)) })
+	for _, d := range all {
+		if d.Name != worst.Name {
+			worst.OtherNetworks = append(worst.OtherNetworks, OtherNetwork{Name: d.Name, Status: d.Sum().Result.Status})
+		}
+	}
+	return worst.Document
 }
 
 // Result sums the findings up.

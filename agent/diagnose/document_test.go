@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -104,5 +106,40 @@ func TestFirstCauseIsTheFirstOfTheWorst(t *testing.T) {
 	d := documentOf(check.Warn, check.Unknown, check.Fail, check.Fail, check.OK).Sum()
 	if d.Result.Status != check.Fail || d.Result.FirstCause != "PN102" || d.Result.Counts[check.Fail] != 2 {
 		t.Errorf("result %+v, want FAIL with first cause PN102 of two", d.Result)
+	}
+}
+
+// TestWorst: the network to fix first is shown, and the others are named.
+func TestWorst(t *testing.T) {
+	in := func(name string, statuses ...check.Status) InNetwork {
+		n := InNetwork{Name: name, Document: Document{Network: name}}
+		for _, s := range statuses {
+			n.Findings = append(n.Findings, check.Finding{Status: s})
+		}
+		return n
+	}
+	for _, tc := range []struct {
+		all   []InNetwork
+		shown string
+	}{
+		{[]InNetwork{in("a", check.OK), in("b", check.OK)}, "a"},
+		{[]InNetwork{in("a", check.Warn), in("b", check.OK, check.Fail), in("c", check.Fail)}, "b"},
+		{[]InNetwork{in("a", check.Unknown), in("b", check.Warn)}, "a"},
+	} {
+		d := Worst(tc.all)
+		var others []OtherNetwork
+		for _, n := range tc.all {
+			if n.Name != tc.shown {
+				others = append(others, OtherNetwork{Name: n.Name, Status: n.Sum().Result.Status})
+			}
+		}
+		if d.Network != tc.shown || !slices.Equal(d.OtherNetworks, others) {
+			t.Errorf("of %+v, %s is shown beside %v", tc.all, d.Network, d.OtherNetworks)
+		}
+		var written strings.Builder
+		if err := d.Text(&written, Style{}, ""); err != nil ||
+			!strings.Contains(written.String(), "(--public-network="+others[0].Name+")") {
+			t.Errorf("the text does not name the others (%v):\n%s", err, &written)
+		}
 	}
 }

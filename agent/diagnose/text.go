@@ -43,6 +43,10 @@ func (d Document) writeHeader(p *page) {
 	}
 	p.field(0, "Node", node)
 	p.field(0, "Network", d.Network)
+	for _, other := range d.OtherNetworks {
+		p.field(0, "Beside it", fmt.Sprintf("public network %s: %s (--public-network=%s)", other.Name, other.Status,
+			other.Name))
+	}
 	p.field(0, "Interface", d.Interface)
 	p.field(0, "Set up by", string(d.Renderer))
 	if len(d.Managed) > 0 {

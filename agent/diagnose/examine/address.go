@@ -24,7 +24,7 @@ const renewal = 5 * time.Second
 // ExamineAddress diagnoses one address: who answers for it, who should, and what this node has to do with it. Of the
 // node's own checks only those are kept that do not pass, because they may be the cause.
 func (e *Examiner) ExamineAddress(ctx context.Context, address netip.Addr) (diagnose.Document, error) {
-	s, d, err := e.observe(ctx, address)
+	s, d, err := e.observe(ctx, e.Network, address)
 	if err != nil {
 		return d, err
 	}

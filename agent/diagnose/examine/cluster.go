@@ -46,22 +46,34 @@ type cluster struct {
 
 func (c cluster) targets() []vip.Target { return vip.Targets(c.services) }
 
-// servicesOf are the Services with addresses of the public network of a name; all where the Node lists none.
-func (c cluster) servicesOf(name string) []*corev1.Service {
-	if c.node == nil || name == "" {
-		return c.services
+// networks are those that the Node lists. A list that cannot be read is a finding.
+func (c cluster) networks() []contract.NodeNetwork {
+	if c.node == nil {
+		return nil
 	}
-	// A list that cannot be read is a finding.
 	networks, _, _ := contract.ParsePublicNetworks(c.node.Annotations)
+	return networks
+}
+
+// territory says by their names which network an address is of; nothing where the Node lists none.
+func (c cluster) territory() blocks.Territory {
 	var t blocks.Territory
-	for _, n := range networks {
+	for _, n := range c.networks() {
 		t = append(t, blocks.Area{ID: n.Name, Name: n.Name,
 			Blocks: slices.Concat(n.Blocks, c.known.Networks()[n.Name])})
 	}
 	if len(t) == 0 {
+		return nil
+	}
+	return t.With(c.known.Networks())
+}
+
+// servicesOf are the Services with addresses of the public network of a name; all where the Node lists none.
+func (c cluster) servicesOf(name string) []*corev1.Service {
+	if name == "" {
 		return c.services
 	}
-	return t.With(c.known.Networks()).Services(c.services, name)
+	return c.territory().Services(c.services, name)
 }
 
 // ask reads from the API server. If it cannot be reached, the checks that do not need it still run.

@@ -43,7 +43,8 @@ type Config struct {
 	Timeout time.Duration
 	// ByHand is the network as given by a person, in place of what the controller published; nil when it is not given.
 	ByHand *check.Expected
-	// Network is the name of the public network to examine, of those of the Node; empty: the first one.
+	// Network is the name of the public network to examine, of those of the Node; empty: all of them, or that of the
+	// address.
 	Network string
 	// Interface and Uplink are names of links that a person set; empty: found.
 	Interface, Uplink string
@@ -81,11 +82,15 @@ type observed struct {
 	agreement *election.View
 }
 
-// observe reads the API server, the kernel and the wire. address is that of a Service besides those that are known,
-// invalid when there is none.
-func (e *Examiner) observe(ctx context.Context, address netip.Addr) (observed, diagnose.Document, error) {
+// observe reads the API server, the kernel and the wire. name is that of the public network; empty for that of the
+// address, which is one of a Service besides those that are known, invalid when there is none. Without either it is the
+// first network of the Node.
+func (e *Examiner) observe(ctx context.Context, name string, address netip.Addr) (observed, diagnose.Document, error) {
 	s := observed{cluster: e.ask(ctx)}
-	s.expected = e.expected(s.cluster)
+	if name == "" && address.IsValid() {
+		name = s.cluster.territory().Of(address)
+	}
+	s.expected = e.expected(s.cluster, name)
 	s.cluster.services = s.cluster.servicesOf(s.expected.Network.Name)
 	if address.IsValid() && !slices.Contains(s.expected.Virtual, address) &&
 		!slices.Contains(s.expected.Network.IPs, address) {
@@ -125,13 +130,13 @@ func (e *Examiner) announcer(ctx context.Context, o observed) announcer.Announce
 }
 
 // expected is what a person gave, else what the controller published.
-func (e *Examiner) expected(c cluster) check.Expected {
+func (e *Examiner) expected(c cluster, name string) check.Expected {
 	var expected check.Expected
 	switch {
 	case e.ByHand != nil:
 		expected = *e.ByHand
 	case c.node != nil:
-		expected = check.ExpectedOf(c.node.Annotations, contract.NodeIPs(c.node), e.Network)
+		expected = check.ExpectedOf(c.node.Annotations, contract.NodeIPs(c.node), name)
 		published := c.known.Network(expected.Network.Name, c.services)
 		expected.Network.Blocks = blocks.Merged(expected.Network.Blocks, published)
 	default:
@@ -146,17 +151,47 @@ func (e *Examiner) expected(c cluster) check.Expected {
 	return expected
 }
 
-// Examine diagnoses the node, all addresses of Services, and those that the node carries for no Service.
+// Examine diagnoses the node, all addresses of Services, and those that the node carries for no Service. The document
+// of a node in several public networks is that of the one with the worst result, and names the others with theirs.
 func (e *Examiner) Examine(ctx context.Context) (diagnose.Document, error) {
-	s, d, err := e.observe(ctx, netip.Addr{})
-	if err != nil || s.view.Report.Interface == "" || s.view.By.Placement() == announcer.Nowhere {
-		return d.Sum(), err
+	networks, first, err := e.examine(ctx, e.Network)
+	if e.Network != "" || err != nil || len(networks) < 2 {
+		return first, err
+	}
+	all := []diagnose.InNetwork{{Name: networks[0].Name, Document: first}}
+	for _, n := range networks[1:] {
+		_, d, err := e.examine(ctx, n.Name)
+		if err != nil {
+			return d, err
+		}
+		all = append(all, diagnose.InNetwork{Name: n.Name, Document: d})
+	}
+	return diagnose.Worst(all), nil
+}
+
+// examine diagnoses the node in the public network of a name, or the first one of those that it returns.
+func (e *Examiner) examine(ctx context.Context, name string) (of []contract.NodeNetwork, d diagnose.Document,
+	err error) {
+	s, d, err := e.observe(ctx, name, netip.Addr{})
+	if err == nil {
+		d, err = e.withAddresses(ctx, s, d)
+	}
+	if e.ByHand == nil {
+		of = s.cluster.networks()
+	}
+	return of, d.Sum(), err
+}
+
+// withAddresses adds what is found about addresses of Services.
+func (e *Examiner) withAddresses(ctx context.Context, s observed, d diagnose.Document) (diagnose.Document, error) {
+	if s.view.Report.Interface == "" || s.view.By.Placement() == announcer.Nowhere {
+		return d, nil
 	}
 	targets := s.cluster.targets()
 	unasked, broken := vip.Unasked(s.view.Report, targets)
 	if broken {
 		d.Findings = append(d.Findings, unasked...)
-		return d.Sum(), nil
+		return d, nil
 	}
 	all := slices.Clone(targets)
 	if s.cluster.listed {
@@ -175,7 +210,7 @@ func (e *Examiner) Examine(ctx context.Context) (diagnose.Document, error) {
 		nameOwners(&o, names)
 		d.Findings = append(d.Findings, vip.Evaluate(o))
 	}
-	return d.Sum(), nil
+	return d, nil
 }
 
 // ownersOf are the owners of hardware addresses, where an observation has any; nil when they are not known.
