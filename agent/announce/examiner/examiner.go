@@ -31,6 +31,8 @@ const parallel = 8
 type Examiner struct {
 	// Client reads Nodes and the Leases that their kubelets and agents renew, never from a cache.
 	Client kubernetes.Interface
+	// NetworkID is the ID of the public network of the members; empty while it is not known.
+	NetworkID string
 	// Claimed asks on the public network (ARP) which of some addresses any other machine claims.
 	Claimed func(ctx context.Context, addresses []netip.Addr) (map[netip.Addr]bool, error)
 }
@@ -76,7 +78,7 @@ func (x *Examiner) evidence(ctx context.Context, member string) (e election.Evid
 	case err != nil:
 		return e, fmt.Errorf("read Node %s: %w", member, err)
 	}
-	e.Off = slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
+	e.Off = x.hasLeft(node) || slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
 		return taint.Key == corev1.TaintNodeOutOfService || taint.Key == cloudproviderapi.TaintNodeShutdown
 	})
 	lease, err := x.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, member, metav1.GetOptions{})
@@ -99,4 +101,13 @@ func (x *Examiner) evidence(ctx context.Context, member string) (e election.Evid
 		e.Duration = time.Duration(*seconds) * time.Second
 	}
 	return e, nil
+}
+
+// hasLeft reports whether the controller has found that the server of a Node is no member of the network. Its agent
+// announces nothing there, and the only member of a view could not have said so.
+func (x *Examiner) hasLeft(node *corev1.Node) bool {
+	list, published, err := contract.ParsePublicNetworks(node.Annotations)
+	return x.NetworkID != "" && err == nil && published && !slices.ContainsFunc(list, func(n contract.NodeNetwork) bool {
+		return n.NetworkID == x.NetworkID && n.Member
+	})
 }

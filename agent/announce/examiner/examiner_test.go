@@ -21,6 +21,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/agent/announce/election"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/nodenet"
 )
 
 var first, second = netip.MustParseAddr("203.0.113.3"), netip.MustParseAddr("203.0.113.4")
@@ -87,6 +88,38 @@ func TestExamine(t *testing.T) {
 		evidence.Renewal = ""
 		if evidence != want {
 			t.Errorf("%s: %+v, want %+v", name, evidence, want)
+		}
+	}
+}
+
+// TestServerLeftTheNetwork: what the controller published of a Node shows that it cannot answer, if it can be read.
+func TestServerLeftTheNetwork(t *testing.T) {
+	client := cluster(t)
+	x := &Examiner{Client: client, NetworkID: "n", Claimed: unclaimed}
+	for name, test := range map[string]struct {
+		annotations map[string]string
+		off         bool
+	}{
+		"member":          {annotations: nodenet.Member("n")},
+		"of another":      {nodenet.Member("other"), true},
+		"no member":       {nodenet.On(contract.NodeNetwork{NetworkID: "n"}), true},
+		"of none":         {map[string]string{contract.NodePublicNetworks: "[]"}, true},
+		"not published":   {annotations: nil},
+		"unreadable list": {annotations: map[string]string{contract.NodePublicNetworks: "["}},
+	} {
+		node, err := client.CoreV1().Nodes().Get(t.Context(), "healthy", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		node.Annotations = test.annotations
+		if _, err := client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := examine(t, x, "healthy")["healthy"]; got.Off != test.off {
+			t.Errorf("%s: off is %t", name, got.Off)
+		}
+		if got := examine(t, &Examiner{Client: client, Claimed: unclaimed}, "healthy")["healthy"]; got.Off {
+			t.Errorf("%s: off for an agent that knows no network", name)
 		}
 	}
 }
