@@ -137,7 +137,7 @@ func after(since time.Time) func([]lab.Attempt) (lab.Attempt, bool) {
 // took.
 func (s *story) recovered(ctx context.Context, name string, since time.Time,
 	end func([]lab.Attempt) (lab.Attempt, bool)) error {
-	answer, err := s.awaitAnswer(ctx, 90*time.Second, "the client answered again", end)
+	answer, err := s.awaitAnswer(ctx, s.probe, 90*time.Second, "the client answered again", end)
 	if err != nil {
 		return err
 	}
@@ -336,7 +336,8 @@ func (s *story) evidence(ctx context.Context) {
 	if s.Kube != nil {
 		for _, args := range [][]string{
 			{"describe", "nodes"},
-			{"get", "service", cluster.Service, "-o", "yaml"},
+			{"get", "services", "-o", "yaml"},
+			{"get", "pubnet,ipb", "-o", "wide"},
 			{"get", "events", "-A", "--sort-by=.lastTimestamp"},
 			{"get", "leases", "-A"},
 		} {

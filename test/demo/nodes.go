@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os/exec"
 	"slices"
 	"strings"
@@ -85,17 +86,22 @@ func (s *story) showNodes(ctx context.Context) error {
 		`LABEL:.metadata.labels.phoenixnap\.com/vlan-ready`)
 }
 
-func (s *story) service(ctx context.Context) (*corev1.Service, error) {
-	service, err := s.Kube.CoreV1().Services(cluster.Namespace).Get(ctx, cluster.Service, metav1.GetOptions{})
+func (s *story) service(ctx context.Context, name string) (*corev1.Service, error) {
+	service, err := s.Kube.CoreV1().Services(cluster.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("get the Service: %w", err)
+		return nil, fmt.Errorf("get Service %s: %w", name, err)
 	}
 	return service, nil
 }
 
 // announcer is the server whose hardware address the gateway has for the Service's address: the wire's own word.
 func (s *story) announcer(ctx context.Context) (string, error) {
-	neighbours, err := s.Lab.Neighbours(ctx, lab.Gateway)
+	return s.announcerOf(ctx, lab.Gateway, s.address)
+}
+
+// announcerOf is the same for an address behind the gateway of any location.
+func (s *story) announcerOf(ctx context.Context, gateway string, address netip.Addr) (string, error) {
+	neighbours, err := s.Lab.Neighbours(ctx, gateway)
 	if err != nil {
 		return "", fmt.Errorf("ARP table of the gateway: %w", err)
 	}
@@ -105,12 +111,12 @@ func (s *story) announcer(ctx context.Context) (string, error) {
 			continue // a dead server has no interface to ask
 		}
 		for _, n := range neighbours {
-			if n.IP == s.address && n.MAC == strings.TrimSpace(string(mac)) {
+			if n.IP == address && n.MAC == strings.TrimSpace(string(mac)) {
 				return server.Name, nil
 			}
 		}
 	}
-	return "", errors.New("the gateway knows no server's hardware address for " + s.address.String())
+	return "", errors.New("the gateway knows no server's hardware address for " + address.String())
 }
 
 // kubectl runs kubectl as a user would and shows what it prints.

@@ -13,7 +13,7 @@ import (
 
 // Prepare builds what the story runs; the first time it takes minutes, so it is not part of the story.
 func Prepare(ctx context.Context, o Options) error {
-	if err := o.checkPNAPCTL(); err != nil {
+	if err := o.check(); err != nil {
 		return err
 	}
 	fmt.Fprintln(o.Out, "Preparing: what the demo runs is built from source once, which takes several minutes, and "+
@@ -30,11 +30,14 @@ func Prepare(ctx context.Context, o Options) error {
 			return fmt.Errorf("prepare %s: %w", name, err)
 		}
 	}
-	if _, err := tools.KubeVIP(ctx, o.KubeVIP); err != nil {
+	packages := []string{"./controller", "./agent", "./test/sim/pnapsim/cmd/pnapsim", "./test/env/lab/cmd/labd",
+		"./test/env/cluster/cmd/backend"}
+	if o.Networks == TwoNetworks {
+		packages = append(packages, plugin)
+	} else if _, err := tools.KubeVIP(ctx, o.KubeVIP); err != nil {
 		return fmt.Errorf("prepare kube-vip: %w", err)
 	}
-	for _, pkg := range []string{"./controller", "./agent", "./test/sim/pnapsim/cmd/pnapsim", "./test/env/lab/cmd/labd",
-		"./test/env/cluster/cmd/backend"} {
+	for _, pkg := range packages {
 		if _, err := tools.Product(ctx, pkg); err != nil {
 			return fmt.Errorf("prepare %s: %w", pkg, err)
 		}

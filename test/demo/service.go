@@ -57,24 +57,17 @@ func (s *story) publish(ctx context.Context) error {
 	if err := s.recordService(ctx, "get"); err != nil {
 		return err
 	}
-	published, err := until(ctx, 2*time.Minute, "address published", func(ctx context.Context) (bool, string, error) {
-		service, err := s.service(ctx)
-		if err != nil || len(service.Status.LoadBalancer.Ingress) == 0 {
-			return false, "no address in the status of the Service", err
-		}
-		s.address, err = netip.ParseAddr(service.Status.LoadBalancer.Ingress[0].IP)
-		return err == nil, "", err
-	})
+	address, published, err := s.awaitAddress(ctx, cluster.Service)
 	if err != nil {
 		return err
 	}
+	s.address = address
 	s.seconds("address_published_after", published.Sub(s.created))
 	if err := s.checkBlock(ctx); err != nil {
 		return err
 	}
-	if s.probe, err = s.Lab.StartProbe(ctx, lab.Probe{URL: "http://" + s.address.String() + "/",
-		Interval: probeInterval, Timeout: probeTimeout}); err != nil {
-		return fmt.Errorf("begin to ask from the client: %w", err)
+	if s.probe, err = s.ask(ctx, s.address, probeTimeout); err != nil {
+		return err
 	}
 	if err := s.kubectl(ctx, "get", "service", cluster.Service); err != nil {
 		return err
@@ -83,6 +76,28 @@ func (s *story) publish(ctx context.Context) error {
 		return err
 	}
 	return s.showNetwork(ctx)
+}
+
+// awaitAddress waits for the address of a Service, and returns when it was published.
+func (s *story) awaitAddress(ctx context.Context, name string) (address netip.Addr, published time.Time, err error) {
+	published, err = until(ctx, 2*time.Minute, "address of "+name, func(ctx context.Context) (bool, string, error) {
+		service, err := s.service(ctx, name)
+		if err != nil || len(service.Status.LoadBalancer.Ingress) == 0 {
+			return false, "no address in the status of the Service", err
+		}
+		address, err = netip.ParseAddr(service.Status.LoadBalancer.Ingress[0].IP)
+		return err == nil, "", err
+	})
+	return address, published, err
+}
+
+// ask begins to send requests to an address from the client.
+func (s *story) ask(ctx context.Context, address netip.Addr, timeout time.Duration) (probe int, err error) {
+	if probe, err = s.Lab.StartProbe(ctx, lab.Probe{URL: "http://" + address.String() + "/", Interval: probeInterval,
+		Timeout: timeout}); err != nil {
+		return 0, fmt.Errorf("begin to ask from the client: %w", err)
+	}
+	return probe, nil
 }
 
 // showNetwork shows the object of the public network as soon as it counts the block.
@@ -100,7 +115,7 @@ func (s *story) showNetwork(ctx context.Context) error {
 
 // showBlock shows the object of the block as soon as it says what the Service does.
 func (s *story) showBlock(ctx context.Context) error {
-	service, err := s.service(ctx)
+	service, err := s.service(ctx, cluster.Service)
 	if err != nil {
 		return err
 	}
@@ -150,26 +165,13 @@ func (s *story) checkBlock(ctx context.Context) error {
 }
 
 func (s *story) firstAnswer(ctx context.Context) error {
-	answer, err := s.awaitAnswer(ctx, 2*time.Minute, "an HTTP answer", func(all []lab.Attempt) (lab.Attempt, bool) {
-		i := slices.IndexFunc(all, func(a lab.Attempt) bool { return a.OK && !a.At.Before(s.created) })
-		if i < 0 {
-			return lab.Attempt{}, false
-		}
-		return all[i], true
-	})
+	answer, err := s.awaitAnswer(ctx, s.probe, 2*time.Minute, "an HTTP answer", s.answerToClient)
 	if err != nil {
 		return err
 	}
 	s.seconds("first_http_answer_after", answer.At.Add(answer.Took).Sub(s.created))
-	s.say("GET http://%s/ → %s", s.address, strings.TrimSpace(answer.Body))
-	neighbours, err := s.Lab.Neighbours(ctx, lab.Gateway)
-	if err != nil {
-		return fmt.Errorf("ARP table of the gateway: %w", err)
-	}
-	for _, n := range neighbours {
-		if n.IP == s.address {
-			s.say("the gateway resolved %s by ARP: %s on %s", n.IP, n.MAC, n.Interface)
-		}
+	if err := s.showAnswer(ctx, lab.Gateway, s.address, answer); err != nil {
+		return err
 	}
 	announcer, err := s.announcer(ctx)
 	if err != nil {
@@ -180,11 +182,35 @@ func (s *story) firstAnswer(ctx context.Context) error {
 	return s.recordService(ctx, "describe")
 }
 
-// awaitAnswer waits until one of the client's requests is the answer that is looked for.
-func (s *story) awaitAnswer(ctx context.Context, limit time.Duration, what string,
+// answerToClient finds the first answer since the Services were created.
+func (s *story) answerToClient(all []lab.Attempt) (lab.Attempt, bool) {
+	i := slices.IndexFunc(all, func(a lab.Attempt) bool { return a.OK && !a.At.Before(s.created) })
+	if i < 0 {
+		return lab.Attempt{}, false
+	}
+	return all[i], true
+}
+
+// showAnswer shows the answer of an address, and how the gateway found the way.
+func (s *story) showAnswer(ctx context.Context, gateway string, address netip.Addr, answer lab.Attempt) error {
+	s.say("GET http://%s/ → %s", address, strings.TrimSpace(answer.Body))
+	neighbours, err := s.Lab.Neighbours(ctx, gateway)
+	if err != nil {
+		return fmt.Errorf("ARP table of the gateway: %w", err)
+	}
+	for _, n := range neighbours {
+		if n.IP == address {
+			s.say("%s resolved %s by ARP: %s on %s", gateway, n.IP, n.MAC, n.Interface)
+		}
+	}
+	return nil
+}
+
+// awaitAnswer waits until one of the requests of a probe is the answer that is looked for.
+func (s *story) awaitAnswer(ctx context.Context, probe int, limit time.Duration, what string,
 	find func([]lab.Attempt) (lab.Attempt, bool)) (answer lab.Attempt, err error) {
 	_, err = until(ctx, limit, what, func(ctx context.Context) (bool, string, error) {
-		attempts, err := s.Lab.ProbeResults(ctx, s.probe)
+		attempts, err := s.Lab.ProbeResults(ctx, probe)
 		if err != nil || len(attempts) == 0 {
 			return false, "no request yet", err
 		}
@@ -203,12 +229,27 @@ func (s *story) deleteService(ctx context.Context) error {
 		return err
 	}
 	begun := time.Now()
-	services := s.Kube.CoreV1().Services(cluster.Namespace)
-	if err := services.Delete(ctx, cluster.Service, metav1.DeleteOptions{}); err != nil {
-		return fmt.Errorf("delete the Service: %w", err)
+	gone, err := s.releaseService(ctx, cluster.Service)
+	if err != nil {
+		return err
 	}
-	gone, err := until(ctx, patience, "Service gone", func(ctx context.Context) (bool, string, error) {
-		service, err := services.Get(ctx, cluster.Service, metav1.GetOptions{})
+	s.seconds("service_released_after", gone.Sub(begun))
+	if err := s.onlyNodeBlocks(ctx, cluster.NodeBlockID); err != nil {
+		return err
+	}
+	s.say("the block of the Service is gone; left is the user's own block for the nodes, which the controller never " +
+		"touched")
+	return s.handBack(ctx, cluster.NodeBlockID)
+}
+
+// releaseService deletes a Service, and returns when it was gone: its block is released by then.
+func (s *story) releaseService(ctx context.Context, name string) (time.Time, error) {
+	services := s.Kube.CoreV1().Services(cluster.Namespace)
+	if err := services.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+		return time.Time{}, fmt.Errorf("delete Service %s: %w", name, err)
+	}
+	return until(ctx, patience, "Service "+name+" gone", func(ctx context.Context) (bool, string, error) {
+		service, err := services.Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return true, "", nil
 		}
@@ -217,39 +258,39 @@ func (s *story) deleteService(ctx context.Context) error {
 		}
 		return false, fmt.Sprintf("conditions %v", service.Status.Conditions), nil
 	})
-	if err != nil {
-		return err
-	}
-	s.seconds("service_released_after", gone.Sub(begun))
+}
+
+// onlyNodeBlocks expects that the account holds no block but those of the nodes, which are the user's.
+func (s *story) onlyNodeBlocks(ctx context.Context, nodeBlocks ...string) error {
 	left, err := s.blocks(ctx)
 	if err != nil {
 		return err
 	}
 	for _, b := range left {
-		if b.ID != cluster.NodeBlockID {
+		if !slices.Contains(nodeBlocks, b.ID) {
 			return fmt.Errorf("block %s (%s) is left in the account", b.CIDR, b.Status)
 		}
 	}
-	s.say("the block of the Service is gone; left is the user's own block for the nodes, which the controller never " +
-		"touched")
-	return s.handBack(ctx)
+	return nil
 }
 
-// handBack is the user giving back servers and node block in the portal, so that the account is as empty as it can be.
-func (s *story) handBack(ctx context.Context) error {
+// handBack is the user giving back servers and node blocks in the portal, so that the account is as empty as it can be.
+func (s *story) handBack(ctx context.Context, nodeBlocks ...string) error {
 	for _, server := range s.Servers {
 		if err := s.Sim.Edit(ctx, pnapsim.Edit{Kind: pnapsim.EditDeleteServer, Server: server.ID}); err != nil {
 			return fmt.Errorf("give back server %s: %w", server.Name, err)
 		}
 	}
-	if err := s.Sim.Edit(ctx, pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: cluster.NodeBlockID}); err != nil {
-		return fmt.Errorf("give back the node block: %w", err)
+	for _, block := range nodeBlocks {
+		if err := s.Sim.Edit(ctx, pnapsim.Edit{Kind: pnapsim.EditDeleteBlock, Block: block}); err != nil {
+			return fmt.Errorf("give back node block %s: %w", block, err)
+		}
 	}
 	left, err := s.blocks(ctx)
 	if err != nil {
 		return err
 	}
-	s.say("the user gives back servers and node block in the portal")
+	s.say("the user gives back the servers and the blocks of their own addresses in the portal")
 	s.count("blocks_left_in_account", len(left), "blocks")
 	if len(left) > 0 {
 		return fmt.Errorf("%d blocks are left in the account", len(left))

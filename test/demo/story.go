@@ -10,11 +10,13 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/demo/terminal"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/cluster"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
@@ -37,6 +39,8 @@ type Options struct {
 	Auto bool
 	// CNI is the network plugin that connects the pods, see cluster.Options.
 	CNI string
+	// Networks is how many public networks the story is about: 1, which an empty one means, or TwoNetworks.
+	Networks string
 	// PNAPCTL is the path of phoenixNAP's pnapctl, which shows at the end what the account holds; empty for none.
 	PNAPCTL string
 	// Record, where not nil, gets the commands of the recordings, in their order.
@@ -59,21 +63,27 @@ type story struct {
 // Run runs the whole story. KeepRunning, where not nil, is called at the end of a story that succeeded, before
 // everything is ended. An error names the failed step; the evidence has been printed by then.
 func Run(ctx context.Context, o Options, keepRunning func(context.Context, *cluster.Cluster) error) (err error) {
-	if o.KubeVIP == "" {
+	if err := o.check(); err != nil {
+		return err
+	}
+	if o.KubeVIP == "" && o.Networks != TwoNetworks {
 		versions, err := tools.KubeVIPs(ctx)
 		if err != nil {
 			return err
 		}
 		o.KubeVIP = versions[0]
 	}
-	c, err := cluster.New(cluster.Options{Dir: o.Dir, KubeVIP: o.KubeVIP, Class: o.Class, Scale: o.Scale, Auto: o.Auto,
-		CNI: o.CNI, Programs: o.programs(), Account: o.addOwner})
+	c, err := cluster.New(o.cluster())
 	if err != nil {
 		return fmt.Errorf("prepare the cluster: %w", err)
 	}
 	s := &story{presenter: newPresenter(o.Out), Cluster: c, options: o}
 	defer func() { err = errors.Join(err, c.Stop()) }()
-	if err := s.play(ctx, s.steps(keepRunning != nil)); err != nil {
+	steps := s.steps
+	if o.Networks == TwoNetworks {
+		steps = newLocations(s).steps
+	}
+	if err := s.play(ctx, steps(keepRunning != nil)); err != nil {
 		if ctx.Err() == nil { // who interrupts knows why
 			s.evidence(context.WithoutCancel(ctx))
 		}
@@ -85,6 +95,20 @@ func Run(ctx context.Context, o Options, keepRunning func(context.Context, *clus
 		return keepRunning(ctx, c)
 	}
 	return nil
+}
+
+// check reports what no story can be made of, before anything is built.
+func (o Options) check() error { return errors.Join(o.checkNetworks(), o.checkPNAPCTL()) }
+
+// cluster are the options of the story's cluster.
+func (o Options) cluster() cluster.Options {
+	c := cluster.Options{Dir: o.Dir, KubeVIP: o.KubeVIP, Class: o.Class, Scale: o.Scale, Auto: o.Auto, CNI: o.CNI,
+		Programs: o.programs(), Account: o.addOwner}
+	if o.Networks == TwoNetworks {
+		c.Announcer = contract.AnnouncerAgent
+		c.AwayServers = 1
+	}
+	return c
 }
 
 // act is one step of the story.
@@ -146,12 +170,17 @@ func (s *story) account(ctx context.Context) error {
 	s.say("API at %s; its time runs %g times as fast as ours", s.Sim.URL, s.options.Scale)
 	s.say("network public (%s) in %s, VLAN %d, with the user's block for the nodes' own addresses", cluster.NetworkID,
 		cluster.Location, cluster.VLAN)
+	if s.options.Networks == TwoNetworks {
+		s.say("network public elsewhere (%s) in %s, also VLAN %d, with a block like that",
+			cluster.AwayNetworkID, cluster.AwayLocation, cluster.VLAN)
+	}
 	for _, server := range s.Servers {
 		public := "address " + server.Public.Addr().String() + " in the public network"
 		if s.options.Auto {
 			public = "no member of the public network"
 		}
-		s.say("server %s (%s), private %s, %s", server.Name, server.ID, server.Private.Addr(), public)
+		s.say("server %s (%s) in %s, private %s, %s", server.Name, server.ID, server.Location, server.Private.Addr(),
+			public)
 	}
 	return nil
 }
@@ -226,14 +255,24 @@ func (s *story) connected(ctx context.Context) error {
 	return nil
 }
 
+// locationOf is where the server of a name is.
+func (s *story) locationOf(server string) string {
+	i := slices.IndexFunc(s.Servers, func(c cluster.Server) bool { return c.Name == server })
+	if i < 0 {
+		return ""
+	}
+	return s.Servers[i].Location
+}
+
 func (s *story) initialise(ctx context.Context) error {
 	if err := s.StartController(ctx); err != nil {
 		return err
 	}
 	if _, err := s.awaitNodes(ctx, patience, "nodes initialised", func(n *corev1.Node) (bool, string) {
 		done := !uninitialised(n) && n.Spec.ProviderID != "" && len(n.Status.Addresses) > 1 &&
-			n.Labels[corev1.LabelTopologyRegion] == cluster.Location && n.Labels[corev1.LabelInstanceTypeStable] != ""
-		return done, fmt.Sprintf("taints %v, provider ID %q", n.Spec.Taints, n.Spec.ProviderID)
+			n.Labels[corev1.LabelTopologyRegion] == s.locationOf(n.Name) && n.Labels[corev1.LabelInstanceTypeStable] != ""
+		return done, fmt.Sprintf("taints %v, provider ID %q, labels %v", n.Spec.Taints, n.Spec.ProviderID,
+			n.Labels)
 	}); err != nil {
 		return err
 	}

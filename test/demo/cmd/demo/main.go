@@ -27,12 +27,14 @@ func main() {
 		"leave the public network of the servers to controller and agents: no person configures a VLAN")
 	cni := flag.String("cni", "", "network plugin that connects the pods: "+cluster.Flannel+
 		"; routes that the lab makes itself if empty")
+	networks := flag.String("networks", "1", "how many public networks the cluster has: 1, or "+demo.TwoNetworks+
+		", each in a location of its own, with a story about that")
 	pnapctl := flag.String("pnapctl", "",
 		"path of phoenixNAP's pnapctl, which shows at the end what the account holds; it is not shown if empty")
 	flag.Parse()
 	command.Main(func(ctx context.Context) error {
 		return run(ctx, *keep, demo.Options{Out: os.Stdout, KubeVIP: *kubeVIP, Scale: *scale, Auto: *auto,
-			CNI: *cni, PNAPCTL: *pnapctl})
+			CNI: *cni, Networks: *networks, PNAPCTL: *pnapctl})
 	})
 }
 
