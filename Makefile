@@ -42,8 +42,8 @@ help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 .PHONY: demo
-demo: go ## From two bare servers to a public address that answers, shown step by step (KEEP=1 leaves it running, AUTO=1 configures no VLAN by hand, CNI=flannel connects the pods with Flannel, PNAPCTL=path shows the account with phoenixNAP's pnapctl)
-	go run ./test/demo/cmd/demo $(if $(KEEP),--keep) $(if $(AUTO),--auto) $(if $(CNI),--cni='$(CNI)') $(if $(PNAPCTL),--pnapctl='$(PNAPCTL)')
+demo: go ## From two bare servers to a public address that answers, shown step by step (KEEP=1 leaves it running, AUTO=1 configures no VLAN by hand, CNI=flannel connects the pods with Flannel, NETWORKS=2 has two locations with a public network each, PNAPCTL=path shows the account with phoenixNAP's pnapctl)
+	go run ./test/demo/cmd/demo $(if $(KEEP),--keep) $(if $(AUTO),--auto) $(if $(CNI),--cni='$(CNI)') $(if $(NETWORKS),--networks='$(NETWORKS)') $(if $(PNAPCTL),--pnapctl='$(PNAPCTL)')
 
 .PHONY: recordings
 recordings: go ## Play the demo and draw from it the terminals that README.md shows
