@@ -57,8 +57,8 @@ func (o Options) checkNetworks() error {
 		return fmt.Errorf("NETWORKS=2 connects the pods with routes that the lab makes itself, CNI=%s does not: leave "+
 			"one of them out", o.CNI)
 	case o.KubeVIP != "":
-		return fmt.Errorf("NETWORKS=2 needs the agents' announcer, because kube-vip serves one network, and "+
-			"--kube-vip is %s: leave one of them out", o.KubeVIP)
+		return fmt.Errorf("NETWORKS=2 has the agents announce the addresses, and --kube-vip is %s: leave one of "+
+			"them out", o.KubeVIP)
 	}
 	return nil
 }

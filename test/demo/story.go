@@ -270,7 +270,8 @@ func (s *story) initialise(ctx context.Context) error {
 	}
 	if _, err := s.awaitNodes(ctx, patience, "nodes initialised", func(n *corev1.Node) (bool, string) {
 		done := !uninitialised(n) && n.Spec.ProviderID != "" && len(n.Status.Addresses) > 1 &&
-			n.Labels[corev1.LabelTopologyRegion] == s.locationOf(n.Name) && n.Labels[corev1.LabelInstanceTypeStable] != ""
+			n.Labels[corev1.LabelTopologyRegion] == s.locationOf(n.Name) &&
+			n.Labels[corev1.LabelInstanceTypeStable] != ""
 		return done, fmt.Sprintf("taints %v, provider ID %q, labels %v", n.Spec.Taints, n.Spec.ProviderID,
 			n.Labels)
 	}); err != nil {

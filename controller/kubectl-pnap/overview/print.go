@@ -10,6 +10,7 @@ import (
 	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
@@ -155,7 +156,11 @@ func (s sheet) network() string {
 	if n.Blocks != "" {
 		blocks = n.Blocks + " IPv4 blocks"
 	}
-	return s.paragraph(fmt.Sprintf("Public network: %s, VLAN %d, announced by %s, %s", n.ID, n.VLAN,
+	name, where := "", ""
+	if len(s.FurtherNetworks) > 0 { // beside which it needs a name
+		name, where = " "+cmp.Or(n.Name, v1beta1.DefaultNetwork), cmp.Or(n.Location, "not read yet")+", "
+	}
+	return s.paragraph(fmt.Sprintf("Public network%s: %s, %sVLAN %d, announced by %s, %s", name, n.ID, where, n.VLAN,
 		cmp.Or(n.Announcer, contract.AnnouncerNone), blocks))
 }
 

@@ -152,7 +152,7 @@ func TestSeveralNetworks(t *testing.T) {
 	}
 	said := strings.Join(strings.Fields(out.String()), " ")
 	for _, want := range []string{
-		"Public network: e, VLAN 20, announced by agent, 3/10 IPv4 blocks",
+		"Public network default: e, ASH, VLAN 20, announced by agent, 3/10 IPv4 blocks",
 		"Public network new: n, not read yet", "Public network west: w, PHX, VLAN 21, 1/10 IPv4 blocks",
 		"a ? unknown + west", "b ? unknown + default", "c ? unknown + default,west", "d ? unknown ! no",
 	} {
