@@ -36,7 +36,8 @@ func TestFaultsOfTheVLANInterface(t *testing.T) {
 
 // TestAFaultOfOneVLAN leaves the other VLANs of the server as they are.
 func TestAFaultOfOneVLAN(t *testing.T) {
-	broken, whole := publicNetwork{vlan: 108, base: 80}, publicNetwork{vlan: 109, base: 88}
+	broken := publicNetwork{vlan: 108, base: 80}
+	whole := publicNetwork{vlan: 109, base: 88}
 	for _, n := range []publicNetwork{broken, whole} {
 		n.publish(true, "id-b")
 		n.configure(t, "srv-b", 2)
