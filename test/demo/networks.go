@@ -364,14 +364,15 @@ func silent(attempts []lab.Attempt) (lab.Attempt, bool) {
 	return row[steady-1], true
 }
 
-// missed counts the requests to the first location without an answer since the first answer. There may be none.
+// missed counts the requests to the first location without an answer since the other one failed. There may be none.
 func (l *locations) missed(ctx context.Context) (lost int, err error) {
 	attempts, err := l.Lab.ProbeResults(ctx, l.home.probe)
 	if err != nil {
 		return 0, fmt.Errorf("what the client was answered: %w", err)
 	}
-	asked, lost := lostSinceFirst(attempts)
-	l.say("GET http://%s/ → %d requests so far, %d of them without an answer", l.home.address, asked, lost)
+	asked, lost := lostSince(attempts, l.died)
+	l.say("GET http://%s/ → %d requests since %s failed, %d of them without an answer", l.home.address, asked,
+		l.away.name, lost)
 	if lost > 0 {
 		return lost, fmt.Errorf("%d requests to the location that did not fail had no answer: %+v", lost,
 			lab.Outages(attempts))
@@ -379,10 +380,10 @@ func (l *locations) missed(ctx context.Context) (lost int, err error) {
 	return lost, nil
 }
 
-// lostSinceFirst counts the requests since the first answer, and those of them that had none.
-func lostSinceFirst(attempts []lab.Attempt) (asked, lost int) {
+// lostSince counts the requests that were not finished at a moment or came later, and those of them without an answer.
+func lostSince(attempts []lab.Attempt, since time.Time) (asked, lost int) {
 	for _, a := range attempts {
-		if asked == 0 && !a.OK {
+		if a.At.Add(a.Took).Before(since) {
 			continue
 		}
 		asked++

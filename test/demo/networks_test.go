@@ -9,6 +9,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
 )
 
 // TestNetworksStory runs the story of a cluster in two locations, each with a public network.
@@ -72,14 +75,23 @@ func TestNetworksAreChecked(t *testing.T) {
 	}
 }
 
-func TestLostSinceFirst(t *testing.T) {
+func TestLostSince(t *testing.T) {
 	for _, tc := range []struct {
 		pattern     string
+		since       time.Duration // after begin
 		asked, lost int
-	}{{"", 0, 0}, {"xxx", 0, 0}, {"xxooo", 3, 0}, {"xoxoxx", 5, 3}} {
-		if asked, lost := lostSinceFirst(attemptsOf(tc.pattern)); asked != tc.asked || lost != tc.lost {
+	}{
+		{"", 0, 0, 0}, {"xxooo", 1500 * time.Millisecond, 3, 0}, {"oxoxx", 2 * time.Second, 3, 2},
+		{"ooo", time.Minute, 0, 0},
+	} {
+		asked, lost := lostSince(attemptsOf(tc.pattern), begin.Add(tc.since))
+		if asked != tc.asked || lost != tc.lost {
 			t.Errorf("%q: %d asked, %d lost, want %d and %d", tc.pattern, asked, lost, tc.asked, tc.lost)
 		}
+	}
+	late := []lab.Attempt{{At: begin, Took: 3 * time.Second}} // it was under way
+	if asked, lost := lostSince(late, begin.Add(time.Second)); asked != 1 || lost != 1 {
+		t.Errorf("under way: %d asked, %d lost", asked, lost)
 	}
 }
 
