@@ -203,15 +203,18 @@ func (h *harness) attempts(probe int) []lab.Attempt {
 	return all
 }
 
-// lost are the attempts without an answer after the first that had one.
-func lost(attempts []lab.Attempt) int {
-	answered := false
+// lost is how many requests of a client had no answer since a time.
+func (h *harness) lost(probe int, since time.Time) int {
+	h.Helper()
+	attempts := slices.DeleteFunc(h.attempts(probe), func(a lab.Attempt) bool { return a.At.Before(since) })
 	missed := 0
 	for _, a := range attempts {
-		answered = answered || a.OK
-		if answered && !a.OK {
+		if !a.OK {
 			missed++
 		}
+	}
+	if missed > 0 {
+		h.Logf("%d requests had no answer: %+v", missed, lab.Outages(attempts))
 	}
 	return missed
 }

@@ -232,12 +232,8 @@ func (h *harness) moved(s *served, before map[netip.Addr]string, since time.Time
 func (h *harness) unanswered(s *served, since time.Time) int {
 	h.Helper()
 	all := 0
-	for address, probe := range s.probes {
-		attempts := slices.DeleteFunc(h.attempts(probe), func(a lab.Attempt) bool { return a.At.Before(since) })
-		if n := lost(attempts); n > 0 {
-			h.Logf("%d requests to %s had no answer: %+v", n, address, lab.Outages(attempts))
-			all += n
-		}
+	for _, probe := range s.probes {
+		all += h.lost(probe, since)
 	}
 	return all
 }
