@@ -127,19 +127,30 @@ func (h *harness) serverOf(mac string) string {
 	return h.macs[mac]
 }
 
-// ofBoth waits until a server announces addresses of both networks, and each address has an owner.
+// calm is how long no address must have moved before a fault: a busy machine may miss heartbeats while programs start.
+const calm = 20 * time.Second
+
+// ofBoth waits until a server announces addresses of both networks, and each address has had its owner for a while.
 func (h *harness) ofBoth(a, b *served) (server string) {
 	h.Helper()
+	since := time.Now()
+	var lastA, lastB map[netip.Addr]string
 	h.until("a server announces addresses of both networks", func() (bool, string) {
 		ofA := h.owners(a)
 		ofB := h.owners(b)
+		if !maps.Equal(ofA, lastA) || !maps.Equal(ofB, lastB) {
+			since = time.Now()
+			lastA = ofA
+			lastB = ofB
+		}
+		server = ""
 		for _, s := range h.Servers {
 			if slices.Contains(slices.Collect(maps.Values(ofA)), s.Name) &&
 				slices.Contains(slices.Collect(maps.Values(ofB)), s.Name) {
 				server = s.Name
 			}
 		}
-		return server != "" && len(ofA) == len(a.services) && len(ofB) == len(b.services),
+		return server != "" && len(ofA) == len(a.services) && len(ofB) == len(b.services) && time.Since(since) >= calm,
 			fmt.Sprint(ofA, ofB)
 	})
 	return server
