@@ -97,7 +97,10 @@ func take[T any](r reporter, all map[string]T, report T, write func()) {
 
 // Outcome takes what becomes of a condition by this network.
 func (r reporter) Outcome(condition corev1.NodeConditionType, o check.Outcome) {
-	take(r, r.outcomes[condition], o, func() { r.writeOutcome(condition) })
+	take(r, r.outcomes[condition], o, func() {
+		r.writeOutcome(condition)
+		r.writeIdentity()
+	})
 }
 
 // Identity takes the identity of the machine as the sample of this network shows it.
@@ -163,9 +166,12 @@ func (s *summary) writeIdentity() {
 		return
 	}
 	all := s.identities[s.networks[0]]
-	all.VLANInterfaces = map[string]string{}
+	all.VLANInterfaces = map[string]contract.VLANInterface{}
 	for _, network := range s.networks {
-		maps.Copy(all.VLANInterfaces, s.identities[network].VLANInterfaces)
+		for id, i := range s.identities[network].VLANInterfaces {
+			i.Ready = len(s.networks) > 1 && s.outcomes[contract.ConditionVLANReady][network].Status == check.OK
+			all.VLANInterfaces[id] = i
+		}
 		all.MACs = merged(strings.Compare, all.MACs, s.identities[network].MACs)
 		all.Addresses = merged(netip.Addr.Compare, all.Addresses, s.identities[network].Addresses)
 	}

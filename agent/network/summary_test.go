@@ -90,7 +90,7 @@ func TestIdentityOfAll(t *testing.T) {
 	s := newSummary(w)
 	s.setNetworks([]string{"b", "a"})
 	of := func(id, vif, mac, address string) contract.Identity {
-		return contract.Identity{Hostname: "srv-a", VLANInterfaces: map[string]string{id: vif},
+		return contract.Identity{Hostname: "srv-a", VLANInterfaces: map[string]contract.VLANInterface{id: {Name: vif}},
 			MACs: []string{"02:00:00:00:00:01", mac}, Addresses: []netip.Addr{netip.MustParseAddr(address)}}
 	}
 	reporter{s, "a"}.Identity(of("a", "bond0.3", "02:00:00:00:00:03", "192.0.2.2"))
@@ -102,14 +102,22 @@ func TestIdentityOfAll(t *testing.T) {
 	if err := json.Unmarshal([]byte(w.annotations[contract.NodeReportedIdentity]), &got); err != nil {
 		t.Fatal(err)
 	}
-	if !maps.Equal(got.VLANInterfaces, map[string]string{"a": "bond0.3", "b": "bond0.2"}) || len(got.MACs) != 3 ||
+	if !maps.Equal(got.VLANInterfaces, map[string]contract.VLANInterface{
+		"a": {Name: "bond0.3"}, "b": {Name: "bond0.2"}}) || len(got.MACs) != 3 ||
 		len(got.Addresses) != 1 {
 		t.Errorf("%+v, want the interfaces of both networks, and three hardware addresses", got)
+	}
+	reporter{s, "a"}.Outcome(contract.ConditionVLANReady, check.Outcome{Status: check.Fail})
+	reporter{s, "b"}.Outcome(contract.ConditionVLANReady, check.Outcome{Status: check.OK})
+	got = contract.Identity{}
+	if err := json.Unmarshal([]byte(w.annotations[contract.NodeReportedIdentity]), &got); err != nil ||
+		got.VLANInterfaces["a"].Ready || !got.VLANInterfaces["b"].Ready {
+		t.Errorf("%+v (%v), want network b to be ready, and a not", got, err)
 	}
 	s.setNetworks([]string{"a"})
 	got = contract.Identity{}
 	if err := json.Unmarshal([]byte(w.annotations[contract.NodeReportedIdentity]), &got); err != nil ||
-		!maps.Equal(got.VLANInterfaces, map[string]string{"a": "bond0.3"}) {
+		!maps.Equal(got.VLANInterfaces, map[string]contract.VLANInterface{"a": {Name: "bond0.3"}}) {
 		t.Errorf("%+v (%v), want the interface of the network that stays", got, err)
 	}
 }

@@ -160,10 +160,24 @@ func (c Carriers) unfit(node *corev1.Node, network published, watched bool) Obst
 // Obstacle returns why a Node does not carry traffic: it is unfit, and no pod of kube-vip runs there all the same.
 func (c Carriers) Obstacle(node *corev1.Node, watched bool) Obstacle {
 	network := c.published(node)
-	if network.runsKubeVIP(node) {
-		return cmp.Or(leaving(node), c.outside(node, network), network.broken(node, watched))
+	switch {
+	case network.runsKubeVIP(node):
+		return cmp.Or(leaving(node), c.outside(node, network), network.brokenItself(node, watched))
+	case network.Announcer == AnnouncerAgent:
+		return cmp.Or(c.barred(node, network), c.outside(node, network), network.brokenItself(node, watched))
+	default:
+		return c.unfit(node, network, watched)
 	}
-	return c.unfit(node, network, watched)
+}
+
+// brokenItself is broken, but for a Node whose agent has found a fault in another one of its networks only.
+func (p published) brokenItself(node *corev1.Node, watched bool) Obstacle {
+	condition := FindNodeCondition(node, ConditionVLANReady)
+	if condition != nil && condition.Status == corev1.ConditionFalse && !Unreachable(node) &&
+		VLANInterfaceOf(node, p.NetworkID).Ready {
+		return Obstacle{}
+	}
+	return p.broken(node, watched)
 }
 
 // runsKubeVIP reports whether a pod of kube-vip runs on the Node, if kube-vip announces. The last Node keeps its label,
@@ -201,7 +215,7 @@ func (p published) unnamed(node *corev1.Node) Obstacle {
 	if p.Announcer != AnnouncerKubeVIP || p.Name == v1beta1.DefaultNetwork {
 		return Obstacle{}
 	}
-	name := VLANInterfaceOf(node, p.NetworkID)
+	name := VLANInterfaceOf(node, p.NetworkID).Name
 	switch {
 	case name == "":
 		return Obstacle{"has no agent that reports the VLAN interface of public network " + text.Clean(p.Name),

@@ -57,11 +57,13 @@ func TestWhoCarries(t *testing.T) {
 	kubelet := func(status corev1.ConditionStatus) func(*corev1.Node) {
 		return func(n *corev1.Node) { n.Status.Conditions[0].Status = status }
 	}
-	reports := func(name string) func(*corev1.Node) {
+	reportsOf := func(network, name string) func(*corev1.Node) {
 		return func(n *corev1.Node) {
-			n.Annotations[NodeReportedIdentity] = `{"vlanInterfaces":{"` + carrierNetwork + `":"` + name + `"}}`
+			n.Annotations[NodeReportedIdentity] = `{"vlanInterfaces":{"` + network + `":{"name":"` + name +
+				`","ready":true}}}`
 		}
 	}
+	reports := func(name string) func(*corev1.Node) { return reportsOf(carrierNetwork, name) }
 	annotated := func(name, value string) func(*corev1.Node) {
 		return func(n *corev1.Node) { n.Annotations[name] = value }
 	}
@@ -102,6 +104,14 @@ func TestWhoCarries(t *testing.T) {
 		"interface not named after its VLAN": {[]func(*corev1.Node){in(NodeNetwork{NetworkID: "x"},
 			NodeNetwork{NetworkID: carrierNetwork, Member: true}), reports("bond0.120")},
 			"name does not end in the VLAN ID 20, as kube-vip needs it there (name it bond0.20", ""},
+		"a fault of another network": {[]func(*corev1.Node){vlan(corev1.ConditionFalse), reports("bond0.20")},
+			"VLANReady=False", ""},
+		"a fault of another network, beside kube-vip": {changes: []func(*corev1.Node){vlan(corev1.ConditionFalse),
+			reports("bond0.20"), labelled}},
+		"a fault of this one of two": {[]func(*corev1.Node){vlan(corev1.ConditionFalse), reportsOf("x", "bond0.21"),
+			labelled}, "VLANReady=False", "VLANReady=False"},
+		"an agent that is silent": {[]func(*corev1.Node){vlan(corev1.ConditionUnknown), reports("bond0.20"), labelled},
+			"VLANReady=Unknown", "VLANReady=Unknown"},
 		"not selected for another network": {changes: []func(*corev1.Node){in(
 			NodeNetwork{NetworkID: carrierNetwork, Member: true},
 			NodeNetwork{NetworkID: "x", Member: true, Announcer: AnnouncerNone})}},

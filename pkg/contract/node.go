@@ -68,16 +68,23 @@ type Identity struct {
 	Addresses []netip.Addr `json:"addresses"` // the global unicast addresses of its interfaces
 	MACs      []string     `json:"macs"`      // of its physical interfaces and bonds, in lower case
 	// VLANInterfaces are the interfaces in public networks, by the ID of the network.
-	VLANInterfaces map[string]string `json:"vlanInterfaces,omitempty"`
-	ServerID       string            `json:"serverID,omitempty"` // the phoenixNAP server ID, if known
+	VLANInterfaces map[string]VLANInterface `json:"vlanInterfaces,omitempty"`
+	ServerID       string                   `json:"serverID,omitempty"` // the phoenixNAP server ID, if known
 }
 
-// VLANInterfaceOf returns the name of the VLAN interface that the agent of a Node reports for the public network of an
-// ID; empty if there is none, or no report that can be read.
-func VLANInterfaceOf(node *corev1.Node, networkID string) string {
+// VLANInterface is an interface in a public network.
+type VLANInterface struct {
+	Name string `json:"name"`
+	// Ready reports, of a Node in several networks, that no check of this one fails: the condition is that of all.
+	Ready bool `json:"ready,omitempty"`
+}
+
+// VLANInterfaceOf returns the VLAN interface that the agent of a Node reports for the public network of an ID; the zero
+// value if there is none, or no report that can be read.
+func VLANInterfaceOf(node *corev1.Node, networkID string) VLANInterface {
 	var identity Identity
 	if err := json.Unmarshal([]byte(node.Annotations[NodeReportedIdentity]), &identity); err != nil {
-		return ""
+		return VLANInterface{}
 	}
 	return identity.VLANInterfaces[networkID]
 }

@@ -107,7 +107,8 @@ func (x *Examiner) evidence(ctx context.Context, member string) (e election.Evid
 // announces nothing there, and the only member of a view could not have said so.
 func (x *Examiner) hasLeft(node *corev1.Node) bool {
 	list, published, err := contract.ParsePublicNetworks(node.Annotations)
-	return x.NetworkID != "" && err == nil && published && !slices.ContainsFunc(list, func(n contract.NodeNetwork) bool {
+	isMember := slices.ContainsFunc(list, func(n contract.NodeNetwork) bool {
 		return n.NetworkID == x.NetworkID && n.Member
 	})
+	return x.NetworkID != "" && err == nil && published && !isMember
 }

@@ -48,7 +48,7 @@ func TestIdentity(t *testing.T) {
 		Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.11"), netip.MustParseAddr("192.0.2.2"),
 			netip.MustParseAddr("2001:db8::2")},
 		MACs:           []string{"02:00:00:00:00:01", "02:00:00:00:00:02"},
-		VLANInterfaces: map[string]string{"n": "bond0.100"},
+		VLANInterfaces: map[string]contract.VLANInterface{"n": {Name: "bond0.100"}},
 		ServerID:       "0123456789abcdef01234567",
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {

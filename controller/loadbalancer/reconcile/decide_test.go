@@ -188,7 +188,7 @@ func TestWithdrawalLeavesWhatUsersChose(t *testing.T) {
 	b := &Balancer{announcer: announcer.For(contract.AnnouncerKubeVIP,
 		announcer.Deps{Network: network.Named{ID: "net1"}})}
 	nodes := []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Annotations: nodenet.Member("net1")}}}
-	nodes[0].Annotations[contract.NodeReportedIdentity] = `{"vlanInterfaces":{"net1":"bond0.20"}}`
+	nodes[0].Annotations[contract.NodeReportedIdentity] = `{"vlanInterfaces":{"net1":{"name":"bond0.20"}}}`
 	want := fields{annotations: map[string]any{contract.ServiceIPAddress: nil}}
 	if diff := cmp.Diff(want, b.withdrawal(service, nodes), cmp.AllowUnexported(fields{})); diff != "" {
 		t.Errorf("fields (-want +got):\n%s", diff)

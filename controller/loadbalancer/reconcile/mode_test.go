@@ -17,7 +17,7 @@ func (w *world) reportInterface(name string) {
 	node, _ := w.nodes.List()[0].(*corev1.Node)
 	node = node.DeepCopy()
 	node.Annotations[contract.NodeReportedIdentity] = `{"hostname":"node-1","addresses":[],"macs":[],"vlanInterfaces":{"` +
-		networkID + `":"` + name + `"}}`
+		networkID + `":{"name":"` + name + `"}}}`
 	if err := w.nodes.Replace([]any{node}, ""); err != nil {
 		w.t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ import (
 // inSecond has the server of a Node be a member of another network, in which its agent reports the interface.
 func inSecond(n *corev1.Node) {
 	maps.Copy(n.Annotations, nodenet.On(contract.NodeNetwork{Name: "second", NetworkID: otherNetwork, Member: true}))
-	n.Annotations[contract.NodeReportedIdentity] = fmt.Sprintf(`{"vlanInterfaces":{%q:"bond0.%d"}}`, otherNetwork,
+	n.Annotations[contract.NodeReportedIdentity] = fmt.Sprintf(`{"vlanInterfaces":{%q:{"name":"bond0.%d"}}}`, otherNetwork,
 		nodenet.VLAN)
 }
 

@@ -85,7 +85,8 @@ func TestSlowAssignmentIsWaitedForWithoutBackOff(t *testing.T) {
 func TestAddressIsNotPublishedBeforeItWorks(t *testing.T) {
 	w := newWorld(t)
 	node := w.node("node-1", vlanIs(corev1.ConditionTrue))
-	node.Annotations[contract.NodeReportedIdentity] = `{"hostname":"node-1","vlanInterfaces":{"` + networkID + `":"bond0.20"}}`
+	node.Annotations[contract.NodeReportedIdentity] = `{"hostname":"node-1","vlanInterfaces":{"` + networkID +
+		`":{"name":"bond0.20"}}}`
 	if err := w.nodes.Replace([]any{node}, ""); err != nil {
 		t.Fatal(err)
 	}

@@ -95,7 +95,9 @@ func TestPodsThatStartLate(t *testing.T) {
 		}
 		w.moveEndpoints("web", "there")
 		elapse(10 * time.Minute)
-		w.edit("web", func(s *corev1.Service) { s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal })
+		w.edit("web", func(s *corev1.Service) {
+			s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+		})
 		elapse(10 * time.Minute) // another sync
 		if n := w.events.counts()["Warning "+eventFar]; n != 1 {
 			t.Errorf("%d warnings, want one: %v", n, w.events.all())

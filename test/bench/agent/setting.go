@@ -138,7 +138,7 @@ func nodeObject(i int) (*corev1.Node, error) {
 	private := netip.AddrFrom4([4]byte{10, 0, byte((i + 11) >> 8), byte(i + 11)})
 	identity, err := json.Marshal(contract.Identity{
 		Hostname: nodeName(i), Addresses: []netip.Addr{private}, MACs: []string{nodeMAC(i)},
-		VLANInterfaces: map[string]string{network().NetworkID: vlanLink},
+		VLANInterfaces: map[string]contract.VLANInterface{network().NetworkID: {Name: vlanLink}},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode the identity of %s: %w", nodeName(i), err)

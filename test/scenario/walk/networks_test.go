@@ -55,7 +55,7 @@ func (w *world) interfaces() map[string]string {
 		return nil
 	}
 	return map[string]string{contract.NodeReportedIdentity: `{"hostname":"n","vlanInterfaces":{"` + westID +
-		`":"` + westInterface + `"}}`}
+		`":{"name":"` + westInterface + `"}}}`}
 }
 
 // createWest creates the object of the network, if there is none.

@@ -30,7 +30,8 @@ func node(networkID string, ready corev1.ConditionStatus, vlan string) *corev1.N
 	case "garbage":
 		n.Annotations[contract.NodeReportedIdentity] = `{`
 	default:
-		n.Annotations[contract.NodeReportedIdentity] = `{"vlanInterfaces":{"` + networkID + `":"` + vlan + `"}}`
+		n.Annotations[contract.NodeReportedIdentity] = `{"vlanInterfaces":{"` + networkID + `":{"name":"` + vlan +
+			`"}}}`
 	}
 	return n
 }
