@@ -100,7 +100,7 @@ func (l *locations) steps(keep bool) []act {
 	acts := []act{
 		{"A simulated phoenixNAP account: two locations, each with a public network", l.account},
 		{"A real Kubernetes control plane: etcd and kube-apiserver, RBAC on", l.controlPlane},
-		{"Two servers in one location, one in the other; each location has a gateway", l.story.servers},
+		{"Two servers in one location, one in the other; each location has a gateway", l.servers},
 		{"The servers join as Nodes, tainted until a cloud provider knows them", l.join},
 		{"The controller initialises the Nodes; their region is their location", l.initialise},
 		{"A user adds the public network of the other location: PublicNetwork west", l.addNetwork},

@@ -185,7 +185,8 @@ const IdentityLimit = 64
 // container network. The addresses of Services (virtual, or added deprecated as kube-vip does) move between machines
 // and identify none.
 func identityOf(sample sampler.Sample, virtual []netip.Addr) contract.Identity {
-	s, report := sample.Snapshot, sample.Report
+	s := sample.Snapshot
+	report := sample.Report
 	id := contract.Identity{
 		Hostname: s.Hostname, ServerID: s.Machine.ServerID, Addresses: []netip.Addr{}, MACs: []string{},
 	}

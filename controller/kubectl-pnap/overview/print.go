@@ -156,11 +156,12 @@ func (s sheet) network() string {
 	if n.Blocks != "" {
 		blocks = n.Blocks + " IPv4 blocks"
 	}
-	name, where := "", ""
+	which := "Public network: " + n.ID
 	if len(s.FurtherNetworks) > 0 { // beside which it needs a name
-		name, where = " "+cmp.Or(n.Name, v1beta1.DefaultNetwork), cmp.Or(n.Location, "not read yet")+", "
+		which = fmt.Sprintf("Public network %s: %s, %s", cmp.Or(n.Name, v1beta1.DefaultNetwork), n.ID,
+			cmp.Or(n.Location, "not read yet"))
 	}
-	return s.paragraph(fmt.Sprintf("Public network%s: %s, %sVLAN %d, announced by %s, %s", name, n.ID, where, n.VLAN,
+	return s.paragraph(fmt.Sprintf("%s, VLAN %d, announced by %s, %s", which, n.VLAN,
 		cmp.Or(n.Announcer, contract.AnnouncerNone), blocks))
 }
 

@@ -93,8 +93,13 @@ func TestFurther(t *testing.T) {
 func TestVLANsWithKubeVIP(t *testing.T) {
 	options := &config.Config{LoadBalancer: config.LoadBalancer{Announcer: contract.AnnouncerKubeVIP,
 		NetworkID: networkID}}
-	west, east := another("west", "60473c2509268bc77fd06d2a", 2), another("east", "60473c2509268bc77fd06d2b", 1)
-	west.Spec.Announcer, east.Spec.Announcer = v1beta1.AnnouncerKubeVIP, v1beta1.AnnouncerKubeVIP
+	byKubeVIP := func(name, id string, minutes int) v1beta1.PublicNetwork {
+		object := another(name, id, minutes)
+		object.Spec.Announcer = v1beta1.AnnouncerKubeVIP
+		return object
+	}
+	west := byKubeVIP("west", "60473c2509268bc77fd06d2a", 2)
+	east := byKubeVIP("east", "60473c2509268bc77fd06d2b", 1)
 	for name, tc := range map[string]struct {
 		home, west, east int // negative while it was not read
 		served           []string
