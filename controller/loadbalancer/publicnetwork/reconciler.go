@@ -225,8 +225,7 @@ func kept(stored *v1beta1.PublicNetwork, spec v1beta1.PublicNetworkSpec) error {
 }
 
 // reconcile brings one object up to date.
-func (r *Reconciler) reconcile(ctx context.Context, object *v1beta1.PublicNetwork, s sight,
-	c candidates) error {
+func (r *Reconciler) reconcile(ctx context.Context, object *v1beta1.PublicNetwork, s sight, c candidates) error {
 	if object.Name != v1beta1.DefaultNetwork || object.Spec.ID != r.config.Options.LoadBalancer.NetworkID {
 		why, refused := c.refuse(object)
 		if !refused {

@@ -502,4 +502,14 @@ func TestFurtherNetworkWithKubeVIP(t *testing.T) {
 	if served, _ := w.further.Served(); len(served) > 0 || reason(w.get("west")) != publicnetwork.ReasonNotSupported {
 		t.Errorf("%v are served: %+v", served, w.get("west").Status)
 	}
+	w.options.LoadBalancer.Announcer = contract.AnnouncerAgent // what the event says
+	west := w.get("west")
+	west.Spec.Announcer = v1beta1.AnnouncerAgent
+	if _, err := w.objects.Update(t.Context(), west, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.look()
+	if served, _ := w.further.Served(); len(served) != 1 || reason(w.get("west")) != publicnetwork.ReasonNetworkReady {
+		t.Errorf("with the agents %v are served: %+v", served, w.get("west").Status)
+	}
 }

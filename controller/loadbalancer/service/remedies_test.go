@@ -1,6 +1,7 @@
 package service
 
 import (
+	"maps"
 	"net/http"
 	"regexp"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	ktesting "k8s.io/client-go/testing"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/nodenet"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
 
@@ -132,6 +134,17 @@ func warnings() map[string]warned {
 		}}, objects: append(endpointsOn("web", "node-2"), nodeIn("node-1", "ASH", "n"),
 			nodeIn("node-2", "PHX", "west")), drive: serve(), reason: eventFar, advice: `create it again with annotation ([a-z./]+): ([a-z]+)`,
 			remedy: func(w *clocked, advised []string) { createLike(w, annotated(advised[1], advised[2])) }},
+		"an interface that is not named after its VLAN": {
+			config: Config{Announcer: contract.AnnouncerKubeVIP,
+				Carriers: contract.Carriers{NetworkID: "n", Announcer: contract.AnnouncerKubeVIP}.Everywhere()},
+			objects: []runtime.Object{nodeWith(func(n *corev1.Node) {
+				maps.Copy(n.Annotations, nodenet.On(contract.NodeNetwork{Name: "west", NetworkID: "n", VLAN: 57,
+					Member: true}))
+				n.Annotations[contract.NodeReportedIdentity] = `{"vlanInterfaces":{"n":{"name":"public"}}}`
+			})}, drive: serve(), reason: eventUnavailable, advice: `\(name it (\S+), as docs/guides/network.md shows\)`,
+			remedy: onNode(func(n *corev1.Node, advised []string) {
+				n.Annotations[contract.NodeReportedIdentity] = `{"vlanInterfaces":{"n":{"name":"` + advised[1] + `"}}}`
+			})},
 		"a class that kube-vip does not serve": {config: byKubeVIP, objects: slicesOf("web"), drive: serve(ourClass),
 			reason: eventIgnored, advice: "delete the Service and create it again without loadBalancerClass",
 			remedy: func(w *clocked, _ []string) {
