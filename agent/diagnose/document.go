@@ -37,8 +37,7 @@ type Document struct {
 	ServerID string `json:"serverID,omitempty"`
 	// Network describes what was expected, in a line.
 	Network string `json:"network"`
-	// OtherNetworks are the other public networks of the Node, examined with the same effort; empty where one was asked
-	// for.
+	// OtherNetworks are the other public networks of the Node with their results; empty where one was asked for.
 	OtherNetworks []OtherNetwork `json:"otherNetworks,omitempty"`
 	// APIServer is why the API server could not be read; empty when it could, or need not be.
 	APIServer string `json:"apiServer,omitempty"`

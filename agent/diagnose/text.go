@@ -44,7 +44,7 @@ func (d Document) writeHeader(p *page) {
 	p.field(0, "Node", node)
 	p.field(0, "Network", d.Network)
 	for _, other := range d.OtherNetworks {
-		p.field(0, "Beside it", fmt.Sprintf("public network %s: %s (--public-network=%s)", other.Name, other.Status,
+		p.field(0, "Also in", fmt.Sprintf("public network %s: %s (--public-network=%s)", other.Name, other.Status,
 			other.Name))
 	}
 	p.field(0, "Interface", d.Interface)

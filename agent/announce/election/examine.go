@@ -11,7 +11,8 @@ import (
 
 // Evidence is what is known about a silent member other than by heartbeats.
 type Evidence struct {
-	// Off reports whether someone has stated that the server is off: the Node was deleted, or has a taint that says so.
+	// Off reports whether someone has stated that the server is off, or no member of the network any more: the Node was
+	// deleted, or has a taint that says so, or does not list the network.
 	Off bool
 	// Renewal is when the kubelet last renewed the Lease of the Node and the agent its own, in any form that differs
 	// from one renewal to the next; empty when that is unknown. Duration is for how long the Lease of the Node is
