@@ -19,6 +19,9 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/lab"
 )
 
+// late is a Service that is created while a network fails.
+const late = "late"
+
 // served is a public network with the Services in it: their addresses, and the requests that a client sends there.
 type served struct {
 	name, id string
@@ -60,7 +63,8 @@ func TestOneVLANFails(t *testing.T) {
 	if moves > 0 || missed > 0 {
 		h.Errorf("of the network without a fault %d addresses moved, and %d requests had no answer", moves, missed)
 	}
-	h.nothingIsLeft(second, slices.Concat(byDefault.names(), other.names())...)
+	h.failsEverywhere(other, byDefault)
+	h.nothingIsLeft(second, slices.Concat(byDefault.names(), other.names(), []string{late})...)
 }
 
 func (s *served) names() []string { return slices.Sorted(maps.Values(s.services)) }
@@ -170,6 +174,7 @@ func (h *harness) vlanFails(broken, whole *served) (moves, missed int) {
 	})
 	h.answered(broken)
 	h.blamed(victim, broken, whole)
+	h.diagnosed(victim, broken, whole)
 	h.answered(whole)
 	if h.moved(whole, before, begun) == 0 {
 		h.reports(victim, before)
@@ -198,6 +203,39 @@ func (h *harness) blamed(server string, broken, whole *served) {
 		_, labelled := node.Labels[contract.NodeVLANReady]
 		return !labelled, fmt.Sprint(node.Labels)
 	})
+}
+
+// diagnosed: a person who asks on the server is shown the network with the fault, and the other one beside it.
+func (h *harness) diagnosed(server string, broken, whole *served) {
+	h.Helper()
+	out, err := h.Diagnose(h.Context(), server)
+	h.must("diagnose "+server, err)
+	said := string(out.Stdout)
+	if out.Code != 1 || !strings.Contains(said, "public network "+broken.id) ||
+		!strings.Contains(said, "(--public-network="+whole.name+")") {
+		h.Errorf("the diagnosis of %s ended with code %d:\n%s", server, out.Code, said)
+	}
+}
+
+// failsEverywhere breaks the VLAN interfaces of a network on all servers. A new Service of the other network, which has
+// no fault, has its address all the same and is answered.
+func (h *harness) failsEverywhere(broken, whole *served) {
+	h.Helper()
+	for _, s := range h.Servers {
+		h.must("break VLAN of "+broken.name, h.Lab.BreakVLAN(h.Context(), s.Name, broken.vlan, lab.LinkDown))
+	}
+	for _, s := range h.Servers {
+		h.until("Node "+s.Name+" reports the fault", func() (bool, string) {
+			c := contract.FindNodeCondition(h.node(s.Name), contract.ConditionVLANReady)
+			return c != nil && c.Status == corev1.ConditionFalse, fmt.Sprintf("%+v", c)
+		})
+	}
+	h.create(late, h.Servers, map[string]string{contract.ServiceNetwork: whole.name})
+	h.row(h.ask(h.published(late), time.Second/2), "the new Service is answered", true)
+	for _, s := range h.Servers {
+		h.must("repair "+s.Name, h.Lab.Repair(h.Context(), s.Name))
+	}
+	h.ready(h.Servers...)
 }
 
 // reports waits until the agent of a server reports that it is the one that answers for its addresses.
