@@ -102,6 +102,10 @@ func (l *locations) overview(ctx context.Context) error {
 // fail takes the server of the other location away. That the controller reports it as silent takes minutes, for which
 // the story does not wait.
 func (l *locations) fail(ctx context.Context) error {
+	if _, err := l.awaitAnswer(ctx, l.home.probe, 2*time.Minute, "answers in a row from "+l.home.name,
+		undisturbed); err != nil {
+		return err
+	}
 	l.died = time.Now()
 	for _, server := range l.away.servers {
 		if err := l.TakeAway(ctx, server.Name); err != nil {
@@ -119,6 +123,22 @@ func (l *locations) fail(ctx context.Context) error {
 	l.say("GET http://%s/ → no answer, %.0f s after that", l.away.address, time.Since(l.died).Seconds())
 	_, err := l.missed(ctx)
 	return err
+}
+
+// undisturbed finds the last of the answers to all requests for a while, so that what is lost later is lost by a fault
+// and not because something has just begun.
+func undisturbed(attempts []lab.Attempt) (lab.Attempt, bool) {
+	failed := -1
+	for i, a := range attempts {
+		if !a.OK {
+			failed = i
+		}
+	}
+	row := attempts[failed+1:]
+	if len(row) < steady || row[len(row)-1].At.Sub(row[0].At) < 2*calm {
+		return lab.Attempt{}, false
+	}
+	return row[len(row)-1], true
 }
 
 // silent finds the last of several requests in a row without an answer, if they are the last ones.
@@ -146,10 +166,11 @@ func (l *locations) missed(ctx context.Context) (lost int, err error) {
 	return lost, nil
 }
 
-// lostSince counts the requests that were not finished at a moment or came later, and those of them without an answer.
+// lostSince counts the requests that were under way at a moment or came later, and those of them without an answer. None
+// is waited for longer than calm: what began earlier and ends later was held up by the machine.
 func lostSince(attempts []lab.Attempt, since time.Time) (asked, lost int) {
 	for _, a := range attempts {
-		if a.At.Add(a.Took).Before(since) {
+		if a.At.Add(a.Took).Before(since) || a.At.Before(since.Add(-calm)) {
 			continue
 		}
 		asked++

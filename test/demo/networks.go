@@ -172,6 +172,7 @@ func (l *locations) agents(ctx context.Context) error {
 	if err := l.StartAgents(ctx); err != nil {
 		return err
 	}
+	l.say("their heartbeats are a second apart here, ten times as long as on servers that do not share processors")
 	for _, at := range l.both() {
 		for _, server := range at.servers {
 			if _, err := l.awaitNodes(ctx, patience, server.Name+" ready for network "+at.network, vlanReady,

@@ -93,6 +93,23 @@ func TestLostSince(t *testing.T) {
 	if asked, lost := lostSince(late, begin.Add(time.Second)); asked != 1 || lost != 1 {
 		t.Errorf("under way: %d asked, %d lost", asked, lost)
 	}
+	held := []lab.Attempt{{At: begin, Took: 2 * calm}}
+	if asked, lost := lostSince(held, begin.Add(calm+1)); asked != 0 || lost != 0 {
+		t.Errorf("held up by the machine: %d asked, %d lost", asked, lost)
+	}
+}
+
+func TestUndisturbed(t *testing.T) {
+	row := func(n int) string { return strings.Repeat("o", n) }
+	needed := int(2*calm/time.Second) + 1 // one attempt a second
+	for pattern, want := range map[string]bool{
+		"": false, row(needed): true, row(needed - 1): false, row(needed) + "x": false, "x" + row(needed): true,
+		row(needed) + "x" + row(needed-1): false,
+	} {
+		if _, got := undisturbed(attemptsOf(pattern)); got != want {
+			t.Errorf("%q is undisturbed: %t, want %t", pattern, got, want)
+		}
+	}
 }
 
 func TestSilent(t *testing.T) {

@@ -30,12 +30,15 @@ func Prepare(ctx context.Context, o Options) error {
 			return fmt.Errorf("prepare %s: %w", name, err)
 		}
 	}
-	packages := []string{"./controller", "./agent", "./test/sim/pnapsim/cmd/pnapsim", "./test/env/lab/cmd/labd",
+	packages := []string{"./controller", "./test/sim/pnapsim/cmd/pnapsim", "./test/env/lab/cmd/labd",
 		"./test/env/cluster/cmd/backend"}
 	if o.Networks == TwoNetworks {
 		packages = append(packages, plugin)
 	} else if _, err := tools.KubeVIP(ctx, o.KubeVIP); err != nil {
 		return fmt.Errorf("prepare kube-vip: %w", err)
+	}
+	if _, err := tools.TaggedProduct(ctx, "./agent", o.agentTags()...); err != nil {
+		return fmt.Errorf("prepare the agent: %w", err)
 	}
 	for _, pkg := range packages {
 		if _, err := tools.Product(ctx, pkg); err != nil {

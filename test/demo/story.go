@@ -107,8 +107,18 @@ func (o Options) cluster() cluster.Options {
 	if o.Networks == TwoNetworks {
 		c.Announcer = contract.AnnouncerAgent
 		c.AwayServers = 1
+		c.AgentTags = o.agentTags()
 	}
 	return c
+}
+
+// agentTags are the build tags of the agents: those that announce have slow heartbeats, because servers that share
+// processors with each other, and with what else runs there, stand still for longer than three usual ones take.
+func (o Options) agentTags() []string {
+	if o.Networks != TwoNetworks {
+		return nil
+	}
+	return []string{"slowheartbeats"}
 }
 
 // act is one step of the story.
