@@ -166,8 +166,8 @@ func (l *locations) missed(ctx context.Context) (lost int, err error) {
 	return lost, nil
 }
 
-// lostSince counts the requests that were under way at a moment or came later, and those of them without an answer. None
-// is waited for longer than calm: what began earlier and ends later was held up by the machine.
+// lostSince counts the requests that were under way at a moment or came later, and those of them without an answer.
+// None is waited for longer than calm: what began earlier and ends later was held up by the machine.
 func lostSince(attempts []lab.Attempt, since time.Time) (asked, lost int) {
 	for _, a := range attempts {
 		if a.At.Add(a.Took).Before(since) || a.At.Before(since.Add(-calm)) {
