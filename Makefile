@@ -12,30 +12,30 @@ SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 DIST ?= dist/bin
 COMPONENT := k8s.io/component-base/version
 LDFLAGS := -s -w -buildid= -X $(COMPONENT).gitVersion=$(VERSION) -X $(COMPONENT).gitCommit=$(COMMIT)
-# Tests are compiled as the programs are released, without cgo, so both share what is compiled, and the virtual machine runs
-# tests as they are. Only the race detector needs cgo.
+# Tests are compiled as the programs are released, without cgo and without paths of this machine, so both, and Kubernetes,
+# share what is compiled, and the virtual machine runs tests as they are. Only the race detector needs cgo.
 export CGO_ENABLED ?= 0
+export GOFLAGS := $(filter-out -trimpath,$(shell go env GOFLAGS 2>/dev/null)) -trimpath
 race test-long: export CGO_ENABLED = 1
 # Linters, govulncheck and test runner, pinned in a module of their own.
 DEV := go tool -modfile=test/env/tools/dev/go.mod
 TEST := $(DEV) gotestsum --format pkgname --
-TESTFLAGS ?= -shuffle=on -timeout 40m
+# make lint runs vet.
+TESTFLAGS ?= -shuffle=on -timeout 40m -vet=off
 
-# The agent speaks netlink, so it exists for Linux only.
-BINARIES := $(foreach p,linux-amd64 linux-arm64 darwin-amd64 darwin-arm64,$(foreach n,phoenixnap-cloud-controller-manager pnapsim,$(DIST)/$(n)-$(p))) \
-	$(foreach p,linux-amd64 linux-arm64,$(DIST)/phoenixnap-agent-$(p)) \
-	$(foreach p,linux-amd64 linux-arm64 darwin-amd64 darwin-arm64 windows-amd64,$(DIST)/kubectl-pnap-$(p))
+# What runs in a cluster runs on Linux.
+IN_CLUSTER := $(foreach p,linux-amd64 linux-arm64,$(foreach n,phoenixnap-cloud-controller-manager phoenixnap-agent,$(DIST)/$(n)-$(p)))
+BINARIES := $(IN_CLUSTER) $(foreach p,linux-amd64 linux-arm64 darwin-amd64 darwin-arm64 windows-amd64,$(DIST)/kubectl-pnap-$(p))
 # What make images works on and, with PREBUILT, packs.
 REGISTRY ?=
 TAG ?=
 PLATFORMS ?= linux/amd64,linux/arm64
 ENGINE ?=
 BASE_IMAGE ?=
-PACKED := $(filter %-linux-amd64 %-linux-arm64,$(filter-out $(DIST)/pnapsim-% $(DIST)/kubectl-pnap-%,$(BINARIES))) $(DIST)/ca-certificates.crt $(DIST)/third-party-licenses.txt
+PACKED := $(IN_CLUSTER) $(DIST)/ca-certificates.crt $(DIST)/third-party-licenses.txt
 package_phoenixnap-cloud-controller-manager := ./controller
 package_phoenixnap-agent := ./agent
 package_kubectl-pnap := ./controller/kubectl-pnap
-package_pnapsim := ./test/sim/pnapsim/cmd/pnapsim
 
 .PHONY: help
 help: ## List the targets
@@ -52,7 +52,7 @@ recordings: go ## Play the demo and draw from it the terminals that README.md sh
 # The packages whose tests start a cluster, another virtual machine (both where the running kernel lacks 802.1Q), or a
 # control plane. One cluster and one other virtual machine at a time, with the highest priority: an emulated machine has
 # timers to serve, and one that gets less than half a processor hardly does anything else. What takes or waits longest begins.
-LONGEST := %/test/demo %/test/scenario/networkd %/v2/controller %/test/repo/docs
+LONGEST := %/test/demo %/test/scenario/networkd %/v2/controller %/test/repo/docs %/test/repo/deploy
 AGENTS := $(addprefix $(shell sed -n 's/^module //p' go.mod)/test/scenario/,announce agent)
 FIRST = $(filter $(LONGEST),$(1)) $(filter-out $(LONGEST),$(1))
 TESTS_WITH = $(shell go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | \
@@ -64,7 +64,7 @@ API = $(eval API := $(filter-out $(CLUSTER) $(MACHINE) $(AGENTS),$(call TESTS_WI
 # All others only compute.
 OTHER = $(eval OTHER := $(filter-out $(CLUSTER) $(MACHINE) $(AGENTS) $(API),$(shell go list ./...)))$(OTHER)
 # With Go's default of 100, tests and above all the start of a kube-apiserver spend much of their time collecting garbage.
-test test-api test-minor race: export GOGC ?= 400
+lint test test-api test-minor race: export GOGC ?= 400
 ifdef LOOPS
 $(if $(shell [[ "$(LOOPS)" =~ ^[0-9]+$$ ]] && echo ok),,$(error LOOPS=$(LOOPS): give the number of busy loops to run beside the tests, such as 3))
 endif
@@ -78,9 +78,9 @@ test: prepare ## Run all tests, and print how long they took and the ten package
 	awk '{gsub("/", "_", $$2); print "figure test_seconds_" $$2, $$1, "s"}' && \
 	echo "figure test_seconds $$(( $$(date +%s) - began )) s" && exit $$failed
 
-# The parts of make test, side by side. What only computes follows the labs, which it would disturb. Only root can raise the
-# priority of a process; so that and the API servers have a low one to their end, but not the lowest: beside busy programs
-# that hardly runs.
+# The parts of make test, side by side. What only computes, and what is short with an API server, follows the labs, which it
+# would disturb. Only root can raise the priority of a process; so that and the API servers have a low one to their end, but
+# not the lowest: beside busy programs that hardly runs.
 PARTS = test-clusters test-machines test-apis
 RESULTS ?= $(DIST)
 # A part that runs several times gives its results several names.
@@ -92,9 +92,9 @@ test-clusters: go
 	@$(PART) -p 1 $(call FIRST,$(CLUSTER))
 test-machines: go
 	@failed=0; $(call PART,-announce) $(firstword $(AGENTS)) || failed=$$?; $(PART) -p 1 $(call FIRST,$(MACHINE)) || failed=$$?; \
-	$(call PART,-agent) $(lastword $(AGENTS)) || failed=$$?; nice -n 5 $(call PART,-other) -p 2 $(OTHER) || failed=$$?; exit $$failed
+	$(call PART,-agent) $(lastword $(AGENTS)) || failed=$$?; nice -n 5 $(call PART,-other) -p 2 $(filter-out $(LONGEST),$(API)) $(OTHER) || failed=$$?; exit $$failed
 test-apis: go
-	@nice -n 5 $(PART) -p 1 $(call FIRST,$(API))
+	@nice -n 5 $(PART) -p 1 $(filter $(LONGEST),$(API))
 
 # The packages whose tests start no control plane and no virtual machine, and build or download nothing.
 HEAVY := env/controlplane|env/kernel|env/lab|env/cluster|env/tools|repo/build|repo/development|repo/mutants|repo/portability
@@ -109,13 +109,12 @@ test-api: go ## Run the tests that need an API server, which is built first, and
 	go run ./test/env/tools/cmd/tools etcd kube-apiserver >/dev/null
 	$(TEST) $(TESTFLAGS) $(API)
 
-# The code that shares memory between goroutines: the product, without the decisions that have none, and the simulators. A
-# walk runs all of the controller in one process.
-NOT_RACED := ./agent/announce/election ./agent/verify/check ./controller/loadbalancer/plan ./controller/cloud/network \
-	./controller/loadbalancer/announcer/reports
+# The packages whose code or tests start goroutines or share memory between them, parallel tests included, but the election:
+# only its tests count something together, for minutes. All of the controller also runs in the walks, in one process.
+RACED = $(filter-out %/announce/election,$(addprefix $(shell sed -n 's/^module //p' go.mod)/,$(patsubst %/,%,$(sort $(dir $(shell grep -rlE \
+	'^\s*go [a-z]|\bchan\b|"sync"|"sync/atomic"|x/sync/errgroup|t[.]Parallel' --include='*.go' agent controller pkg test/sim))))))
 # Not the longest test: the controller that it starts is a process, built as it is released.
 PROCESSES := ^TestTheWholeController$$
-RACED = $(filter-out $(shell go list $(NOT_RACED)),$(shell go list ./agent/... ./controller/... ./pkg/... ./test/sim/...))
 .PHONY: race
 race: go ## Run the tests of the product, and two random walks, with the race detector; takes about ten minutes
 	go run ./test/env/tools/cmd/tools etcd kube-apiserver >/dev/null

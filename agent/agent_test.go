@@ -78,7 +78,7 @@ func (c *cluster) node(t *testing.T) *corev1.Node {
 func (c *cluster) publish(t *testing.T) {
 	t.Helper()
 	annotations := nodenet.On(contract.NodeNetwork{ServerID: "0123456789abcdef01234567",
-		NetworkID: "6104105e6b7c9a0012345678", VLAN: 3999,
+		ID: "6104105e6b7c9a0012345678", VLAN: 3999,
 		Member: true, Announcer: contract.AnnouncerKubeVIP})
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	must(t, err)

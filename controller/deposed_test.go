@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -130,7 +130,7 @@ func (s *scene) allPublished(names ...string) {
 // Service got one block.
 func (s *scene) boughtOnce() {
 	s.Helper()
-	s.until(plan.PurchaseSettles+patience, func() error {
+	s.until(ipblock.PurchaseSettles+patience, func() error {
 		if served := s.served(); len(served) < len(several) {
 			return fmt.Errorf("only %v have addresses", served)
 		}

@@ -52,7 +52,7 @@ func (r *Runtime) newAnnouncer() []Part {
 			keys.Set(content, err)
 			r.wakes.announcer.Signal()
 		}}
-	examiner := &examiner.Examiner{Client: r.Announcing, NetworkID: r.id, Claimed: r.claimed}
+	examiner := &examiner.Examiner{Client: r.Announcing, Network: r.id, Claimed: r.claimed}
 	r.local = localhealth.New(r.wakes.localHealth, r.localPorts, r.nodeAddresses, r.wakes.announcer.Signal)
 	r.events = speaker.NewRecorder(r.Node)
 	r.responder = responder.New(responder.Config{

@@ -60,7 +60,7 @@ func expectations(networks []contract.NodeNetwork, unreadable error, addresses [
 	expected = map[string]check.Expected{"": unknown}
 	networks = slices.DeleteFunc(slices.Clone(networks), func(n contract.NodeNetwork) bool {
 		first := slices.IndexFunc(networks, func(o contract.NodeNetwork) bool { return o.VLAN == n.VLAN })
-		return networks[first].NetworkID != n.NetworkID
+		return networks[first].ID != n.ID
 	})
 	for i, n := range networks {
 		e := common
@@ -74,8 +74,8 @@ func expectations(networks []contract.NodeNetwork, unreadable error, addresses [
 				e.Others = append(e.Others, other.VLAN)
 			}
 		}
-		expected[n.NetworkID] = e
-		listed = append(listed, n.NetworkID)
+		expected[n.ID] = e
+		listed = append(listed, n.ID)
 	}
 	return expected, listed
 }

@@ -91,7 +91,7 @@ func TestDesiredAnywhere(t *testing.T) {
 func networks(random *rand.Rand) []contract.NodeNetwork {
 	var all []contract.NodeNetwork
 	for _, vlan := range random.Perm(4093)[:random.IntN(5)] {
-		all = append(all, contract.NodeNetwork{NetworkID: "n" + strconv.Itoa(vlan), VLAN: vlan + 2})
+		all = append(all, contract.NodeNetwork{ID: "n" + strconv.Itoa(vlan), VLAN: vlan + 2})
 	}
 	return all
 }
@@ -107,17 +107,17 @@ func TestExpectations(t *testing.T) {
 		expected, listed := expectations(all, nil, nil, options)
 		tables := map[int]string{}
 		for i, n := range all {
-			e := expected[n.NetworkID]
-			if listed[i] != n.NetworkID || !e.Published || e.Uplink != "bond1" || e.Mask != 0xf0 ||
+			e := expected[n.ID]
+			if listed[i] != n.ID || !e.Published || e.Uplink != "bond1" || e.Mask != 0xf0 ||
 				(e.Interface == "public0") != (i == 0) {
 				t.Fatalf("network %d of %v: %+v", i, listed, e)
 			}
 			for gateway := range 16 {
 				table := e.Table() + gateway*4096
 				if other, used := tables[table]; used {
-					t.Fatalf("table %d is of %s and of %s", table, other, n.NetworkID)
+					t.Fatalf("table %d is of %s and of %s", table, other, n.ID)
 				}
-				tables[table] = n.NetworkID
+				tables[table] = n.ID
 			}
 		}
 		if len(all) == 0 {
@@ -127,8 +127,8 @@ func TestExpectations(t *testing.T) {
 		all[changed].IPs = []netip.Addr{netip.MustParseAddr("192.0.2.2")}
 		after, _ := expectations(all, nil, nil, options)
 		for id, e := range after {
-			if concerned := id == all[changed].NetworkID; concerned == reflect.DeepEqual(e, expected[id]) {
-				t.Fatalf("an address in %s: %q is concerned is %t", all[changed].NetworkID, id, concerned)
+			if concerned := id == all[changed].ID; concerned == reflect.DeepEqual(e, expected[id]) {
+				t.Fatalf("an address in %s: %q is concerned is %t", all[changed].ID, id, concerned)
 			}
 		}
 	}
@@ -136,8 +136,8 @@ func TestExpectations(t *testing.T) {
 
 // TestOneVLANIDTwice: two networks would share interface and routing table.
 func TestOneVLANIDTwice(t *testing.T) {
-	_, listed := expectations([]contract.NodeNetwork{{NetworkID: "a", VLAN: 7}, {NetworkID: "b", VLAN: 7},
-		{NetworkID: "c", VLAN: 8}}, nil, nil, Options{})
+	_, listed := expectations([]contract.NodeNetwork{{ID: "a", VLAN: 7}, {ID: "b", VLAN: 7},
+		{ID: "c", VLAN: 8}}, nil, nil, Options{})
 	if !slices.Equal(listed, []string{"a", "c"}) {
 		t.Errorf("served are %q, want the first network of each VLAN ID", listed)
 	}

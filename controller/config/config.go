@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -73,8 +74,8 @@ type Config struct {
 
 // LoadBalancer is the parsed load-balancer URL.
 type LoadBalancer struct {
-	Announcer string // one of announcer.Kinds; empty when load balancers are off
-	NetworkID string // the ID of the public network
+	Announcer string        // one of announcer.Kinds; empty when load balancers are off
+	Network   network.Named // the public network, which is the default one
 }
 
 // Enabled reports whether Services of type LoadBalancer are served.
@@ -89,7 +90,7 @@ func (c *Config) String() string {
 	return fmt.Sprintf("clientID=%s clientSecret=[redacted] location=%q baseURL=%s tokenURL=%s announcer=%s ",
 		mask(c.clientID), c.Location, c.BaseURL, c.TokenURL, announcer) +
 		fmt.Sprintf("publicNetwork=%q nodeAddress=%s manageMembership=%t ",
-			c.LoadBalancer.NetworkID, c.NodeAddress, c.ManageMembership) +
+			c.LoadBalancer.Network.ID, c.NodeAddress, c.ManageMembership) +
 		fmt.Sprintf("ipAllocation=%s ipBlockSize=%s maxIPBlocks=%d dryRun=%t collectOrphans=%t "+
 			"orphanGrace=%s ",
 			c.Allocation, c.BlockSize, c.MaxIPBlocks, c.DryRun, c.CollectOrphans, c.OrphanGrace) +

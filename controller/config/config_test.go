@@ -13,14 +13,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 const (
-	network      = "60473a6115e34466c9f8f083"
+	networkID    = "60473a6115e34466c9f8f083"
 	credentials1 = `"clientID":"0123456789abcdef","clientSecret":"hunter2hunter2"`
 )
+
+// served is the network of the ID.
+var served = network.Named{Name: v1beta1.DefaultNetwork, ID: networkID}
 
 // load writes the secret, parses the arguments and loads.
 func load(t *testing.T, secret string, env map[string]string, args ...string) (*Config, error) {
@@ -78,7 +83,7 @@ clientID: 0123456789abcdef
 clientSecret: hunter2hunter2
 location: ASH
 base-url: https://pnap.example/
-loadbalancer: kube-vip:///` + network + `
+loadbalancer: kube-vip:///` + networkID + `
 maxIPBlocks: 4
 annotationIPLocation: example.com/site
 controlPlaneEndpoint: true
@@ -104,7 +109,7 @@ apiRequestsPerSecond: 5
 		config.CollectOrphans, config.OrphanGrace, config.RequestsPerSecond, config.DryRun,
 		config.MetricsPrivate}
 	want := []any{"ASH", "https://pnap.example", "https://pnap.example/auth/realms/BMC/protocol/openid-connect/token",
-		LoadBalancer{Announcer: contract.AnnouncerKubeVIP, NetworkID: network}, 4, "example.com/site", "role=edge",
+		LoadBalancer{Announcer: contract.AnnouncerKubeVIP, Network: served}, 4, "example.com/site", "role=edge",
 		true, 6443, contract.AllocationShared, "/28", NodeAddressBlock, true,
 		contract.ProviderIDBMC,
 		true, 90 * time.Minute, 5, true, true}
@@ -159,7 +164,7 @@ func TestStringShowsEveryOption(t *testing.T) {
 func TestInvalidOptions(t *testing.T) {
 	const (
 		ok = credentials1
-		lb = `,"loadbalancer":"kube-vip://` + network + `"`
+		lb = `,"loadbalancer":"kube-vip://` + networkID + `"`
 	)
 	tests := map[string]struct {
 		secret string
@@ -185,7 +190,7 @@ func TestInvalidOptions(t *testing.T) {
 		"no object":                            {secret: `hunter2hunter2`, want: []string{"not a JSON or YAML object"}},
 		"trailing comma ok in YAML but broken": {secret: `{` + ok + `,,}`, want: []string{"not a JSON or YAML object"}},
 		"everything at once": {
-			secret: `{"clientID":"x","location":"ashburn","loadbalancer":"kubevip://` + network + `","foo":1}`,
+			secret: `{"clientID":"x","location":"ashburn","loadbalancer":"kubevip://` + networkID + `","foo":1}`,
 			env:    map[string]string{"PNAP_MAX_IP_BLOCKS": "-1", "PNAP_SERVICE_NODE_SELECTOR": "a=("},
 			args:   []string{"--base-url=ftp://x", "--annotation-ip-location=a b"},
 			want: []string{`unknown field "foo"`, `secret field location: location "ashburn"`,
@@ -196,7 +201,7 @@ func TestInvalidOptions(t *testing.T) {
 		"invalid allocation": {secret: `{` + ok + `,"ipAllocation":"some"}`,
 			want: []string{`"some" is not an IP allocation`}},
 		"/31": {secret: `{` + ok + `,"ipBlockSize":"/31"}`, want: []string{`not a block size`}},
-		"an option that an IPBlock replaces": {secret: `{` + ok + lb + `,"nodeIPBlock":"` + network + `"}`,
+		"an option that an IPBlock replaces": {secret: `{` + ok + lb + `,"nodeIPBlock":"` + networkID + `"}`,
 			want: []string{`unknown field "nodeIPBlock"`}},
 		"invalid boolean": {secret: `{` + ok + `,"collectOrphans":"perhaps"}`,
 			want: []string{`secret field collectOrphans: "perhaps" is neither true nor false`}},
@@ -388,16 +393,16 @@ func TestParseLoadBalancer(t *testing.T) {
 		want LoadBalancer
 		err  string
 	}{
-		"kube-vip://" + network:               {want: LoadBalancer{contract.AnnouncerKubeVIP, network}},
-		"kube-vip:///" + network:              {want: LoadBalancer{contract.AnnouncerKubeVIP, network}},
-		"agent://" + network:                  {want: LoadBalancer{contract.AnnouncerAgent, network}},
-		"agent:////" + network:                {err: "is not the ID of a public network"},
-		"kubevip://" + network:                {err: `unknown scheme "kubevip"`},
-		"KUBE-VIP://" + network:               {err: "unknown scheme"},
+		"kube-vip://" + networkID:             {want: LoadBalancer{contract.AnnouncerKubeVIP, served}},
+		"kube-vip:///" + networkID:            {want: LoadBalancer{contract.AnnouncerKubeVIP, served}},
+		"agent://" + networkID:                {want: LoadBalancer{contract.AnnouncerAgent, served}},
+		"agent:////" + networkID:              {err: "is not the ID of a public network"},
+		"kubevip://" + networkID:              {err: `unknown scheme "kubevip"`},
+		"KUBE-VIP://" + networkID:             {err: "unknown scheme"},
 		"kube-vip://":                         {err: `"" is not the ID of a public network`},
 		"kube-vip://60473A6115E34466C9F8F083": {err: "24 hexadecimal digits"},
-		"kube-vip://" + network + "/":         {err: "is not the ID of a public network"},
-		network:                               {err: "is not a URL"},
+		"kube-vip://" + networkID + "/":       {err: "is not the ID of a public network"},
+		networkID:                             {err: "is not a URL"},
 		"":                                    {err: "is not a URL"},
 	}
 	for raw, test := range tests {
@@ -416,7 +421,7 @@ func TestParseLoadBalancer(t *testing.T) {
 }
 
 func FuzzParseLoadBalancer(f *testing.F) {
-	for _, seed := range []string{"kube-vip://" + network, "agent:///" + network, "kube-vip://x", "://", ""} {
+	for _, seed := range []string{"kube-vip://" + networkID, "agent:///" + networkID, "kube-vip://x", "://", ""} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
@@ -427,7 +432,7 @@ func FuzzParseLoadBalancer(f *testing.F) {
 			}
 			return
 		}
-		reparsed, err := parseLoadBalancer(got.Announcer + "://" + got.NetworkID)
+		reparsed, err := parseLoadBalancer(got.Announcer + "://" + got.Network.ID)
 		if err != nil || reparsed != got {
 			t.Fatalf("round trip of %q: %+v, %v", raw, reparsed, err)
 		}

@@ -15,7 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/listen"
 )
@@ -285,7 +287,7 @@ func parseLoadBalancer(raw string) (LoadBalancer, error) {
 			fmt.Errorf("load balancer %q: %q is not the ID of a public network (24 hexadecimal digits): %s",
 				raw, id, want)
 	}
-	return LoadBalancer{Announcer: scheme, NetworkID: id}, nil
+	return LoadBalancer{Announcer: scheme, Network: network.Named{Name: v1beta1.DefaultNetwork, ID: id}}, nil
 }
 
 // parseURL accepts http and https. Its error does not contain a value with a password.

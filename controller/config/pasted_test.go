@@ -17,7 +17,7 @@ const pastedSecret = "hunter2hunter2"
 // valid has a value for each option, by its name in the secret, or its flag.
 var valid = map[string]string{
 	"clientID": "0123456789abcdef", "clientSecret": pastedSecret, "location": "ASH", "base-url": "https://pnap.example",
-	"token-url": "https://auth.example/token", "loadbalancer": "kube-vip://" + network, "ipAllocation": "shared",
+	"token-url": "https://auth.example/token", "loadbalancer": "kube-vip://" + networkID, "ipAllocation": "shared",
 	"ipBlockSize": "/28", "maxIPBlocks": "12",
 	"annotationIPLocation": "example.com/site", "serviceNodeSelector": "role=edge", "manageMembership": "true",
 	"nodeAddress": "block", "collectOrphans": "true", "orphanGrace": "90m",

@@ -14,7 +14,6 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/conditionmetrics"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/membership"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/metadata"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 )
 
 func (c *Controllers) networkPublisher() (Controller, error) {
@@ -83,7 +82,7 @@ func (c *Controllers) balancerConfig() reconcile.Config {
 		Events:   c.config.Events,
 		Metrics:  c.config.Metrics.balancer,
 
-		Network: network.Named{Name: v1beta1.DefaultNetwork, ID: c.options.LoadBalancer.NetworkID},
+		Network: c.options.LoadBalancer.Network,
 		Now:     c.config.Now,
 		Options: plan.Options{
 			Announcer:          c.options.LoadBalancer.Announcer,
@@ -159,7 +158,7 @@ func (c *Controllers) orphans() (Controller, error) {
 		Services:  c.core().Services(),
 		Events:    c.config.Events,
 		Metrics:   c.config.Metrics.orphans,
-		NetworkID: c.options.LoadBalancer.NetworkID,
+		Network:   c.options.LoadBalancer.Network,
 		Networks:  func() []network.Named { return c.places().Named() },
 		Now:       c.config.Now,
 		Collect:   c.options.CollectOrphans,

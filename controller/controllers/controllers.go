@@ -89,7 +89,7 @@ func New(c Config) *Controllers {
 		Nodes:     all.core().Nodes().Lister(),
 		Live:      c.Client.CoreV1(),
 		Networks:  all.account,
-		NetworkID: c.Options.LoadBalancer.NetworkID,
+		Network:   c.Options.LoadBalancer.Network,
 		Events:    c.Events,
 		Metrics:   c.Metrics.instances,
 		Now:       c.Now,

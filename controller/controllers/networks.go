@@ -29,14 +29,13 @@ type balancers struct {
 
 // policed is a Balancer and what it was made of.
 type policed struct {
-	id       string
 	policy   publicnetwork.Policy
 	balancer *reconcile.Balancer
 }
 
 func newBalancers(config reconcile.Config, further *publicnetwork.Further) *balancers {
-	first := policed{id: config.Network.ID, balancer: reconcile.New(config)}
-	return &balancers{config: config, further: further, byName: map[string]policed{config.Network.Name: first}}
+	return &balancers{config: config, further: further,
+		byName: map[string]policed{config.Network.Name: {balancer: reconcile.New(config)}}}
 }
 
 // of is the Balancer of a network. One that is not served any more keeps its last one.
@@ -55,11 +54,11 @@ func (b *balancers) of(name string) *reconcile.Balancer {
 func (b *balancers) make(object *v1beta1.PublicNetwork) {
 	policy := publicnetwork.PolicyOf(object)
 	known, made := b.byName[object.Name]
-	if made && known.id == object.Spec.ID && reflect.DeepEqual(known.policy, policy) {
+	if made && reflect.DeepEqual(known.policy, policy) {
 		return
 	}
 	config := b.config
-	config.Network = network.Named{Name: object.Name, ID: object.Spec.ID}
+	config.Network = policy.Named
 	config.Location = ""
 	config.LocationOfNetwork = true
 	config.Selector = policy.Selector
@@ -68,12 +67,12 @@ func (b *balancers) make(object *v1beta1.PublicNetwork) {
 	config.MaxBlocks = policy.MaxBlocks
 	config.MaxRetained = policy.MaxRetained
 	config.MaxRetainedPerNamespace = policy.MaxRetainedPerNamespace
-	b.byName[object.Name] = policed{id: object.Spec.ID, policy: policy, balancer: reconcile.New(config)}
+	b.byName[object.Name] = policed{policy: policy, balancer: reconcile.New(config)}
 }
 
 // places are the public networks that are served.
 func (c *Controllers) places() plan.Places {
-	places := plan.Places{Served: []plan.Place{c.place(v1beta1.DefaultNetwork, c.options.LoadBalancer.NetworkID)}}
+	places := plan.Places{Served: []plan.Place{c.place(c.options.LoadBalancer.Network)}}
 	if c.options.Location == "" {
 		places.LocationAnnotation = c.options.AnnotationIPLocation
 	}
@@ -82,8 +81,8 @@ func (c *Controllers) places() plan.Places {
 	}
 	served, read := c.further.Served()
 	places.Partial = !read
-	for _, object := range served {
-		places.Served = append(places.Served, c.place(object.Name, object.Spec.ID))
+	for i := range served {
+		places.Served = append(places.Served, c.place(publicnetwork.NamedOf(&served[i])))
 	}
 	return places
 }
@@ -91,11 +90,11 @@ func (c *Controllers) places() plan.Places {
 // published are the public networks that Nodes list. A dry run previews that of the option.
 func (c *Controllers) published() (served []metadata.PublicNetwork, all bool) {
 	option := c.options.LoadBalancer
-	if option.NetworkID == "" {
+	if option.Network.ID == "" {
 		return nil, true
 	}
 	announces := cmp.Or(option.Announcer, contract.AnnouncerNone)
-	served = []metadata.PublicNetwork{{Name: v1beta1.DefaultNetwork, NetworkID: option.NetworkID, Announcer: announces,
+	served = []metadata.PublicNetwork{{Named: option.Network, Announcer: announces,
 		Selector: c.options.ServiceNodeSelector, Managed: c.options.ManageMembership}}
 	if c.options.DryRun {
 		return served, true
@@ -103,8 +102,8 @@ func (c *Controllers) published() (served []metadata.PublicNetwork, all bool) {
 	further, all := c.further.Served()
 	for i := range further {
 		policy := publicnetwork.PolicyOf(&further[i])
-		served = append(served, metadata.PublicNetwork{Name: further[i].Name, NetworkID: further[i].Spec.ID,
-			Announcer: announces, Selector: policy.Selector, Managed: policy.Managed})
+		served = append(served, metadata.PublicNetwork{Named: policy.Named, Announcer: announces,
+			Selector: policy.Selector, Managed: policy.Managed})
 	}
 	return served, all
 }
@@ -114,9 +113,8 @@ func (c *Controllers) managed() []membership.Network {
 	var all []membership.Network
 	if c.options.ManageMembership {
 		all = append(all, membership.Network{
-			Named:          network.Named{Name: v1beta1.DefaultNetwork, ID: c.options.LoadBalancer.NetworkID},
-			WithoutAddress: c.options.NodeAddress == config.NodeAddressNone,
-			Selector:       c.options.ServiceNodeSelector, MaxBlocks: c.options.MaxIPBlocks,
+			Named: c.options.LoadBalancer.Network, WithoutAddress: c.options.NodeAddress == config.NodeAddressNone,
+			Selector: c.options.ServiceNodeSelector, MaxBlocks: c.options.MaxIPBlocks,
 		})
 	}
 	if c.options.DryRun {
@@ -125,8 +123,8 @@ func (c *Controllers) managed() []membership.Network {
 	served, _ := c.further.Served()
 	for i := range served {
 		if policy := publicnetwork.PolicyOf(&served[i]); policy.Managed {
-			all = append(all, membership.Network{Named: network.Named{Name: served[i].Name, ID: served[i].Spec.ID},
-				WithoutAddress: policy.WithoutAddress, Selector: policy.Selector, MaxBlocks: policy.MaxBlocks})
+			all = append(all, membership.Network{Named: policy.Named, WithoutAddress: policy.WithoutAddress,
+				Selector: policy.Selector, MaxBlocks: policy.MaxBlocks})
 		}
 	}
 	return all
@@ -146,9 +144,9 @@ func (c *Controllers) nodesKept() []network.Named {
 // carriersOf is the rule by which Nodes may carry traffic of the load balancers of a public network. What Nodes list
 // says whether the selector of one that is not served any more selects them.
 func (c *Controllers) carriersOf(networkID string) contract.Carriers {
-	rule := contract.Carriers{NetworkID: cmp.Or(networkID, c.options.LoadBalancer.NetworkID),
-		Announcer: c.options.LoadBalancer.Announcer}
-	if rule.NetworkID == c.options.LoadBalancer.NetworkID {
+	option := c.options.LoadBalancer
+	rule := contract.Carriers{Network: cmp.Or(networkID, option.Network.ID), Announcer: option.Announcer}
+	if rule.Network == option.Network.ID {
 		rule.Selector = c.options.ServiceNodeSelector
 		return rule
 	}
@@ -162,10 +160,10 @@ func (c *Controllers) carriersOf(networkID string) contract.Carriers {
 }
 
 // place is a network as it was read last. One that the account does not have is in no location.
-func (c *Controllers) place(name, id string) plan.Place {
-	public, _, err := c.account.LastNetwork(id)
+func (c *Controllers) place(named network.Named) plan.Place {
+	public, _, err := c.account.LastNetwork(named.ID)
 	if pnap.IsInaccessible(err) {
-		public = network.Network{ID: id}
+		public = network.Network{ID: named.ID}
 	}
-	return plan.Place{Named: network.Named{Name: name, ID: id}, Public: public}
+	return plan.Place{Named: named, Public: public}
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/config"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -30,7 +31,8 @@ func TestPlaces(t *testing.T) {
 	build := func() *Controllers {
 		return New(Config{
 			Options: &config.Config{BlockSize: "/29", LoadBalancer: config.LoadBalancer{
-				Announcer: contract.AnnouncerAgent, NetworkID: "60473c2509268bc77fd06d29"},
+				Announcer: contract.AnnouncerAgent, Network: network.Named{
+					Name: v1beta1.DefaultNetwork, ID: "60473c2509268bc77fd06d29"}},
 				AnnotationIPLocation: contract.ServiceIPLocation},
 			Client: store.Client(), IPBlocks: store.IPBlocks(), PublicNetworks: store.PublicNetworks(),
 			Informers: informers.NewSharedInformerFactory(store.Client(), 0), Events: record.NewFakeRecorder(100),
@@ -51,15 +53,15 @@ func TestPlaces(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	served, complete := c.published()
-	if !complete || len(served) != 2 || served[1].NetworkID != west.Spec.ID ||
+	if !complete || len(served) != 2 || served[1].ID != west.Spec.ID ||
 		served[1].Announcer != contract.AnnouncerAgent || !served[1].Selector.Matches(labels.Set{"edge": "yes"}) ||
 		served[1].Selector.Matches(labels.Set{}) {
 		t.Errorf("published: %+v", served)
 	}
-	if rule := c.carriersOf(west.Spec.ID); rule.NetworkID != west.Spec.ID || rule.Selector == nil {
+	if rule := c.carriersOf(west.Spec.ID); rule.Network != west.Spec.ID || rule.Selector == nil {
 		t.Errorf("%+v", rule)
 	}
-	if rule := c.carriersOf(""); rule.NetworkID != c.options.LoadBalancer.NetworkID || rule.Selector != nil {
+	if rule := c.carriersOf(""); rule.Network != c.options.LoadBalancer.Network.ID || rule.Selector != nil {
 		t.Errorf("%+v", rule)
 	}
 	all := newBalancers(c.balancerConfig(), c.further)

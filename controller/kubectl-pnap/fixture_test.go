@@ -18,10 +18,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/orphans"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/client"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -105,7 +106,7 @@ func (s fixture) node(name, serverID string, annotations map[string]string, memb
 	conditions ...corev1.NodeCondition) {
 	s.Helper()
 	all := nodenet.On(contract.NodeNetwork{
-		ServerID: serverID, NetworkID: simtest.NetworkID, VLAN: 20, Member: member,
+		ServerID: serverID, ID: simtest.NetworkID, VLAN: 20, Member: member,
 		Announcer: contract.AnnouncerKubeVIP,
 	})
 	maps.Copy(all, annotations)
@@ -171,8 +172,8 @@ func (s fixture) service(name, address, block string, class *string, conditions 
 
 func (s fixture) ledgers() {
 	s.Helper()
-	l, _, err := plan.NewLedger(poolBlock, prefix("203.0.113.24/29")).Take(plan.Holder{Namespace: "shop", Name: "api",
-		UID: "u"}, plan.Ask{Now: now()})
+	l, _, err := ipblock.NewLedger(poolBlock, prefix("203.0.113.24/29")).Take(ipblock.Holder{Namespace: "shop",
+		Name: "api", UID: "u"}, ipblock.Ask{Now: now()})
 	s.ok(err)
 	_, err = allocation.NewStore(plane.IPBlocks(), nil).Save(s.Context(), l)
 	s.ok(err)
@@ -211,7 +212,7 @@ func (s fixture) showBlocks() {
 		Account: account.New(account.Config{Cloud: api, Now: clock.Now}), Cloud: api,
 		Ledgers: allocation.NewStore(plane.IPBlocks(), nil), Kube: s.kube,
 		Services: factory.Core().V1().Services(), Events: record.NewFakeRecorder(100),
-		Metrics: orphans.NewMetrics(), NetworkID: simtest.NetworkID,
+		Metrics: orphans.NewMetrics(), Network: network.Named{Name: v1beta1.DefaultNetwork, ID: simtest.NetworkID},
 		Now: clock.Now,
 	})
 	for range 2 {

@@ -30,7 +30,7 @@ const hostile = "a\x1b[2J\x1b]0;title\x07\u009b1A\u202egnp\u2066zero\u200bwidth\
 // foreign writes hostile text to every place that others than the provider can write to.
 func (s fixture) foreign() {
 	s.Helper()
-	annotations := nodenet.On(contract.NodeNetwork{ServerID: hostile, Name: hostile, NetworkID: hostile,
+	annotations := nodenet.On(contract.NodeNetwork{ServerID: hostile, Name: hostile, ID: hostile,
 		Member: true, Announcer: hostile, IPs: []netip.Addr{netip.MustParseAddr("fe80::1%\u202e\x1b[2J")}})
 	s.node("aab", "", map[string]string{contract.NodePublicNetworks: hostile}, true)
 	s.node("aaa", "", annotations, true, condition(contract.ConditionVLANReady, "False", hostile, hostile), condition(

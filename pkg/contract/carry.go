@@ -24,8 +24,8 @@ const toBeDeleted = "ToBeDeletedByClusterAutoscaler"
 // What the announcer does counts. The agents follow the labels and annotations of their Node. kube-vip reads none of
 // them: it announces wherever its pod runs, which is where the label NodeVLANReady is.
 type Carriers struct {
-	// NetworkID is the ID of the public network; empty for the first one that each Node names.
-	NetworkID string
+	// Network is the ID of the public network; empty for the first one that each Node names.
+	Network string
 	// Announcer is AnnouncerKubeVIP or AnnouncerAgent; empty for that of the network on each Node.
 	Announcer string
 	// Selector is --service-node-selector; nil for what each Node names: the controller publishes AnnouncerNone on
@@ -48,7 +48,7 @@ func (of CarriersOf) All(node *corev1.Node) []Carriers {
 	}
 	rules := make([]Carriers, len(list))
 	for i, n := range list {
-		rules[i] = of(n.NetworkID)
+		rules[i] = of(n.ID)
 	}
 	return rules
 }
@@ -103,7 +103,7 @@ type published struct {
 
 func (c Carriers) published(node *corev1.Node) published {
 	list, listed, err := ParsePublicNetworks(node.Annotations)
-	n, found := networkIn(list, c.NetworkID)
+	n, found := networkIn(list, c.Network)
 	p := published{NodeNetwork: n, member: found && n.Member, empty: len(list) == 0, err: err,
 		nothing: listed && len(list) == 0 || found && n.Announcer == AnnouncerNone}
 	p.Announcer = cmp.Or(c.Announcer, n.Announcer)
@@ -174,7 +174,7 @@ func (c Carriers) Obstacle(node *corev1.Node, watched bool) Obstacle {
 func (p published) brokenItself(node *corev1.Node, watched bool) Obstacle {
 	condition := FindNodeCondition(node, ConditionVLANReady)
 	if condition != nil && condition.Status == corev1.ConditionFalse && !Unreachable(node) &&
-		VLANInterfaceOf(node, p.NetworkID).Ready {
+		VLANInterfaceOf(node, p.ID).Ready {
 		return Obstacle{}
 	}
 	return p.broken(node, watched)
@@ -202,7 +202,7 @@ func (c Carriers) outside(node *corev1.Node, network published) Obstacle {
 	case network.empty:
 		return Obstacle{Why: "waits for the controller to publish the public network"}
 	case !network.member:
-		return Obstacle{"is not a member of public network " + text.Clean(cmp.Or(c.NetworkID, network.NetworkID)),
+		return Obstacle{"is not a member of public network " + text.Clean(cmp.Or(c.Network, network.ID)),
 			"add its server to the network, or set --manage-membership"}
 	default:
 		return network.unnamed(node)
@@ -215,7 +215,7 @@ func (p published) unnamed(node *corev1.Node) Obstacle {
 	if p.Announcer != AnnouncerKubeVIP || p.Name == v1beta1.DefaultNetwork {
 		return Obstacle{}
 	}
-	name := VLANInterfaceOf(node, p.NetworkID).Name
+	name := VLANInterfaceOf(node, p.ID).Name
 	switch {
 	case name == "":
 		return Obstacle{"has no agent that reports the VLAN interface of public network " + text.Clean(p.Name),

@@ -33,7 +33,7 @@ func listOf(networks ...NodeNetwork) string {
 func carrier(name string, changes ...func(*corev1.Node)) *corev1.Node {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}, Annotations: map[string]string{
-			NodePublicNetworks: listOf(NodeNetwork{NetworkID: carrierNetwork, Member: true})}},
+			NodePublicNetworks: listOf(NodeNetwork{ID: carrierNetwork, Member: true})}},
 		Spec: corev1.NodeSpec{ProviderID: ProviderID("60473c2509268bc77fd06d31")},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
 			{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
@@ -85,24 +85,24 @@ func TestWhoCarries(t *testing.T) {
 			corev1.LabelNodeExcludeBalancers},
 		"kube-vip's last": {[]func(*corev1.Node){excluded, labelled}, "", corev1.LabelNodeExcludeBalancers},
 		"handed over":     {[]func(*corev1.Node){annotated(NodeHandOver, TagTrue)}, "", NodeHandOver},
-		"not selected": {[]func(*corev1.Node){in(NodeNetwork{NetworkID: carrierNetwork, Member: true,
+		"not selected": {[]func(*corev1.Node){in(NodeNetwork{ID: carrierNetwork, Member: true,
 			Announcer: AnnouncerNone})}, "--service-node-selector", "--service-node-selector"},
 		"load balancers are off": {[]func(*corev1.Node){in()}, "--service-node-selector", "--service-node-selector"},
 		"unreachable":            {[]func(*corev1.Node){kubelet(corev1.ConditionUnknown), labelled}, "kubelet", "kubelet"},
 		"broken": {[]func(*corev1.Node){vlan(corev1.ConditionFalse), labelled}, "=False, reason Ready",
 			"=False"},
 		"doubtful": {[]func(*corev1.Node){vlan(corev1.ConditionUnknown)}, "=Unknown", "=Unknown"},
-		"no member": {[]func(*corev1.Node){in(NodeNetwork{NetworkID: carrierNetwork})}, "not a member",
+		"no member": {[]func(*corev1.Node){in(NodeNetwork{ID: carrierNetwork})}, "not a member",
 			"not a member"},
-		"another network": {[]func(*corev1.Node){in(NodeNetwork{NetworkID: "x", Member: true})},
+		"another network": {[]func(*corev1.Node){in(NodeNetwork{ID: "x", Member: true})},
 			"not a member of public network " + carrierNetwork, "not a member of public network " + carrierNetwork},
-		"two networks": {changes: []func(*corev1.Node){in(NodeNetwork{NetworkID: "x", Announcer: AnnouncerNone},
-			NodeNetwork{NetworkID: carrierNetwork, Member: true}), reports("bond0.20")}},
-		"interface not reported": {[]func(*corev1.Node){in(NodeNetwork{NetworkID: "x"},
-			NodeNetwork{NetworkID: carrierNetwork, Member: true}), reports("")},
+		"two networks": {changes: []func(*corev1.Node){in(NodeNetwork{ID: "x", Announcer: AnnouncerNone},
+			NodeNetwork{ID: carrierNetwork, Member: true}), reports("bond0.20")}},
+		"interface not reported": {[]func(*corev1.Node){in(NodeNetwork{ID: "x"},
+			NodeNetwork{ID: carrierNetwork, Member: true}), reports("")},
 			"no agent that reports the VLAN interface of public network other-1", ""},
-		"interface not named after its VLAN": {[]func(*corev1.Node){in(NodeNetwork{NetworkID: "x"},
-			NodeNetwork{NetworkID: carrierNetwork, Member: true}), reports("bond0.120")},
+		"interface not named after its VLAN": {[]func(*corev1.Node){in(NodeNetwork{ID: "x"},
+			NodeNetwork{ID: carrierNetwork, Member: true}), reports("bond0.120")},
 			"name does not end in the VLAN ID 20, as kube-vip needs it there (name it bond0.20", ""},
 		"a fault of another network": {[]func(*corev1.Node){vlan(corev1.ConditionFalse), reports("bond0.20")},
 			"VLANReady=False", ""},
@@ -113,10 +113,10 @@ func TestWhoCarries(t *testing.T) {
 		"an agent that is silent": {[]func(*corev1.Node){vlan(corev1.ConditionUnknown), reports("bond0.20"), labelled},
 			"VLANReady=Unknown", "VLANReady=Unknown"},
 		"not selected for another network": {changes: []func(*corev1.Node){in(
-			NodeNetwork{NetworkID: carrierNetwork, Member: true},
-			NodeNetwork{NetworkID: "x", Member: true, Announcer: AnnouncerNone})}},
-		"member of another network only": {[]func(*corev1.Node){in(NodeNetwork{NetworkID: carrierNetwork},
-			NodeNetwork{NetworkID: "x", Member: true})}, "not a member", "not a member"},
+			NodeNetwork{ID: carrierNetwork, Member: true},
+			NodeNetwork{ID: "x", Member: true, Announcer: AnnouncerNone})}},
+		"member of another network only": {[]func(*corev1.Node){in(NodeNetwork{ID: carrierNetwork},
+			NodeNetwork{ID: "x", Member: true})}, "not a member", "not a member"},
 		"unreadable": {[]func(*corev1.Node){annotated(NodePublicNetworks, `[{"name":"default","vlan":"ten"}]`)},
 			`unreadable annotation phoenixnap.com/public-networks: public network "default": `,
 			"kubectl annotate node a phoenixnap.com/public-networks-"},
@@ -137,7 +137,7 @@ func TestWhoCarries(t *testing.T) {
 	} {
 		node := carrier("a", tc.changes...)
 		for announcer, want := range map[string]string{AnnouncerKubeVIP: tc.kubeVIP, AnnouncerAgent: tc.agent} {
-			may, why := Carriers{NetworkID: carrierNetwork, Announcer: announcer}.Any([]*corev1.Node{node})
+			may, why := Carriers{Network: carrierNetwork, Announcer: announcer}.Any([]*corev1.Node{node})
 			if may != (want == "") || !strings.Contains(why, want) || !may && !strings.HasPrefix(why, "Node a ") {
 				t.Errorf("%s, %s: may carry %v, %q, want %q", name, announcer, may, why, want)
 			}

@@ -36,7 +36,7 @@ func blockOf(blocks []NetworkBlock, address netip.Addr) int {
 type NodeNetwork struct {
 	ServerID  string         // the ID of the phoenixNAP server that the Node runs on
 	Name      string         // the name of the PublicNetwork
-	NetworkID string         // the ID of the public network
+	ID        string         // the ID of the public network
 	VLAN      int            // its VLAN ID, 1 to 4094 (802.1Q); networks of two locations may have the same
 	IPs       []netip.Addr   // the addresses of the server's membership; empty when it has none
 	Member    bool           // Member reports whether the server is an assigned member of the network
@@ -95,8 +95,7 @@ func (n NodeNetwork) entry() networkEntry {
 			ips[i] = netip.PrefixFrom(ip, n.Blocks[at].CIDR.Bits()).String()
 		}
 	}
-	return networkEntry{Name: n.Name, ID: n.NetworkID, VLAN: n.VLAN, IPs: ips, Member: n.Member,
-		Announcer: n.Announcer}
+	return networkEntry{Name: n.Name, ID: n.ID, VLAN: n.VLAN, IPs: ips, Member: n.Member, Announcer: n.Announcer}
 }
 
 // ParsePublicNetworks returns the public networks that the controller has published on a Node, in the order of the
@@ -136,7 +135,7 @@ func parseNetworks(raw, serverID string) ([]NodeNetwork, error) {
 		if err != nil {
 			return nil, fmt.Errorf("public network %s: %w", e.label(i), err)
 		}
-		list[i] = NodeNetwork{ServerID: serverID, Name: e.Name, NetworkID: e.ID, VLAN: e.VLAN, IPs: ips,
+		list[i] = NodeNetwork{ServerID: serverID, Name: e.Name, ID: e.ID, VLAN: e.VLAN, IPs: ips,
 			Member: e.Member, Blocks: blocks, Announcer: e.Announcer}
 	}
 	return list, nil
@@ -208,7 +207,7 @@ func NodeNetworkOf(annotations map[string]string, networkID string) (n NodeNetwo
 }
 
 func networkIn(list []NodeNetwork, networkID string) (n NodeNetwork, ok bool) {
-	at := slices.IndexFunc(list, func(n NodeNetwork) bool { return networkID == "" || n.NetworkID == networkID })
+	at := slices.IndexFunc(list, func(n NodeNetwork) bool { return networkID == "" || n.ID == networkID })
 	if at < 0 {
 		return NodeNetwork{}, false
 	}

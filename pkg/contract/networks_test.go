@@ -13,7 +13,7 @@ import (
 
 // inASH and inPHX are networks of two locations with the same VLAN ID.
 func inASH() NodeNetwork {
-	return NodeNetwork{ServerID: "s", Name: "default", NetworkID: "60473c2509268bc77fd06d29", VLAN: 20, Member: true,
+	return NodeNetwork{ServerID: "s", Name: "default", ID: "60473c2509268bc77fd06d29", VLAN: 20, Member: true,
 		Announcer: AnnouncerKubeVIP,
 		IPs: []netip.Addr{netip.MustParseAddr("203.0.113.2"), netip.MustParseAddr("2001:db8::2"),
 			netip.MustParseAddr("203.0.113.10")},
@@ -25,7 +25,7 @@ func inASH() NodeNetwork {
 }
 
 func inPHX() NodeNetwork {
-	return NodeNetwork{ServerID: "s", Name: "a-phx", NetworkID: "60473c2509268bc77fd06d2a", VLAN: 20,
+	return NodeNetwork{ServerID: "s", Name: "a-phx", ID: "60473c2509268bc77fd06d2a", VLAN: 20,
 		Announcer: AnnouncerAgent}
 }
 
@@ -139,16 +139,16 @@ func TestParsePublicNetworksIgnoresFurtherFields(t *testing.T) {
 func TestEncodePublicNetworksRefuses(t *testing.T) {
 	many := make([]NodeNetwork, MaxNodeNetworks+1)
 	for i := range many {
-		many[i] = NodeNetwork{Name: fmt.Sprint("n", i), NetworkID: fmt.Sprint(i), VLAN: 20}
+		many[i] = NodeNetwork{Name: fmt.Sprint("n", i), ID: fmt.Sprint(i), VLAN: 20}
 	}
 	if _, err := EncodePublicNetworks(many[1:]); err != nil {
 		t.Errorf("as many as there may be: %v", err)
 	}
 	other := inPHX()
-	other.NetworkID = inASH().NetworkID
+	other.ID = inASH().ID
 	for name, networks := range map[string][]NodeNetwork{
 		"too many": many, "twice": {inASH(), inASH()}, "one ID": {inASH(), other},
-		"no VLAN": {{Name: "default", NetworkID: "n"}}, "no name": {{NetworkID: "n", VLAN: 20}},
+		"no VLAN": {{Name: "default", ID: "n"}}, "no name": {{ID: "n", VLAN: 20}},
 		"no ID": {{Name: "default", VLAN: 20}},
 	} {
 		if raw, err := EncodePublicNetworks(networks); err == nil || raw != "" ||
@@ -169,9 +169,9 @@ func TestNodeNetworkOf(t *testing.T) {
 		"off":                        {publishedOn(t), "", ""},
 		"any, of two":                {both, "", "default"},
 		"any, not the default":       {publishedOn(t, inPHX()), "", "a-phx"},
-		"the second":                 {both, inPHX().NetworkID, "a-phx"},
+		"the second":                 {both, inPHX().ID, "a-phx"},
 		"another":                    {both, "60473c2509268bc77fd06d2b", ""},
-		"the default, not published": {publishedOn(t, inPHX()), inASH().NetworkID, ""},
+		"the default, not published": {publishedOn(t, inPHX()), inASH().ID, ""},
 	} {
 		got, ok, err := NodeNetworkOf(tc.annotations, tc.id)
 		if err != nil || ok != (tc.want != "") || got.Name != tc.want || ok && got.ServerID != "s" {

@@ -31,32 +31,14 @@ func NewServiceCondition(kind string, status metav1.ConditionStatus, reason, mes
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: text.Message(message)}
 }
 
-// Served reports whether a Service is ours: of type LoadBalancer, and of no class or of LoadBalancerClass.
-func Served(service *corev1.Service) bool {
-	return service.Spec.Type == corev1.ServiceTypeLoadBalancer &&
-		(service.Spec.LoadBalancerClass == nil || HasOwnClass(service))
+// Served reports whether a Service of this spec is ours: of type LoadBalancer, and of no class or of LoadBalancerClass.
+func Served(spec *corev1.ServiceSpec) bool {
+	return spec.Type == corev1.ServiceTypeLoadBalancer && (spec.LoadBalancerClass == nil || HasOwnClass(spec))
 }
 
-// HasOwnClass reports whether the Service names LoadBalancerClass.
-func HasOwnClass(service *corev1.Service) bool {
-	return service.Spec.LoadBalancerClass != nil && *service.Spec.LoadBalancerClass == LoadBalancerClass
-}
-
-// WantsAddress reports whether a Service is ours and is not being deleted.
-func WantsAddress(service *corev1.Service) bool {
-	return service.DeletionTimestamp == nil && Served(service)
-}
-
-// cleanupFinalizer is the framework's finalizer of load balancers (k8s.io/cloud-provider/service/helpers, which imports
-// too much for this package).
-const cleanupFinalizer = "service.kubernetes.io/load-balancer-cleanup"
-
-// NeedsBlock reports whether the Service needs its block: it must have an address from us, or has not released it yet.
-// A Service of another class, and the framework's finalizer on it, are not ours.
-func NeedsBlock(service *corev1.Service) bool {
-	ours := service.Spec.LoadBalancerClass == nil || HasOwnClass(service)
-	return slices.Contains(service.Finalizers, LoadBalancerFinalizer) || Served(service) ||
-		(ours && slices.Contains(service.Finalizers, cleanupFinalizer))
+// HasOwnClass reports whether a Service of this spec names LoadBalancerClass.
+func HasOwnClass(spec *corev1.ServiceSpec) bool {
+	return spec.LoadBalancerClass != nil && *spec.LoadBalancerClass == LoadBalancerClass
 }
 
 // HasOwnedFields reports whether the controller has written on the Service, whether it still serves it or not.
@@ -75,6 +57,6 @@ func HasOwnedConditions(service *corev1.Service) bool {
 
 // WrittenForThis reports whether the owned annotations were written for this Service. On a Service that was restored
 // from a backup or copied, they describe another Service.
-func WrittenForThis(service *corev1.Service) bool {
-	return service.UID != "" && service.Annotations[ServiceIPOwner] == string(service.UID)
+func WrittenForThis(service metav1.Object) bool {
+	return service.GetUID() != "" && service.GetAnnotations()[ServiceIPOwner] == string(service.GetUID())
 }

@@ -31,8 +31,8 @@ const parallel = 8
 type Examiner struct {
 	// Client reads Nodes and the Leases that their kubelets and agents renew, never from a cache.
 	Client kubernetes.Interface
-	// NetworkID is the ID of the public network of the members; empty while it is not known.
-	NetworkID string
+	// Network is the ID of the public network of the members; empty while it is not known.
+	Network string
 	// Claimed asks on the public network (ARP) which of some addresses any other machine claims.
 	Claimed func(ctx context.Context, addresses []netip.Addr) (map[netip.Addr]bool, error)
 }
@@ -107,8 +107,6 @@ func (x *Examiner) evidence(ctx context.Context, member string) (e election.Evid
 // announces nothing there, and the only member of a view could not have said so.
 func (x *Examiner) hasLeft(node *corev1.Node) bool {
 	list, published, err := contract.ParsePublicNetworks(node.Annotations)
-	isMember := slices.ContainsFunc(list, func(n contract.NodeNetwork) bool {
-		return n.NetworkID == x.NetworkID && n.Member
-	})
-	return x.NetworkID != "" && err == nil && published && !isMember
+	isMember := slices.ContainsFunc(list, func(n contract.NodeNetwork) bool { return n.ID == x.Network && n.Member })
+	return x.Network != "" && err == nil && published && !isMember
 }

@@ -95,14 +95,14 @@ func TestExamine(t *testing.T) {
 // TestServerLeftTheNetwork: what the controller published of a Node shows that it cannot answer, if it can be read.
 func TestServerLeftTheNetwork(t *testing.T) {
 	client := cluster(t)
-	x := &Examiner{Client: client, NetworkID: "n", Claimed: unclaimed}
+	x := &Examiner{Client: client, Network: "n", Claimed: unclaimed}
 	for name, test := range map[string]struct {
 		annotations map[string]string
 		off         bool
 	}{
 		"member":          {annotations: nodenet.Member("n")},
 		"of another":      {nodenet.Member("other"), true},
-		"no member":       {nodenet.On(contract.NodeNetwork{NetworkID: "n"}), true},
+		"no member":       {nodenet.On(contract.NodeNetwork{ID: "n"}), true},
 		"of none":         {map[string]string{contract.NodePublicNetworks: "[]"}, true},
 		"not published":   {annotations: nil},
 		"unreadable list": {annotations: map[string]string{contract.NodePublicNetworks: "["}},

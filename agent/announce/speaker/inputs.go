@@ -38,7 +38,7 @@ func (in Inputs) Network() string {
 	if !in.Sampled || in.View.Announcer != contract.AnnouncerAgent || in.View.Expected.Unreadable != "" {
 		return ""
 	}
-	return in.View.Expected.Network.NetworkID
+	return in.View.Expected.Network.ID
 }
 
 // Facts are the input of the election.

@@ -52,7 +52,7 @@ func healthy(change ...func(*Inputs)) Inputs {
 		View: vip.View{
 			Ready: true, Announcer: contract.AnnouncerAgent, Report: check.Report{Source: "203.0.113.2"},
 			Expected: check.Expected{Published: true, Network: contract.NodeNetwork{
-				NetworkID: network, IPs: []netip.Addr{netip.MustParseAddr("203.0.113.2")},
+				ID: network, IPs: []netip.Addr{netip.MustParseAddr("203.0.113.2")},
 				Blocks: []contract.NetworkBlock{{CIDR: netip.MustParsePrefix("203.0.113.0/29"),
 					Gateway: netip.MustParseAddr("203.0.113.1")}},
 			}},

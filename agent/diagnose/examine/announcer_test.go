@@ -55,7 +55,7 @@ func TestAgreement(t *testing.T) {
 		e := &Examiner{Config: Config{Client: tc.client, Timeout: time.Minute}}
 		got, err := e.agreement(t.Context(),
 			observed{expected: check.Expected{Network: contract.NodeNetwork{Announcer: tc.announcer,
-				NetworkID: network}}})
+				ID: network}}})
 		if (err != nil) != tc.fails {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -179,7 +179,7 @@ func (e *Examiner) agreement(ctx context.Context, s observed) (*election.View, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
 	defer cancel()
-	d, err := store.New(e.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem), s.expected.Network.NetworkID).Read(ctx)
+	d, err := store.New(e.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem), s.expected.Network.ID).Read(ctx)
 	if err != nil || d.View == "" {
 		return nil, err
 	}

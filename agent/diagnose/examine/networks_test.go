@@ -23,7 +23,7 @@ import (
 func TestNodeInTwoNetworks(t *testing.T) {
 	in := func(name, address string, vlan int) contract.NodeNetwork {
 		prefix := netip.MustParsePrefix(address)
-		return contract.NodeNetwork{Name: name, NetworkID: name, VLAN: vlan, Member: true,
+		return contract.NodeNetwork{Name: name, ID: name, VLAN: vlan, Member: true,
 			Announcer: contract.AnnouncerKubeVIP, IPs: []netip.Addr{prefix.Addr()},
 			Blocks: []contract.NetworkBlock{{CIDR: prefix.Masked(), Gateway: prefix.Masked().Addr().Next()}}}
 	}

@@ -101,7 +101,7 @@ func (m *machine) counts() (samples, asks int) {
 
 func expectation() check.Expected {
 	return check.Expected{Published: true, Network: contract.NodeNetwork{
-		NetworkID: "n1", VLAN: 100, Member: true, IPs: []netip.Addr{netip.MustParseAddr("192.0.2.2")},
+		ID: "n1", VLAN: 100, Member: true, IPs: []netip.Addr{netip.MustParseAddr("192.0.2.2")},
 		Blocks: []contract.NetworkBlock{{CIDR: netip.MustParsePrefix("192.0.2.0/28"),
 			Gateway: netip.MustParseAddr("192.0.2.1")}},
 	}}

@@ -108,7 +108,7 @@ func TestMetrics(t *testing.T) {
 			counts...)...)
 
 	gateway := netip.MustParseAddr("192.0.2.1")
-	expected := check.Expected{Network: contract.NodeNetwork{NetworkID: "n1",
+	expected := check.Expected{Network: contract.NodeNetwork{ID: "n1",
 		Blocks: []contract.NetworkBlock{{Gateway: gateway}}}}
 	answered := check.Snapshot{
 		Machine: check.Machine{ServerID: "s1"},

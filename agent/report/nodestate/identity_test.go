@@ -59,7 +59,7 @@ func TestIdentity(t *testing.T) {
 // sampleOf is a sample for a public network whose ID is n.
 func sampleOf(s check.Snapshot, report check.Report) sampler.Sample {
 	return sampler.Sample{Snapshot: s, Report: report,
-		Expected: check.Expected{Network: contract.NodeNetwork{NetworkID: "n"}}}
+		Expected: check.Expected{Network: contract.NodeNetwork{ID: "n"}}}
 }
 
 // TestUplinkOfAnyKind: a machine whose uplink is neither physical nor a bond still knows its addresses.

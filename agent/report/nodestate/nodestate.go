@@ -191,8 +191,7 @@ func identityOf(sample sampler.Sample, virtual []netip.Addr) contract.Identity {
 		Hostname: s.Hostname, ServerID: s.Machine.ServerID, Addresses: []netip.Addr{}, MACs: []string{},
 	}
 	if report.Interface != "" {
-		id.VLANInterfaces = map[string]contract.VLANInterface{
-			sample.Expected.Network.NetworkID: {Name: report.Interface}}
+		id.VLANInterfaces = map[string]contract.VLANInterface{sample.Expected.Network.ID: {Name: report.Interface}}
 	}
 	own := map[int]bool{}
 	for _, l := range s.Links {

@@ -157,7 +157,7 @@ func TestIdentityWaitsForServices(t *testing.T) {
 func TestOnlyWhatIsPublishedChangesTheExpectation(t *testing.T) {
 	s, _, changes := newNodeState(&[]*corev1.Service{})
 	published := func() check.Expected {
-		return check.Expected{Published: true, Uplink: "bond7", Network: contract.NodeNetwork{NetworkID: "n1",
+		return check.Expected{Published: true, Uplink: "bond7", Network: contract.NodeNetwork{ID: "n1",
 			VLAN: 100, IPs: []netip.Addr{netip.MustParseAddr("192.0.2.2")}}}
 	}
 	s.Expect(published())
@@ -181,7 +181,7 @@ func TestBlocks(t *testing.T) {
 	own := contract.NetworkBlock{CIDR: netip.MustParsePrefix("192.0.2.0/28"), Gateway: netip.MustParseAddr("192.0.2.1")}
 	served := contract.NetworkBlock{CIDR: netip.MustParsePrefix("203.0.113.0/29"),
 		Gateway: netip.MustParseAddr("203.0.113.1")}
-	published := contract.NodeNetwork{NetworkID: "n1", VLAN: 100, Blocks: []contract.NetworkBlock{own},
+	published := contract.NodeNetwork{ID: "n1", VLAN: 100, Blocks: []contract.NetworkBlock{own},
 		IPs: []netip.Addr{netip.MustParseAddr("192.0.2.2")}}
 	s.Expect(check.Expected{Published: true, Network: published})
 	b.awaited = true

@@ -211,7 +211,7 @@ func TestStrip(t *testing.T) {
 }
 
 func networkOf(announcer string) contract.NodeNetwork {
-	return contract.NodeNetwork{NetworkID: "n", Announcer: announcer}
+	return contract.NodeNetwork{ID: "n", Announcer: announcer}
 }
 
 // What decides whether a Node may carry traffic is not stripped.

@@ -69,7 +69,7 @@ func checkAddress(v view) Finding {
 			return Finding{Status: Warn, Reason: "AddressNotRegistered", Expected: expected, Observed: observed,
 				Cause: fmt.Sprintf("%s carries %s, which the server's membership does not list", name, p.Addr()),
 				Fixes: anyTool(fmt.Sprintf("list %s among the server's addresses in network %s, so that no other "+
-					"server gets it", p.Addr(), v.Network.NetworkID))}
+					"server gets it", p.Addr(), v.Network.ID))}
 		}
 	}
 	fixes := fixAddress(v, wanted[0])
@@ -97,7 +97,7 @@ func checkAnyAddress(v view) Finding {
 	return Finding{Status: Fail, Reason: "AddressMissing", Expected: "an IPv4 address on " + v.vlan.Name,
 		Observed: observed, Cause: v.vlan.Name + " does not carry an own IPv4 address of the node",
 		Fixes: anyTool(fmt.Sprintf("assign an address of one of the blocks %s to the server in phoenixNAP's portal "+
-			"(network %s), then configure it on %s", v.blockTexts(), v.Network.NetworkID, v.vlan.Name))}
+			"(network %s), then configure it on %s", v.blockTexts(), v.Network.ID, v.vlan.Name))}
 }
 
 // checkPrefix compares the prefix length with the block's. One that still reaches the gateway only warns.
@@ -131,7 +131,7 @@ func checkDuplicate(v view) Finding {
 				Observed: "answered by " + strings.Join(answer.MACs, ", "),
 				Cause:    fmt.Sprintf("another machine answers for the node's address %s", p.Addr()),
 				Fixes: anyTool(fmt.Sprintf("two servers carry %s: compare the addresses of the servers in network %s "+
-					"and change one of them", p.Addr(), v.Network.NetworkID),
+					"and change one of them", p.Addr(), v.Network.ID),
 					fmt.Sprintf("arping -D -c 3 -I %s %s", v.vlan.Name, p.Addr()))}
 		}
 	}

@@ -170,7 +170,7 @@ var practices = []struct {
 		`give each machine its own name, delete the Node, and restart the kubelets`), []way{register}},
 	{regexp.MustCompile(`API \(POST /servers/(\S+)/public-networks\) add the server to network (\S+) with an address `),
 		[]way{func(p *site, words []string, _ Fix) {
-			if words[1] == p.s.Machine.ServerID && words[2] == p.account.NetworkID {
+			if words[1] == p.s.Machine.ServerID && words[2] == p.account.ID {
 				p.account.Member = true
 				p.account.IPs = []netip.Addr{nodeIP}
 				p.e.Network = p.account
@@ -221,7 +221,7 @@ var practices = []struct {
 	{regexp.MustCompile(`^delete the address, route or rule that takes the block away from (\S+)$`), []way{takeBack}},
 	{regexp.MustCompile(`^frames of VLAN \d+ must arrive on \S+; .* server (\S+) is an assigned member of network ` +
 		`(\S+) and that block (\S+) is assigned to it$`), []way{func(p *site, words []string, _ Fix) {
-		if p.unassigned.String() == words[3] && words[2] == p.account.NetworkID {
+		if p.unassigned.String() == words[3] && words[2] == p.account.ID {
 			p.unassigned = netip.Prefix{}
 		}
 	}}},

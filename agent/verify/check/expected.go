@@ -119,10 +119,10 @@ func (e Expected) blocks4() []contract.NetworkBlock {
 }
 
 func (e Expected) name() string {
-	if e.Network.NetworkID == "" {
+	if e.Network.ID == "" {
 		return fmt.Sprintf("VLAN %d", e.Network.VLAN)
 	}
-	return fmt.Sprintf("public network %s (VLAN %d)", e.Network.NetworkID, e.Network.VLAN)
+	return fmt.Sprintf("public network %s (VLAN %d)", e.Network.ID, e.Network.VLAN)
 }
 
 func (e Expected) blockTexts() string {

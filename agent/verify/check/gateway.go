@@ -115,7 +115,7 @@ func silentGateway(v view, b contract.NetworkBlock, answer ARPAnswer, status Sta
 		Cause:    fmt.Sprintf("gateway %s of block %s does not answer on %s", b.Gateway, b.CIDR, v.vlan.Name),
 		Fixes: anyTool(fmt.Sprintf("frames of VLAN %d must arrive on %s; if there are none, check in phoenixNAP's "+
 			"portal that server %s is an assigned member of network %s and that block %s is assigned to it",
-			v.Network.VLAN, v.uplink.Name, v.Network.ServerID, v.Network.NetworkID, b.CIDR),
+			v.Network.VLAN, v.uplink.Name, v.Network.ServerID, v.Network.ID, b.CIDR),
 			fmt.Sprintf("tcpdump -n -e -i %s -c 20 vlan", v.uplink.Name))}
 }
 

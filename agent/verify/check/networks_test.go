@@ -11,10 +11,10 @@ import (
 
 // TestExpectedOfANetwork: that of the name, else the first one; a name that the Node does not have is said.
 func TestExpectedOfANetwork(t *testing.T) {
-	on := nodenet.On(contract.NodeNetwork{NetworkID: "a", VLAN: 100},
-		contract.NodeNetwork{Name: "second", NetworkID: "b", VLAN: 200})
+	on := nodenet.On(contract.NodeNetwork{ID: "a", VLAN: 100},
+		contract.NodeNetwork{Name: "second", ID: "b", VLAN: 200})
 	for name, want := range map[string]string{"": "a", "default": "a", "second": "b"} {
-		if e := ExpectedOf(on, nil, name); e.Network.NetworkID != want || len(e.Others) != 1 ||
+		if e := ExpectedOf(on, nil, name); e.Network.ID != want || len(e.Others) != 1 ||
 			e.Others[0] == e.Network.VLAN {
 			t.Errorf("%q: %+v, want the network %s beside another", name, e, want)
 		}

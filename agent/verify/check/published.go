@@ -108,7 +108,7 @@ func checkMembership(v view) Finding {
 				v.Network.ServerID, v.name()),
 			Fixes: anyTool(fmt.Sprintf("in phoenixNAP's portal or API (POST /servers/%s/public-networks) add the "+
 				"server to network %s with an address of its block, and wait until the assignment is complete",
-				v.Network.ServerID, v.Network.NetworkID))}
+				v.Network.ServerID, v.Network.ID))}
 	}
 }
 

@@ -92,7 +92,7 @@ func TestServersAreDecodedOneByOne(t *testing.T) {
 			Location: "ASH",
 			OS:       "ubuntu/jammy", NetworkType: "PUBLIC_AND_PRIVATE", PrivateIPs: addrs("10.0.0.11"),
 			PublicIPs: addrs("198.51.100.2", "198.51.100.3", "198.51.100.4"),
-			PublicNetworks: []Membership{{NetworkID: "60000000000000000000000a", IPs: addrs("203.0.113.3"),
+			PublicNetworks: []Membership{{Network: "60000000000000000000000a", IPs: addrs("203.0.113.3"),
 				Status: "assigned"}},
 			GatewayAddress: netip.MustParseAddr("198.51.100.1"),
 		},

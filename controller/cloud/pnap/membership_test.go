@@ -56,7 +56,7 @@ func TestJoinAndLeave(t *testing.T) {
 			}
 			sim.Advance(10 * time.Minute)
 			got := memberships(t, client)
-			if len(got) != 1 || got[0].NetworkID != simtest.NetworkID || got[0].Status != pnap.MembershipAssigned ||
+			if len(got) != 1 || got[0].Network != simtest.NetworkID || got[0].Status != pnap.MembershipAssigned ||
 				len(got[0].IPs) != len(ips) {
 				t.Fatalf("in the end: %+v", got)
 			}

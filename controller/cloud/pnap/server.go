@@ -28,9 +28,9 @@ const MembershipAssigned = "assigned"
 
 // Membership is a server's membership in a public network, from the server's resource.
 type Membership struct {
-	NetworkID string       // the ID of the public network
-	IPs       []netip.Addr // the addresses that the server uses there, ranges expanded
-	Status    string       // the status in the API: "in-progress", then "assigned"
+	Network string       // the ID of the public network
+	IPs     []netip.Addr // the addresses that the server uses there, ranges expanded
+	Status  string       // the status in the API: "in-progress", then "assigned"
 }
 
 // Server is one server of the account. A property that the API omits is empty.
@@ -102,9 +102,9 @@ func decodeServer(o object) Server {
 	}
 	for _, entry := range network.nested("publicNetworkConfiguration").list("publicNetworks") {
 		server.PublicNetworks = append(server.PublicNetworks, Membership{
-			NetworkID: entry.text("id"),
-			IPs:       entry.addresses("ips"),
-			Status:    entry.text("statusDescription"),
+			Network: entry.text("id"),
+			IPs:     entry.addresses("ips"),
+			Status:  entry.text("statusDescription"),
 		})
 	}
 	return server

@@ -33,7 +33,7 @@ func filledWith(raw string, number int64) Facts {
 	}
 	described := *node.DeepCopy()
 	described.Annotations[contract.NodePublicNetworks] = nodenet.On(contract.NodeNetwork{Name: "n" + raw,
-		NetworkID: "n" + raw, Announcer: raw})[contract.NodePublicNetworks]
+		ID: "n" + raw, Announcer: raw})[contract.NodePublicNetworks]
 	silent := *node.DeepCopy()
 	silent.Status.Conditions = nil
 	waiting := *silent.DeepCopy()

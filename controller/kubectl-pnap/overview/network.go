@@ -77,7 +77,7 @@ func networkWith(f Facts, object *v1beta1.PublicNetwork) Network {
 func publishedOn(nodes []corev1.Node, id string) Network {
 	for i := range nodes {
 		if n, ok, err := contract.NodeNetworkOf(nodes[i].Annotations, id); err == nil && ok {
-			return Network{ID: text.Clean(n.NetworkID), VLAN: n.VLAN, Announcer: text.Clean(n.Announcer)}
+			return Network{ID: text.Clean(n.ID), VLAN: n.VLAN, Announcer: text.Clean(n.Announcer)}
 		}
 	}
 	return Network{}

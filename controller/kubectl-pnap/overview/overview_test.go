@@ -62,7 +62,7 @@ func TestForeignTextIsHarmless(t *testing.T) {
 		{Type: contract.ConditionAnnouncementHealthy, Status: raw, Reason: raw, Message: raw}}
 	node := func(name string, annotations map[string]string) corev1.Node {
 		annotations[contract.NodeServerID] = raw
-		maps.Copy(annotations, nodenet.On(contract.NodeNetwork{Name: raw, NetworkID: raw, Announcer: raw,
+		maps.Copy(annotations, nodenet.On(contract.NodeNetwork{Name: raw, ID: raw, Announcer: raw,
 			IPs: []netip.Addr{netip.MustParseAddr("fe80::1%" + raw)}}))
 		return corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations,

@@ -137,9 +137,9 @@ func TestSeveralNetworks(t *testing.T) {
 	node := func(name string, networks ...contract.NodeNetwork) corev1.Node {
 		return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: nodenet.On(networks...)}}
 	}
-	east := contract.NodeNetwork{Name: "default", NetworkID: "e", VLAN: 20, Member: true,
+	east := contract.NodeNetwork{Name: "default", ID: "e", VLAN: 20, Member: true,
 		Announcer: contract.AnnouncerAgent}
-	west := contract.NodeNetwork{Name: "west", NetworkID: "w", VLAN: 21, Member: true,
+	west := contract.NodeNetwork{Name: "west", ID: "w", VLAN: 21, Member: true,
 		Announcer: contract.AnnouncerAgent}
 	outside := east
 	outside.Member = false

@@ -24,7 +24,7 @@ const serverID = "5fa54d1e91867c03a0a7b4a4"
 
 // sound returns the facts of a cluster without a problem.
 func sound() Facts {
-	annotations := nodenet.On(contract.NodeNetwork{ServerID: serverID, NetworkID: "60473c2509268bc77fd06d29", VLAN: 20,
+	annotations := nodenet.On(contract.NodeNetwork{ServerID: serverID, ID: "60473c2509268bc77fd06d29", VLAN: 20,
 		Member: true, Announcer: contract.AnnouncerKubeVIP})
 	node := func(name string) corev1.Node {
 		return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations},

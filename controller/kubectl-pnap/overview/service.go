@@ -57,7 +57,7 @@ func (s Service) deciding() Condition {
 func servicesOf(f Facts, blocks []Block) []Service {
 	services := []Service{}
 	for i := range f.Services {
-		if s := &f.Services[i]; contract.Served(s) || contract.HasOwnedConditions(s) {
+		if s := &f.Services[i]; contract.Served(&s.Spec) || contract.HasOwnedConditions(s) {
 			services = append(services, serviceOf(s, f, blocks))
 		}
 	}

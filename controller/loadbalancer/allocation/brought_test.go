@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
 )
@@ -58,7 +58,7 @@ func TestWhoBringsABlock(t *testing.T) {
 	if len(listing.Ledgers) != 1 || listing.Ledgers[0].Object != "to-buy" || listing.Ledgers[0].Brought {
 		t.Errorf("ledgers are %+v, want that of the block that a person has ordered", listing.Ledgers)
 	}
-	want := plan.BroughtBlocks{{Object: "mine", BlockID: "b1", Namespaces: []string{"shop", "tools"}}}
+	want := ipblock.BroughtBlocks{{Object: "mine", BlockID: "b1", Namespaces: []string{"shop", "tools"}}}
 	if diff := cmp.Diff(want, listing.BroughtBlocks); diff != "" {
 		t.Errorf("brought are (-want +got):\n%s", diff)
 	}

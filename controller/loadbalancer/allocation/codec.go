@@ -14,13 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // newObject is the object of a ledger that is to be created, without its status.
-func newObject(l plan.Ledger, network string) *v1beta1.IPBlock {
+func newObject(l ipblock.Ledger, network string) *v1beta1.IPBlock {
 	spec := v1beta1.IPBlockSpec{Attachment: attachedTo(network), Source: v1beta1.SourceBought,
 		Purpose: v1beta1.PurposeShared, BlockID: l.BlockID}
 	if l.Brought {
@@ -33,7 +33,7 @@ func newObject(l plan.Ledger, network string) *v1beta1.IPBlock {
 }
 
 // withLedger is the object with a status that says what the ledger says.
-func withLedger(base *v1beta1.IPBlock, l plan.Ledger, now time.Time) *v1beta1.IPBlock {
+func withLedger(base *v1beta1.IPBlock, l ipblock.Ledger, now time.Time) *v1beta1.IPBlock {
 	object := base.DeepCopy()
 	status := &object.Status
 	allocations := allocationsOf(l, status.Allocations, now)
@@ -48,7 +48,7 @@ func withLedger(base *v1beta1.IPBlock, l plan.Ledger, now time.Time) *v1beta1.IP
 	return object
 }
 
-func allocatable(l plan.Ledger, now time.Time) metav1.Condition {
+func allocatable(l ipblock.Ledger, now time.Time) metav1.Condition {
 	c := metav1.Condition{
 		Type: v1beta1.ConditionAllocatable, Status: metav1.ConditionTrue, Reason: v1beta1.AllocatableOpen,
 		Message: "Addresses of the block are allocated", LastTransitionTime: metav1.NewTime(now),
@@ -62,7 +62,7 @@ func allocatable(l plan.Ledger, now time.Time) metav1.Condition {
 }
 
 // allocationsOf are the held addresses, each since it was first stored for one of its holders.
-func allocationsOf(l plan.Ledger, before *[]v1beta1.Allocation, now time.Time) []v1beta1.Allocation {
+func allocationsOf(l ipblock.Ledger, before *[]v1beta1.Allocation, now time.Time) []v1beta1.Allocation {
 	all := []v1beta1.Allocation{}
 	for _, address := range sorted(l.Held) {
 		services, server := holders(l.Holders(address)...)
@@ -86,7 +86,7 @@ func overlap(a, b []v1beta1.ServiceReference) bool {
 	return slices.ContainsFunc(a, func(one v1beta1.ServiceReference) bool { return slices.Contains(b, one) })
 }
 
-func quarantineOf(l plan.Ledger) []v1beta1.Quarantine {
+func quarantineOf(l ipblock.Ledger) []v1beta1.Quarantine {
 	var all []v1beta1.Quarantine
 	for _, address := range sorted(l.Quarantined) {
 		released := l.Quarantined[address]
@@ -107,7 +107,7 @@ func sorted[T any](of map[netip.Addr]T) []netip.Addr {
 	return slices.SortedFunc(maps.Keys(of), netip.Addr.Compare)
 }
 
-func holders(all ...plan.Holder) (services []v1beta1.ServiceReference, server string) {
+func holders(all ...ipblock.Holder) (services []v1beta1.ServiceReference, server string) {
 	for _, h := range all {
 		if h.Namespace == "" {
 			return nil, h.Name
@@ -119,17 +119,17 @@ func holders(all ...plan.Holder) (services []v1beta1.ServiceReference, server st
 }
 
 // sameLedger reports whether what is stored says the same as a ledger.
-func sameLedger(kept, l plan.Ledger) bool {
-	quarantined := map[netip.Addr]plan.Released{}
+func sameLedger(kept, l ipblock.Ledger) bool {
+	quarantined := map[netip.Addr]ipblock.Released{}
 	for address, r := range l.Quarantined {
-		quarantined[address] = plan.Released{Holder: r.Holder, Since: stored(r.Since)}
+		quarantined[address] = ipblock.Released{Holder: r.Holder, Since: stored(r.Since)}
 	}
 	return kept.BlockID == l.BlockID && kept.CIDR == l.CIDR && kept.Closed == l.Closed &&
 		kept.AssignedHere == l.AssignedHere && maps.Equal(kept.Held, l.Held) &&
-		maps.EqualFunc(kept.Groups, l.Groups, func(a, b plan.Group) bool {
+		maps.EqualFunc(kept.Groups, l.Groups, func(a, b ipblock.Group) bool {
 			return a.Name == b.Name && slices.Equal(a.Others, b.Others)
 		}) &&
-		maps.EqualFunc(kept.Quarantined, quarantined, func(a, b plan.Released) bool {
+		maps.EqualFunc(kept.Quarantined, quarantined, func(a, b ipblock.Released) bool {
 			return a.Holder == b.Holder && a.Since.Equal(b.Since)
 		})
 }
@@ -166,16 +166,16 @@ func brings(object *v1beta1.IPBlock, purpose v1beta1.Purpose) bool {
 }
 
 // broughtIn is what a person says in an object about a brought block for Services.
-func broughtIn(object *v1beta1.IPBlock) (d plan.BroughtBlock, declared bool) {
+func broughtIn(object *v1beta1.IPBlock) (d ipblock.BroughtBlock, declared bool) {
 	if !brings(object, v1beta1.PurposeShared) {
-		return plan.BroughtBlock{}, false
+		return ipblock.BroughtBlock{}, false
 	}
-	return plan.BroughtBlock{Object: object.Name, BlockID: object.Spec.BlockID,
+	return ipblock.BroughtBlock{Object: object.Name, BlockID: object.Spec.BlockID,
 		Namespaces: object.Spec.AllowedNamespaces, Deleted: object.DeletionTimestamp != nil}, true
 }
 
 // decode reads the ledger in an object; ErrNotFound, and only what block it is, when it has none.
-func decode(object *v1beta1.IPBlock) (plan.Ledger, error) {
+func decode(object *v1beta1.IPBlock) (ipblock.Ledger, error) {
 	if object.Status.Allocations == nil {
 		return identity(object), fmt.Errorf("IPBlock %s has no allocations: %w", object.Name, ErrNotFound)
 	}
@@ -199,10 +199,10 @@ func decode(object *v1beta1.IPBlock) (plan.Ledger, error) {
 }
 
 // identity is what a specification says of a block.
-func identity(object *v1beta1.IPBlock) plan.Ledger {
+func identity(object *v1beta1.IPBlock) ipblock.Ledger {
 	nodes := object.Spec.Purpose == v1beta1.PurposeNodes
 	brought := object.Spec.Source == v1beta1.SourceBrought
-	return plan.Ledger{
+	return ipblock.Ledger{
 		BlockID: object.Spec.BlockID, Object: object.Name, Version: object.ResourceVersion,
 		Brought: brought, Nodes: nodes,
 		// a block that was bought for nodes is released when none needs it, deleted or not
@@ -211,13 +211,13 @@ func identity(object *v1beta1.IPBlock) plan.Ledger {
 }
 
 // parse reads what a status says, whether or not that keeps the rules of a ledger.
-func parse(object *v1beta1.IPBlock) (plan.Ledger, error) {
+func parse(object *v1beta1.IPBlock) (ipblock.Ledger, error) {
 	status := object.Status
 	l := identity(object)
 	l.AssignedHere = status.AssignedHere
 	l.Closed = meta.IsStatusConditionFalse(status.Conditions, v1beta1.ConditionAllocatable)
-	l.Held = map[netip.Addr]plan.Holder{}
-	l.Quarantined = map[netip.Addr]plan.Released{}
+	l.Held = map[netip.Addr]ipblock.Holder{}
+	l.Quarantined = map[netip.Addr]ipblock.Released{}
 	var err error
 	if l.CIDR, err = netip.ParsePrefix(status.CIDR); err != nil {
 		return l, fmt.Errorf("status.cidr: %w", err)
@@ -225,19 +225,19 @@ func parse(object *v1beta1.IPBlock) (plan.Ledger, error) {
 	for _, allocated := range *status.Allocations {
 		first, others := apart(allocated)
 		address, holder, err := holderIn(allocated.Address, first, allocated.Server)
-		if err == nil && holder == (plan.Holder{}) {
+		if err == nil && holder == (ipblock.Holder{}) {
 			err = fmt.Errorf("address %s belongs to no Service and no server", address)
 		}
 		if err := hold(l.Held, address, holder, err); err != nil {
 			return l, fmt.Errorf("status.allocations: %w", err)
 		}
 		if allocated.SharedAs != "" && allocated.Server == "" {
-			l = l.WithGroup(address, plan.Group{Name: allocated.SharedAs, Others: others})
+			l = l.WithGroup(address, ipblock.Group{Name: allocated.SharedAs, Others: others})
 		}
 	}
 	for _, quarantined := range status.Quarantined {
 		address, holder, err := holderIn(quarantined.Address, quarantined.Services, quarantined.Server)
-		released := plan.Released{Holder: holder, Since: quarantined.Since.UTC()}
+		released := ipblock.Released{Holder: holder, Since: quarantined.Since.UTC()}
 		if err := hold(l.Quarantined, address, released, err); err != nil {
 			return l, fmt.Errorf("status.quarantined: %w", err)
 		}
@@ -246,30 +246,30 @@ func parse(object *v1beta1.IPBlock) (plan.Ledger, error) {
 }
 
 // apart is the first of the Services that may have an address together, and the others.
-func apart(a v1beta1.Allocation) (first []v1beta1.ServiceReference, others []plan.Holder) {
+func apart(a v1beta1.Allocation) (first []v1beta1.ServiceReference, others []ipblock.Holder) {
 	if a.SharedAs == "" || len(a.Services) == 0 {
 		return a.Services, nil
 	}
 	for _, s := range a.Services[1:] {
-		others = append(others, plan.Holder{Namespace: s.Namespace, Name: s.Name, UID: string(s.UID)})
+		others = append(others, ipblock.Holder{Namespace: s.Namespace, Name: s.Name, UID: string(s.UID)})
 	}
 	return a.Services[:1], others
 }
 
 // holderIn is an address, and the one Service or server that has it, or had it; the zero Holder where none is named.
-func holderIn(text string, services []v1beta1.ServiceReference, server string) (netip.Addr, plan.Holder, error) {
+func holderIn(text string, services []v1beta1.ServiceReference, server string) (netip.Addr, ipblock.Holder, error) {
 	address, err := netip.ParseAddr(text)
 	switch {
 	case err != nil:
-		return address, plan.Holder{}, err
+		return address, ipblock.Holder{}, err
 	case len(services) == 1 && server == "":
 		one := services[0]
-		return address, plan.Holder{Namespace: one.Namespace, Name: one.Name, UID: string(one.UID)}, nil
+		return address, ipblock.Holder{Namespace: one.Namespace, Name: one.Name, UID: string(one.UID)}, nil
 	case len(services) == 0:
-		return address, plan.Holder{Name: server}, nil
+		return address, ipblock.Holder{Name: server}, nil
 	default:
-		return address, plan.Holder{}, fmt.Errorf("address %s belongs to %d Services and server %q; it belongs to one "+
-			"of either", address, len(services), server)
+		return address, ipblock.Holder{}, fmt.Errorf("address %s belongs to %d Services and server %q; it belongs to "+
+			"one of either", address, len(services), server)
 	}
 }
 

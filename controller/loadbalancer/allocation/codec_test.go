@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 )
 
@@ -27,25 +27,25 @@ var (
 )
 
 // sample is a ledger with everything that one can say.
-func sample() plan.Ledger {
+func sample() ipblock.Ledger {
 	address := netip.MustParseAddr
-	return plan.Ledger{
+	return ipblock.Ledger{
 		BlockID: blockID, CIDR: netip.MustParsePrefix("203.0.113.8/29"), Closed: true,
 		Nodes: true, Brought: true, AssignedHere: true, Version: "7",
-		Held: map[netip.Addr]plan.Holder{
+		Held: map[netip.Addr]ipblock.Holder{
 			address("203.0.113.10"): {Namespace: "shop", Name: "web", UID: "u1"},
 			address("203.0.113.11"): {Name: serverID},
 		},
-		Quarantined: map[netip.Addr]plan.Released{
-			address("203.0.113.12"): {Holder: plan.Holder{Namespace: "shop", Name: "api", UID: "u2"},
+		Quarantined: map[netip.Addr]ipblock.Released{
+			address("203.0.113.12"): {Holder: ipblock.Holder{Namespace: "shop", Name: "api", UID: "u2"},
 				Since: noon.Add(5 * time.Microsecond)},
-			address("203.0.113.13"): {Holder: plan.Holder{Name: serverID}, Since: noon},
+			address("203.0.113.13"): {Holder: ipblock.Holder{Name: serverID}, Since: noon},
 		},
 	}
 }
 
 // encode is the object of a ledger that was never stored.
-func encode(l plan.Ledger) *v1beta1.IPBlock {
+func encode(l ipblock.Ledger) *v1beta1.IPBlock {
 	object := withLedger(newObject(l, "default"), l, noon)
 	object.ResourceVersion = l.Version
 	return object
@@ -117,8 +117,8 @@ status:
 func TestSinceStaysWithTheHolder(t *testing.T) {
 	first := encode(sample())
 	changed := sample()
-	changed.Held[netip.MustParseAddr("203.0.113.14")] = plan.Holder{Namespace: "shop", Name: "dns", UID: "u3"}
-	changed.Held[netip.MustParseAddr("203.0.113.10")] = plan.Holder{Namespace: "shop", Name: "web", UID: "u4"}
+	changed.Held[netip.MustParseAddr("203.0.113.14")] = ipblock.Holder{Namespace: "shop", Name: "dns", UID: "u3"}
+	changed.Held[netip.MustParseAddr("203.0.113.10")] = ipblock.Holder{Namespace: "shop", Name: "web", UID: "u4"}
 	changed.Closed = false
 	later := noon.Add(time.Hour)
 	second := withLedger(first, changed, later)
@@ -139,8 +139,9 @@ func TestSinceStaysWithTheHolder(t *testing.T) {
 // TestAGroupIsStored: who has an address together, in their order; the time stays while one of them has it.
 func TestAGroupIsStored(t *testing.T) {
 	address := netip.MustParseAddr("203.0.113.10")
-	others := []plan.Holder{{Namespace: "shop", Name: "mail", UID: "u5"}, {Namespace: "blog", Name: "dns", UID: "u6"}}
-	want := sample().WithGroup(address, plan.Group{Name: "front", Others: others})
+	others := []ipblock.Holder{{Namespace: "shop", Name: "mail", UID: "u5"}, {Namespace: "blog", Name: "dns",
+		UID: "u6"}}
+	want := sample().WithGroup(address, ipblock.Group{Name: "front", Others: others})
 	object := encode(want)
 	back, err := decode(object)
 	want.Object = object.Name
@@ -150,7 +151,7 @@ func TestAGroupIsStored(t *testing.T) {
 	if !sameLedger(back, want) || sameLedger(back, sample()) {
 		t.Error("the group makes no difference, or one that is stored differs")
 	}
-	left := want.Free(plan.Holder{Namespace: "shop", Name: "web"}, noon)
+	left := want.Free(ipblock.Holder{Namespace: "shop", Name: "web"}, noon)
 	later := withLedger(object, left, noon.Add(time.Hour))
 	first := (*later.Status.Allocations)[0]
 	if len(first.Services) != 2 || first.Services[0].Name != "mail" || !first.Since.Time.Equal(noon) {
@@ -196,7 +197,7 @@ func TestQuarantineOfUnknownHolders(t *testing.T) {
 		t.Fatal(err)
 	}
 	released := l.Quarantined[netip.MustParseAddr(object.Status.Quarantined[0].Address)]
-	if released.Holder != (plan.Holder{}) || released.Since.IsZero() {
+	if released.Holder != (ipblock.Holder{}) || released.Since.IsZero() {
 		t.Errorf("read %+v", released)
 	}
 	if again := encode(l); len(again.Status.Quarantined) != len(object.Status.Quarantined) {
@@ -262,7 +263,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		object := newObject(plan.Ledger{BlockID: blockID}, "default")
+		object := newObject(ipblock.Ledger{BlockID: blockID}, "default")
 		if json.Unmarshal([]byte(raw), &object.Status) != nil {
 			return
 		}

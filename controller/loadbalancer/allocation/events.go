@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 )
 
@@ -32,16 +32,16 @@ const (
 
 // events are the reason of the event for each reason of the condition Assigned that is worth one.
 var events = map[string]string{
-	string(plan.BlockAssigning):   eventAssigning,
-	string(plan.BlockAssigned):    eventAssigned,
-	string(plan.BlockUnassigning): eventUnassigning,
-	v1beta1.AssignedRetained:      eventRetained,
-	v1beta1.AssignedNotFound:      eventUnusable,
-	string(plan.BlockElsewhere):   eventUnusable,
-	string(plan.BlockInError):     eventUnusable,
-	string(plan.BlockLost):        eventUnusable,
-	string(plan.BlockRetagged):    eventUnusable,
-	string(plan.BlockUnusable):    eventUnusable,
+	string(ipblock.BlockAssigning):   eventAssigning,
+	string(ipblock.BlockAssigned):    eventAssigned,
+	string(ipblock.BlockUnassigning): eventUnassigning,
+	v1beta1.AssignedRetained:         eventRetained,
+	v1beta1.AssignedNotFound:         eventUnusable,
+	string(ipblock.BlockElsewhere):   eventUnusable,
+	string(ipblock.BlockInError):     eventUnusable,
+	string(ipblock.BlockLost):        eventUnusable,
+	string(ipblock.BlockRetagged):    eventUnusable,
+	string(ipblock.BlockUnusable):    eventUnusable,
 }
 
 // reporting is IPBlocks that record events on the objects. It compares what is written with what it saw last, which is

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
 )
@@ -22,7 +22,7 @@ func TestAnIPBlockReportsItsLife(t *testing.T) {
 		return allocation.NewStore(allocation.WithEvents(api.IPBlocks(), events), nil)
 	}
 	store := process()
-	web := plan.Holder{Namespace: "shop", Name: "web", UID: "u1"}
+	web := ipblock.Holder{Namespace: "shop", Name: "web", UID: "u1"}
 	own := func() *allocation.Object {
 		listing, err := store.List(t.Context())
 		if err != nil {
@@ -37,16 +37,16 @@ func TestAnIPBlockReportsItsLife(t *testing.T) {
 	if err := own().Bought(t.Context(), intent, "b1"); err != nil {
 		t.Fatal(err)
 	}
-	for _, assigned := range []plan.Condition{
-		{Reason: string(plan.BlockCreating), Message: "creating"},
-		{Reason: string(plan.BlockAssigning), Message: "assigning"},
-		{True: true, Reason: string(plan.BlockAssigned), Message: "assigned"},
-		{True: true, Reason: string(plan.BlockAssigned), Message: "assigned, in other words"},
-		{Reason: string(plan.BlockElsewhere), Message: "it is elsewhere"},
-		{Reason: string(plan.BlockUnassigning), Message: "unassigning"},
+	for _, assigned := range []ipblock.Condition{
+		{Reason: string(ipblock.BlockCreating), Message: "creating"},
+		{Reason: string(ipblock.BlockAssigning), Message: "assigning"},
+		{True: true, Reason: string(ipblock.BlockAssigned), Message: "assigned"},
+		{True: true, Reason: string(ipblock.BlockAssigned), Message: "assigned, in other words"},
+		{Reason: string(ipblock.BlockElsewhere), Message: "it is elsewhere"},
+		{Reason: string(ipblock.BlockUnassigning), Message: "unassigning"},
 		{Reason: v1beta1.AssignedRetained, Message: "retained"},
 	} {
-		report := plan.Report{CIDR: netip.MustParsePrefix("198.51.100.0/29"), Assigned: assigned, Ready: assigned}
+		report := ipblock.Report{CIDR: netip.MustParsePrefix("198.51.100.0/29"), Assigned: assigned, Ready: assigned}
 		if err := own().Report(t.Context(), report, time.Now()); err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/client"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -25,7 +25,7 @@ type keeping struct {
 	api    *kubefake.Store
 	blocks *client.IPBlocks
 	store  *allocation.Store
-	ledger plan.Ledger
+	ledger ipblock.Ledger
 	object string
 }
 
@@ -89,11 +89,11 @@ func TestADeletedObjectStaysUntilItsBlockIsReleased(t *testing.T) {
 		t.Fatalf("the listing is %+v, want a ledger and a record that are deleted", listing)
 	}
 	l := listing.Ledgers[0]
-	if _, _, err := l.Take(plan.Holder{Namespace: "shop", Name: "new", UID: "u"}, plan.Ask{}); !errors.Is(err,
-		plan.ErrClosed) {
+	if _, _, err := l.Take(ipblock.Holder{Namespace: "shop", Name: "new", UID: "u"}, ipblock.Ask{}); !errors.Is(err,
+		ipblock.ErrClosed) {
 		t.Errorf("another Service gets an address: %v", err)
 	}
-	kept, grant, err := l.Take(plan.Holder{Namespace: "shop", Name: "web", UID: "u-web"}, plan.Ask{})
+	kept, grant, err := l.Take(ipblock.Holder{Namespace: "shop", Name: "web", UID: "u-web"}, ipblock.Ask{})
 	if err != nil || grant.Address != netip.MustParseAddr("203.0.113.10") {
 		t.Errorf("the Service that has an address gets %v, %v", grant, err)
 	}
@@ -190,7 +190,7 @@ func TestTheFinalizerIsChecked(t *testing.T) {
 			t.Fatal(err)
 		}
 		record := allocation.ForService(store.Objects(), v1beta1.DefaultNetwork,
-			plan.Holder{Namespace: "shop", Name: "web", UID: "u"},
+			ipblock.Holder{Namespace: "shop", Name: "web", UID: "u"},
 			listing.Records)
 		_, err = record.Begin(t.Context(), noon, 29)
 		if err == nil || !strings.Contains(err.Error(), "finalizer") || !strings.Contains(err.Error(), "webhook") {
@@ -204,7 +204,7 @@ func TestAPurchaseIsTakenBackFromADeletedObject(t *testing.T) {
 	blocks := kubefake.NewStore().IPBlocks()
 	store := allocation.NewStore(blocks, nil)
 	record := allocation.ForService(store.Objects(), v1beta1.DefaultNetwork,
-		plan.Holder{Namespace: "shop", Name: "web", UID: "u"}, nil)
+		ipblock.Holder{Namespace: "shop", Name: "web", UID: "u"}, nil)
 	intent, err := record.Begin(t.Context(), noon, 29)
 	if err != nil {
 		t.Fatal(err)

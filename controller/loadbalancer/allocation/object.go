@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/client"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 )
@@ -33,14 +33,14 @@ type Objects interface {
 type Object struct {
 	objects Objects
 	// record is what was known of the object when the decision was made; of another one than fresh, it is given up.
-	record plan.Record
+	record ipblock.Record
 	// fresh is the object to create where there is none.
 	fresh *v1beta1.IPBlock
 }
 
 // ForService returns the record of the block of a Service in a public network. It makes no calls, like ForShared and
 // ForNodes.
-func ForService(objects Objects, network string, service plan.Holder, known plan.Records) *Object {
+func ForService(objects Objects, network string, service ipblock.Holder, known ipblock.Records) *Object {
 	fresh := bought(v1beta1.ServicePrefix+service.UID, network, v1beta1.PurposeService)
 	fresh.Spec.ServiceRef = &v1beta1.ServiceReference{Namespace: service.Namespace, Name: service.Name,
 		UID: types.UID(service.UID)}
@@ -49,27 +49,27 @@ func ForService(objects Objects, network string, service plan.Holder, known plan
 
 // ForShared returns the record of the next block that Services of a public network share: of the purchase that has no
 // answer, else a new one.
-func ForShared(objects Objects, network string, known plan.Records) *Object {
+func ForShared(objects Objects, network string, known ipblock.Records) *Object {
 	name := next(v1beta1.SharedPrefix(network), false, known)
 	return objectOf(objects, bought(name, network, v1beta1.PurposeShared), known)
 }
 
 // ForNodes is ForShared for a block of which nodes get addresses.
-func ForNodes(objects Objects, network string, known plan.Records) *Object {
+func ForNodes(objects Objects, network string, known ipblock.Records) *Object {
 	name := next(v1beta1.NodesPrefix(network), true, known)
 	return objectOf(objects, bought(name, network, v1beta1.PurposeNodes), known)
 }
 
-func objectOf(objects Objects, fresh *v1beta1.IPBlock, known plan.Records) *Object {
+func objectOf(objects Objects, fresh *v1beta1.IPBlock, known ipblock.Records) *Object {
 	o := &Object{objects: objects, fresh: fresh}
-	if i := slices.IndexFunc(known, func(r plan.Record) bool { return r.Name == fresh.Name }); i >= 0 {
+	if i := slices.IndexFunc(known, func(r ipblock.Record) bool { return r.Name == fresh.Name }); i >= 0 {
 		o.record = known[i]
 	}
 	return o
 }
 
 // next is the name of the record without an answer, else of one that a person has ordered, else the first that is free.
-func next(prefix string, nodes bool, known plan.Records) string {
+func next(prefix string, nodes bool, known ipblock.Records) string {
 	if last, found := known.Last(nodes); found && last.BlockID == "" {
 		return last.Name
 	}
@@ -78,7 +78,7 @@ func next(prefix string, nodes bool, known plan.Records) string {
 	}
 	for n := 1; ; n++ {
 		name := fmt.Sprintf("%s%d", prefix, n)
-		if !slices.ContainsFunc(known, func(r plan.Record) bool { return r.Name == name }) {
+		if !slices.ContainsFunc(known, func(r ipblock.Record) bool { return r.Name == name }) {
 			return name
 		}
 	}
@@ -100,15 +100,15 @@ func ordered(object *v1beta1.IPBlock) bool {
 
 // RecordOf is what an object records. Objects that the controller does not name record nothing unless they order a
 // block, and neither do those of brought blocks.
-func RecordOf(object *v1beta1.IPBlock) (plan.Record, bool) {
+func RecordOf(object *v1beta1.IPBlock) (ipblock.Record, bool) {
 	if object.Spec.Source == v1beta1.SourceBrought || !isOwn(object) && !ordered(object) {
-		return plan.Record{}, false
+		return ipblock.Record{}, false
 	}
 	return recordOf(object), true
 }
 
-func recordOf(object *v1beta1.IPBlock) plan.Record {
-	r := plan.Record{Name: object.Name, Network: networkOf(object), Version: object.ResourceVersion,
+func recordOf(object *v1beta1.IPBlock) ipblock.Record {
+	r := ipblock.Record{Name: object.Name, Network: networkOf(object), Version: object.ResourceVersion,
 		UID: string(object.UID), Created: object.CreationTimestamp.Time,
 		Nodes:     object.Spec.Purpose == v1beta1.PurposeNodes,
 		Purchase:  purchaseOf(object),
@@ -117,22 +117,23 @@ func recordOf(object *v1beta1.IPBlock) plan.Record {
 	r.Namespaces = object.Spec.AllowedNamespaces
 	r.Holders, r.Groups = holdersIn(object)
 	r.Kept = r.Ordered || object.Spec.ReclaimPolicy == v1beta1.ReclaimRetain
-	r.Size, _ = plan.ParseSize(object.Spec.Size) // the definition allows no other sizes; without one, it is the default
+	// The definition allows no other sizes; without one, it is the default.
+	r.Size, _ = ipblock.ParseSize(object.Spec.Size)
 	if ref := object.Spec.ServiceRef; object.Spec.Purpose == v1beta1.PurposeService && ref != nil {
 		uid := cmp.Or(string(ref.UID), strings.TrimPrefix(object.Name, v1beta1.ServicePrefix))
-		r.Service = plan.Holder{Namespace: ref.Namespace, Name: ref.Name, UID: uid}
+		r.Service = ipblock.Holder{Namespace: ref.Namespace, Name: ref.Name, UID: uid}
 	}
 	return r
 }
 
 // holdersIn are the Services that have an address of a block, and the names of those that have one together.
-func holdersIn(object *v1beta1.IPBlock) (all []plan.Holder, groups []string) {
+func holdersIn(object *v1beta1.IPBlock) (all []ipblock.Holder, groups []string) {
 	if object.Status.Allocations == nil {
 		return nil, nil
 	}
 	for _, allocated := range *object.Status.Allocations {
 		for _, s := range allocated.Services {
-			all = append(all, plan.Holder{Namespace: s.Namespace, Name: s.Name, UID: string(s.UID)})
+			all = append(all, ipblock.Holder{Namespace: s.Namespace, Name: s.Name, UID: string(s.UID)})
 		}
 		if allocated.SharedAs != "" {
 			groups = append(groups, allocated.SharedAs)
@@ -143,8 +144,8 @@ func holdersIn(object *v1beta1.IPBlock) (all []plan.Holder, groups []string) {
 
 // purchaseOf is the purchase of an object. The UID of the object and the number of the attempt are the nonce: neither
 // is ever that of another purchase.
-func purchaseOf(object *v1beta1.IPBlock) plan.Purchase {
-	p := plan.Purchase{BlockID: object.Spec.BlockID}
+func purchaseOf(object *v1beta1.IPBlock) ipblock.Purchase {
+	p := ipblock.Purchase{BlockID: object.Spec.BlockID}
 	if last := object.Status.Purchase; last != nil {
 		p.Nonce = fmt.Sprintf("%s-%d", object.UID, last.Attempt)
 		p.Time = last.Time.UTC()
@@ -153,14 +154,14 @@ func purchaseOf(object *v1beta1.IPBlock) plan.Purchase {
 }
 
 // Size is the size of the block that a person has ordered with the object; 0 for none.
-func (o *Object) Size() plan.Size { return o.record.Size }
+func (o *Object) Size() ipblock.Size { return o.record.Size }
 
 // Begin records the intent to buy a block of a size.
-func (o *Object) Begin(ctx context.Context, at time.Time, size plan.Size) (plan.Purchase, error) {
+func (o *Object) Begin(ctx context.Context, at time.Time, size ipblock.Size) (ipblock.Purchase, error) {
 	o.fresh.Spec.Size = size.String()
 	object, err := o.vacant(ctx)
 	if err != nil {
-		return plan.Purchase{}, err
+		return ipblock.Purchase{}, err
 	}
 	attempt := v1beta1.Purchase{Attempt: 1, Time: metav1.NewMicroTime(at.Truncate(time.Microsecond))}
 	if last := object.Status.Purchase; last != nil {
@@ -169,11 +170,11 @@ func (o *Object) Begin(ctx context.Context, at time.Time, size plan.Size) (plan.
 	object.Status.Purchase = &attempt
 	stored, err := o.objects.UpdateStatus(ctx, object, metav1.UpdateOptions{})
 	if err != nil {
-		return plan.Purchase{}, failed("save", o.fresh.Name, err)
+		return ipblock.Purchase{}, failed("save", o.fresh.Name, err)
 	}
 	kept := stored.Status.Purchase
 	if kept == nil || kept.Attempt != attempt.Attempt || !kept.Time.Time.Equal(attempt.Time.Time) {
-		return plan.Purchase{}, client.NotKept("status", stored.Name)
+		return ipblock.Purchase{}, client.NotKept("status", stored.Name)
 	}
 	return purchaseOf(stored), nil
 }
@@ -249,7 +250,7 @@ func (o *Object) Forget(ctx context.Context) error {
 
 // Remove removes a record, if it is the version that was read, else ErrConflict. That there is none is no error. The
 // address of a Service is taken out first: a policy refuses to delete an object with one.
-func Remove(ctx context.Context, objects Objects, r plan.Record) error {
+func Remove(ctx context.Context, objects Objects, r ipblock.Record) error {
 	if r.Allocated && r.Service.UID != "" {
 		object, err := objects.Get(ctx, r.Name, metav1.GetOptions{})
 		if err != nil {
@@ -271,7 +272,7 @@ func Remove(ctx context.Context, objects Objects, r plan.Record) error {
 }
 
 // Protect gives the object of a record its finalizer again.
-func Protect(ctx context.Context, objects Objects, r plan.Record) error {
+func Protect(ctx context.Context, objects Objects, r ipblock.Record) error {
 	object, err := objects.Get(ctx, r.Name, metav1.GetOptions{})
 	if err != nil {
 		return failed("read", r.Name, err)
@@ -282,7 +283,7 @@ func Protect(ctx context.Context, objects Objects, r plan.Record) error {
 
 // Bought records the answer to an intent. The intent of someone else stays, which is no error; so with Unanswered and
 // TakeBack.
-func (o *Object) Bought(ctx context.Context, intent plan.Purchase, blockID string) error {
+func (o *Object) Bought(ctx context.Context, intent ipblock.Purchase, blockID string) error {
 	return o.amend(ctx, intent, func(object *v1beta1.IPBlock) error {
 		object.Spec.BlockID = blockID
 		_, err := o.objects.Update(ctx, object, metav1.UpdateOptions{})
@@ -291,7 +292,7 @@ func (o *Object) Bought(ctx context.Context, intent plan.Purchase, blockID strin
 }
 
 // Unanswered records when it was clear that an intent has no answer.
-func (o *Object) Unanswered(ctx context.Context, intent plan.Purchase, at time.Time) error {
+func (o *Object) Unanswered(ctx context.Context, intent ipblock.Purchase, at time.Time) error {
 	return o.amend(ctx, intent, func(object *v1beta1.IPBlock) error {
 		object.Status.Purchase.Time = metav1.NewMicroTime(at)
 		_, err := o.objects.UpdateStatus(ctx, object, metav1.UpdateOptions{})
@@ -300,7 +301,7 @@ func (o *Object) Unanswered(ctx context.Context, intent plan.Purchase, at time.T
 }
 
 // TakeBack records that nothing was bought.
-func (o *Object) TakeBack(ctx context.Context, intent plan.Purchase) error {
+func (o *Object) TakeBack(ctx context.Context, intent ipblock.Purchase) error {
 	return o.amend(ctx, intent, func(object *v1beta1.IPBlock) error {
 		if ordered(object) {
 			object.Status.Purchase = nil
@@ -313,7 +314,7 @@ func (o *Object) TakeBack(ctx context.Context, intent plan.Purchase) error {
 }
 
 // amend changes the object of an intent, also when it changed otherwise meanwhile. The intent of someone else stays.
-func (o *Object) amend(ctx context.Context, intent plan.Purchase, write func(*v1beta1.IPBlock) error) error {
+func (o *Object) amend(ctx context.Context, intent ipblock.Purchase, write func(*v1beta1.IPBlock) error) error {
 	const tries = 5
 	var err error
 	for range tries {

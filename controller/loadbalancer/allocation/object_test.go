@@ -12,14 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/client"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
 )
 
 // service is the Service for whose block the tests have an object.
-var service = plan.Holder{Namespace: "shop", Name: "web", UID: "uid-1"}
+var service = ipblock.Holder{Namespace: "shop", Name: "web", UID: "uid-1"}
 
 // objects are the IPBlocks on an API server.
 type objects struct {
@@ -50,7 +50,7 @@ func (o *objects) Update(ctx context.Context, object *v1beta1.IPBlock, how metav
 }
 
 // records are what is stored.
-func (o *objects) records() plan.Records {
+func (o *objects) records() ipblock.Records {
 	listing, err := allocation.NewStore(o.IPBlocks, nil).List(context.Background())
 	if err != nil {
 		panic(err)
@@ -58,7 +58,7 @@ func (o *objects) records() plan.Records {
 	return listing.Records
 }
 
-func (o *objects) purchase() *plan.Purchase { return o.records().Of(service) }
+func (o *objects) purchase() *ipblock.Purchase { return o.records().Of(service) }
 
 func (o *objects) record() *allocation.Object {
 	return allocation.ForService(o, v1beta1.DefaultNetwork, service, o.records())
@@ -152,7 +152,7 @@ func TestObjectsOfPurchases(t *testing.T) {
 // one that was answered is never taken for another.
 func TestTheNextAttempt(t *testing.T) {
 	o := newObjects()
-	begin := func(size plan.Size) plan.Purchase {
+	begin := func(size ipblock.Size) ipblock.Purchase {
 		t.Helper()
 		p, err := o.record().Begin(t.Context(), noon, size)
 		if err != nil {
@@ -275,7 +275,7 @@ func TestObjectsThatRecordNothing(t *testing.T) {
 // TestRemovalTakesTheAddressOut: a policy refuses to delete an object with an allocated address.
 func TestRemovalTakesTheAddressOut(t *testing.T) {
 	o := newObjects()
-	reported(t, o, plan.Report{CIDR: netip.MustParsePrefix("203.0.113.8/29"),
+	reported(t, o, ipblock.Report{CIDR: netip.MustParsePrefix("203.0.113.8/29"),
 		Address: netip.MustParseAddr("203.0.113.10")})
 	if err := o.record().Forget(t.Context()); err != nil {
 		t.Fatal(err)
@@ -286,7 +286,7 @@ func TestRemovalTakesTheAddressOut(t *testing.T) {
 }
 
 // reported records a block for the Service and shows a report of it.
-func reported(t *testing.T, o *objects, report plan.Report) *v1beta1.IPBlock {
+func reported(t *testing.T, o *objects, report ipblock.Report) *v1beta1.IPBlock {
 	t.Helper()
 	if o.purchase() == nil {
 		if err := o.record().Answer(t.Context(), blockOne); err != nil {
@@ -303,19 +303,19 @@ func reported(t *testing.T, o *objects, report plan.Report) *v1beta1.IPBlock {
 // TestReports: what is reported is shown, and read back as it was reported.
 func TestReports(t *testing.T) {
 	o := newObjects()
-	assigning := plan.Report{CIDR: netip.MustParsePrefix("203.0.113.8/29"), Location: "ASH",
-		Assigned: plan.Condition{Reason: "BlockAssigning", Message: "waiting"}}
+	assigning := ipblock.Report{CIDR: netip.MustParsePrefix("203.0.113.8/29"), Location: "ASH",
+		Assigned: ipblock.Condition{Reason: "BlockAssigning", Message: "waiting"}}
 	assigned := assigning
-	assigned.Assigned = plan.Condition{True: true, Reason: "BlockAssigned", Message: "assigned"}
-	assigned.Ready = plan.Condition{True: true, Reason: "Published", Message: "published"}
+	assigned.Assigned = ipblock.Condition{True: true, Reason: "BlockAssigned", Message: "assigned"}
+	assigned.Ready = ipblock.Condition{True: true, Reason: "Published", Message: "published"}
 	assigned.Address = netip.MustParseAddr("203.0.113.10")
 	moved := assigned
 	moved.Address = netip.MustParseAddr("203.0.113.11")
 	left := moved
 	left.Address = netip.Addr{}
-	left.Ready = plan.Condition{}
+	left.Ready = ipblock.Condition{}
 	for _, step := range []struct {
-		report plan.Report
+		report ipblock.Report
 		used   string
 		since  int // the number of the report since when the address is shown
 	}{{assigning, "0/5", 0}, {assigned, "1/5", 2}, {assigned, "1/5", 2}, {moved, "1/5", 4}, {left, "0/5", 0}} {

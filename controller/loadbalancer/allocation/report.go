@@ -10,13 +10,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 )
 
 // Report writes what the object of a Service's own block shows. One that is gone, or names another block than was
 // reported on, is left as it is.
-func (o *Object) Report(ctx context.Context, report plan.Report, now time.Time) error {
+func (o *Object) Report(ctx context.Context, report ipblock.Report, now time.Time) error {
 	object, err := o.objects.Get(ctx, o.fresh.Name, metav1.GetOptions{})
 	if err != nil {
 		return failed("read", o.fresh.Name, err)
@@ -30,7 +30,7 @@ func (o *Object) Report(ctx context.Context, report plan.Report, now time.Time) 
 }
 
 // show sets in a status what is reported.
-func show(object *v1beta1.IPBlock, report plan.Report, now metav1.Time) {
+func show(object *v1beta1.IPBlock, report ipblock.Report, now metav1.Time) {
 	status := &object.Status
 	allocations := []v1beta1.Allocation{}
 	if report.Address.IsValid() {
@@ -41,15 +41,15 @@ func show(object *v1beta1.IPBlock, report plan.Report, now metav1.Time) {
 	status.CIDR = report.CIDR.String()
 	status.Gateway = network.Gateway(report.CIDR).String()
 	status.Location = report.Location
-	_, _, free := plan.NewLedger(object.Spec.BlockID, report.CIDR).Count()
+	_, _, free := ipblock.NewLedger(object.Spec.BlockID, report.CIDR).Count()
 	status.Used = fmt.Sprintf("%d/%d", len(allocations), free)
 	status.Allocations = &allocations
 	setConditions(status, report, now)
 }
 
 // setConditions sets the conditions that are reported.
-func setConditions(status *v1beta1.IPBlockStatus, report plan.Report, now metav1.Time) {
-	for kind, c := range map[string]plan.Condition{
+func setConditions(status *v1beta1.IPBlockStatus, report ipblock.Report, now metav1.Time) {
+	for kind, c := range map[string]ipblock.Condition{
 		v1beta1.ConditionAssigned: report.Assigned, v1beta1.ConditionReady: report.Ready,
 		v1beta1.ConditionOrphaned: report.Orphaned,
 	} {
@@ -71,7 +71,7 @@ func setConditions(status *v1beta1.IPBlockStatus, report plan.Report, now metav1
 }
 
 // since is from when the reported address has been allocated.
-func since(before *[]v1beta1.Allocation, report plan.Report, now metav1.Time) metav1.Time {
+func since(before *[]v1beta1.Allocation, report ipblock.Report, now metav1.Time) metav1.Time {
 	if before != nil && len(*before) == 1 && (*before)[0].Address == report.Address.String() {
 		return (*before)[0].Since
 	}
@@ -79,19 +79,19 @@ func since(before *[]v1beta1.Allocation, report plan.Report, now metav1.Time) me
 }
 
 // reportOf is what an object shows.
-func reportOf(object *v1beta1.IPBlock) plan.Report {
+func reportOf(object *v1beta1.IPBlock) ipblock.Report {
 	status := object.Status
-	report := plan.Report{Location: status.Location}
+	report := ipblock.Report{Location: status.Location}
 	report.CIDR, _ = netip.ParsePrefix(status.CIDR)
 	if status.Allocations != nil && len(*status.Allocations) == 1 {
 		report.Address, _ = netip.ParseAddr((*status.Allocations)[0].Address)
 	}
-	for kind, c := range map[string]*plan.Condition{
+	for kind, c := range map[string]*ipblock.Condition{
 		v1beta1.ConditionAssigned: &report.Assigned, v1beta1.ConditionReady: &report.Ready,
 		v1beta1.ConditionOrphaned: &report.Orphaned,
 	} {
 		if shown := meta.FindStatusCondition(status.Conditions, kind); shown != nil {
-			*c = plan.Condition{True: shown.Status == metav1.ConditionTrue,
+			*c = ipblock.Condition{True: shown.Status == metav1.ConditionTrue,
 				Unknown: shown.Status == metav1.ConditionUnknown, Reason: shown.Reason, Message: shown.Message}
 		}
 	}

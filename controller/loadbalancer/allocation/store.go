@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/client"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -71,25 +71,25 @@ func (s *Store) Objects() IPBlocks { return s.objects }
 // Listing is what is stored, ordered by block ID.
 type Listing struct {
 	// Ledgers are those that can be read.
-	Ledgers []plan.Ledger
+	Ledgers []ipblock.Ledger
 	// Unreadable are the others: an address that one of them gives must not be given again.
-	Unreadable []plan.Unreadable
+	Unreadable []ipblock.Unreadable
 	// Unrecorded are the blocks whose object says nothing of addresses: its creation was interrupted, or it was
 	// restored without its status.
-	Unrecorded []plan.Ledger
+	Unrecorded []ipblock.Ledger
 	// Records are what purchases, and the blocks that were bought, are recorded in.
-	Records plan.Records
+	Records ipblock.Records
 	// BroughtBlocks are those that people say Services may name, and Names the names of all IPBlocks.
-	BroughtBlocks plan.BroughtBlocks
+	BroughtBlocks ipblock.BroughtBlocks
 	Names         []string
 	// BroughtForNodes are the objects of blocks that people say nodes get addresses of, the oldest first.
-	BroughtForNodes plan.Records
+	BroughtForNodes ipblock.Records
 	// Shared are the objects of all blocks whose addresses several have, whoever created them.
-	Shared plan.Records
+	Shared ipblock.Records
 	// All are the objects of all blocks, of whichever public network.
-	All plan.Records
+	All ipblock.Records
 	// Elsewhere are the objects of the blocks of other public networks. Nothing else of those is listed but the names.
-	Elsewhere plan.Records
+	Elsewhere ipblock.Records
 }
 
 // List reads all ledgers as they are now. Of IPBlocks that people created only those of brought blocks matter.
@@ -122,14 +122,15 @@ func (s *Store) List(ctx context.Context) (Listing, error) {
 			listing.add(&list.Items[i])
 		}
 	}
-	listing.Ledgers = slices.DeleteFunc(listing.Ledgers, func(l plan.Ledger) bool {
-		return slices.ContainsFunc(listing.Unreadable, func(u plan.Unreadable) bool { return u.BlockID == l.BlockID })
+	listing.Ledgers = slices.DeleteFunc(listing.Ledgers, func(l ipblock.Ledger) bool {
+		return slices.ContainsFunc(listing.Unreadable,
+			func(u ipblock.Unreadable) bool { return u.BlockID == l.BlockID })
 	})
-	slices.SortFunc(listing.BroughtForNodes, func(a, b plan.Record) int {
+	slices.SortFunc(listing.BroughtForNodes, func(a, b ipblock.Record) int {
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
 	})
-	slices.SortFunc(listing.Ledgers, func(a, b plan.Ledger) int { return cmp.Compare(a.BlockID, b.BlockID) })
-	slices.SortFunc(listing.Unreadable, func(a, b plan.Unreadable) int { return cmp.Compare(a.BlockID, b.BlockID) })
+	slices.SortFunc(listing.Ledgers, func(a, b ipblock.Ledger) int { return cmp.Compare(a.BlockID, b.BlockID) })
+	slices.SortFunc(listing.Unreadable, func(a, b ipblock.Unreadable) int { return cmp.Compare(a.BlockID, b.BlockID) })
 	return listing, nil
 }
 
@@ -144,25 +145,25 @@ func (l *Listing) add(object *v1beta1.IPBlock) {
 		l.Unrecorded = append(l.Unrecorded, read)
 		return
 	case err != nil:
-		l.Unreadable = append(l.Unreadable, plan.Unreadable{BlockID: read.BlockID, Problem: err.Error()})
+		l.Unreadable = append(l.Unreadable, ipblock.Unreadable{BlockID: read.BlockID, Problem: err.Error()})
 		return
 	}
-	i := slices.IndexFunc(l.Ledgers, func(other plan.Ledger) bool { return other.BlockID == read.BlockID })
+	i := slices.IndexFunc(l.Ledgers, func(other ipblock.Ledger) bool { return other.BlockID == read.BlockID })
 	if i < 0 {
 		l.Ledgers = append(l.Ledgers, read)
 		return
 	}
 	problem := fmt.Sprintf("IPBlocks %s and %s are both of IP block %s; give one of them the annotation %s=true and "+
 		"delete it", l.Ledgers[i].Object, read.Object, read.BlockID, contract.AllowDeletion)
-	l.Unreadable = append(l.Unreadable, plan.Unreadable{BlockID: read.BlockID, Problem: problem})
+	l.Unreadable = append(l.Unreadable, ipblock.Unreadable{BlockID: read.BlockID, Problem: problem})
 }
 
 // Get reads the ledger of one block as it is now; ErrNotFound when none is stored, ErrUnreadable when it cannot be
 // read.
-func (s *Store) Get(ctx context.Context, blockID string) (plan.Ledger, error) {
+func (s *Store) Get(ctx context.Context, blockID string) (ipblock.Ledger, error) {
 	listing, err := s.List(ctx)
 	if err != nil {
-		return plan.Ledger{}, err
+		return ipblock.Ledger{}, err
 	}
 	for _, l := range listing.Ledgers {
 		if l.BlockID == blockID {
@@ -171,39 +172,39 @@ func (s *Store) Get(ctx context.Context, blockID string) (plan.Ledger, error) {
 	}
 	for _, u := range listing.Unreadable {
 		if u.BlockID == blockID {
-			return plan.Ledger{}, fmt.Errorf("%w: %s", ErrUnreadable, u.Problem)
+			return ipblock.Ledger{}, fmt.Errorf("%w: %s", ErrUnreadable, u.Problem)
 		}
 	}
-	return plan.Ledger{}, fmt.Errorf("IP block %s: %w", blockID, ErrNotFound)
+	return ipblock.Ledger{}, fmt.Errorf("IP block %s: %w", blockID, ErrNotFound)
 }
 
 // Save stores the ledger and returns it with its new version. ErrConflict when what is stored is not the
 // version that l was made from; a ledger without a version is created.
-func (s *Store) Save(ctx context.Context, l plan.Ledger) (plan.Ledger, error) {
+func (s *Store) Save(ctx context.Context, l ipblock.Ledger) (ipblock.Ledger, error) {
 	if err := l.Check(); err != nil {
-		return plan.Ledger{}, fmt.Errorf("ledger of IP block %s is not stored: %w", l.BlockID, err)
+		return ipblock.Ledger{}, fmt.Errorf("ledger of IP block %s is not stored: %w", l.BlockID, err)
 	}
 	base, err := s.base(ctx, l)
 	if err != nil {
-		return plan.Ledger{}, err
+		return ipblock.Ledger{}, err
 	}
 	stored, err := s.objects.UpdateStatus(ctx, withLedger(base, l, s.now()), metav1.UpdateOptions{})
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err) && !client.Undefined(err):
-		return plan.Ledger{}, fmt.Errorf("save IPBlock %s: %w (%w)", base.Name, ErrConflict, err)
+		return ipblock.Ledger{}, fmt.Errorf("save IPBlock %s: %w (%w)", base.Name, ErrConflict, err)
 	case err != nil:
-		return plan.Ledger{}, client.Explain("save IPBlock "+base.Name, err)
+		return ipblock.Ledger{}, client.Explain("save IPBlock "+base.Name, err)
 	}
 	kept, err := decode(stored)
 	if err != nil || !sameLedger(kept, l) {
-		return plan.Ledger{}, client.NotKept("status", base.Name)
+		return ipblock.Ledger{}, client.NotKept("status", base.Name)
 	}
 	return kept, nil
 }
 
 // base is the stored object that the ledger was made from. One without allocations, as a purchase, an interrupted
 // creation or a restore without status leaves it, is the base of a ledger that is to be created.
-func (s *Store) base(ctx context.Context, l plan.Ledger) (*v1beta1.IPBlock, error) {
+func (s *Store) base(ctx context.Context, l ipblock.Ledger) (*v1beta1.IPBlock, error) {
 	if l.Version == "" {
 		return s.newBase(ctx, l)
 	}
@@ -220,7 +221,7 @@ func (s *Store) base(ctx context.Context, l plan.Ledger) (*v1beta1.IPBlock, erro
 }
 
 // newBase is the object of the block that says nothing of addresses yet, else a new one.
-func (s *Store) newBase(ctx context.Context, l plan.Ledger) (*v1beta1.IPBlock, error) {
+func (s *Store) newBase(ctx context.Context, l ipblock.Ledger) (*v1beta1.IPBlock, error) {
 	list, err := s.objects.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, client.Explain("list the IPBlocks", err)
@@ -244,7 +245,7 @@ func (s *Store) newBase(ctx context.Context, l plan.Ledger) (*v1beta1.IPBlock, e
 // Delete removes the ledger of a block that is gone, or not used any more; ErrConflict when what is stored is not the
 // version that l was made from. That nothing is stored is no error. An object that a person created stays, without its
 // status.
-func (s *Store) Delete(ctx context.Context, l plan.Ledger) error {
+func (s *Store) Delete(ctx context.Context, l ipblock.Ledger) error {
 	if l.Version == "" {
 		return nil
 	}
@@ -265,7 +266,7 @@ func (s *Store) Delete(ctx context.Context, l plan.Ledger) error {
 }
 
 // clear removes a ledger from an object. What is shown of the block stays.
-func (s *Store) clear(ctx context.Context, l plan.Ledger) error {
+func (s *Store) clear(ctx context.Context, l ipblock.Ledger) error {
 	object, err := s.objects.Get(ctx, l.Object, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) && !client.Undefined(err) {
 		return nil

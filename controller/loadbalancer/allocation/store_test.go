@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
@@ -26,20 +26,20 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func fresh(id string) plan.Ledger {
-	return plan.NewLedger(id, netip.MustParsePrefix("203.0.113.8/29"))
+func fresh(id string) ipblock.Ledger {
+	return ipblock.NewLedger(id, netip.MustParsePrefix("203.0.113.8/29"))
 }
 
-func take(t *testing.T, l plan.Ledger, name string) plan.Ledger {
+func take(t *testing.T, l ipblock.Ledger, name string) ipblock.Ledger {
 	t.Helper()
-	l, _, err := l.Take(plan.Holder{Namespace: "shop", Name: name, UID: "u-" + name}, plan.Ask{Now: noon})
+	l, _, err := l.Take(ipblock.Holder{Namespace: "shop", Name: name, UID: "u-" + name}, ipblock.Ask{Now: noon})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l
 }
 
-func save(t *testing.T, s *allocation.Store, l plan.Ledger) plan.Ledger {
+func save(t *testing.T, s *allocation.Store, l ipblock.Ledger) ipblock.Ledger {
 	t.Helper()
 	saved, err := s.Save(t.Context(), l)
 	if err != nil {
@@ -298,7 +298,7 @@ func TestAPreviewNeedsNoDefinition(t *testing.T) {
 func TestWhatBreaksTheRulesIsNotStored(t *testing.T) {
 	s := allocation.NewStore(kubefake.NewStore().IPBlocks(), nil)
 	broken := take(t, fresh("b1"), "web")
-	broken.Held[netip.MustParseAddr("203.0.113.9")] = plan.Holder{Namespace: "shop", Name: "gateway"}
+	broken.Held[netip.MustParseAddr("203.0.113.9")] = ipblock.Holder{Namespace: "shop", Name: "gateway"}
 	if _, err := s.Save(t.Context(), broken); err == nil || !strings.Contains(err.Error(), "203.0.113.9") {
 		t.Errorf("said %v", err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 )
 
 const stepPause = 5 * time.Second // the delay of the next pass while a block is being released
@@ -29,9 +29,9 @@ func (c *Collector) collect(ctx context.Context, s *suspicion) (again time.Durat
 	if err != nil || !found {
 		return period, err
 	}
-	step := plan.ReleaseBlock(network.Sighting{Block: s.block}, view)
-	if step.Action != plan.Unassign && step.Action != plan.Delete {
-		if step.Action == plan.Refuse {
+	step := ipblock.ReleaseBlock(network.Sighting{Block: s.block}, view)
+	if step.Action != ipblock.Unassign && step.Action != ipblock.Delete {
+		if step.Action == ipblock.Refuse {
 			if s.problem != step.Detail {
 				s.problem = step.Detail
 				c.record(corev1.EventTypeWarning, eventStuck, step.Detail)
@@ -44,35 +44,35 @@ func (c *Collector) collect(ctx context.Context, s *suspicion) (again time.Durat
 }
 
 // readLive reads the block, its network and the cluster live; false when the block must not be released any more.
-func (c *Collector) readLive(ctx context.Context, s *suspicion) (plan.Account, bool, error) {
+func (c *Collector) readLive(ctx context.Context, s *suspicion) (ipblock.Account, bool, error) {
 	cluster, err := c.clusterUID(ctx)
 	if err != nil {
-		return plan.Account{}, false, err
+		return ipblock.Account{}, false, err
 	}
 	asked := c.config.Now()
-	if _, err := c.config.Account.Prove(ctx, c.config.NetworkID, asked); err != nil {
-		return plan.Account{}, false, err
+	if _, err := c.config.Account.Prove(ctx, c.config.Network.ID, asked); err != nil {
+		return ipblock.Account{}, false, err
 	}
 	block, err := c.config.Cloud.Block(ctx, s.block.ID)
 	if pnap.IsInaccessible(err) {
 		c.config.Account.Invalidate() // so that the next pass does not use an old list
-		return plan.Account{}, false, nil
+		return ipblock.Account{}, false, nil
 	}
 	if err != nil {
-		return plan.Account{}, false, err
+		return ipblock.Account{}, false, err
 	}
 	f, err := c.live(ctx, cluster)
 	if err != nil {
-		return plan.Account{}, false, err
+		return ipblock.Account{}, false, err
 	}
 	if !network.OfCluster(block, cluster) || classify(block, f) != s.state {
 		klog.FromContext(ctx).Info("An IP block is in use again", "block", block.ID, "cidr", block.CIDR)
 		delete(c.suspicions, block.ID)
-		return plan.Account{}, false, nil
+		return ipblock.Account{}, false, nil
 	}
 	s.block = block
 	networks, err := c.networks(ctx, block, asked)
-	view := plan.Account{Now: asked, NetworkID: c.config.NetworkID, Networks: networks,
+	view := ipblock.Account{Now: asked, Network: c.config.Network, Networks: networks,
 		TakenUp: slices.Concat(f.brought, f.broughtForNodes.IDs())}
 	return view, err == nil, err
 }
@@ -81,7 +81,7 @@ func (c *Collector) readLive(ctx context.Context, s *suspicion) (plan.Account, b
 func (c *Collector) networks(
 	ctx context.Context, block network.Block, after time.Time,
 ) (map[string]network.Network, error) {
-	id := cmp.Or(block.ResourceID, c.config.NetworkID)
+	id := cmp.Or(block.ResourceID, c.config.Network.ID)
 	if id == "" || block.Status == network.Unassigned {
 		return nil, nil
 	}
@@ -96,9 +96,9 @@ func (c *Collector) networks(
 }
 
 // act changes the account.
-func (c *Collector) act(ctx context.Context, s *suspicion, step plan.Step) (again time.Duration, err error) {
+func (c *Collector) act(ctx context.Context, s *suspicion, step ipblock.Step) (again time.Duration, err error) {
 	logger := klog.FromContext(ctx).WithValues("block", s.block.ID, "cidr", s.block.CIDR, "standing", s.state)
-	if step.Action == plan.Delete {
+	if step.Action == ipblock.Delete {
 		s.deletion = true
 		logger.Info("Deleting an unused IP block")
 		err = c.config.Cloud.DeleteBlock(ctx, s.block.ID)

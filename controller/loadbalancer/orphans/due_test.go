@@ -11,6 +11,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -120,7 +121,7 @@ func TestWhatNeedsABlock(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Finalizers: []string{test.finalizer}},
 			Spec:       corev1.ServiceSpec{Type: test.kind, LoadBalancerClass: test.class},
 		}
-		if got := contract.NeedsBlock(service); got != test.want {
+		if got := plan.NeedsBlock(service); got != test.want {
 			t.Errorf("%s: needs its block: %t, want %t", name, got, test.want)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -46,12 +47,12 @@ type facts struct {
 	uids      map[string]bool
 	now       time.Time // when the facts were requested
 	purchases []recorded
-	records   plan.Records
-	shared    plan.Records    // of all blocks whose addresses several have
+	records   ipblock.Records
+	shared    ipblock.Records // of all blocks whose addresses several have
 	used      map[string]bool // the IDs of blocks with an address in use
 	brought   []string        // the IDs of blocks that people say Services may name
 	// broughtForNodes are the objects of blocks that people say nodes get addresses of.
-	broughtForNodes plan.Records
+	broughtForNodes ipblock.Records
 	// nodeBlocks are the IDs of the blocks of nodes that are kept even while no node needs them: one of each network.
 	nodeBlocks []string
 	// nodesRecorded are the IDs of the blocks in the recorded purchases for nodes, by network.
@@ -60,12 +61,12 @@ type facts struct {
 
 // recorded is a purchase of the pool, of the nodes or of a Service, whose UID it has.
 type recorded struct {
-	plan.Purchase
+	ipblock.Purchase
 	uid string
 }
 
 // purchaseFresh is how long after a purchase its block may have tags that are not its last.
-const purchaseFresh = 10 * plan.PurchaseSettles
+const purchaseFresh = 10 * ipblock.PurchaseSettles
 
 // classify returns the state of a block of the cluster, from tags and recorded purchases only.
 func classify(b network.Block, f facts) blockState {
@@ -84,7 +85,7 @@ func classify(b network.Block, f facts) blockState {
 
 // releasable is the state of an unused block, unless it may not be touched.
 func releasable(s blockState, b network.Block) blockState {
-	if _, untouchable := plan.Untouchable(b); untouchable && s.suspect() {
+	if _, untouchable := ipblock.Untouchable(b); untouchable && s.suspect() {
 		return unclear
 	}
 	return s
@@ -119,7 +120,7 @@ func (c *Collector) keepNodeBlocks(f *facts, ours []network.Block) {
 	}
 	f.nodeBlocks = nil
 	for _, each := range c.config.NodesKept() {
-		if !slices.ContainsFunc(f.broughtForNodes, func(r plan.Record) bool { return r.Network == each.Name }) {
+		if !slices.ContainsFunc(f.broughtForNodes, func(r ipblock.Record) bool { return r.Network == each.Name }) {
 			f.nodeBlocks = append(f.nodeBlocks, nodeBlockIn(each, f, ours))
 		}
 	}
@@ -135,7 +136,8 @@ func nodeBlockIn(named network.Named, f *facts, ours []network.Block) string {
 		}
 	}
 	used := func(b network.Block) bool { return f.used[b.ID] }
-	kept, _, _ := plan.ChooseNodeBlock(bought, f.nodesRecorded[named.Name], used, plan.Account{NetworkID: named.ID})
+	kept, _, _ := ipblock.ChooseNodeBlock(bought, f.nodesRecorded[named.Name], used,
+		ipblock.Account{Network: named})
 	return kept.Block.ID
 }
 
@@ -143,7 +145,7 @@ func nodeBlockIn(named network.Named, f *facts, ours []network.Block) string {
 // a Service that is gone does not count.
 func (f facts) purchased(b network.Block) (named, fresh bool) {
 	for _, r := range f.purchases {
-		if !r.Shows(b) && !(plan.Purchase{Nonce: r.Nonce}).Shows(b) {
+		if !r.Shows(b) && !(ipblock.Purchase{Nonce: r.Nonce}).Shows(b) {
 			continue
 		}
 		recent := f.now.Before(r.Time.Add(purchaseFresh))
@@ -185,7 +187,7 @@ func isLeftover(b network.Block) bool {
 
 // add adds a Service.
 func (f *facts) add(s *corev1.Service) {
-	if contract.NeedsBlock(s) {
+	if plan.NeedsBlock(s) {
 		f.services[contract.ServiceTag(s.Namespace, s.Name)] = true
 		f.uids[string(s.UID)] = true
 	}
@@ -249,21 +251,21 @@ func (c *Collector) addUsed(ctx context.Context, f *facts) error {
 }
 
 // of is the record of a block that was bought for a Service which does not need it any more; false when there is none.
-func (f facts) of(blockID string) (plan.Record, bool) {
-	i := slices.IndexFunc(f.records, func(r plan.Record) bool {
+func (f facts) of(blockID string) (ipblock.Record, bool) {
+	i := slices.IndexFunc(f.records, func(r ipblock.Record) bool {
 		return r.BlockID == blockID && r.Service.Name != "" && !f.uids[r.Service.UID]
 	})
 	if i < 0 {
-		return plan.Record{}, false
+		return ipblock.Record{}, false
 	}
 	return f.records[i], true
 }
 
 // sharedOf is the record of a block whose addresses several have; false when there is none.
-func (f facts) sharedOf(blockID string) (plan.Record, bool) {
-	i := slices.IndexFunc(f.shared, func(r plan.Record) bool { return r.BlockID == blockID })
+func (f facts) sharedOf(blockID string) (ipblock.Record, bool) {
+	i := slices.IndexFunc(f.shared, func(r ipblock.Record) bool { return r.BlockID == blockID })
 	if i < 0 {
-		return plan.Record{}, false
+		return ipblock.Record{}, false
 	}
 	return f.shared[i], true
 }
@@ -275,13 +277,13 @@ func (f facts) ordered(blockID string) bool {
 }
 
 // record adds recorded purchases.
-func (f *facts) record(records plan.Records) {
+func (f *facts) record(records ipblock.Records) {
 	for _, r := range records {
 		f.purchases = append(f.purchases, recorded{Purchase: r.Purchase, uid: r.Service.UID})
 	}
 	f.nodesRecorded = map[string]string{}
 	for _, r := range records {
-		in := slices.DeleteFunc(slices.Clone(records), func(o plan.Record) bool { return o.Network != r.Network })
+		in := slices.DeleteFunc(slices.Clone(records), func(o ipblock.Record) bool { return o.Network != r.Network })
 		if last, found := in.Last(true); found {
 			f.nodesRecorded[r.Network] = last.BlockID
 		}

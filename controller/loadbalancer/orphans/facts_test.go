@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -24,8 +24,8 @@ func TestJudge(t *testing.T) {
 		cluster: "c", now: now, services: map[string]bool{"shop_web": true, contract.ServiceTag(long, long): true},
 		used: map[string]bool{"held": true, "empty": false},
 		purchases: []recorded{
-			{Purchase: plan.Purchase{Nonce: "00112233445566aa", BlockID: "fresh", Time: now.Add(-9 * time.Minute)}},
-			{Purchase: plan.Purchase{Nonce: "00112233445566bb", BlockID: "stale", Time: now.Add(-11 * time.Minute)}},
+			{Purchase: ipblock.Purchase{Nonce: "00112233445566aa", BlockID: "fresh", Time: now.Add(-9 * time.Minute)}},
+			{Purchase: ipblock.Purchase{Nonce: "00112233445566bb", BlockID: "stale", Time: now.Add(-11 * time.Minute)}},
 		},
 	}
 	for name, tc := range map[string]struct {
@@ -176,7 +176,7 @@ func TestPurchaseFromTheFuture(t *testing.T) {
 	seen := purchase.NewSeen(func() time.Time { return now })
 	b := network.Block{ID: "bought", Tags: map[string]string{contract.TagService: "shop_web"}}
 	for _, block := range []string{"", "bought"} {
-		recorded := plan.Records{{Purchase: plan.Purchase{Nonce: "00112233445566aa", Time: now.AddDate(73, 0, 0),
+		recorded := ipblock.Records{{Purchase: ipblock.Purchase{Nonce: "00112233445566aa", Time: now.AddDate(73, 0, 0),
 			BlockID: block}}}
 		b.Description = "purchase 00112233445566aa"
 		fresh := func() bool {
@@ -210,8 +210,8 @@ func TestPurchaseForAServiceThatIsGone(t *testing.T) {
 		"there, of other name": {age: time.Hour, uids: map[string]bool{"u1": true}, want: unclear},
 	} {
 		f := facts{cluster: "c", now: now, services: map[string]bool{}, uids: test.uids}
-		f.record(plan.Records{{Service: plan.Holder{Namespace: "shop", Name: "web", UID: "u1"},
-			Purchase: plan.Purchase{Nonce: "n", Time: now.Add(-test.age), BlockID: "bought"}}})
+		f.record(ipblock.Records{{Service: ipblock.Holder{Namespace: "shop", Name: "web", UID: "u1"},
+			Purchase: ipblock.Purchase{Nonce: "n", Time: now.Add(-test.age), BlockID: "bought"}}})
 		if got := classify(b, f); got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}

@@ -113,7 +113,8 @@ func newWorld(t *testing.T, options ...option) *world {
 	w.config = orphans.Config{
 		Ledgers: w.ledgers, Kube: w.kube, Services: w.informers.Core().V1().Services(),
 		Events:  w.events,
-		Metrics: orphans.NewMetrics(), NetworkID: networkID, Grace: grace, Now: w.clock.Now,
+		Metrics: orphans.NewMetrics(), Grace: grace, Now: w.clock.Now,
+		Network: network.Named{Name: v1beta1.DefaultNetwork, ID: networkID},
 	}
 	for _, change := range options {
 		change(&simulated, &seed, &w.config)

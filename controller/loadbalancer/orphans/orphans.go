@@ -21,7 +21,6 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
 )
 
@@ -51,10 +50,10 @@ type Config struct {
 	// Events are recorded on the IPBlock of a block, else on the Namespace kube-system.
 	Events  record.EventRecorder
 	Metrics *Metrics
-	// NetworkID is the ID of the public network of the option loadbalancer, which proves that the account is the right
-	// one. Networks are all that are served, by name; nil for that one only.
-	NetworkID string
-	Networks  func() []network.Named
+	// Network is the public network of the option loadbalancer, which proves that the account is the right one.
+	// Networks are all that are served; nil for that one only.
+	Network  network.Named
+	Networks func() []network.Named
 	// Collect releases orphans; otherwise they are only reported, and released when a person deletes their IPBlocks.
 	Collect bool
 	// Grace is how long a block must be an orphan before it is released.
@@ -110,7 +109,7 @@ func New(config Config) *Collector {
 // served are the public networks that are served.
 func (c *Collector) served() []network.Named {
 	if c.config.Networks == nil {
-		return []network.Named{{Name: v1beta1.DefaultNetwork, ID: c.config.NetworkID}}
+		return []network.Named{c.config.Network}
 	}
 	return c.config.Networks()
 }
@@ -147,7 +146,7 @@ func (c *Collector) Look(ctx context.Context) (again time.Duration, err error) {
 		return period, err
 	}
 	if c.needsProof(ours, f) {
-		if _, err := c.config.Account.Prove(ctx, c.config.NetworkID, found.AskedAt); err != nil {
+		if _, err := c.config.Account.Prove(ctx, c.config.Network.ID, found.AskedAt); err != nil {
 			c.reportUnreadable(ctx, err)
 			return period, err
 		}

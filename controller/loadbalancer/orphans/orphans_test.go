@@ -13,6 +13,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/orphans"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
@@ -155,9 +156,9 @@ func TestWhatIsNoOrphanIsNeverTouched(t *testing.T) {
 // holds stores a ledger in which an address is held.
 func (w *world) holds(id, cidr, address string) {
 	w.t.Helper()
-	_, err := w.ledgers.Save(w.t.Context(), plan.Ledger{
+	_, err := w.ledgers.Save(w.t.Context(), ipblock.Ledger{
 		BlockID: id, CIDR: netip.MustParsePrefix(cidr),
-		Held: map[netip.Addr]plan.Holder{netip.MustParseAddr(address): {Name: "server"}},
+		Held: map[netip.Addr]ipblock.Holder{netip.MustParseAddr(address): {Name: "server"}},
 	})
 	if err != nil {
 		w.t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -102,7 +102,7 @@ func problemOf(s blockState, b network.Block) string {
 	case empty:
 		return "it was bought to be shared, and none of its addresses is held"
 	case unclear:
-		if _, untouchable := plan.Untouchable(b); untouchable {
+		if _, untouchable := ipblock.Untouchable(b); untouchable {
 			return fmt.Sprintf("it was bought for this cluster, which does not use it, and is %s", b.Status)
 		}
 		return "it was bought for this cluster, but its tags, or they and the recorded purchases, do not say what for"

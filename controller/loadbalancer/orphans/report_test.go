@@ -11,8 +11,8 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/orphans"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
@@ -35,7 +35,7 @@ func (w *world) orphaned(name string) (reason string, since time.Time, found boo
 // TestASharedBlockWithoutUseSaysSo: once a second pass has confirmed it, and until an address of it is allocated.
 func TestASharedBlockWithoutUseSaysSo(t *testing.T) {
 	w := newWorld(t, block(blockID, "203.0.113.24/29", "public", ours(contract.TagPool, v1beta1.DefaultNetwork)))
-	_, err := w.ledgers.Save(t.Context(), plan.NewLedger(blockID, netip.MustParsePrefix("203.0.113.24/29")))
+	_, err := w.ledgers.Save(t.Context(), ipblock.NewLedger(blockID, netip.MustParsePrefix("203.0.113.24/29")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestASharedBlockWithoutUseSaysSo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, _, err = l.Take(plan.Holder{Namespace: "shop", Name: "web", UID: "uid-web"}, plan.Ask{Now: w.clock.Now()})
+	l, _, err = l.Take(ipblock.Holder{Namespace: "shop", Name: "web", UID: "uid-web"}, ipblock.Ask{Now: w.clock.Now()})
 	if err != nil {
 		t.Fatal(err)
 	}

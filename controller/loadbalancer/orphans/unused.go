@@ -12,7 +12,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 )
 
@@ -27,7 +27,7 @@ func (c *Collector) showUnused(ctx context.Context, ours []network.Block, f *fac
 		if !named || !unused || !b.CIDR.IsValid() {
 			continue
 		}
-		if err := c.show(ctx, b, f, plan.OfUnused(b, service, orphaned), service); err != nil &&
+		if err := c.show(ctx, b, f, ipblock.OfUnused(b, service, orphaned), service); err != nil &&
 			!errors.Is(err, allocation.ErrConflict) {
 			problems = append(problems, fmt.Errorf("show that IP block %s is not used: %w", b.ID, err))
 		}
@@ -36,7 +36,7 @@ func (c *Collector) showUnused(ctx context.Context, ours []network.Block, f *fac
 }
 
 func (c *Collector) show(
-	ctx context.Context, b network.Block, f *facts, report plan.Report, service plan.Holder,
+	ctx context.Context, b network.Block, f *facts, report ipblock.Report, service ipblock.Holder,
 ) error {
 	record, found := f.of(b.ID)
 	if !found {
@@ -62,15 +62,15 @@ func (c *Collector) show(
 
 // standing is the condition Orphaned of a block, without a reason where it is retained; false while it is used, or only
 // seems not to be.
-func (c *Collector) standing(b network.Block, f facts) (orphaned plan.Condition, unused bool) {
+func (c *Collector) standing(b network.Block, f facts) (orphaned ipblock.Condition, unused bool) {
 	s := c.suspicions[b.ID]
 	switch {
 	case classify(b, f) == retained:
-		return plan.Condition{}, true
+		return ipblock.Condition{}, true
 	case s == nil || s.state != orphan || s.looks < confirmed:
-		return plan.Condition{}, false
+		return ipblock.Condition{}, false
 	}
-	orphaned = plan.Condition{True: true, Reason: v1beta1.OrphanedServiceGone,
+	orphaned = ipblock.Condition{True: true, Reason: v1beta1.OrphanedServiceGone,
 		Message: problemOf(s.state, b) + ". " + c.remedy(s)}
 	if s.held && !s.confirmed {
 		orphaned.Reason = v1beta1.OrphanedAwaitingConfirmation
@@ -79,11 +79,11 @@ func (c *Collector) standing(b network.Block, f facts) (orphaned plan.Condition,
 }
 
 // serviceNamed is the Service that the tags of a block name; false where they name none, or shorten its name.
-func serviceNamed(b network.Block) (plan.Holder, bool) {
+func serviceNamed(b network.Block) (ipblock.Holder, bool) {
 	service, tagged := serviceOf(b)
 	namespace, name, both := strings.Cut(service, "_")
 	valid := len(validation.IsDNS1123Label(namespace)) == 0 && len(validation.IsDNS1123Label(name)) == 0
-	return plan.Holder{Namespace: namespace, Name: name}, tagged && both && valid
+	return ipblock.Holder{Namespace: namespace, Name: name}, tagged && both && valid
 }
 
 // showShared shows of each block whose addresses several have whether it is assigned. One that a person brings or has
@@ -118,21 +118,21 @@ func (c *Collector) showShared(ctx context.Context, all []network.Block, f facts
 
 // notUsed is the condition Orphaned of a block whose addresses several have; without a reason while one is in use, or
 // none only seems to be.
-func (c *Collector) notUsed(blockID string) plan.Condition {
+func (c *Collector) notUsed(blockID string) ipblock.Condition {
 	s := c.suspicions[blockID]
 	if s == nil || s.looks < confirmed {
-		return plan.Condition{}
+		return ipblock.Condition{}
 	}
-	return plan.Condition{True: true, Reason: v1beta1.OrphanedNotUsed,
+	return ipblock.Condition{True: true, Reason: v1beta1.OrphanedNotUsed,
 		Message: problemOf(s.state, s.block) + ". " + c.remedy(s)}
 }
 
 // reportOfShared is what the object of a block shows whose addresses several have. Of one whose network is not served
 // it goes on showing what it did.
-func (c *Collector) reportOfShared(b network.Block, r plan.Record) plan.Report {
+func (c *Collector) reportOfShared(b network.Block, r ipblock.Record) ipblock.Report {
 	for _, served := range c.served() {
 		if served.Name == r.Network {
-			report := plan.OfShared(b, served.ID, r)
+			report := ipblock.OfShared(b, served.ID, r)
 			report.Address = r.Report.Address
 			return report
 		}
@@ -151,7 +151,7 @@ func (c *Collector) holderOf(b network.Block) (name string, known bool) {
 	return v1beta1.DefaultNetwork, b.ResourceID == ""
 }
 
-func missing(blockID string) plan.Condition {
-	return plan.Condition{Reason: v1beta1.AssignedNotFound, Message: "the account shows no IP block " + blockID +
+func missing(blockID string) ipblock.Condition {
+	return ipblock.Condition{Reason: v1beta1.AssignedNotFound, Message: "the account shows no IP block " + blockID +
 		"; delete this IPBlock, and create another one for a block that the phoenixNAP portal shows, or to order one"}
 }

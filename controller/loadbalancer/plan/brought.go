@@ -9,50 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
-
-// BroughtBlock is an IPBlock of source Brought, with which a person says that Services may name a block of the account.
-type BroughtBlock struct {
-	// Object is the name of the IPBlock, and BlockID the block.
-	Object, BlockID string
-	// Namespaces are those whose Services may name the block; none for all.
-	Namespaces []string
-	// Deleted is true once the person has deleted the object.
-	Deleted bool
-}
-
-// BroughtBlocks are all of them.
-type BroughtBlocks []BroughtBlock
-
-// IDs are those of the declared blocks.
-func (all BroughtBlocks) IDs() []string {
-	ids := make([]string, 0, len(all))
-	for _, d := range all {
-		ids = append(ids, d.BlockID)
-	}
-	return ids
-}
-
-// TakenUp are the IDs of those whose objects are not deleted.
-func (all BroughtBlocks) TakenUp() []string {
-	return slices.DeleteFunc(slices.Clone(all), func(d BroughtBlock) bool { return d.Deleted }).IDs()
-}
-
-// named is the block that a Service of a namespace names and may name.
-func (all BroughtBlocks) named(object, namespace string) (BroughtBlock, bool) {
-	return find(all, func(d BroughtBlock) bool { return d.Object == object && d.allows(namespace) })
-}
-
-// of is what declares a block that Services of a namespace may name.
-func (all BroughtBlocks) of(blockID, namespace string) (BroughtBlock, bool) {
-	return find(all, func(d BroughtBlock) bool { return d.BlockID == blockID && d.allows(namespace) })
-}
-
-// allows reports whether Services of a namespace may name the block.
-func (d BroughtBlock) allows(namespace string) bool {
-	return len(d.Namespaces) == 0 || slices.Contains(d.Namespaces, namespace)
-}
 
 // namedBy is the name of the IPBlock that a Service names; empty when it names none.
 func namedBy(service *corev1.Service) string {
@@ -65,7 +24,7 @@ func (obs Observed) IsBrought(b network.Block) bool {
 }
 
 // IsGivenUp reports whether a block is brought, or was until a person deleted its object.
-func (obs Observed) IsGivenUp(b network.Block, l Ledger) bool {
+func (obs Observed) IsGivenUp(b network.Block, l ipblock.Ledger) bool {
 	return obs.IsBrought(b) || l.Deleted && l.Brought && network.Brought(b, obs.Owner.Cluster, []string{b.ID})
 }
 
@@ -81,10 +40,10 @@ func (obs Observed) refuseName() (refusal ServicePlan, refused bool) {
 	}
 	refuse := func(format string, args ...any) (ServicePlan, bool) {
 		named := fmt.Sprintf("IPBlock %s, which annotation %s names, ", name, contract.ServiceIPBlock)
-		return refusedPlan(BlockUnusable, "%s%s", named, fmt.Sprintf(format, args...)), true
+		return refusedPlan(ipblock.BlockUnusable, "%s%s", named, fmt.Sprintf(format, args...)), true
 	}
 	switch {
-	case slices.ContainsFunc(obs.BroughtBlocks, func(d BroughtBlock) bool { return d.Object == name }):
+	case slices.ContainsFunc(obs.BroughtBlocks, func(d ipblock.BroughtBlock) bool { return d.Object == name }):
 		return refuse("is not for namespace %s: name another one, or have an administrator add the namespace to "+
 			"spec.allowedNamespaces of IPBlock %s", obs.Holder.Namespace, name)
 	case slices.Contains(obs.IPBlocks, name):
@@ -102,19 +61,19 @@ func (obs Observed) refuseName() (refusal ServicePlan, refused bool) {
 // refuseID refuses a Service with the ID of a block in the place of a name.
 func (obs Observed) refuseID(id string) ServicePlan {
 	remedy := "have an administrator create an IPBlock with source Brought for the block, and set it to that name"
-	if declared, found := obs.BroughtBlocks.of(id, obs.Holder.Namespace); found {
+	if declared, found := obs.BroughtBlocks.Of(id, obs.Holder.Namespace); found {
 		remedy = "set it to " + declared.Object
 	}
-	return refusedPlan(BlockUnusable, "annotation %s takes the name of an IPBlock and not the ID of a block, such as "+
-		"%s; %s", contract.ServiceIPBlock, id, remedy)
+	return refusedPlan(ipblock.BlockUnusable, "annotation %s takes the name of an IPBlock and not the ID of a block, "+
+		"such as %s; %s", contract.ServiceIPBlock, id, remedy)
 }
 
 // refuseNamed refuses a Service whose IPBlock is of a block that no Service may use.
 func (obs Observed) refuseNamed(b network.Block) (refusal ServicePlan, refused bool) {
 	refuse := func(format string, args ...any) (ServicePlan, bool) {
-		return refusedPlan(BlockUnusable, "%s %s", obs.describeNamed(b.ID), fmt.Sprintf(format, args...)), true
+		return refusedPlan(ipblock.BlockUnusable, "%s %s", obs.describeNamed(b.ID), fmt.Sprintf(format, args...)), true
 	}
-	switch _, allowed := obs.BroughtBlocks.of(b.ID, obs.Holder.Namespace); {
+	switch _, allowed := obs.BroughtBlocks.Of(b.ID, obs.Holder.Namespace); {
 	case obs.BroughtForNodes.Names(b.ID):
 		return refuse("is that of the nodes by another IPBlock, with purpose Nodes; name another one")
 	case !obs.IsBrought(b):

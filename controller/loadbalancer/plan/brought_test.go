@@ -6,13 +6,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // A brought block stays assigned for a Service that is served, names its IPBlock and may do so.
 func TestNamed(t *testing.T) {
-	brought := plan.BroughtBlocks{{Object: "mine", BlockID: "a", Namespaces: []string{"shop"}},
+	brought := ipblock.BroughtBlocks{{Object: "mine", BlockID: "a", Namespaces: []string{"shop"}},
 		{Object: "yours", BlockID: "b"}}
 	for name, test := range map[string]struct {
 		namespace, names string

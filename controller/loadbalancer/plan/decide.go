@@ -1,3 +1,5 @@
+// Package plan decides which public network, block and address a Service gets, and keeps, from values only. What the
+// block needs next is decided by package ipblock.
 package plan
 
 import (
@@ -9,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
@@ -16,11 +19,11 @@ import (
 // ServicePlan is what comes next for a Service. It changes the account in at most one way.
 type ServicePlan struct {
 	// Step is what comes next for the block of the Service.
-	Step Step
+	Step ipblock.Step
 	// Owner is for whom a block is bought.
 	Owner network.Owner
 	// Save are the ledgers to be stored before anything else; nothing is published when that fails.
-	Save []Ledger
+	Save []ipblock.Ledger
 	// Record is the ID of a block of the owner, to be recorded before the block is used; empty if it is recorded.
 	Record string
 	// Forget is true when the Service has its address elsewhere, and a block of its own that is recorded is gone.
@@ -31,10 +34,10 @@ type ServicePlan struct {
 	Retag network.Block
 	Tags  map[string]string
 	// Surplus are the steps that release blocks which the Service does not keep.
-	Surplus []Step
+	Surplus []ipblock.Step
 	// Rejected is what was asked for and cannot be had, while the published address goes on working; its
 	// Action is Refuse or, when there is none, Wait.
-	Rejected Step
+	Rejected ipblock.Step
 	// Withdraw is true when a Service is refused, for whatever, or waits for a Node, whose published address has lost
 	// its block and leads to no server of ours any more.
 	Withdraw bool
@@ -46,21 +49,22 @@ type ServicePlan struct {
 	UpToDate bool
 }
 
-func refusedPlan(reason Reason, format string, args ...any) ServicePlan {
-	return ServicePlan{Step: Step{Action: Refuse, Reason: reason, Detail: text.Message(fmt.Sprintf(format, args...))}}
+func refusedPlan(reason ipblock.Reason, format string, args ...any) ServicePlan {
+	return ServicePlan{Step: ipblock.Step{Action: ipblock.Refuse, Reason: reason,
+		Detail: text.Message(fmt.Sprintf(format, args...))}}
 }
 
 // Rejects reports whether something that was asked for cannot be had.
-func (p ServicePlan) Rejects() bool { return p.Rejected.Action == Refuse }
+func (p ServicePlan) Rejects() bool { return p.Rejected.Action == ipblock.Refuse }
 
 // Decide decides what comes next for a Service that is to have an address. What was asked for and cannot
 // be had never takes a published address away: then everything goes on as if it had not been asked for. Nothing is
 // bought while no Node may carry the traffic. A dry run buys nothing, and does not write what makes Nodes fit.
 func Decide(obs Observed) ServicePlan {
 	p := decide(obs)
-	if p.Step.Action == Buy && !obs.Options.DryRun {
+	if p.Step.Action == ipblock.Buy && !obs.Options.DryRun {
 		if ready, why := obs.NodeReady(); !ready {
-			p.Step = Step{Action: Wait, Reason: NoNodeReady, Detail: why}
+			p.Step = ipblock.Step{Action: ipblock.Wait, Reason: ipblock.NoNodeReady, Detail: why}
 			p.Withdraw = obs.abandoned(obs.Published)
 		}
 	}
@@ -70,7 +74,7 @@ func Decide(obs Observed) ServicePlan {
 
 // NodeReady reports whether a Node may carry traffic, and why none may.
 func (obs Observed) NodeReady() (ready bool, why string) {
-	rule := contract.Carriers{NetworkID: obs.NetworkID, Announcer: obs.Options.Announcer,
+	rule := contract.Carriers{Network: obs.Network.ID, Announcer: obs.Options.Announcer,
 		Selector: obs.Options.Selector}
 	ready, why = rule.Any(obs.Nodes)
 	return ready, "waiting for a Node that may carry load-balancer traffic: " + why
@@ -82,7 +86,7 @@ func decide(obs Observed) ServicePlan {
 		return p
 	}
 	wanted := decideWanted(obs)
-	if wanted.Step.Action != Refuse || !obs.Published.IsValid() {
+	if wanted.Step.Action != ipblock.Refuse || !obs.Published.IsValid() {
 		return wanted
 	}
 	asked := obs
@@ -90,10 +94,10 @@ func decide(obs Observed) ServicePlan {
 	obs.Problem = nil
 	obs = obs.withFacts()
 	kept := decideAs(obs, obs.Kind)
-	if kept.Step.Action == Refuse || kept.Step.Action == Buy {
-		lost := wanted.Step.Reason == BlockLost || kept.Step.Reason == BlockLost
+	if kept.Step.Action == ipblock.Refuse || kept.Step.Action == ipblock.Buy {
+		lost := wanted.Step.Reason == ipblock.BlockLost || kept.Step.Reason == ipblock.BlockLost
 		wanted.Withdraw = lost && obs.abandoned(obs.Published)
-		if wanted.Step.Reason != BlockLost && kept.Step.Reason == BlockLost {
+		if wanted.Step.Reason != ipblock.BlockLost && kept.Step.Reason == ipblock.BlockLost {
 			wanted.Step.Detail += asked.besides(kept.Step)
 		}
 		return wanted
@@ -117,17 +121,17 @@ func (obs Observed) withoutDefault() Observed {
 
 func decideWanted(obs Observed) ServicePlan {
 	if obs.Problem != nil {
-		return refusedPlan(AnnotationsRefused, "%s", oneLine(obs.Problem))
+		return refusedPlan(ipblock.AnnotationsRefused, "%s", oneLine(obs.Problem))
 	}
 	if detail := obs.otherNetwork(); detail != "" {
-		return refusedPlan(AllocationMismatch, "%s", detail)
+		return refusedPlan(ipblock.AllocationMismatch, "%s", detail)
 	}
 	kind := obs.Kind
 	if refusal, refused := obs.refuseName(); refused && (kind == Brought || obs.HeldIn.Brought) {
 		return refusal
 	}
 	if moved, detail := obs.moved(kind); moved {
-		return refusedPlan(AllocationMismatch, "%s", detail)
+		return refusedPlan(ipblock.AllocationMismatch, "%s", detail)
 	}
 	if refusal, refused := obs.refuseToShare(); refused {
 		return refusal
@@ -136,33 +140,33 @@ func decideWanted(obs Observed) ServicePlan {
 }
 
 func decideAs(obs Observed, kind Kind) ServicePlan {
-	if refusal, unproven := Unproven(obs.Account); unproven {
+	if refusal, unproven := ipblock.Unproven(obs.Account); unproven {
 		return ServicePlan{Step: refusal}
 	}
 	decisions := map[Kind]func(Observed) ServicePlan{
 		Shared: decideShared, Brought: decideBrought, Dedicated: decideDedicated,
 	}
 	p := decisions[kind](obs)
-	if p.Step.Reason == DeletionUnverified {
-		p.Step.Reason = obs.waitHidden(p.Step.Block).Reason
+	if p.Step.Reason == ipblock.DeletionUnverified {
+		p.Step.Reason = obs.WaitHidden(p.Step.Block).Reason
 	}
 	p.Step = obs.explainFull(p.Step)
-	if p.Step.Action == Delete && kind == Shared {
+	if p.Step.Action == ipblock.Delete && kind == Shared {
 		p.Save = nil // nothing is given of a block that goes
 	}
-	p.Forget = p.Step.Action == Done && kind != Dedicated && obs.recordSpent()
+	p.Forget = p.Step.Action == ipblock.Done && kind != Dedicated && obs.recordSpent()
 	return p
 }
 
 // withoutOptionalRequests is what is desired, without anything that a block which is there might not fulfil.
 func (d Desired) withoutOptionalRequests() Desired {
-	return Desired{Shared: d.Shared, Size: d.Size, KeepGroup: true}
+	return Desired{Shared: d.Shared, Request: ipblock.Request{Size: d.Size}, KeepGroup: true}
 }
 
 // namesAllocation reports whether the Service itself says where its address is to come from.
 func (d Desired) namesAllocation() bool { return d.IPBlock != "" || d.AllocationDemanded }
 
-func (obs Observed) ledgerKind(l Ledger) Kind {
+func (obs Observed) ledgerKind(l ipblock.Ledger) Kind {
 	sighting, seen := obs.Sighting(l.BlockID)
 	if seen && !obs.Pool().Owns(sighting.Block) && obs.IsBrought(sighting.Block) {
 		return Brought
@@ -207,26 +211,26 @@ func (obs Observed) moved(kind Kind) (moved bool, detail string) {
 // decideDedicated decides about a block of the Service's own.
 func decideDedicated(obs Observed) ServicePlan {
 	if unseen, isUnseen := obs.unseenAt(obs.Published); isUnseen && len(obs.Own) == 0 {
-		return ServicePlan{Step: waitUnseen(unseen)}
+		return ServicePlan{Step: ipblock.WaitUnseen(unseen)}
 	}
-	p := ServicePlan{Step: Ensure(obs.Owner, obs.Desired, obs.Account), Owner: obs.Owner, Save: obs.leave(""),
-		Record: obs.unrecordedOwn()}
-	if p.Step.Action == Buy || p.Step.Reason == BlockLost {
+	p := ServicePlan{Step: ipblock.Ensure(obs.Owner, obs.Desired.Request, obs.Account), Owner: obs.Owner,
+		Save: obs.leave(""), Record: obs.unrecordedOwn()}
+	if p.Step.Action == ipblock.Buy || p.Step.Reason == ipblock.BlockLost {
 		if refused, retagged := obs.refuseRetagged(obs.Published); retagged {
 			return refused
 		}
 	}
-	var refusal Step
+	var refusal ipblock.Step
 	refused := false
 	if obs.Desired.Retain {
 		refusal, refused = refuseRetaining(obs)
 	}
 	switch {
-	case p.Step.Action == Buy && refused:
+	case p.Step.Action == ipblock.Buy && refused:
 		return ServicePlan{Step: refusal}
-	case p.Step.Action == Done:
-		p.Surplus = actionable(Duplicates(obs.Owner, obs.Desired, obs.Account))
-		p.Retag, p.Tags, _ = Retag(obs.Owner, obs.Desired, obs.Account, obs.Desired.Retain && !refused)
+	case p.Step.Action == ipblock.Done:
+		p.Surplus = actionable(ipblock.Duplicates(obs.Owner, obs.Desired.Request, obs.Account))
+		p.Retag, p.Tags, _ = ipblock.Retag(obs.Owner, obs.Desired.Request, obs.Account, obs.Desired.Retain && !refused)
 		p.Rejected = refusal
 	}
 	return p
@@ -242,28 +246,28 @@ func (obs Observed) refuseRetagged(published netip.Addr) (refused ServicePlan, r
 		return b.CIDR.IsValid() && b.CIDR.Contains(published) && (b.Tags[contract.TagUsage] != contract.TagUsageAuto ||
 			network.OfCluster(b, obs.Owner.Cluster) && !network.Purposed(b) || !b.Sold())
 	})
-	if refusal, refused := Untouchable(block); retagged && refused {
+	if refusal, refused := ipblock.Untouchable(block); retagged && refused {
 		return ServicePlan{Step: refusal}, true
 	}
-	return refusedPlan(BlockRetagged,
-		"IP block %s (%s) holds address %s of this Service but its tags do not say so any more; "+retaggedRemedy,
+	return refusedPlan(ipblock.BlockRetagged,
+		"IP block %s (%s) holds address %s of this Service but its tags do not say so any more; "+ipblock.RetaggedRemedy,
 		block.ID, block.CIDR, published), retagged
 }
 
 // leave frees what the Service holds in ledgers of other blocks than the given ones.
-func (obs Observed) leave(except ...string) []Ledger {
-	var left []Ledger
+func (obs Observed) leave(except ...string) []ipblock.Ledger {
+	var left []ipblock.Ledger
 	for _, l := range obs.Ledgers {
 		if _, holds := l.AddressOf(obs.Holder); holds && !slices.Contains(except, l.BlockID) {
-			left = append(left, l.Free(Holder{Namespace: obs.Holder.Namespace, Name: obs.Holder.Name}, obs.Now))
+			left = append(left, l.Free(ipblock.Holder{Namespace: obs.Holder.Namespace, Name: obs.Holder.Name}, obs.Now))
 		}
 	}
 	return left
 }
 
-func actionable(steps []Step) []Step {
-	return slices.DeleteFunc(slices.Clone(steps), func(step Step) bool {
-		return step.Action == Done || step.Action == Refuse
+func actionable(steps []ipblock.Step) []ipblock.Step {
+	return slices.DeleteFunc(slices.Clone(steps), func(step ipblock.Step) bool {
+		return step.Action == ipblock.Done || step.Action == ipblock.Refuse
 	})
 }
 
@@ -297,7 +301,7 @@ func (obs Observed) needsSlot(block network.Block) bool {
 		return true
 	}
 	return slices.ContainsFunc(obs.Services, func(other *corev1.Service) bool {
-		return other.UID != obs.Service.UID && contract.WantsAddress(other) &&
+		return other.UID != obs.Service.UID && WantsAddress(other) &&
 			OwnerOf(other, obs.Owner.Cluster).Owns(block)
 	})
 }
@@ -308,16 +312,18 @@ func (p ServicePlan) upToDate(obs Observed) bool {
 		return false
 	}
 	switch p.Step.Action {
-	case Done:
+	case ipblock.Done:
 		return true
-	case Wait:
-		return slices.Contains([]Reason{
-			BlockCreating, BlockAssigning, BlockUnassigning, NetworkChanging, AddressQuarantined, NoNodeReady,
+	case ipblock.Wait:
+		return slices.Contains([]ipblock.Reason{
+			ipblock.BlockCreating, ipblock.BlockAssigning, ipblock.BlockUnassigning, ipblock.NetworkChanging,
+			ipblock.AddressQuarantined, ipblock.NoNodeReady,
 		}, p.Step.Reason)
-	case Refuse:
-		return !obs.boughtUnseen() && slices.Contains([]Reason{
-			LocationMissing, LocationMismatch, NetworkFull, TooManyBlocks, TooManyRetained, SizeMismatch,
-			AnnotationsRefused, AllocationMismatch, AddressConflict,
+	case ipblock.Refuse:
+		return !obs.boughtUnseen() && slices.Contains([]ipblock.Reason{
+			ipblock.LocationMissing, ipblock.LocationMismatch, ipblock.NetworkFull, ipblock.TooManyBlocks,
+			ipblock.TooManyRetained, ipblock.SizeMismatch,
+			ipblock.AnnotationsRefused, ipblock.AllocationMismatch, ipblock.AddressConflict,
 		}, p.Step.Reason)
 	default:
 		return false
@@ -327,9 +333,9 @@ func (p ServicePlan) upToDate(obs Observed) bool {
 // ChangesAccount reports whether applying the plan changes the account.
 func (p ServicePlan) ChangesAccount() bool {
 	switch p.Step.Action {
-	case Buy, Assign, Unassign, Delete:
+	case ipblock.Buy, ipblock.Assign, ipblock.Unassign, ipblock.Delete:
 		return true
-	case Done:
+	case ipblock.Done:
 		return p.Tags != nil || len(p.Surplus) > 0
 	default:
 		return false

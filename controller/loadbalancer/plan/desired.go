@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
@@ -57,24 +58,12 @@ type Desired struct {
 	// KeepGroup is true where what it asks for is not looked at: it stays with those who have its address.
 	SharedAddress string
 	KeepGroup     bool
-	// Size of the block to buy, and in words where it can be set; 0 when any will do.
-	Size       Size
-	SizeSource string
-	// SizeDemanded is true when the Service itself asks for the size. An option only says what to buy: a
-	// change of it does not disturb blocks that are there.
-	SizeDemanded bool
 	// Retain is true when the block outlives the Service.
 	Retain bool
-	// Replace allows a new block, and with it a new address, in the place of a published one that is gone.
-	Replace bool
-	// Requested is the address that the Service is to get, and in words where it was asked for, such as
-	// spec.loadBalancerIP, which is meant when that is empty; the zero Addr when any will do.
-	Requested       netip.Addr
-	RequestedSource string
 	// Network is the name of the public network that the Service asks for; empty for none.
 	Network string
-	// Location in which to buy, and in words where it was or can be set; empty when none is configured.
-	Location, LocationSource string
+	// Request is what the author asks for of the block.
+	ipblock.Request
 }
 
 // reading collects the problems of a Service's annotations, so that all are reported at once.
@@ -93,8 +82,8 @@ func (r *reading) value(name string) string { return strings.TrimSpace(r.service
 // Asked is what the author of a Service has written, to be compared.
 type Asked [sha256.Size]byte
 
-// AskedBy returns what ReadDesired would read of a Service.
-func (opts Options) AskedBy(service *corev1.Service) Asked {
+// askedBy returns what ReadDesired would read of a Service.
+func (opts Options) askedBy(service *corev1.Service) Asked {
 	ours := contract.OwnedServiceAnnotations()
 	fields := []string{string(service.UID), UsersLoadBalancerIP(service)}
 	for _, name := range slices.Sorted(maps.Keys(service.Annotations)) {
@@ -113,13 +102,12 @@ func ReadDesired(service *corev1.Service, opts Options) (Desired, error) {
 	r.knownNames(opts.LocationAnnotation)
 	allocation := r.oneOf(contract.ServiceIPAllocation, opts.Allocation, contract.AllocationDedicated,
 		contract.AllocationShared)
-	size, _ := ParseSize(r.oneOf(contract.ServiceIPBlockSize, opts.BlockSize, blockSizes()...))
+	size, _ := ipblock.ParseSize(r.oneOf(contract.ServiceIPBlockSize, opts.BlockSize, ipblock.BlockSizes()...))
 	wanted := Desired{
 		Shared:  allocation == contract.AllocationShared,
 		IPBlock: namedBy(service),
-		Size:    size,
 		Retain:  r.flag(contract.ServiceIPRetain),
-		Replace: r.flag(contract.ServiceIPReplace),
+		Request: ipblock.Request{Size: size, Replace: r.flag(contract.ServiceIPReplace)},
 
 		SharedAddress: keyOf(service),
 		Network:       networkOf(service),
@@ -320,7 +308,7 @@ func (r *reading) contradictions(wanted Desired, poolSize, location string) {
 			contract.ServiceIPRetain, contract.AllocationShared, contract.ServiceIPAllocation,
 			contract.AllocationDedicated)
 	}
-	if size, _ := ParseSize(poolSize); wanted.Shared && wanted.Size != size {
+	if size, _ := ipblock.ParseSize(poolSize); wanted.Shared && wanted.Size != size {
 		r.problem("annotation %s has no meaning for a shared block, whose size is the option ipBlockSize (%s); "+
 			"remove it", contract.ServiceIPBlockSize, poolSize)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -16,7 +17,7 @@ type Facts struct {
 	// Held is the address that a ledger gives to the Service, of several the published one, and HeldIn that ledger. The
 	// zero Addr when none does.
 	Held   netip.Addr
-	HeldIn Ledger
+	HeldIn ipblock.Ledger
 	// Pooled is the block of the pool that holds the published address of a Service which neither a ledger nor a
 	// block of its own provides with one: its ledger was lost, or cannot be read. A ledger that gives the address to
 	// another decides otherwise. The zero Block when there is none.
@@ -25,7 +26,7 @@ type Facts struct {
 	NamedBlock string
 	// NamedShared is the record of the block that Services share whose IPBlock the Service names; the zero Record when
 	// there is none. Only that block gives it an address, and none is bought.
-	NamedShared Record
+	NamedShared ipblock.Record
 	// Sharing is true when the Service has its address together with others, or asks for one that it may have so.
 	Sharing bool
 	// WantsPool reports whether the pool matters to the Service: it is to get an address of it, or holds one already.
@@ -33,6 +34,8 @@ type Facts struct {
 	// Kind is where the address of the Service comes from: from where it is published, else from where something is
 	// already that the author does not object to, else from where it was asked for.
 	Kind Kind
+	// Objects are the objects that show something of the Service.
+	Objects Objects
 	// ForeignFields is true when the Service has annotations written for another Service, which nothing of its own
 	// confirms.
 	ForeignFields bool
@@ -52,7 +55,7 @@ const (
 func (obs Observed) Complete() Observed {
 	obs = obs.withFacts()
 	obs.Ours = obs.Ours || obs.showsOurs()
-	obs.Slots = Slots{MaxBlocks: obs.Options.MaxBlocks, Bought: obs.bought(), Reserved: obs.reserved(),
+	obs.Slots = ipblock.Slots{MaxBlocks: obs.Options.MaxBlocks, Bought: obs.bought(), Reserved: obs.reserved(),
 		Coming: obs.coming()}
 	return obs
 }
@@ -64,7 +67,7 @@ func (obs Observed) withFacts() Observed {
 	}
 	obs.Own = obs.Owned(obs.Owner)
 	obs.Held = netip.Addr{}
-	obs.HeldIn = Ledger{}
+	obs.HeldIn = ipblock.Ledger{}
 	for _, candidate := range obs.Ledgers {
 		a, found := candidate.AddressOf(obs.Holder)
 		if found && !obs.leavesGroup(candidate) && (!obs.Held.IsValid() || a == claim) {
@@ -74,13 +77,14 @@ func (obs Observed) withFacts() Observed {
 	}
 	obs.Published = obs.published(claim)
 	obs.Pooled = obs.pooled()
-	named, _ := obs.BroughtBlocks.named(obs.Desired.IPBlock, obs.Holder.Namespace)
+	named, _ := obs.BroughtBlocks.Named(obs.Desired.IPBlock, obs.Holder.Namespace)
 	obs.NamedBlock = named.BlockID
-	obs.NamedShared = obs.Records.sharedAs(obs.Desired.IPBlock)
+	obs.NamedShared = obs.Records.SharedAs(obs.Desired.IPBlock)
 	obs.Desired.Shared = obs.Desired.Shared || obs.NamedShared.Name != ""
 	obs.WantsPool = obs.namesNoBrought() && (obs.Desired.Shared || obs.Held.IsValid() || obs.Pooled.ID != "")
 	obs.Kind = obs.kind()
-	obs.Sharing = contract.WantsAddress(obs.Service) && (obs.group() != "" || obs.HeldIn.Groups[obs.Held].Name != "")
+	obs.Sharing = WantsAddress(obs.Service) && (obs.group() != "" || obs.HeldIn.Groups[obs.Held].Name != "")
+	obs.Objects = obs.objects()
 	obs.ForeignFields = !contract.WrittenForThis(obs.Service) && !obs.Published.IsValid() && obs.written()
 	return obs
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -52,7 +53,7 @@ func TestReleaseWaitsForTheAgents(t *testing.T) {
 		}
 		observed := plan.Observed{
 			Service: service, Owner: plan.OwnerOf(service, "cluster"), Holder: plan.HolderOf(service), Ours: true,
-			Account: plan.Account{NetworkID: "n", Now: now,
+			Account: ipblock.Account{Network: network.Named{ID: "n"}, Now: now,
 				Networks: map[string]network.Network{"n": {ID: "n", Status: network.StatusReady}}},
 			Nodes: []*corev1.Node{answeredAt("203.0.113.10")}, Options: plan.Options{ReleaseWait: tc.wait},
 			LeavingSince: tc.leaving,

@@ -8,6 +8,7 @@ import (
 	servicehelper "k8s.io/cloud-provider/service/helpers"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -57,11 +58,11 @@ func TestKeepsAddress(t *testing.T) {
 			finalizer(servicehelper.LoadBalancerCleanupFinalizer)), false},
 		"of another namespace": {bearer(held, balancer, other), false},
 	} {
-		h := plan.Holder{Namespace: "shop", Name: "web", UID: held}
+		h := ipblock.Holder{Namespace: "shop", Name: "web", UID: held}
 		if got := plan.KeepsAddress(test.service, h); got != test.want {
 			t.Errorf("%s: %t, want %t", name, got, test.want)
 		}
-		l := ledger29(nil, func(l *plan.Ledger) { l.Held = map[netip.Addr]plan.Holder{addr("203.0.113.10"): h} })
+		l := ledger29(nil, func(l *ipblock.Ledger) { l.Held = map[netip.Addr]ipblock.Holder{addr("203.0.113.10"): h} })
 		left := plan.Observed{Services: []*corev1.Service{test.service}}.LeftBehind(l)
 		if (len(left) == 0) != test.want {
 			t.Errorf("%s: left behind are %v", name, left)
@@ -96,8 +97,9 @@ func TestPublishedBlockIsNotEmpty(t *testing.T) {
 	} {
 		o := plan.Observed{Service: &corev1.Service{}, Owner: network.Owner{Cluster: pool.Cluster},
 			Services: []*corev1.Service{test.service},
-			Records:  plan.Records{{Purchase: plan.Purchase{BlockID: ledger29(nil).BlockID, Time: noon}}}}
-		o.Sightings = []network.Sighting{poolBlock(network.Assigned, ledger29(nil)).Sighting}
+			Records:  ipblock.Records{{Purchase: ipblock.Purchase{BlockID: ledger29(nil).BlockID, Time: noon}}}}
+		o.Sightings = []network.Sighting{{Block: block("a", network.Assigned,
+			func(b *network.Block) { b.Tags = pool.Tags() })}}
 		if got := len(o.EmptyPool()) == 1; got != test.want {
 			t.Errorf("%s: empty is %t, want %t", name, got, test.want)
 		}
@@ -114,7 +116,7 @@ func TestPublishedBlockIsNotEmpty(t *testing.T) {
 // TestBlocksOfThePoolMatterToThoseWhoShare: what matters to a Service is read again by its ID before the account is
 // changed, so a Service with a block of its own would pay for each block of the pool.
 func TestBlocksOfThePoolMatterToThoseWhoShare(t *testing.T) {
-	shared := poolBlock(network.Assigned, ledger29(nil)).Sighting.Block
+	shared := block("a", network.Assigned, func(b *network.Block) { b.Tags = pool.Tags() })
 	for _, wants := range []bool{true, false} {
 		o := plan.Observed{Service: &corev1.Service{}, Holder: holder("web"),
 			Owner: network.Owner{Cluster: pool.Cluster, Namespace: "shop", Name: "web"}}

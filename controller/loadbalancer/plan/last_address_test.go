@@ -7,20 +7,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // leavingService is the observation of a Service that leaves the given block, with the ledger of that block.
-func leavingService(b network.Block, l plan.Ledger, others ...*corev1.Service) plan.Observed {
+func leavingService(b network.Block, l ipblock.Ledger, others ...*corev1.Service) plan.Observed {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-web"}}
 	return plan.Observed{
 		Service: service, Owner: plan.OwnerOf(service, "c1"), Holder: holder("web"), Live: true,
 		Options: plan.Options{Allocation: contract.AllocationDedicated, BlockSize: "/29", Location: "ASH",
 			MaxRetained: 9, MaxRetainedPerNamespace: 9},
-		Ledgers: []plan.Ledger{l}, Blocks: []network.Block{b}, Services: append(others, service),
-		Account: plan.Account{
-			Now: noon, NetworkID: net1, Sightings: []network.Sighting{{Block: b}},
+		Ledgers: []ipblock.Ledger{l}, Blocks: []network.Block{b}, Services: append(others, service),
+		Account: ipblock.Account{
+			Now: noon, Network: network.Named{ID: net1}, Sightings: []network.Sighting{{Block: b}},
 			Networks: map[string]network.Network{net1: {ID: net1, Location: "ASH", Status: network.StatusReady}},
 		},
 	}
@@ -73,7 +74,7 @@ func TestTheTagOfARetainedBlock(t *testing.T) {
 		"true": contract.TagTrue, "false": "unchanged", "maybe": "unchanged",
 	} {
 		b := block("a", network.Assigned, func(b *network.Block) { b.Tags = own.Tags() })
-		o := leavingService(b, plan.NewLedger("z", prefix("203.0.113.64/29")))
+		o := leavingService(b, ipblock.NewLedger("z", prefix("203.0.113.64/29")))
 		live := o.Service.DeepCopy()
 		live.Annotations = map[string]string{contract.ServiceIPRetain: annotation}
 		got := plan.PlanRelease(o.Complete(), live)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/seeds"
 )
 
@@ -63,8 +64,9 @@ func TestChooseNodeBlock(t *testing.T) {
 			of("b", nil)}, want: "b", surplus: []string{"a"}},
 		"one that is seen twice": {blocks: []network.Sighting{of("a", nil), of("a", nil)}, want: "a"},
 	} {
-		v := Account{NetworkID: "n", Networks: map[string]network.Network{"n": {ID: "n", Location: "ash"}}}
-		kept, surplus, found := ChooseNodeBlock(test.blocks, test.recorded,
+		v := ipblock.Account{Network: network.Named{ID: "n"}, Networks: map[string]network.Network{"n": {ID: "n",
+			Location: "ash"}}}
+		kept, surplus, found := ipblock.ChooseNodeBlock(test.blocks, test.recorded,
 			func(b network.Block) bool { return slices.Contains(test.used, b.ID) }, v)
 		var rest []string
 		for _, s := range surplus {
@@ -103,9 +105,10 @@ func TestOneNodeBlockIsKept(t *testing.T) {
 			used[b.ID] = random.IntN(3) == 0
 		}
 		recorded := pick("", "a", "b", "x")
-		v := Account{NetworkID: "n", Networks: map[string]network.Network{"n": {ID: "n", Location: "ASH"}}}
+		v := ipblock.Account{Network: network.Named{ID: "n"}, Networks: map[string]network.Network{"n": {ID: "n",
+			Location: "ASH"}}}
 		choose := func() (network.Sighting, []network.Sighting, bool) {
-			return ChooseNodeBlock(blocks, recorded, func(b network.Block) bool { return used[b.ID] }, v)
+			return ipblock.ChooseNodeBlock(blocks, recorded, func(b network.Block) bool { return used[b.ID] }, v)
 		}
 		kept, surplus, found := choose()
 		serves := func(s network.Sighting) bool {

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"cmp"
-	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -10,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -21,26 +21,24 @@ type Observed struct {
 	// Owner is whose blocks are the Service's own.
 	Owner network.Owner
 	// Holder is the name of the Service in ledgers.
-	Holder Holder
+	Holder ipblock.Holder
 	// Desired is what the Service asks for.
 	Desired Desired
 	// Problem is what is wrong with what is desired.
 	Problem error
 	// Account is what decisions about blocks look at: the blocks that matter to the Service, and the intent to buy for
 	// it.
-	Account
+	ipblock.Account
 	// Facts are what this shows of the Service, see Complete.
 	Facts
-	// NetworkName is the name of the public network with NetworkID; empty for the default one.
-	NetworkName string
 	// Records are what all purchases and their blocks are recorded in.
-	Records Records
+	Records ipblock.Records
 	// Everywhere are the objects of all blocks, and Elsewhere those of the blocks of other public networks.
-	Everywhere, Elsewhere Records
+	Everywhere, Elsewhere ipblock.Records
 	// Shared are the objects of all blocks whose addresses several have, whoever created them.
-	Shared Records
+	Shared ipblock.Records
 	// PoolPurchase is the recorded intent to buy for the pool; nil when there is none.
-	PoolPurchase *Purchase
+	PoolPurchase *ipblock.Purchase
 
 	// Live is true when blocks were read by ID and ledgers afresh.
 	Live bool
@@ -55,22 +53,22 @@ type Observed struct {
 	// purchase.
 	Unlisted []network.Block
 	// NetworkSlots is what is known of the slots of the network, this observation included.
-	NetworkSlots NetworkSlots
+	NetworkSlots ipblock.NetworkSlots
 	// Options are how the controller is configured.
 	Options Options
 	// Ledgers are all that are stored: who has which address of shared and brought blocks.
-	Ledgers []Ledger
+	Ledgers []ipblock.Ledger
 	// Unreadable are the stored ledgers that cannot be read.
-	Unreadable []Unreadable
+	Unreadable []ipblock.Unreadable
 	// Unrecorded are the blocks with a stored ledger that says nothing of addresses.
-	Unrecorded []Ledger
+	Unrecorded []ipblock.Ledger
 	// BroughtBlocks are those that people say Services may name, and IPBlocks the names of all IPBlocks.
-	BroughtBlocks BroughtBlocks
+	BroughtBlocks ipblock.BroughtBlocks
 	// BroughtForNodes are the objects of blocks that people say nodes get addresses of.
-	BroughtForNodes Records
+	BroughtForNodes ipblock.Records
 	IPBlocks        []string
 	// FutureDated are those of Ledgers that differ from what is stored: there an address was released in the future.
-	FutureDated []Ledger
+	FutureDated []ipblock.Ledger
 	// Nodes are all of the cluster, and Services all that the public network serves, from the cache.
 	Nodes    []*corev1.Node
 	Services []*corev1.Service
@@ -85,7 +83,7 @@ func (obs Observed) Known() []network.Block { return slices.Concat(obs.Blocks, o
 
 // Pool is the owner of the blocks whose addresses Services share.
 func (obs Observed) Pool() network.Owner {
-	return network.PoolOwner(obs.Owner.Cluster, cmp.Or(obs.NetworkName, v1beta1.DefaultNetwork))
+	return network.PoolOwner(obs.Owner.Cluster, cmp.Or(obs.Network.Name, v1beta1.DefaultNetwork))
 }
 
 // Owners are those whose blocks may serve the Service.
@@ -111,13 +109,13 @@ func (obs Observed) Sighting(blockID string) (network.Sighting, bool) {
 }
 
 // Ledger returns the ledger of the block with the ID.
-func (obs Observed) Ledger(blockID string) (Ledger, bool) {
-	return find(obs.Ledgers, func(l Ledger) bool { return l.BlockID == blockID })
+func (obs Observed) Ledger(blockID string) (ipblock.Ledger, bool) {
+	return find(obs.Ledgers, func(l ipblock.Ledger) bool { return l.BlockID == blockID })
 }
 
 // Unread returns the stored ledger of the block with the ID that cannot be read.
-func (obs Observed) Unread(blockID string) (Unreadable, bool) {
-	return find(obs.Unreadable, func(u Unreadable) bool { return u.BlockID == blockID })
+func (obs Observed) Unread(blockID string) (ipblock.Unreadable, bool) {
+	return find(obs.Unreadable, func(u ipblock.Unreadable) bool { return u.BlockID == blockID })
 }
 
 // stored reports whether a ledger of the block is stored, readable or not.
@@ -153,7 +151,7 @@ func (obs Observed) written() bool {
 // credentials are those of the right account, and none of its blocks has the address, or one that has
 // the tags of another owner.
 func (obs Observed) abandoned(address netip.Addr) bool {
-	public, readable := obs.Networks[obs.NetworkID]
+	public, readable := obs.Networks[obs.Network.ID]
 	if !readable || !address.IsValid() {
 		return false
 	}
@@ -184,7 +182,7 @@ func (obs Observed) Unswept() bool {
 		return true
 	}
 	return slices.ContainsFunc(obs.Blocks, func(block network.Block) bool {
-		if obs.Records.keeps(block.ID) && obs.Public().Awaits(block) {
+		if obs.Records.Keeps(block.ID) && obs.Public().Awaits(block) {
 			return true
 		}
 		return obs.Pool().Owns(block) && !obs.stored(block.ID) && !obs.Awaited()
@@ -192,10 +190,10 @@ func (obs Observed) Unswept() bool {
 }
 
 // LeftBehind are the holders of a ledger for which no Service keeps its address, as the informer shows.
-func (obs Observed) LeftBehind(l Ledger) []Holder {
-	var left []Holder
+func (obs Observed) LeftBehind(l ipblock.Ledger) []ipblock.Holder {
+	var left []ipblock.Holder
 	for address := range l.Held {
-		left = append(left, slices.DeleteFunc(l.Holders(address), func(h Holder) bool {
+		left = append(left, slices.DeleteFunc(l.Holders(address), func(h ipblock.Holder) bool {
 			server := h.Namespace == "" // not ours to judge
 			return server || slices.ContainsFunc(obs.Services,
 				func(service *corev1.Service) bool { return KeepsAddress(service, h) })
@@ -206,20 +204,20 @@ func (obs Observed) LeftBehind(l Ledger) []Holder {
 
 // KeepsAddress reports whether a Service keeps what a ledger gives to the holder: it has the name and is ours, and so
 // takes over what its predecessor had; or it is the holder itself and has not released it yet.
-func KeepsAddress(service *corev1.Service, h Holder) bool {
+func KeepsAddress(service *corev1.Service, h ipblock.Holder) bool {
 	switch {
 	case service.Namespace != h.Namespace || service.Name != h.Name:
 		return false
-	case contract.WantsAddress(service):
+	case WantsAddress(service):
 		return true
 	default:
-		return (h.UID == "" || h.UID == string(service.UID)) && contract.NeedsBlock(service)
+		return (h.UID == "" || h.UID == string(service.UID)) && NeedsBlock(service)
 	}
 }
 
 // EmptyPool returns the ledgers of those blocks of the pool of which no Service has an address.
-func (obs Observed) EmptyPool() []Ledger {
-	var empty []Ledger
+func (obs Observed) EmptyPool() []ipblock.Ledger {
+	var empty []ipblock.Ledger
 	for _, i := range obs.Sightings {
 		_, unreadable := obs.Unread(i.Block.ID)
 		if !obs.Pool().Owns(i.Block) || !i.Block.CIDR.IsValid() || unreadable {
@@ -229,7 +227,7 @@ func (obs Observed) EmptyPool() []Ledger {
 		if !stored {
 			l = obs.unstored(i.Block)
 		}
-		if l.Empty() && !l.rebuilding(obs.Now) && !obs.kept(l) {
+		if l.Empty() && !l.Rebuilding(obs.Now) && !obs.kept(l) {
 			empty = append(empty, l)
 		}
 	}
@@ -237,15 +235,15 @@ func (obs Observed) EmptyPool() []Ledger {
 }
 
 // kept reports whether a person or a Service keeps an empty block of the pool.
-func (obs Observed) kept(l Ledger) bool {
-	return obs.Records.keeps(l.BlockID) || obs.Named(l.BlockID) && !l.Deleted || obs.anotherPublishes(l.CIDR)
+func (obs Observed) kept(l ipblock.Ledger) bool {
+	return obs.Records.Keeps(l.BlockID) || obs.Named(l.BlockID) && !l.Deleted || obs.anotherPublishes(l.CIDR)
 }
 
 // anotherPublishes reports whether another Service that is served has an address of the block: its ledger may be lost,
 // and with it everything else that said so. What a Service only claims counts as in credible.
 func (obs Observed) anotherPublishes(cidr netip.Prefix) bool {
 	return cidr.IsValid() && slices.ContainsFunc(obs.Services, func(other *corev1.Service) bool {
-		if other.UID == obs.Service.UID || !contract.WantsAddress(other) {
+		if other.UID == obs.Service.UID || !WantsAddress(other) {
 			return false
 		}
 		return slices.ContainsFunc(publishedBy(other), func(a netip.Addr) bool {
@@ -271,25 +269,17 @@ func publishedBy(service *corev1.Service) []netip.Addr {
 // Named reports whether a Service that is served names the block and may do so.
 func (obs Observed) Named(blockID string) bool {
 	return slices.ContainsFunc(obs.Services, func(service *corev1.Service) bool {
-		brought, _ := obs.BroughtBlocks.named(namedBy(service), service.Namespace)
-		shared := obs.Records.sharedAs(namedBy(service))
-		return contract.WantsAddress(service) && (brought.BlockID == blockID || shared.BlockID == blockID)
+		brought, _ := obs.BroughtBlocks.Named(namedBy(service), service.Namespace)
+		shared := obs.Records.SharedAs(namedBy(service))
+		return WantsAddress(service) && (brought.BlockID == blockID || shared.BlockID == blockID)
 	})
 }
 
 // KeptElsewhere reports whether the ledger is that of the nodes' own addresses, which is not ours to judge, unless a
 // person has deleted it and no server has, or had a moment ago, an address of it.
-func (obs Observed) KeptElsewhere(l Ledger) bool {
+func (obs Observed) KeptElsewhere(l ipblock.Ledger) bool {
 	if l.Deleted && l.Spent(nil, obs.Now) {
 		return false
 	}
-	return l.Nodes && !l.Brought || obs.BroughtForNodes.Names(l.BlockID) || HoldsForServers(l)
-}
-
-// HoldsForServers reports whether the ledger is that of the nodes' own addresses.
-func HoldsForServers(l Ledger) bool {
-	server := func(h Holder) bool { return h.Namespace == "" && h.Name != "" }
-	return slices.ContainsFunc(slices.Collect(maps.Values(l.Held)), server) ||
-		slices.ContainsFunc(slices.Collect(maps.Values(l.Quarantined)),
-			func(r Released) bool { return server(r.Holder) })
+	return l.Nodes && !l.Brought || obs.BroughtForNodes.Names(l.BlockID) || l.HoldsForServers()
 }

@@ -1,20 +1,23 @@
 package plan
 
-import "github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+import (
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
+)
 
 // OrderedStep decides about a block that a person has ordered and that was not bought: Buy, Wait or Refuse. One
 // purchase for the pool follows the other, and its block counts as every other does.
-func (obs Observed) OrderedStep(r Record) Step {
+func (obs Observed) OrderedStep(r ipblock.Record) ipblock.Step {
 	view := obs.Account
 	view.Purchase = obs.awaitedPurchase()
-	step := Extend(obs.Pool(), Desired{Location: obs.Public().Location, Size: r.Size}, view)
+	step := ipblock.Extend(obs.Pool(), ipblock.Request{Location: obs.Public().Location, Size: r.Size}, view)
 	blocks, known := obs.poolBlocks()
 	if !known {
-		return Step{Action: Wait, Reason: BlockInvisible}
+		return ipblock.Step{Action: ipblock.Wait, Reason: ipblock.BlockInvisible}
 	}
 	step = obs.grow(blocks, step)
-	if ready, why := obs.NodeReady(); step.Action == Buy && !ready {
-		return Step{Action: Wait, Reason: NoNodeReady, Detail: why}
+	if ready, why := obs.NodeReady(); step.Action == ipblock.Buy && !ready {
+		return ipblock.Step{Action: ipblock.Wait, Reason: ipblock.NoNodeReady, Detail: why}
 	}
 	return step
 }
@@ -24,7 +27,7 @@ func (obs Observed) OrderedStep(r Record) Step {
 func (obs Observed) KeptUnassigned() []network.Sighting {
 	var found []network.Sighting
 	for _, s := range obs.Sightings {
-		if obs.Pool().Owns(s.Block) && obs.Records.keeps(s.Block.ID) && s.Block.Status == network.Unassigned {
+		if obs.Pool().Owns(s.Block) && obs.Records.Keeps(s.Block.ID) && s.Block.Status == network.Unassigned {
 			found = append(found, s)
 		}
 	}

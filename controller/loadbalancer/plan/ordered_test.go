@@ -8,30 +8,32 @@ import (
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 )
 
 // TestOrders: what a person has ordered is bought once, and one purchase for the pool follows the other.
 func TestOrders(t *testing.T) {
-	order := plan.Record{Name: "extra", Ordered: true}
+	order := ipblock.Record{Name: "extra", Ordered: true}
 	begun := order
-	begun.Purchase = plan.Purchase{Nonce: "u1-1", Time: noon}
+	begun.Purchase = ipblock.Purchase{Nonce: "u1-1", Time: noon}
 	bought := begun
 	bought.BlockID = "b1"
 	deleted := order
 	deleted.Deleted = true
-	pool := plan.Record{Name: "default-shared-1", Purchase: plan.Purchase{Time: noon.Add(-time.Hour), BlockID: "b2"}}
+	pool := ipblock.Record{Name: "default-shared-1", Purchase: ipblock.Purchase{Time: noon.Add(-time.Hour),
+		BlockID: "b2"}}
 	for name, test := range map[string]struct {
-		records       plan.Records
+		records       ipblock.Records
 		ordered, last string
 	}{
-		"not begun":         {plan.Records{pool, order}, "extra", "default-shared-1"},
-		"only an order":     {plan.Records{order}, "extra", ""},
-		"without an answer": {plan.Records{pool, begun}, "extra", "extra"},
-		"bought":            {plan.Records{bought, pool}, "", "extra"},
-		"taken back":        {plan.Records{deleted, pool}, "", "default-shared-1"},
-		"of no one":         {plan.Records{pool}, "", "default-shared-1"},
+		"not begun":         {ipblock.Records{pool, order}, "extra", "default-shared-1"},
+		"only an order":     {ipblock.Records{order}, "extra", ""},
+		"without an answer": {ipblock.Records{pool, begun}, "extra", "extra"},
+		"bought":            {ipblock.Records{bought, pool}, "", "extra"},
+		"taken back":        {ipblock.Records{deleted, pool}, "", "default-shared-1"},
+		"of no one":         {ipblock.Records{pool}, "", "default-shared-1"},
 	} {
 		ordered, _ := test.records.Ordered()
 		last, _ := test.records.Last(false)
@@ -45,20 +47,20 @@ func TestOrders(t *testing.T) {
 func TestOrderedStep(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*plan.Observed)
-		action plan.Action
-		reason plan.Reason
+		action ipblock.Action
+		reason ipblock.Reason
 	}{
-		"bought":               {func(*plan.Observed) {}, plan.Buy, plan.PurchaseDue},
-		"no node can serve it": {func(o *plan.Observed) { o.Nodes = nil }, plan.Wait, plan.NoNodeReady},
+		"bought":               {func(*plan.Observed) {}, ipblock.Buy, ipblock.PurchaseDue},
+		"no node can serve it": {func(o *plan.Observed) { o.Nodes = nil }, ipblock.Wait, ipblock.NoNodeReady},
 		"another purchase has no answer": {func(o *plan.Observed) {
-			o.PoolPurchase = &plan.Purchase{Nonce: "u1-1", Time: noon.Add(-time.Second)}
-		}, plan.Wait, plan.PurchaseUnanswered},
-		"too many": {func(o *plan.Observed) { o.Slots = plan.Slots{MaxBlocks: 1, Bought: 1} }, plan.Refuse,
-			plan.TooManyBlocks},
+			o.PoolPurchase = &ipblock.Purchase{Nonce: "u1-1", Time: noon.Add(-time.Second)}
+		}, ipblock.Wait, ipblock.PurchaseUnanswered},
+		"too many": {func(o *plan.Observed) { o.Slots = ipblock.Slots{MaxBlocks: 1, Bought: 1} }, ipblock.Refuse,
+			ipblock.TooManyBlocks},
 	} {
 		o := asking(nil).Complete()
 		test.change(&o)
-		step := o.OrderedStep(plan.Record{Ordered: true, Size: 28})
+		step := o.OrderedStep(ipblock.Record{Ordered: true, Size: 28})
 		if step.Action != test.action || step.Reason != test.reason {
 			t.Errorf("%s: %s, %s; want %s, %s", name, step.Action, step.Reason, test.action, test.reason)
 		}
@@ -67,8 +69,9 @@ func TestOrderedStep(t *testing.T) {
 
 // TestUnassignedReasons: agents know the reasons by these words.
 func TestUnassignedReasons(t *testing.T) {
-	ours := []plan.Reason{plan.AssignmentDue, plan.BlockAssigning, plan.UnassignmentDue, plan.BlockUnassigning,
-		plan.NetworkChanging, plan.BlockElsewhere, plan.BlockLost, v1beta1.AssignedRetained, v1beta1.AssignedNotFound}
+	ours := []ipblock.Reason{ipblock.AssignmentDue, ipblock.BlockAssigning, ipblock.UnassignmentDue,
+		ipblock.BlockUnassigning, ipblock.NetworkChanging, ipblock.BlockElsewhere, ipblock.BlockLost,
+		v1beta1.AssignedRetained, v1beta1.AssignedNotFound}
 	var words []string
 	for _, reason := range ours {
 		words = append(words, string(reason))
@@ -83,21 +86,22 @@ func TestReportOfShared(t *testing.T) {
 	block := network.Block{ID: "b1", CIDR: netip.MustParsePrefix("203.0.113.8/29"), Status: network.Assigned,
 		ResourceID: net1}
 	for name, test := range map[string]struct {
-		change func(*plan.Record, *network.Block)
+		change func(*ipblock.Record, *network.Block)
 		want   bool
 	}{
-		"not shown yet": {func(*plan.Record, *network.Block) {}, true},
-		"shown":         {func(r *plan.Record, _ *network.Block) { r.Report.Assigned.True = true }, false},
-		"of another":    {func(r *plan.Record, _ *network.Block) { r.BlockID = "b2" }, false},
-		"not assigned":  {func(_ *plan.Record, b *network.Block) { b.Status = network.Assigning }, false},
-		"elsewhere":     {func(_ *plan.Record, b *network.Block) { b.ResourceID = "other" }, false},
-		"no block":      {func(_ *plan.Record, b *network.Block) { *b = network.Block{} }, false},
+		"not shown yet": {func(*ipblock.Record, *network.Block) {}, true},
+		"shown":         {func(r *ipblock.Record, _ *network.Block) { r.Report.Assigned.True = true }, false},
+		"of another":    {func(r *ipblock.Record, _ *network.Block) { r.BlockID = "b2" }, false},
+		"not assigned":  {func(_ *ipblock.Record, b *network.Block) { b.Status = network.Assigning }, false},
+		"elsewhere":     {func(_ *ipblock.Record, b *network.Block) { b.ResourceID = "other" }, false},
+		"no block":      {func(_ *ipblock.Record, b *network.Block) { *b = network.Block{} }, false},
 	} {
-		record := plan.Record{Name: "mine", Purchase: plan.Purchase{BlockID: "b1"}}
+		record := ipblock.Record{Name: "mine", Purchase: ipblock.Purchase{BlockID: "b1"}}
 		published := block
 		test.change(&record, &published)
-		obs := plan.Observed{Shared: plan.Records{record}, Account: plan.Account{NetworkID: net1}}
-		r, report, due := obs.ReportOfShared(plan.Step{Block: published})
+		obs := plan.Observed{Shared: ipblock.Records{record},
+			Account: ipblock.Account{Network: network.Named{ID: net1}}}
+		r, report, due := obs.ObjectsOf().ReportOfShared(ipblock.Step{Block: published})
 		if due != test.want || due && (r.Name != "mine" || !report.Assigned.True) {
 			t.Errorf("%s: %+v, due %t; want %t", name, report, due, test.want)
 		}
@@ -135,8 +139,8 @@ func TestOfShared(t *testing.T) {
 		b := block
 		b.ResourceID = net1
 		test.change(&b)
-		report := plan.OfShared(b, net1, plan.Record{Deleted: test.deleted})
-		said := func(c plan.Condition) string { return fmt.Sprintf("%t %s", c.True, c.Reason) }
+		report := ipblock.OfShared(b, net1, ipblock.Record{Deleted: test.deleted})
+		said := func(c ipblock.Condition) string { return fmt.Sprintf("%t %s", c.True, c.Reason) }
 		if said(report.Assigned) != test.assigned || said(report.Ready) != test.ready || report.Location != "ASH" ||
 			report.CIDR != block.CIDR || report.Ready.Message == "" || report.Assigned.Message == "" {
 			t.Errorf("%s: %+v, want %s and %s", name, report, test.assigned, test.ready)

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
@@ -45,17 +46,17 @@ type Homes struct {
 type home struct {
 	cidr    netip.Prefix
 	network string
-	owner   Holder
+	owner   ipblock.Holder
 }
 
 // of reports whether an address can be one of the block that a Service has.
 func (h home) of(service *corev1.Service, address netip.Addr) bool {
 	named := h.owner.Namespace == service.Namespace && h.owner.Name == service.Name
-	return h.cidr.Contains(address) && (h.owner == Holder{} || h.owner.UID == string(service.UID) || named)
+	return h.cidr.Contains(address) && (h.owner == ipblock.Holder{} || h.owner.UID == string(service.UID) || named)
 }
 
 // HomesOf finds them in the objects of all blocks.
-func HomesOf(records Records) Homes {
+func HomesOf(records ipblock.Records) Homes {
 	h := Homes{byUID: map[string][]string{}, byName: map[string]string{}, byObject: map[string]string{},
 		byGroup: map[string]string{}}
 	for _, r := range records {
@@ -63,7 +64,7 @@ func HomesOf(records Records) Homes {
 		for _, group := range r.Groups {
 			h.byGroup[group] = r.Network
 		}
-		for _, holder := range append([]Holder{r.Service}, r.Holders...) {
+		for _, holder := range append([]ipblock.Holder{r.Service}, r.Holders...) {
 			if holder.UID != "" {
 				h.byUID[holder.UID] = append(h.byUID[holder.UID], r.Network)
 			}
@@ -114,7 +115,7 @@ func (h Homes) recorded(service *corev1.Service) string {
 // that it names, or the group with which it shares an address; else the one that it names; else one in the location
 // that it names, of several one with room; else the one of the option loadbalancer. Without a name, the step says what
 // the author has to change, or what the Service waits for.
-func (p Places) Choose(service *corev1.Service, homes Homes) (name string, instead Step) {
+func (p Places) Choose(service *corev1.Service, homes Homes) (name string, instead ipblock.Step) {
 	key := keyOf(service)
 	asked := networkOf(service)
 	location := p.locationOf(service)
@@ -127,17 +128,17 @@ func (p Places) Choose(service *corev1.Service, homes Homes) (name string, inste
 	case location != "" && len(p.Served) > 1:
 		return p.in(location)
 	default:
-		return p.Served[0].Name, Step{}
+		return p.Served[0].Name, ipblock.Step{}
 	}
 }
 
 // ChooseForRelease is Choose for a Service that is to be released: what it asks for matters no more. A record goes
 // before its address, which it may show to the end.
-func (p Places) ChooseForRelease(service *corev1.Service, homes Homes) (name string, instead Step) {
+func (p Places) ChooseForRelease(service *corev1.Service, homes Homes) (name string, instead ipblock.Step) {
 	if have := cmp.Or(homes.recorded(service), homes.Of(service, p)); have != "" {
 		return p.named(have, "in which the Service has its address or IP block")
 	}
-	return p.Served[0].Name, Step{}
+	return p.Served[0].Name, ipblock.Step{}
 }
 
 // Named are the networks without what was read of them.
@@ -181,20 +182,21 @@ func (p Places) locationOf(service *corev1.Service) string {
 }
 
 // named is the network of a name.
-func (p Places) named(name, why string) (string, Step) {
+func (p Places) named(name, why string) (string, ipblock.Step) {
 	switch {
 	case slices.ContainsFunc(p.Served, func(s Place) bool { return s.Name == name }):
-		return name, Step{}
+		return name, ipblock.Step{}
 	case p.Partial:
 		return "", p.wait()
 	default:
-		return "", refuse(network.Block{}, NetworkNotServed, "public network %s, %s, is not served; name one of %s, "+
-			"or have an administrator create PublicNetwork %s", text.Quote(name), why, p.describe(), text.Quote(name))
+		return "", ipblock.RefuseStep(network.Block{}, ipblock.NetworkNotServed,
+			"public network %s, %s, is not served; name one of %s, or have an administrator create PublicNetwork %s",
+			text.Quote(name), why, p.describe(), text.Quote(name))
 	}
 }
 
 // in is the network in a location, of several the first one with room.
-func (p Places) in(location string) (string, Step) {
+func (p Places) in(location string) (string, ipblock.Step) {
 	there := slices.DeleteFunc(slices.Clone(p.Served), func(s Place) bool {
 		return !network.SameLocation(s.Public.Location, location)
 	})
@@ -202,20 +204,22 @@ func (p Places) in(location string) (string, Step) {
 	unread := slices.ContainsFunc(p.Served, func(s Place) bool { return s.Public.ID == "" })
 	switch {
 	case roomy >= 0:
-		return there[roomy].Name, Step{}
+		return there[roomy].Name, ipblock.Step{}
 	case p.Partial || unread:
 		return "", p.wait()
 	case len(there) > 0:
-		return there[0].Name, Step{}
+		return there[0].Name, ipblock.Step{}
 	default:
-		return "", refuse(network.Block{}, NetworkNotServed, "no public network is in location %s, which annotation "+
-			"%s names; set it to the location of one of %s, or have an administrator create a PublicNetwork there",
+		return "", ipblock.RefuseStep(network.Block{}, ipblock.NetworkNotServed,
+			"no public network is in location %s, which annotation %s names; set it to the location of one of %s, or "+
+				"have an administrator create a PublicNetwork there",
 			text.Quote(location), p.LocationAnnotation, p.describe())
 	}
 }
 
-func (p Places) wait() Step {
-	return Step{Action: Wait, Reason: NetworkUnreadable, Detail: "waiting until all public networks were read"}
+func (p Places) wait() ipblock.Step {
+	return ipblock.Step{Action: ipblock.Wait, Reason: ipblock.NetworkUnreadable,
+		Detail: "waiting until all public networks were read"}
 }
 
 // describe names the networks that are served, with their locations.
@@ -228,12 +232,12 @@ func (p Places) describe() string {
 }
 
 // RefuseOrder says why nothing is bought for a block that was ordered for a network which is not served.
-func (p Places) RefuseOrder(r Record) (refusal Step, refused bool) {
+func (p Places) RefuseOrder(r ipblock.Record) (refusal ipblock.Step, refused bool) {
 	if !r.Ordered || r.BlockID != "" || r.Deleted {
-		return Step{}, false
+		return ipblock.Step{}, false
 	}
 	_, refusal = p.named(r.Network, "which spec.attachment names")
-	return refusal, refusal.Action == Refuse
+	return refusal, refusal.Action == ipblock.Refuse
 }
 
 // Serves returns the Services that a network serves. Those that are refused, or wait for a network, are of none.
@@ -244,18 +248,9 @@ func (p Places) Serves(name string, all []*corev1.Service, homes Homes) []*corev
 	})
 }
 
-// Has reports whether one of the records is of a block that a Service has, or has an address of.
-func (all Records) Has(h Holder) bool {
-	return h.UID != "" && slices.ContainsFunc(all, func(r Record) bool {
-		return r.Service.UID == h.UID || slices.ContainsFunc(r.Holders, func(other Holder) bool {
-			return other.UID == h.UID
-		})
-	})
-}
-
 // OnlyElsewhere reports whether a Service has something in another public network, and in this one neither an object of
 // its own nor an address that it holds.
-func OnlyElsewhere(h Holder, held netip.Addr, here, elsewhere Records) bool {
+func OnlyElsewhere(h ipblock.Holder, held netip.Addr, here, elsewhere ipblock.Records) bool {
 	_, recorded := here.Own(h)
 	return elsewhere.Has(h) && !recorded && !held.IsValid()
 }
@@ -263,7 +258,7 @@ func OnlyElsewhere(h Holder, held netip.Addr, here, elsewhere Records) bool {
 // otherNetwork says that a Service which has something asks for another network; empty when it does not.
 func (obs Observed) otherNetwork() string {
 	asked := obs.Desired.Network
-	name := cmp.Or(obs.NetworkName, v1beta1.DefaultNetwork)
+	name := cmp.Or(obs.Network.Name, v1beta1.DefaultNetwork)
 	if asked == "" || asked == name {
 		return ""
 	}

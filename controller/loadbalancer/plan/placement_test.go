@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -51,13 +52,13 @@ func TestChoose(t *testing.T) {
 	phx := place("west", "PHX", 114, 2)
 	full := place("west-full", "PHX", 115, 10)
 	all := []Place{ash, full, phx}
-	records := Records{
-		{Name: "svc-u2", Network: "west", Service: Holder{Namespace: "shop", Name: "own", UID: "u2"}},
-		{Name: "west-shared-1", Network: "west", Holders: []Holder{{Namespace: "shop", Name: "pooled", UID: "u3"}},
+	records := ipblock.Records{
+		{Name: "svc-u2", Network: "west", Service: ipblock.Holder{Namespace: "shop", Name: "own", UID: "u2"}},
+		{Name: "west-shared-1", Network: "west", Holders: []ipblock.Holder{{Namespace: "shop", Name: "pooled", UID: "u3"}},
 			Groups: []string{"shop/front"}},
 		{Name: "mail", Network: "west"},
-		{Name: "svc-u4", Network: "gone", Service: Holder{Namespace: "shop", Name: "stranded", UID: "u4"}},
-		{Name: "default-shared-1", Network: "default", Report: Report{CIDR: netip.MustParsePrefix("198.51.100.0/29")}},
+		{Name: "svc-u4", Network: "gone", Service: ipblock.Holder{Namespace: "shop", Name: "stranded", UID: "u4"}},
+		{Name: "default-shared-1", Network: "default", Report: ipblock.Report{CIDR: netip.MustParsePrefix("198.51.100.0/29")}},
 	}
 	named := func(s *corev1.Service, name string) *corev1.Service { s.Name = name; return s }
 	for name, tc := range map[string]struct {
@@ -124,7 +125,8 @@ func TestChoose(t *testing.T) {
 				t.Errorf("%s: %q does not say %q", name, instead.Detail, part)
 			}
 		}
-		if waits := strings.HasPrefix(instead.Detail, "waiting"); got == "" && (instead.Action == Wait) != waits {
+		if waits := strings.HasPrefix(instead.Detail, "waiting"); got == "" &&
+			(instead.Action == ipblock.Wait) != waits {
 			t.Errorf("%s: %v", name, instead)
 		}
 	}
@@ -143,19 +145,19 @@ func TestAServiceDoesNotMove(t *testing.T) {
 		}
 		random.Shuffle(3, func(a, b int) { p.Served[a+1], p.Served[b+1] = p.Served[b+1], p.Served[a+1] })
 		home := pick(names...)
-		record := Record{Name: "x", Network: home}
+		record := ipblock.Record{Name: "x", Network: home}
 		s := placed("u1", contract.ServiceNetwork, pick(append(names, "", "other")...), contract.ServiceIPLocation,
 			pick("ASH", "PHX", "SGP", ""), contract.ServiceIPBlock, pick("", "y"))
 		switch h := HolderOf(s); random.IntN(3) {
 		case 0:
 			record.Service = h
 		case 1:
-			record.Holders = []Holder{h}
+			record.Holders = []ipblock.Holder{h}
 		default:
 			record.Report.CIDR = netip.MustParsePrefix("192.0.2.0/29")
 			s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.3"}}
 		}
-		records := Records{record, {Name: "y", Network: pick(names...)}}
+		records := ipblock.Records{record, {Name: "y", Network: pick(names...)}}
 		random.Shuffle(2, func(a, b int) { records[a], records[b] = records[b], records[a] })
 		homes := HomesOf(records)
 		chosen, _ := p.Choose(s, homes)
@@ -180,10 +182,10 @@ func TestAnAddressThatWasSoldAgain(t *testing.T) {
 	s := placed("u1", contract.ServiceNetwork, "west")
 	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.3"}}
 	cidr := netip.MustParsePrefix("192.0.2.0/29")
-	lost := Record{Name: "svc-u2", Network: "default", Service: Holder{Namespace: "shop", Name: "lost", UID: "u2"},
-		Report: Report{CIDR: cidr}}
-	own := Record{Name: "svc-u1", Network: "west", Service: HolderOf(s)}
-	for _, records := range []Records{{lost, own}, {own, lost}} {
+	lost := ipblock.Record{Name: "svc-u2", Network: "default", Service: ipblock.Holder{Namespace: "shop",
+		Name: "lost", UID: "u2"}, Report: ipblock.Report{CIDR: cidr}}
+	own := ipblock.Record{Name: "svc-u1", Network: "west", Service: HolderOf(s)}
+	for _, records := range []ipblock.Records{{lost, own}, {own, lost}} {
 		if chosen, _ := p.Choose(s, HomesOf(records)); chosen != "west" {
 			t.Errorf("%s is chosen", chosen)
 		}
@@ -199,10 +201,11 @@ func TestOtherNetwork(t *testing.T) {
 		"none asked": {"", "", false}, "default": {"", "default", false}, "its own": {"west", "west", false},
 		"another": {"west", "default", true}, "not the default": {"", "west", true},
 	} {
-		obs := Observed{Service: placed("u1"), NetworkName: tc.network, Desired: Desired{Network: tc.asked}}
+		obs := Observed{Service: placed("u1"), Account: ipblock.Account{Network: network.Named{Name: tc.network}},
+			Desired: Desired{Network: tc.asked}}
 		p := decideWanted(obs)
 		said := strings.Contains(p.Step.Detail, "cannot be changed in place")
-		if refused := p.Step.Reason == AllocationMismatch && said; refused != tc.refused {
+		if refused := p.Step.Reason == ipblock.AllocationMismatch && said; refused != tc.refused {
 			t.Errorf("%s: %+v", name, p.Step)
 		}
 	}
@@ -212,22 +215,22 @@ func TestElsewhere(t *testing.T) {
 	s := placed("u1")
 	h := HolderOf(s)
 	blocks := []network.Block{{ID: "b1"}, {ID: "b2"}, {ID: "b3", Description: "of pool west, purchase n-1"}}
-	elsewhere := Records{{Name: "svc-u1", Purchase: Purchase{BlockID: "b1"}, Service: h},
-		{Name: "west-shared-1", Purchase: Purchase{Nonce: "n-1"}}}
+	elsewhere := ipblock.Records{{Name: "svc-u1", Purchase: ipblock.Purchase{BlockID: "b1"}, Service: h},
+		{Name: "west-shared-1", Purchase: ipblock.Purchase{Nonce: "n-1"}}}
 	left := elsewhere.Without(blocks)
 	if len(left) != 1 || left[0].ID != "b2" || len(blocks) != 3 {
 		t.Errorf("%v are left of %v", left, blocks)
 	}
 	for name, tc := range map[string]struct {
-		records, elsewhere Records
+		records, elsewhere ipblock.Records
 		want               bool
 	}{
 		"nothing":           {nil, nil, false},
 		"there":             {nil, elsewhere, true},
-		"an address there":  {nil, Records{{Holders: []Holder{h}}}, true},
-		"here and there":    {Records{{Service: h}}, elsewhere, false},
-		"of another":        {nil, Records{{Service: Holder{UID: "u2"}}}, false},
-		"of one without ID": {nil, Records{{Service: Holder{Namespace: h.Namespace, Name: h.Name}}}, false},
+		"an address there":  {nil, ipblock.Records{{Holders: []ipblock.Holder{h}}}, true},
+		"here and there":    {ipblock.Records{{Service: h}}, elsewhere, false},
+		"of another":        {nil, ipblock.Records{{Service: ipblock.Holder{UID: "u2"}}}, false},
+		"of one without ID": {nil, ipblock.Records{{Service: ipblock.Holder{Namespace: h.Namespace, Name: h.Name}}}, false},
 	} {
 		if got := OnlyElsewhere(h, netip.Addr{}, tc.records, tc.elsewhere); got != tc.want {
 			t.Errorf("%s: %t", name, got)

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -29,8 +30,9 @@ func TestALostLedger(t *testing.T) {
 		obs := plan.Observed{Service: asking, Owner: plan.OwnerOf(asking, ours), Holder: plan.HolderOf(asking),
 			Live: true, Desired: plan.Desired{Shared: true}, Blocks: []network.Block{b},
 			Services: []*corev1.Service{asking}, QuarantinedSince: noon,
-			Account: plan.Account{Now: noon, NetworkID: net1, Sightings: []network.Sighting{{Block: b}},
-				Networks: map[string]network.Network{net1: view(nil).Networks[net1]}}}
+			Account: ipblock.Account{Now: noon, Network: network.Named{ID: net1},
+				Sightings: []network.Sighting{{Block: b}},
+				Networks:  map[string]network.Network{net1: view(nil).Networks[net1]}}}
 		for _, c := range change {
 			c(&obs)
 		}
@@ -38,7 +40,7 @@ func TestALostLedger(t *testing.T) {
 	}
 	lost := look("")
 	waits := plan.Decide(lost)
-	if waits.Step.Reason != plan.AddressQuarantined || len(waits.Save) != 1 || len(waits.Save[0].Held) != 0 {
+	if waits.Step.Reason != ipblock.AddressQuarantined || len(waits.Save) != 1 || len(waits.Save[0].Held) != 0 {
 		t.Fatalf("a new Service: %+v", waits)
 	}
 	if empty := lost.EmptyPool(); len(empty) != 0 {
@@ -51,18 +53,18 @@ func TestALostLedger(t *testing.T) {
 	}
 	later := func(o *plan.Observed) {
 		o.Ledgers = waits.Save
-		o.Now = noon.Add(plan.Quarantine)
+		o.Now = noon.Add(ipblock.Quarantine)
 	}
-	if got := plan.Decide(look("", later)); got.Step.Action != plan.Done || got.Reused {
+	if got := plan.Decide(look("", later)); got.Step.Action != ipblock.Done || got.Reused {
 		t.Errorf("when the quarantine has ended: %+v", got)
 	}
 	if empty := look("", later).EmptyPool(); len(empty) != 1 {
 		t.Errorf("%v are released", empty)
 	}
 	bought := func(o *plan.Observed) {
-		o.Records = plan.Records{{Purchase: plan.Purchase{BlockID: "a", Time: noon.Add(-time.Hour)}}}
+		o.Records = ipblock.Records{{Purchase: ipblock.Purchase{BlockID: "a", Time: noon.Add(-time.Hour)}}}
 	}
-	if got := plan.Decide(look("", bought)); got.Step.Action != plan.Done {
+	if got := plan.Decide(look("", bought)); got.Step.Action != ipblock.Done {
 		t.Errorf("of a block that was bought: %+v", got)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -20,11 +21,11 @@ const ours = "0d9aa9a1-3b1c-4c7e-9f35-0d6f6f6b3a11"
 
 // TestLastRecord: the purchase without an answer comes first, and then the latest.
 func TestLastRecord(t *testing.T) {
-	answered := func(name string, ago time.Duration) plan.Record {
-		return plan.Record{Name: name, Purchase: plan.Purchase{Time: noon.Add(-ago), BlockID: name}}
+	answered := func(name string, ago time.Duration) ipblock.Record {
+		return ipblock.Record{Name: name, Purchase: ipblock.Purchase{Time: noon.Add(-ago), BlockID: name}}
 	}
 	own := answered("own", 0)
-	own.Service = plan.Holder{Namespace: "shop", Name: "web", UID: "u1"}
+	own.Service = ipblock.Holder{Namespace: "shop", Name: "web", UID: "u1"}
 	nodes := answered("nodes", 0)
 	nodes.Nodes = true
 	older := answered("found-1", 0)
@@ -34,26 +35,26 @@ func TestLastRecord(t *testing.T) {
 	newer.Name = "found-2"
 	newer.Created = noon
 	for name, test := range map[string]struct {
-		records plan.Records
+		records ipblock.Records
 		nodes   bool
 		want    string
 	}{
-		"none":                          {plan.Records{own}, false, ""},
-		"the latest":                    {plan.Records{answered("b", time.Hour), answered("a", time.Minute)}, false, "a"},
-		"one without an answer":         {plan.Records{answered("a", 0), {Name: "open", Purchase: plan.Purchase{Time: noon.Add(-time.Hour)}}}, false, "open"},
-		"of the nodes":                  {plan.Records{answered("a", 0), nodes, own}, true, "nodes"},
-		"not of the nodes":              {plan.Records{answered("a", time.Hour), nodes, own}, false, "a"},
-		"of those found, the last made": {plan.Records{newer, older}, false, "found-2"},
+		"none":                          {ipblock.Records{own}, false, ""},
+		"the latest":                    {ipblock.Records{answered("b", time.Hour), answered("a", time.Minute)}, false, "a"},
+		"one without an answer":         {ipblock.Records{answered("a", 0), {Name: "open", Purchase: ipblock.Purchase{Time: noon.Add(-time.Hour)}}}, false, "open"},
+		"of the nodes":                  {ipblock.Records{answered("a", 0), nodes, own}, true, "nodes"},
+		"not of the nodes":              {ipblock.Records{answered("a", time.Hour), nodes, own}, false, "a"},
+		"of those found, the last made": {ipblock.Records{newer, older}, false, "found-2"},
 	} {
 		last, found := test.records.Last(test.nodes)
 		if last.Name != test.want || found != (test.want != "") {
 			t.Errorf("%s: %q, want %q", name, last.Name, test.want)
 		}
 	}
-	if p := (plan.Records{own, nodes}).Of(own.Service); p == nil || p.BlockID != "own" {
+	if p := (ipblock.Records{own, nodes}).Of(own.Service); p == nil || p.BlockID != "own" {
 		t.Errorf("the Service's own is %+v", p)
 	}
-	if p := (plan.Records{nodes}).Of(plan.Holder{}); p != nil {
+	if p := (ipblock.Records{nodes}).Of(ipblock.Holder{}); p != nil {
 		t.Errorf("a Service without a UID has %+v", p)
 	}
 }
@@ -62,10 +63,10 @@ func TestLastRecord(t *testing.T) {
 func TestStaleRecords(t *testing.T) {
 	live := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "live"},
 		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
-	record := func(uid, block string, ago time.Duration) plan.Record {
-		r := plan.Record{Name: "r", Purchase: plan.Purchase{Time: noon.Add(-ago), BlockID: block}}
+	record := func(uid, block string, ago time.Duration) ipblock.Record {
+		r := ipblock.Record{Name: "r", Purchase: ipblock.Purchase{Time: noon.Add(-ago), BlockID: block}}
 		if uid != "" {
-			r.Service = plan.Holder{Namespace: "shop", Name: "web", UID: uid}
+			r.Service = ipblock.Holder{Namespace: "shop", Name: "web", UID: uid}
 		}
 		return r
 	}
@@ -80,8 +81,8 @@ func TestStaleRecords(t *testing.T) {
 	successor := record("live", "a", time.Hour)
 	successor.Name = "successor"
 	for name, test := range map[string]struct {
-		record plan.Record
-		others plan.Records
+		record ipblock.Record
+		others ipblock.Records
 		blocks []network.Block
 		want   bool
 	}{
@@ -92,7 +93,7 @@ func TestStaleRecords(t *testing.T) {
 		"its block is there":                 {record: record("gone", "a", time.Hour), blocks: []network.Block{tagged(ours)}},
 		"its block is there without tags":    {record: record("gone", "a", time.Hour), blocks: []network.Block{{ID: "a"}}},
 		"its block is another cluster's":     {record: record("gone", "a", time.Hour), blocks: []network.Block{tagged("other")}, want: true},
-		"another Service has taken up its block": {record: record("gone", "a", time.Hour), others: plan.Records{successor},
+		"another Service has taken up its block": {record: record("gone", "a", time.Hour), others: ipblock.Records{successor},
 			blocks: []network.Block{tagged(ours)}, want: true},
 		"nothing was bought for a Service that is gone": {record: record("gone", "", time.Hour), want: true},
 		"a purchase for the pool, without an answer":    {record: record("", "", 59*time.Minute)},
@@ -100,10 +101,10 @@ func TestStaleRecords(t *testing.T) {
 		"a block of the pool":                           {record: record("", "a", 2*time.Hour)},
 		"a purchase for the nodes":                      {record: nodes},
 	} {
-		obs := plan.Observed{Owner: network.Owner{Cluster: ours}, Account: plan.Account{Now: noon},
-			Records: append(plan.Records{test.record}, test.others...), Blocks: test.blocks,
+		obs := plan.Observed{Owner: network.Owner{Cluster: ours}, Account: ipblock.Account{Now: noon},
+			Records: append(ipblock.Records{test.record}, test.others...), Blocks: test.blocks,
 			Services: []*corev1.Service{live}}
-		if got := slices.ContainsFunc(obs.StaleRecords(), func(r plan.Record) bool {
+		if got := slices.ContainsFunc(obs.StaleRecords(), func(r ipblock.Record) bool {
 			return reflect.DeepEqual(r, test.record)
 		}); got != test.want {
 			t.Errorf("%s: stale %t, want %t", name, got, test.want)
@@ -127,10 +128,11 @@ func TestAddressOfAServiceThatLeaves(t *testing.T) {
 		public := view(nil).Networks[net1]
 		obs := plan.Observed{Service: asking, Owner: plan.OwnerOf(asking, ours), Holder: plan.HolderOf(asking),
 			Live:    true,
-			Records: plan.Records{{Purchase: plan.Purchase{BlockID: "a", Time: noon}}},
+			Records: ipblock.Records{{Purchase: ipblock.Purchase{BlockID: "a", Time: noon}}},
 			Desired: plan.Desired{Shared: true}, Blocks: []network.Block{b}, Services: []*corev1.Service{left, asking},
-			Account: plan.Account{Now: noon, NetworkID: net1, Sightings: []network.Sighting{{Block: b}},
-				Networks: map[string]network.Network{net1: public}}}.Complete()
+			Account: ipblock.Account{Now: noon, Network: network.Named{ID: net1},
+				Sightings: []network.Sighting{{Block: b}},
+				Networks:  map[string]network.Network{net1: public}}}.Complete()
 		want := map[string]string{"held": "203.0.113.11", "only claimed": "203.0.113.10"}[name]
 		if got := plan.Decide(obs).Step.Address.String(); got != want {
 			t.Errorf("%s: the next Service gets %s, want %s", name, got, want)
@@ -148,12 +150,12 @@ func TestReportOf(t *testing.T) {
 		Status: metav1.ConditionTrue, Reason: "BlockAssigned", Message: "assigned"}}
 	b := block("a", network.Assigned)
 	b.Location = "ASH"
-	record := plan.Record{Name: "svc-u1", Purchase: plan.Purchase{BlockID: "a"}, Service: plan.HolderOf(service)}
-	base := plan.Observed{Service: service, Holder: plan.HolderOf(service), Records: plan.Records{record},
-		Account: plan.Account{Now: noon, Sightings: []network.Sighting{{Block: b}}}}
+	record := ipblock.Record{Name: "svc-u1", Purchase: ipblock.Purchase{BlockID: "a"}, Service: plan.HolderOf(service)}
+	base := plan.Observed{Service: service, Holder: plan.HolderOf(service), Records: ipblock.Records{record},
+		Account: ipblock.Account{Now: noon, Sightings: []network.Sighting{{Block: b}}}}
 	base.Kind = plan.Dedicated
-	want := plan.Report{CIDR: b.CIDR, Location: "ASH", Address: netip.MustParseAddr("203.0.113.10"),
-		Assigned: plan.Condition{True: true, Reason: "BlockAssigned", Message: "assigned"}}
+	want := ipblock.Report{CIDR: b.CIDR, Location: "ASH", Address: netip.MustParseAddr("203.0.113.10"),
+		Assigned: ipblock.Condition{True: true, Reason: "BlockAssigned", Message: "assigned"}}
 	without := want
 	without.Address = netip.Addr{}
 	unknown := want
@@ -169,13 +171,14 @@ func TestReportOf(t *testing.T) {
 		s.Spec.Type = corev1.ServiceTypeClusterIP
 	}
 	retained := without
-	retained.Assigned = plan.Condition{Reason: "Retained", Message: "the block outlives the address of Service shop/" +
-		"web (annotation phoenixnap.com/ip-retain), and phoenixNAP goes on charging for it; the next Service of that name " +
-		"gets it. To release it, give its IPBlock the annotation phoenixnap.com/allow-release=true and delete that"}
+	retained.Assigned = ipblock.Condition{Reason: "Retained", Message: "the block outlives the address of Service " +
+		"shop/web (annotation phoenixnap.com/ip-retain), and phoenixNAP goes on charging for it; the next Service of " +
+		"that name gets it. To release it, give its IPBlock the annotation phoenixnap.com/allow-release=true and " +
+		"delete that"}
 	retained.Ready = retained.Assigned
 	for name, test := range map[string]struct {
 		change func(*plan.Observed, *corev1.Service)
-		want   plan.Report
+		want   ipblock.Report
 		due    bool
 	}{
 		"published": {func(*plan.Observed, *corev1.Service) {}, want, true},
@@ -185,7 +188,7 @@ func TestReportOf(t *testing.T) {
 		"shown already": {func(o *plan.Observed, _ *corev1.Service) {
 			shown := record
 			shown.Report = want
-			o.Records = plan.Records{shown}
+			o.Records = ipblock.Records{shown}
 		}, want, false},
 		"an address elsewhere": {func(_ *plan.Observed, s *corev1.Service) {
 			s.Annotations[contract.ServiceIPAddress] = "198.51.100.1"
@@ -193,8 +196,8 @@ func TestReportOf(t *testing.T) {
 		"leaving": {func(_ *plan.Observed, s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP }, without, true},
 		"cannot be seen, and was": {func(o *plan.Observed, _ *corev1.Service) {
 			shown := record
-			shown.Report = plan.Report{CIDR: b.CIDR, Location: "PHX"}
-			o.Records = plan.Records{shown}
+			shown.Report = ipblock.Report{CIDR: b.CIDR, Location: "PHX"}
+			o.Records = ipblock.Records{shown}
 			o.Sightings = nil
 		}, unseen, true},
 		"retained": {func(o *plan.Observed, s *corev1.Service) { retain(o, s, "") }, retained, true},
@@ -204,14 +207,14 @@ func TestReportOf(t *testing.T) {
 			retain(o, s, "")
 			s.Spec.Type = corev1.ServiceTypeLoadBalancer
 		}, want, true},
-		"was never seen": {func(o *plan.Observed, _ *corev1.Service) { o.Sightings = nil }, plan.Report{}, false},
-		"has no object":  {func(o *plan.Observed, _ *corev1.Service) { o.Records = nil }, plan.Report{}, false},
-		"in the pool":    {func(o *plan.Observed, _ *corev1.Service) { o.Kind = plan.Shared }, plan.Report{}, false},
+		"was never seen": {func(o *plan.Observed, _ *corev1.Service) { o.Sightings = nil }, ipblock.Report{}, false},
+		"has no object":  {func(o *plan.Observed, _ *corev1.Service) { o.Records = nil }, ipblock.Report{}, false},
+		"in the pool":    {func(o *plan.Observed, _ *corev1.Service) { o.Kind = plan.Shared }, ipblock.Report{}, false},
 	} {
 		obs := base
 		changed := service.DeepCopy()
 		test.change(&obs, changed)
-		if got, due := obs.ReportOf(changed); got != test.want || due != test.due {
+		if got, due := obs.ObjectsOf().ReportOf(plan.Options{}.SaidBy(changed)); got != test.want || due != test.due {
 			t.Errorf("%s: %+v, due %t; want %+v, due %t", name, got, due, test.want, test.due)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer/reports"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -130,7 +131,9 @@ func (obs Observed) AnsweringUnassigned(named func(*corev1.Service, netip.Addr) 
 func (obs Observed) ownsAddress(address netip.Addr) bool {
 	return slices.ContainsFunc(obs.Blocks, func(b network.Block) bool {
 		return network.OfCluster(b, obs.Owner.Cluster) && b.CIDR.IsValid() && b.CIDR.Contains(address)
-	}) || slices.ContainsFunc(obs.Ledgers, func(l Ledger) bool { return l.CIDR.IsValid() && l.CIDR.Contains(address) })
+	}) || slices.ContainsFunc(obs.Ledgers, func(l ipblock.Ledger) bool {
+		return l.CIDR.IsValid() && l.CIDR.Contains(address)
+	})
 }
 
 // assigned reports whether a Service has the address still, in whatever way: one that is leaving may answer for it.

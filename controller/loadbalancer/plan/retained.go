@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -40,13 +41,13 @@ func (r *retainedBlocks) full(namespace string, opts Options) string {
 // without end, and its author needs no right but to create and delete Services. Blocks that are retained come first,
 // and then the Services that ask for it, in the order of their creation; one that is refused takes the place of no
 // other. A block that is retained already stays so.
-func refuseRetaining(obs Observed) (refusal Step, refused bool) {
+func refuseRetaining(obs Observed) (refusal ipblock.Step, refused bool) {
 	count := retainedBlocks{in: map[string]int{}}
 	for _, b := range append(obs.Known(), ownBlocks(obs)...) {
 		switch {
 		case !network.OfCluster(b, obs.Owner.Cluster) || !network.Retained(b):
 		case obs.Owner.Owns(b):
-			return Step{}, false
+			return ipblock.Step{}, false
 		default:
 			count.add(network.NamespaceOf(b))
 		}
@@ -58,10 +59,11 @@ func refuseRetaining(obs Observed) (refusal Step, refused bool) {
 	}
 	full := count.full(obs.Service.Namespace, obs.Options)
 	if full == "" {
-		return Step{}, false
+		return ipblock.Step{}, false
 	}
-	return refuse(network.Block{}, TooManyRetained, "annotation %s cannot be served: %s; remove the annotation, "+
-		"release one of these blocks, or have an administrator raise the option", contract.ServiceIPRetain, full), true
+	return ipblock.RefuseStep(network.Block{}, ipblock.TooManyRetained,
+		"annotation %s cannot be served: %s; remove the annotation, release one of these blocks, or have an "+
+			"administrator raise the option", contract.ServiceIPRetain, full), true
 }
 
 // ownBlocks are the Service's own, as they were read by their ID.
@@ -83,7 +85,7 @@ func askedBefore(obs Observed) []*corev1.Service {
 	var asked []*corev1.Service
 	for _, other := range obs.Services {
 		if other.UID == obs.Service.UID || other.Annotations[contract.ServiceIPRetain] != contract.TagTrue ||
-			!contract.NeedsBlock(other) || older(other, obs.Service) >= 0 {
+			!NeedsBlock(other) || older(other, obs.Service) >= 0 {
 			continue
 		}
 		owner := OwnerOf(other, obs.Owner.Cluster)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -71,7 +72,7 @@ func asking(others []*corev1.Service, blocks ...network.Block) plan.Observed {
 	o := plan.Observed{
 		Service: service, Owner: plan.OwnerOf(service, "c1"), Holder: plan.HolderOf(service), Live: true,
 		Options: options, Nodes: []*corev1.Node{member()}, Blocks: blocks, Services: append(others, service),
-		Account: plan.Account{Now: noon, NetworkID: net1,
+		Account: ipblock.Account{Now: noon, Network: network.Named{ID: net1},
 			Networks: map[string]network.Network{net1: {ID: net1, Location: "ASH", Status: network.StatusReady}}},
 	}
 	o.Desired, o.Problem = plan.ReadDesired(service, options)
@@ -93,12 +94,13 @@ func TestARetainedBlockStaysRetained(t *testing.T) {
 			o := asking(nil, own, retainedFor("shop", "gone"))
 			o.Sightings = []network.Sighting{{Block: own}}
 			p := plan.Decide(o.Complete())
-			if p.Step.Action != plan.Done || p.Tags != nil || p.Rejects() == has {
+			if p.Step.Action != ipblock.Done || p.Tags != nil || p.Rejects() == has {
 				t.Errorf("%s %s, tags %v, rejected %v", p.Step.Action, p.Step.Reason, p.Tags, p.Rejected)
 			}
 			o.Service.DeletionTimestamp = &metav1.Time{Time: noon}
 			release := plan.PlanRelease(o.Complete(), o.Service)
-			if release.Tags != nil || network.Retained(own) != has || (release.Forgone.Action == plan.Refuse) == has {
+			if release.Tags != nil || network.Retained(own) != has ||
+				(release.Forgone.Action == ipblock.Refuse) == has {
 				t.Errorf("released with tags %v, forgone %v", release.Tags, release.Forgone)
 			}
 		})

@@ -1,11 +1,10 @@
 package plan
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 )
 
 // Search is what to look for in the account beyond its list.
@@ -18,22 +17,22 @@ type Search struct {
 	IDs []string
 }
 
-// Search is what to look for: the blocks that matter to the Service. From the cache, the list is enough. Live, blocks
+// search is what to look for: the blocks that matter to the Service. From the cache, the list is enough. Live, blocks
 // are also found by what a purchase recorded, and by what a ledger or the user names; and a block of the pool that is
 // assigned and in use needs no second look.
-func (obs Observed) Search() Search {
+func (obs Observed) search() Search {
 	if !obs.Live {
 		return Search{Wanted: obs.relevant, Trusted: func(network.Block) bool { return true },
 			Enough: func([]network.Sighting) bool { return true }}
 	}
 	ids := []string{obs.NamedBlock}
-	for _, recorded := range []*Purchase{obs.Purchase, obs.PoolPurchase} {
+	for _, recorded := range []*ipblock.Purchase{obs.Purchase, obs.PoolPurchase} {
 		if recorded != nil {
 			ids = append(ids, recorded.BlockID)
 		}
 	}
 	for _, l := range obs.Ledgers {
-		if knows(l, obs.Holder) {
+		if l.Knows(obs.Holder) {
 			ids = append(ids, l.BlockID)
 		}
 	}
@@ -62,17 +61,7 @@ func (obs Observed) relevant(block network.Block) bool {
 		return true
 	}
 	l, stored := obs.Ledger(block.ID)
-	return stored && knows(l, obs.Holder)
-}
-
-// knows reports whether the ledger knows the holder: an address is given to it, or quarantined after it.
-func knows(l Ledger, h Holder) bool {
-	if _, holds := l.AddressOf(h); holds {
-		return true
-	}
-	return l.Closed && slices.ContainsFunc(slices.Collect(maps.Values(l.Quarantined)), func(r Released) bool {
-		return r.Holder == h
-	})
+	return stored && l.Knows(obs.Holder)
 }
 
 // inUse reports whether the block is an assigned one of the pool with an open ledger.
@@ -88,7 +77,7 @@ func (obs Observed) inUse(block network.Block) bool {
 func (obs Observed) needsNoIndex() bool {
 	own := obs.Own
 	retained := slices.ContainsFunc(own, func(s network.Sighting) bool { return network.Retained(s.Block) })
-	if contract.WantsAddress(obs.Service) && len(own) == 0 || obs.Desired.Retain && !retained {
+	if WantsAddress(obs.Service) && len(own) == 0 || obs.Desired.Retain && !retained {
 		return false
 	}
 	return !slices.ContainsFunc(obs.Owners(), func(owner network.Owner) bool {

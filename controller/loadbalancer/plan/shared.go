@@ -11,6 +11,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer/reports"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -19,7 +20,7 @@ import (
 func decideShared(obs Observed) ServicePlan {
 	blocks, known := obs.poolBlocks()
 	if !known {
-		return ServicePlan{Step: Step{Action: Wait, Reason: BlockInvisible}}
+		return ServicePlan{Step: ipblock.Step{Action: ipblock.Wait, Reason: ipblock.BlockInvisible}}
 	}
 	blocks = obs.giving(blocks)
 	published := obs.Published
@@ -35,19 +36,19 @@ func decideShared(obs Observed) ServicePlan {
 	}
 	view := obs.Account
 	view.Purchase = obs.awaitedPurchase()
-	extend := Extend(obs.Pool(), obs.DesiredOfPool(), view)
-	coming := extend.Action == Wait && extend.Reason != NetworkChanging && obs.NamedShared.Name == ""
-	allocated := Allocate(obs.Holder, obs.addressRequest(), blocks, coming)
+	extend := ipblock.Extend(obs.Pool(), obs.RequestOfPool(), view)
+	coming := extend.Action == ipblock.Wait && extend.Reason != ipblock.NetworkChanging && obs.NamedShared.Name == ""
+	allocated := ipblock.Allocate(obs.Holder, obs.addressRequest(), blocks, coming)
 	p := ServicePlan{Owner: obs.Pool(), Save: allocated.Save, Reused: allocated.Reused, Record: obs.UnrecordedShared()}
 	switch allocated.Action {
-	case Buy:
+	case ipblock.Buy:
 		p.Step = obs.further(blocks, extend)
-	case Done:
+	case ipblock.Done:
 		sighting, _ := obs.Sighting(allocated.Block.ID)
 		if !obs.Pool().Owns(sighting.Block) {
 			return obs.lost(allocated.Address)
 		}
-		p.Step = EnsureBlock(sighting, obs.Account)
+		p.Step = ipblock.EnsureBlock(sighting, obs.Account)
 		p.Step.Address = allocated.Address
 		p.Step.SharedAs = allocated.SharedAs
 	default:
@@ -55,27 +56,29 @@ func decideShared(obs Observed) ServicePlan {
 		if !obs.rebuilding(blocks) && obs.NamedShared.Name == "" {
 			p.Step = obs.preferPurchase(allocated.Step, obs.grow(blocks, extend))
 		}
-		if allocated.Reason == BlockLost {
+		if allocated.Reason == ipblock.BlockLost {
 			return obs.lost(published)
 		}
 	}
 	p.Save = append(p.Save, obs.leave(poolIDs(blocks)...)...)
 	p.Save = obs.withRebuilt(p.Save)
-	if p.Step.Action == Done {
-		p.Surplus = actionable(Release(obs.Owner, obs.Account))
+	if p.Step.Action == ipblock.Done {
+		p.Surplus = actionable(ipblock.Release(obs.Owner, obs.Account))
 	}
 	return p
 }
 
 // unrecorded decides about a published address that no ledger gives to the Service, unless its block can be read.
-func (obs Observed) unrecorded(blocks []PoolBlock, published netip.Addr) (p ServicePlan, decided bool) {
-	holder, found := find(blocks, func(p PoolBlock) bool { return !p.Gone && p.Ledger.CIDR.Contains(published) })
+func (obs Observed) unrecorded(blocks []ipblock.PoolBlock, published netip.Addr) (p ServicePlan, decided bool) {
+	holder, found := find(blocks, func(p ipblock.PoolBlock) bool {
+		return !p.Gone && p.Ledger.CIDR.Contains(published)
+	})
 	unseen, isUnseen := obs.unseenAt(published)
 	switch {
 	case found && holder.Sighting.Hidden:
-		return ServicePlan{Step: obs.waitHidden(holder.Sighting.Block)}, true
+		return ServicePlan{Step: obs.WaitHidden(holder.Sighting.Block)}, true
 	case !found && isUnseen:
-		return ServicePlan{Step: waitUnseen(unseen)}, true
+		return ServicePlan{Step: ipblock.WaitUnseen(unseen)}, true
 	case !found && !obs.Desired.Replace:
 		return obs.lost(published), true
 	default:
@@ -85,7 +88,7 @@ func (obs Observed) unrecorded(blocks []PoolBlock, published netip.Addr) (p Serv
 
 // awaitedPurchase returns the recorded purchase for the pool; nil when its block was released since: its ledger is
 // closed and the block is not there any more.
-func (obs Observed) awaitedPurchase() *Purchase {
+func (obs Observed) awaitedPurchase() *ipblock.Purchase {
 	if obs.PoolPurchase == nil || !obs.Live || obs.PoolPurchase.BlockID == "" {
 		return obs.PoolPurchase
 	}
@@ -97,15 +100,16 @@ func (obs Observed) awaitedPurchase() *Purchase {
 }
 
 // keepUnrecorded keeps the published address of a Service in a block whose ledger cannot be read, and says so.
-func (obs Observed) keepUnrecorded(unread Unreadable) ServicePlan {
-	refused := refusedPlan(LedgerUnreadable, "%s", unread.Problem)
+func (obs Observed) keepUnrecorded(unread ipblock.Unreadable) ServicePlan {
+	refused := refusedPlan(ipblock.LedgerUnreadable, "%s", unread.Problem)
 	sighting, seen := obs.Sighting(unread.BlockID)
 	if !seen {
 		return refused
 	}
-	p := ServicePlan{Owner: obs.Pool(), Step: EnsureBrought(sighting, false, obs.Account), Rejected: refused.Step}
+	p := ServicePlan{Owner: obs.Pool(), Step: ipblock.EnsureBrought(sighting, false, obs.Account),
+		Rejected: refused.Step}
 	if obs.Pool().Owns(sighting.Block) {
-		p.Step = EnsureBlock(sighting, obs.Account)
+		p.Step = ipblock.EnsureBlock(sighting, obs.Account)
 	}
 	p.Step.Address = obs.Published
 	return p
@@ -116,15 +120,11 @@ func (obs Observed) lost(published netip.Addr) ServicePlan {
 	if refused, retagged := obs.refuseRetagged(published); retagged {
 		return refused
 	}
-	return refusedPlan(BlockLost, "the IP block of address %s%s", published, lostRemedy)
+	return refusedPlan(ipblock.BlockLost, "the IP block of address %s%s", published, ipblock.LostRemedy)
 }
 
-// lostRemedy is what a refusal says about a block that was bought for the cluster and is gone.
-const lostRemedy = " is gone from the account; for a new address set the annotation " + contract.ServiceIPReplace +
-	" to \"true\", or create the Service again without an address"
-
 // besides is what a Service that is refused for another reason learns about its lost block.
-func (obs Observed) besides(lost Step) string {
+func (obs Observed) besides(lost ipblock.Step) string {
 	switch {
 	case obs.Held == obs.Published && obs.ledgerKind(obs.HeldIn) == Brought:
 		lost = obs.lostBrought(obs.HeldIn.BlockID).Step
@@ -136,27 +136,27 @@ func (obs Observed) besides(lost Step) string {
 }
 
 func (obs Observed) lostBrought(id string) ServicePlan {
-	return refusedPlan(BlockLost, "IP block %s of address %s is gone from the account; delete the Service and create "+
-		"it again, with another IPBlock in annotation %s or without this annotation",
+	return refusedPlan(ipblock.BlockLost, "IP block %s of address %s is gone from the account; delete the Service and "+
+		"create it again, with another IPBlock in annotation %s or without this annotation",
 		id, obs.Published, contract.ServiceIPBlock)
 }
 
-// DesiredOfPool describes the next block for the pool. Its size is the option's.
-func (obs Observed) DesiredOfPool() Desired {
-	desired := obs.Desired
-	if size, err := ParseSize(obs.Options.BlockSize); err == nil {
-		desired.Size = size
+// RequestOfPool describes the next block for the pool. Its size is the option's.
+func (obs Observed) RequestOfPool() ipblock.Request {
+	request := obs.Desired.Request
+	if size, err := ipblock.ParseSize(obs.Options.BlockSize); err == nil {
+		request.Size = size
 	}
-	desired.SizeDemanded = false
-	return desired
+	request.SizeDemanded = false
+	return request
 }
 
 // addressRequest is what the Service is to get of the pool or of a brought block.
-func (obs Observed) addressRequest() AddressRequest {
-	ask := Ask{Published: obs.Published, Group: obs.group(), Proven: obs.shown(), Silent: obs.silent,
+func (obs Observed) addressRequest() ipblock.AddressRequest {
+	ask := ipblock.Ask{Published: obs.Published, Group: obs.group(), Proven: obs.shown(), Silent: obs.silent,
 		InUse: obs.unavailable, Now: obs.Now}
-	return AddressRequest{Desired: obs.Desired, Published: obs.Published, Leaves: obs.leavesGroup, Ask: ask,
-		NetworkID: obs.NetworkID}
+	return ipblock.AddressRequest{Request: obs.Desired.Request, Published: obs.Published, Leaves: obs.leavesGroup,
+		Ask: ask, Network: obs.Network}
 }
 
 // silent reports whether the agents report that no machine answers for an address.
@@ -193,12 +193,12 @@ func (obs Observed) credible(other *corev1.Service, address netip.Addr) bool {
 		}
 		provided = provided || holds
 	}
-	return !provided && (contract.WantsAddress(other) || contract.NeedsBlock(other) && shows(other, address))
+	return !provided && (WantsAddress(other) || NeedsBlock(other) && shows(other, address))
 }
 
 // poolBlocks returns the blocks of the pool with their ledgers, and those that are gone, cannot be read, or are the
 // pool's no more, and in which the Service holds an address. known is false when only a read by ID shows which that is.
-func (obs Observed) poolBlocks() (blocks []PoolBlock, known bool) {
+func (obs Observed) poolBlocks() (blocks []ipblock.PoolBlock, known bool) {
 	for _, i := range obs.Sightings {
 		_, unreadable := obs.Unread(i.Block.ID)
 		if !obs.Pool().Owns(i.Block) || !i.Block.CIDR.IsValid() || unreadable {
@@ -211,7 +211,7 @@ func (obs Observed) poolBlocks() (blocks []PoolBlock, known bool) {
 			}
 			l = obs.unstored(i.Block)
 		}
-		blocks = append(blocks, PoolBlock{Sighting: i, Ledger: l})
+		blocks = append(blocks, ipblock.PoolBlock{Sighting: i, Ledger: l})
 	}
 	for _, l := range obs.Ledgers {
 		if _, holds := l.AddressOf(obs.Holder); !holds || slices.Contains(poolIDs(blocks), l.BlockID) {
@@ -225,23 +225,23 @@ func (obs Observed) poolBlocks() (blocks []PoolBlock, known bool) {
 		if !seen && !gone {
 			sighting = network.Sighting{Block: network.Block{ID: l.BlockID, CIDR: l.CIDR}, Hidden: true}
 		}
-		blocks = append(blocks, PoolBlock{Sighting: sighting, Gone: gone, Foreign: seen, Ledger: l})
+		blocks = append(blocks, ipblock.PoolBlock{Sighting: sighting, Gone: gone, Foreign: seen, Ledger: l})
 	}
 	return blocks, true
 }
 
 // poolGrows reports whether a block of the pool is on its way to the network. The next one is bought only
 // when it is there: the network takes in one after the other anyway, and some who wait may have gone by then.
-func (obs Observed) poolGrows(blocks []PoolBlock) (reason Reason, grows bool) {
+func (obs Observed) poolGrows(blocks []ipblock.PoolBlock) (reason ipblock.Reason, grows bool) {
 	for _, p := range blocks {
 		if p.Gone || p.Foreign || p.Ledger.Closed || p.Ledger.Deleted || p.Sighting.Hidden {
 			continue
 		}
 		switch p.Sighting.Block.Status {
 		case network.Creating:
-			return BlockCreating, true
+			return ipblock.BlockCreating, true
 		case network.Unassigned, network.Assigning:
-			return BlockAssigning, true
+			return ipblock.BlockAssigning, true
 		default:
 		}
 	}
@@ -249,9 +249,9 @@ func (obs Observed) poolGrows(blocks []PoolBlock) (reason Reason, grows bool) {
 }
 
 // grow is what extends the pool: a purchase, or the wait for a block that is on its way.
-func (obs Observed) grow(blocks []PoolBlock, extend Step) Step {
-	if reason, coming := obs.poolGrows(blocks); coming && extend.Action == Buy {
-		return Step{Action: Wait, Reason: reason}
+func (obs Observed) grow(blocks []ipblock.PoolBlock, extend ipblock.Step) ipblock.Step {
+	if reason, coming := obs.poolGrows(blocks); coming && extend.Action == ipblock.Buy {
+		return ipblock.Step{Action: ipblock.Wait, Reason: reason}
 	}
 	return extend
 }
@@ -262,10 +262,10 @@ const quarantineWait = 30 * time.Second
 
 // preferPurchase returns the step that serves the Service sooner than a wait for the end of a quarantine does. A
 // requested address cannot be bought, and where the pool cannot grow there is nothing but to wait.
-func (obs Observed) preferPurchase(wait, grow Step) Step {
+func (obs Observed) preferPurchase(wait, grow ipblock.Step) ipblock.Step {
 	bounded := obs.QuarantinedSince.Add(quarantineWait)
 	switch {
-	case wait.Reason != AddressQuarantined, obs.Desired.Requested.IsValid(), grow.Action == Refuse,
+	case wait.Reason != ipblock.AddressQuarantined, obs.Desired.Requested.IsValid(), grow.Action == ipblock.Refuse,
 		!wait.Until.After(bounded):
 		return wait
 	case obs.Now.Before(bounded):
@@ -276,7 +276,7 @@ func (obs Observed) preferPurchase(wait, grow Step) Step {
 	}
 }
 
-func poolIDs(blocks []PoolBlock) []string {
+func poolIDs(blocks []ipblock.PoolBlock) []string {
 	ids := make([]string, 0, len(blocks))
 	for _, p := range blocks {
 		ids = append(ids, p.Ledger.BlockID)
@@ -291,16 +291,16 @@ func decideBrought(obs Observed) ServicePlan {
 	sighting, seen := obs.Sighting(id)
 	switch {
 	case !seen && !obs.Live:
-		return ServicePlan{Step: Step{Action: Wait, Reason: BlockInvisible}}
+		return ServicePlan{Step: ipblock.Step{Action: ipblock.Wait, Reason: ipblock.BlockInvisible}}
 	case slices.Contains(obs.Unseen, id), (!seen || sighting.Hidden) && obs.Exists(id):
-		return ServicePlan{Step: waitUnseen(network.Block{ID: id, CIDR: obs.HeldIn.CIDR})}
+		return ServicePlan{Step: ipblock.WaitUnseen(network.Block{ID: id, CIDR: obs.HeldIn.CIDR})}
 	case !seen && obs.Published.IsValid():
 		return obs.lostBrought(id)
 	case !seen || sighting.Hidden:
-		return refusedPlan(BlockUnusable, "%s is not in the account; name another one, whose block is, or remove the "+
-			"annotation", obs.describeNamed(id))
+		return refusedPlan(ipblock.BlockUnusable, "%s is not in the account; name another one, whose block is, or "+
+			"remove the annotation", obs.describeNamed(id))
 	}
-	if refusal, refused := Untouchable(sighting.Block); refused {
+	if refusal, refused := ipblock.Untouchable(sighting.Block); refused {
 		return ServicePlan{Step: refusal}
 	}
 	if refusal, refused := obs.refuseNamed(sighting.Block); refused {
@@ -310,7 +310,7 @@ func decideBrought(obs Observed) ServicePlan {
 		if network.IsHost(sighting.Block.CIDR, obs.Published) && sighting.Block.Status == network.Assigned {
 			return obs.keepUnrecorded(unread)
 		}
-		return refusedPlan(LedgerUnreadable, "%s", unread.Problem)
+		return refusedPlan(ipblock.LedgerUnreadable, "%s", unread.Problem)
 	}
 	l, stored := obs.Ledger(id)
 	if !stored {
@@ -319,39 +319,39 @@ func decideBrought(obs Observed) ServicePlan {
 	return allocateBrought(obs, sighting, l)
 }
 
-func allocateBrought(obs Observed, sighting network.Sighting, l Ledger) ServicePlan {
-	blocks := []PoolBlock{{Sighting: sighting, Ledger: l}}
-	step := EnsureBrought(sighting, l.AssignedHere, obs.Account)
-	if step.Action == Refuse {
+func allocateBrought(obs Observed, sighting network.Sighting, l ipblock.Ledger) ServicePlan {
+	blocks := []ipblock.PoolBlock{{Sighting: sighting, Ledger: l}}
+	step := ipblock.EnsureBrought(sighting, l.AssignedHere, obs.Account)
+	if step.Action == ipblock.Refuse {
 		return ServicePlan{Step: step}
 	}
-	allocated := Allocate(obs.Holder, obs.addressRequest(), blocks, false)
+	allocated := ipblock.Allocate(obs.Holder, obs.addressRequest(), blocks, false)
 	switch {
-	case allocated.Action == Buy && l.Deleted:
-		return refusedPlan(BlockUnusable, "%s is being given up, because its IPBlock is being deleted; name "+
+	case allocated.Action == ipblock.Buy && l.Deleted:
+		return refusedPlan(ipblock.BlockUnusable, "%s is being given up, because its IPBlock is being deleted; name "+
 			"another one", obs.describeNamed(l.BlockID))
-	case allocated.Action == Buy:
-		return refusedPlan(BlockUnusable, "all addresses of %s are in use; name another one",
+	case allocated.Action == ipblock.Buy:
+		return refusedPlan(ipblock.BlockUnusable, "all addresses of %s are in use; name another one",
 			obs.describeNamed(l.BlockID))
 	}
-	if allocated.Action != Done {
+	if allocated.Action != ipblock.Done {
 		return ServicePlan{Step: allocated.Step, Save: lostLedger(l, obs.Now)}
 	}
 	p := ServicePlan{Step: step, Save: allocated.Save, Reused: allocated.Reused}
 	p.Step.Address = allocated.Address
 	p.Step.SharedAs = allocated.SharedAs
-	if p.Step.Action == Assign && !l.AssignedHere {
+	if p.Step.Action == ipblock.Assign && !l.AssignedHere {
 		p.Save = assignedHere(p.Save, l)
 	}
 	p.Save = append(p.Save, obs.leave(l.BlockID)...)
-	if p.Step.Action == Done {
-		p.Surplus = actionable(Release(obs.Owner, obs.Account))
+	if p.Step.Action == ipblock.Done {
+		p.Surplus = actionable(ipblock.Release(obs.Owner, obs.Account))
 	}
 	return p
 }
 
 // assignedHere records that the controller is about to assign the block, so that it is the one to unassign it.
-func assignedHere(save []Ledger, l Ledger) []Ledger {
+func assignedHere(save []ipblock.Ledger, l ipblock.Ledger) []ipblock.Ledger {
 	for i := range save {
 		if save[i].BlockID == l.BlockID {
 			save[i].AssignedHere = true

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -40,13 +41,13 @@ func (obs Observed) groupOf(service *corev1.Service) string {
 // listed reports whether the IPBlock that a Service names lists its namespace.
 func (obs Observed) listed(service *corev1.Service) bool {
 	name := namedBy(service)
-	brought, _ := find(obs.BroughtBlocks, func(d BroughtBlock) bool { return d.Object == name })
+	brought, _ := find(obs.BroughtBlocks, func(d ipblock.BroughtBlock) bool { return d.Object == name })
 	return slices.Contains(brought.Namespaces, service.Namespace) ||
-		slices.Contains(obs.Records.sharedAs(name).Namespaces, service.Namespace)
+		slices.Contains(obs.Records.SharedAs(name).Namespaces, service.Namespace)
 }
 
 // sharing is the ledger in which the group of the Service has its address. The group of an IPBlock has one only there.
-func (obs Observed) sharing() (l Ledger, address netip.Addr, found bool) {
+func (obs Observed) sharing() (l ipblock.Ledger, address netip.Addr, found bool) {
 	group := obs.group()
 	named := obs.namedID()
 	for _, l := range obs.Ledgers {
@@ -54,7 +55,7 @@ func (obs Observed) sharing() (l Ledger, address netip.Addr, found bool) {
 			return l, address, true
 		}
 	}
-	return Ledger{}, netip.Addr{}, false
+	return ipblock.Ledger{}, netip.Addr{}, false
 }
 
 // namedID is the ID of the block whose IPBlock the Service names; empty when it names none.
@@ -68,7 +69,7 @@ func (obs Observed) hasGroup() bool {
 
 // leavesGroup reports whether the Service has an address of a ledger beside others with whom it does not ask to share:
 // only its name had it, before it was deleted and created again, or its author changed the key before it was published.
-func (obs Observed) leavesGroup(l Ledger) bool {
+func (obs Observed) leavesGroup(l ipblock.Ledger) bool {
 	address, found := l.AddressOf(obs.Holder)
 	name := l.Groups[address].Name
 	has := contract.WrittenForThis(obs.Service) && ClaimedAddress(obs.Service) == address
@@ -83,12 +84,12 @@ func (obs Observed) shown() bool {
 
 // othersHave reports whether others than the Service have an address.
 func (obs Observed) othersHave(address netip.Addr) bool {
-	return slices.ContainsFunc(obs.Ledgers, func(l Ledger) bool { return len(obs.others(l, address)) > 0 })
+	return slices.ContainsFunc(obs.Ledgers, func(l ipblock.Ledger) bool { return len(obs.others(l, address)) > 0 })
 }
 
 // others are those who have an address beside the Service.
-func (obs Observed) others(l Ledger, address netip.Addr) []Holder {
-	return slices.DeleteFunc(l.Holders(address), obs.Holder.sameName)
+func (obs Observed) others(l ipblock.Ledger, address netip.Addr) []ipblock.Holder {
+	return slices.DeleteFunc(l.Holders(address), obs.Holder.SameName)
 }
 
 // parted takes a shared address from a Service that cannot have it any more beside an older one: an edit of either has
@@ -98,12 +99,12 @@ func (obs Observed) parted() (p ServicePlan, parts bool) {
 	if l.Groups[address].Name == "" {
 		return ServicePlan{}, false
 	}
-	older := func(other *corev1.Service) bool { return contract.WantsAddress(other) && before(other, obs.Service) }
+	older := func(other *corev1.Service) bool { return WantsAddress(other) && before(other, obs.Service) }
 	why := obs.conflict(l, address, older)
 	if why == "" {
 		return ServicePlan{}, false
 	}
-	p = refusedPlan(AddressConflict, "%s", why)
+	p = refusedPlan(ipblock.AddressConflict, "%s", why)
 	if p.Leave = obs.Published.IsValid() || len(obs.Service.Status.LoadBalancer.Ingress) > 0; !p.Leave {
 		p.Save = obs.leave("")
 	}
@@ -111,13 +112,13 @@ func (obs Observed) parted() (p ServicePlan, parts bool) {
 }
 
 // sharedBefore is the ledger of the address that the Service has, by that ledger or by what it publishes.
-func (obs Observed) sharedBefore() (l Ledger, address netip.Addr) {
+func (obs Observed) sharedBefore() (l ipblock.Ledger, address netip.Addr) {
 	if obs.Held.IsValid() {
 		return obs.HeldIn, obs.Held
 	}
-	l, _ = find(obs.Ledgers, func(l Ledger) bool { return l.Groups[obs.Published].Name != "" })
+	l, _ = find(obs.Ledgers, func(l ipblock.Ledger) bool { return l.Groups[obs.Published].Name != "" })
 	if group := l.Groups[obs.Published].Name; group != obs.group() && !obs.shown() {
-		return Ledger{}, obs.Published
+		return ipblock.Ledger{}, obs.Published
 	}
 	return l, obs.Published
 }
@@ -134,22 +135,22 @@ func (obs Observed) refuseToShare() (refusal ServicePlan, refused bool) {
 		return ServicePlan{}, false
 	}
 	if why := obs.unannounced(); why != "" {
-		return refusedPlan(AddressConflict, "%s", why), true
+		return refusedPlan(ipblock.AddressConflict, "%s", why), true
 	}
 	l, address, found := obs.sharing()
 	if !found || address == obs.Published {
 		return ServicePlan{}, false
 	}
 	if why := obs.unreachable(l, address); why != "" {
-		return refusedPlan(AddressConflict, "the Services with %s=%s have address %s%s", contract.ServiceSharedAddress,
-			obs.Desired.SharedAddress, address, why), true
+		return refusedPlan(ipblock.AddressConflict, "the Services with %s=%s have address %s%s",
+			contract.ServiceSharedAddress, obs.Desired.SharedAddress, address, why), true
 	}
 	why := obs.conflict(l, address, func(*corev1.Service) bool { return true })
-	return refusedPlan(AddressConflict, "%s", why), why != ""
+	return refusedPlan(ipblock.AddressConflict, "%s", why), why != ""
 }
 
 // unreachable says why the Service cannot get the address that its group has, whatever it serves; empty when it can.
-func (obs Observed) unreachable(l Ledger, address netip.Addr) string {
+func (obs Observed) unreachable(l ipblock.Ledger, address netip.Addr) string {
 	requested := obs.Desired.Requested
 	switch {
 	case requested.IsValid() && requested != address:
@@ -159,20 +160,20 @@ func (obs Observed) unreachable(l Ledger, address netip.Addr) string {
 			contract.ServiceIPBlock, l.Object)
 	case l.Deleted:
 		return fmt.Sprintf(" of IPBlock %s, which is being deleted; choose another key", l.Object)
-	case len(l.Holders(address)) >= MaxGroup:
-		return fmt.Sprintf(", and are %d, which is all that one address can have; choose another key", MaxGroup)
+	case len(l.Holders(address)) >= ipblock.MaxGroup:
+		return fmt.Sprintf(", and are %d, which is all that one address can have; choose another key", ipblock.MaxGroup)
 	default:
 		return ""
 	}
 }
 
 // conflict says why the Service cannot have an address beside those others who count; empty when it can.
-func (obs Observed) conflict(l Ledger, address netip.Addr, counts func(*corev1.Service) bool) string {
+func (obs Observed) conflict(l ipblock.Ledger, address netip.Addr, counts func(*corev1.Service) bool) string {
 	if why := obs.unannounced(); why != "" {
 		return why
 	}
 	for _, h := range obs.others(l, address) {
-		other, found := find(obs.Services, func(s *corev1.Service) bool { return HolderOf(s).sameName(h) })
+		other, found := find(obs.Services, func(s *corev1.Service) bool { return HolderOf(s).SameName(h) })
 		if !found || !counts(other) {
 			continue
 		}

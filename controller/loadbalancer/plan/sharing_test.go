@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -53,7 +54,7 @@ func TestWhoJoinsWhom(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			obs := withBrought(brought, test.listed, test.first, test.second)
 			decide := func(s *corev1.Service) plan.ServicePlan {
-				about, _ := obs.About(s, plan.Declared{})
+				about, _, _ := obs.About(plan.Subject{Service: s})
 				return plan.Decide(about.Complete())
 			}
 			first := decide(test.first)
@@ -63,11 +64,11 @@ func TestWhoJoinsWhom(t *testing.T) {
 			first.Save[0].Object = "mine"
 			obs.Ledgers = first.Save
 			second := decide(test.second)
-			if joins := second.Step.Action == plan.Done && second.Step.Address == address; joins != test.joins ||
+			if joins := second.Step.Action == ipblock.Done && second.Step.Address == address; joins != test.joins ||
 				!strings.Contains(second.Step.Detail, test.says) {
 				t.Errorf("the second one gets %+v, want to join: %t, and %q", second.Step, test.joins, test.says)
 			}
-			if test.says != "" && (second.Step.Action != plan.Refuse || len(second.Save) > 0) {
+			if test.says != "" && (second.Step.Action != ipblock.Refuse || len(second.Save) > 0) {
 				t.Errorf("it is not refused before anything is written: %+v", second)
 			}
 		})
@@ -82,10 +83,11 @@ func withBrought(id string, listed []string, services ...*corev1.Service) plan.O
 		Owner: network.Owner{Cluster: "c1"}, Services: services,
 		Options: plan.Options{Announcer: contract.AnnouncerAgent, Allocation: contract.AllocationShared,
 			BlockSize: "/29", LocationAnnotation: contract.ServiceIPLocation},
-		BroughtBlocks: plan.BroughtBlocks{{Object: "mine", BlockID: id, Namespaces: listed}},
+		BroughtBlocks: ipblock.BroughtBlocks{{Object: "mine", BlockID: id, Namespaces: listed}},
 		IPBlocks:      []string{"mine"},
-		Account: plan.Account{NetworkID: net1, Now: noon, Sightings: []network.Sighting{{Block: block}},
-			Networks: map[string]network.Network{net1: {ID: net1, Status: network.StatusReady, Location: "ASH",
+		Account: ipblock.Account{Network: network.Named{ID: net1}, Now: noon,
+			Sightings: []network.Sighting{{Block: block}}, Networks: map[string]network.Network{net1: {ID: net1,
+				Status: network.StatusReady, Location: "ASH",
 				Blocks: []network.ListedBlock{{ID: id, CIDR: block.CIDR}}}}}}
 }
 
@@ -113,25 +115,25 @@ func TestASuccessorInAGroup(t *testing.T) {
 			}
 			again.UID = "created-again"
 			obs := withBrought(brought, nil, first, again)
-			ledger := plan.NewLedger(brought, netip.MustParsePrefix("203.0.113.64/29"))
+			ledger := ipblock.NewLedger(brought, netip.MustParsePrefix("203.0.113.64/29"))
 			ledger.Object = "mine"
-			ledger.Held = map[netip.Addr]plan.Holder{shared: {Namespace: "shop", Name: "dns", UID: "uid-dns"}}
-			group := plan.Group{Name: "shop/front"}
+			ledger.Held = map[netip.Addr]ipblock.Holder{shared: {Namespace: "shop", Name: "dns", UID: "uid-dns"}}
+			group := ipblock.Group{Name: "shop/front"}
 			if !test.only {
-				group.Others = []plan.Holder{plan.HolderOf(first)}
+				group.Others = []ipblock.Holder{plan.HolderOf(first)}
 			}
-			obs.Ledgers = []plan.Ledger{ledger.WithGroup(shared, group)}
-			about, _ := obs.About(again, plan.Declared{})
+			obs.Ledgers = []ipblock.Ledger{ledger.WithGroup(shared, group)}
+			about, _, _ := obs.About(plan.Subject{Service: again})
 			decided := plan.Decide(about.Complete())
 			stays := decided.Step.Address == shared
-			if decided.Step.Action != plan.Done || stays != test.stays || len(decided.Save) != 1 {
+			if decided.Step.Action != ipblock.Done || stays != test.stays || len(decided.Save) != 1 {
 				t.Fatalf("it gets %+v, want %s to stay: %t", decided, shared, test.stays)
 			}
 			if err := decided.Save[0].Check(); err != nil {
 				t.Error(err)
 			}
 			has := decided.Save[0].Holders(shared)
-			if others := []plan.Holder{plan.HolderOf(first)}; !test.stays && !slices.Equal(has, others) {
+			if others := []ipblock.Holder{plan.HolderOf(first)}; !test.stays && !slices.Equal(has, others) {
 				t.Errorf("%s has %v, want the other one", shared, has)
 			}
 		})

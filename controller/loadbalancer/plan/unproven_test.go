@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -19,13 +21,14 @@ func TestNothingIsReleasedInAnUnprovenAccount(t *testing.T) {
 	published.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.11"}}
 	for name, c := range map[string]struct {
 		service *corev1.Service
-		want    plan.Action
+		want    ipblock.Action
 	}{
-		"written on":             {written, plan.Refuse},
-		"with an address":        {published, plan.Refuse},
-		"that never had a thing": {&corev1.Service{}, plan.Done},
+		"written on":             {written, ipblock.Refuse},
+		"with an address":        {published, ipblock.Refuse},
+		"that never had a thing": {&corev1.Service{}, ipblock.Done},
 	} {
-		o := plan.Observed{Service: c.service, Holder: holder("web"), Account: plan.Account{NetworkID: net1}}
+		o := plan.Observed{Service: c.service, Holder: holder("web"),
+			Account: ipblock.Account{Network: network.Named{ID: net1}}}
 		if got := plan.PlanRelease(o.Complete(), nil).Next(); got.Action != c.want {
 			t.Errorf("a Service %s: %+v, want %s", name, got, c.want)
 		}
@@ -36,7 +39,7 @@ func TestNothingIsReleasedInAnUnprovenAccount(t *testing.T) {
 func TestAClosedLedgerGivesNothing(t *testing.T) {
 	for name, held := range map[string]map[string]string{"empty": nil, "in use": {"203.0.113.11": "web"}} {
 		closed := ledger29(held).Close()
-		if _, grant, err := closed.Take(holder("api"), plan.Ask{Now: noon}); !errors.Is(err, plan.ErrClosed) {
+		if _, grant, err := closed.Take(holder("api"), ipblock.Ask{Now: noon}); !errors.Is(err, ipblock.ErrClosed) {
 			t.Errorf("%s: %+v, %v", name, grant, err)
 		}
 	}

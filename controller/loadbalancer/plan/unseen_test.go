@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/nodenet"
@@ -17,7 +18,7 @@ import (
 type sources struct{ list, hidden, index, network bool }
 
 // publishedIn observes a Service whose address 203.0.113.11 is in block "a", which cannot be read by its ID.
-func publishedIn(b network.Block, shown sources, desired plan.Desired, ledgers ...plan.Ledger) plan.Observed {
+func publishedIn(b network.Block, shown sources, desired plan.Desired, ledgers ...ipblock.Ledger) plan.Observed {
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-web", Annotations: map[string]string{
 			contract.ServiceIPAddress: "203.0.113.11", contract.ServiceIPOwner: "uid-web"}},
@@ -28,8 +29,9 @@ func publishedIn(b network.Block, shown sources, desired plan.Desired, ledgers .
 		Blocks: []network.ListedBlock{{ID: "other", CIDR: prefix("198.51.100.0/29")}}}
 	o := plan.Observed{
 		Service: service, Owner: plan.OwnerOf(service, "c1"), Holder: holder("web"), Desired: desired, Live: true,
-		Ledgers: ledgers, Services: []*corev1.Service{service}, Account: plan.Account{Now: noon, NetworkID: net1},
-		Nodes: []*corev1.Node{member()}, BroughtBlocks: plan.BroughtBlocks{{Object: "mine", BlockID: "a"}},
+		Ledgers: ledgers, Services: []*corev1.Service{service}, Account: ipblock.Account{Now: noon,
+			Network: network.Named{ID: net1}}, Nodes: []*corev1.Node{member()},
+		BroughtBlocks: ipblock.BroughtBlocks{{Object: "mine", BlockID: "a"}},
 	}
 	if shown.list {
 		o.Blocks = []network.Block{b}
@@ -51,27 +53,27 @@ func publishedIn(b network.Block, shown sources, desired plan.Desired, ledgers .
 // answer by its ID. Without the network the block is gone.
 func TestABlockOfTheNetworkIsNotGone(t *testing.T) {
 	const waits, vanishes = "wait BlockInvisible a", "wait DeletionUnverified a"
-	given := []plan.Ledger{ledger29(map[string]string{"203.0.113.11": "web"})}
-	ofUser := []plan.Ledger{given[0]}
+	given := []ipblock.Ledger{ledger29(map[string]string{"203.0.113.11": "web"})}
+	ofUser := []ipblock.Ledger{given[0]}
 	ofUser[0].Brought = true
 	brought := map[string]string{contract.TagCluster: "c1"}
 	for name, kind := range map[string]struct {
 		tags    map[string]string
 		desired plan.Desired
-		ledgers []plan.Ledger
+		ledgers []ipblock.Ledger
 		// gone is what is decided when nothing shows the block, indexed when only the index does, and listed when only
 		// the list does.
 		gone, indexed, listed string
 	}{
 		"dedicated": {shop.Tags(), plan.Desired{}, nil, "refuse BlockLost ", "refuse BlockLost ", vanishes},
-		"dedicated, to be replaced": {shop.Tags(), plan.Desired{Replace: true}, nil, "buy PurchaseDue ",
+		"dedicated, to be replaced": {shop.Tags(), plan.Desired{Request: ipblock.Request{Replace: true}}, nil, "buy PurchaseDue ",
 			"buy PurchaseDue ", vanishes},
-		"dedicated, asks for the address": {shop.Tags(), plan.Desired{Requested: addr("203.0.113.11")}, nil,
+		"dedicated, asks for the address": {shop.Tags(), plan.Desired{Request: ipblock.Request{Requested: addr("203.0.113.11")}}, nil,
 			"refuse BlockLost ", "refuse BlockLost ", vanishes},
 		"dedicated, the default says shared": {shop.Tags(), plan.Desired{Shared: true}, nil, "refuse BlockLost ",
 			"refuse BlockLost ", vanishes},
 		"shared": {pool.Tags(), plan.Desired{Shared: true}, given, "refuse BlockLost ", waits, vanishes},
-		"shared, to be replaced": {pool.Tags(), plan.Desired{Shared: true, Replace: true}, given, "buy PurchaseDue ",
+		"shared, to be replaced": {pool.Tags(), plan.Desired{Shared: true, Request: ipblock.Request{Replace: true}}, given, "buy PurchaseDue ",
 			waits, vanishes},
 		"shared, the default says dedicated": {pool.Tags(), plan.Desired{}, given, "refuse BlockLost ", waits, vanishes},
 		"shared, its record is lost": {pool.Tags(), plan.Desired{Shared: true}, nil, "refuse BlockLost ",
@@ -123,30 +125,30 @@ func TestABlockOfAnotherOwnerIsNotTheLostOne(t *testing.T) {
 // A release ends, and a ledger is dropped, only when nothing shows the block any more.
 func TestNothingIsForgottenThatTheNetworkHas(t *testing.T) {
 	closed := ledger29(nil).Close()
-	closed.Quarantined = map[netip.Addr]plan.Released{addr("203.0.113.11"): {Holder: holder("web"), Since: noon}}
+	closed.Quarantined = map[netip.Addr]ipblock.Released{addr("203.0.113.11"): {Holder: holder("web"), Since: noon}}
 	for name, kind := range map[string]struct {
 		tags    map[string]string
-		ledgers []plan.Ledger
-		indexed plan.Action
+		ledgers []ipblock.Ledger
+		indexed ipblock.Action
 	}{
-		"dedicated": {shop.Tags(), nil, plan.Done},
-		"retained":  {with(shop.Tags(), contract.TagRetain, contract.TagTrue), nil, plan.Done},
-		"shared":    {pool.Tags(), []plan.Ledger{closed}, plan.Wait},
+		"dedicated": {shop.Tags(), nil, ipblock.Done},
+		"retained":  {with(shop.Tags(), contract.TagRetain, contract.TagTrue), nil, ipblock.Done},
+		"shared":    {pool.Tags(), []ipblock.Ledger{closed}, ipblock.Wait},
 	} {
 		b := block("a", network.Assigned, func(b *network.Block) { b.Tags = kind.tags })
 		for where, test := range map[string]struct {
 			shown sources
-			want  plan.Action
+			want  ipblock.Action
 		}{
-			"listed and in the network":              {sources{list: true, hidden: true, network: true}, plan.Wait},
-			"listed, not indexed and in the network": {sources{list: true, network: true}, plan.Wait},
-			"in the network":                         {sources{network: true}, plan.Wait},
+			"listed and in the network":              {sources{list: true, hidden: true, network: true}, ipblock.Wait},
+			"listed, not indexed and in the network": {sources{list: true, network: true}, ipblock.Wait},
+			"in the network":                         {sources{network: true}, ipblock.Wait},
 			"indexed":                                {sources{index: true}, kind.indexed},
-			"nowhere":                                {sources{}, plan.Done},
+			"nowhere":                                {sources{}, ipblock.Done},
 		} {
 			got := plan.PlanRelease(publishedIn(b, test.shown, plan.Desired{}, kind.ledgers...).Complete(), nil)
 			dropped := len(got.Drop) > 0
-			if got.Next().Action != test.want || dropped != (len(kind.ledgers) > 0 && test.want == plan.Done) {
+			if got.Next().Action != test.want || dropped != (len(kind.ledgers) > 0 && test.want == ipblock.Done) {
 				t.Errorf("%s, %s: %+v, want %s", name, where, got, test.want)
 			}
 		}

@@ -15,7 +15,7 @@ import (
 // desired is what the options say of their public network. Each field has a value: the API server adds no default.
 func desired(o *config.Config) v1beta1.PublicNetworkSpec {
 	spec := v1beta1.PublicNetworkSpec{
-		ID:        o.LoadBalancer.NetworkID,
+		ID:        o.LoadBalancer.Network.ID,
 		Announcer: announcer.Word(o.LoadBalancer.Announcer),
 		IPBlocks: v1beta1.IPBlockPolicy{
 			Allocation:                  v1beta1.AllocationDedicated,

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/config"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
@@ -18,8 +19,9 @@ const networkID = "60473c2509268bc77fd06d29"
 // defaults are the options of who sets only the load balancer.
 func defaults() *config.Config {
 	return &config.Config{
-		LoadBalancer: config.LoadBalancer{Announcer: contract.AnnouncerKubeVIP, NetworkID: networkID},
-		Allocation:   contract.AllocationDedicated, BlockSize: "/29", MaxRetained: 2, MaxRetainedPerNamespace: 1,
+		LoadBalancer: config.LoadBalancer{Announcer: contract.AnnouncerKubeVIP,
+			Network: network.Named{Name: v1beta1.DefaultNetwork, ID: networkID}},
+		Allocation: contract.AllocationDedicated, BlockSize: "/29", MaxRetained: 2, MaxRetainedPerNamespace: 1,
 		NodeAddress: config.NodeAddressBlock, ServiceNodeSelector: labels.Everything(),
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/config"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
@@ -71,10 +72,10 @@ func (c candidates) refuse(object *v1beta1.PublicNetwork) (verdict, bool) {
 	if object.Name == v1beta1.DefaultNetwork {
 		return no(ReasonOtherNetwork, "the option loadbalancer names public network %s, and this object is of %s; set "+
 			"the option to that one, or have the object made again: kubectl annotate pubnet %s %s=true, then kubectl "+
-			"delete pubnet %s", option.NetworkID, object.Spec.ID, object.Name, contract.AllowDeletion,
+			"delete pubnet %s", option.Network.ID, object.Spec.ID, object.Name, contract.AllowDeletion,
 			object.Name), true
 	}
-	if object.Spec.ID == option.NetworkID {
+	if object.Spec.ID == option.Network.ID {
 		return no(ReasonDuplicateID, "public network %s is that of the option loadbalancer, which is served under the "+
 			"name %s: kubectl delete pubnet %s", object.Spec.ID, v1beta1.DefaultNetwork, object.Name), true
 	}
@@ -100,7 +101,7 @@ func (c candidates) refuse(object *v1beta1.PublicNetwork) (verdict, bool) {
 // of the options, or that of an older object, has the same VLAN ID, so that interfaces have one name.
 func (c candidates) refuseVLAN(object *v1beta1.PublicNetwork) (verdict, bool) {
 	option := c.options.LoadBalancer
-	home, homeRead := c.vlans[option.NetworkID]
+	home, homeRead := c.vlans[option.Network.ID]
 	vlan, read := c.vlans[object.Spec.ID]
 	if !homeRead || !read {
 		return verdict{metav1.ConditionUnknown, ReasonNetworkUnreadable, "the network is not served before its VLAN " +
@@ -116,7 +117,7 @@ func (c candidates) refuseVLAN(object *v1beta1.PublicNetwork) (verdict, bool) {
 	return no(ReasonNotSupported, "PublicNetwork %s has the VLAN ID %d, too, and %s knows networks by the names of "+
 		"their interfaces: use a network with another VLAN ID, or announce with the agents: set the option loadbalancer "+
 		"to %s://%s, and spec.announcer to %s", other, vlan, option.Announcer, contract.AnnouncerAgent,
-		option.NetworkID, v1beta1.AnnouncerAgent), true
+		option.Network.ID, v1beta1.AnnouncerAgent), true
 }
 
 // oldest is the name of the oldest object of some, the first by name of several.
@@ -151,6 +152,7 @@ func selectorOf(demanded []v1beta1.NodeRequirement) (labels.Selector, error) {
 
 // Policy is what an object says of the blocks and Nodes of its network, as options do.
 type Policy struct {
+	network.Named
 	Selector                                        labels.Selector
 	Allocation, BlockSize                           string
 	MaxBlocks, MaxRetained, MaxRetainedPerNamespace int
@@ -158,11 +160,17 @@ type Policy struct {
 	Managed, WithoutAddress bool
 }
 
+// NamedOf is the network of an object.
+func NamedOf(object *v1beta1.PublicNetwork) network.Named {
+	return network.Named{Name: object.Name, ID: object.Spec.ID}
+}
+
 // PolicyOf reads the policy of an object that is served. What is missing is as the definition has it.
 func PolicyOf(object *v1beta1.PublicNetwork) Policy {
 	blocks := object.Spec.IPBlocks
 	selector, _ := selectorOf(object.Spec.Members.NodeSelector) // those with another one are not served
-	p := Policy{Selector: selector, Allocation: contract.AllocationDedicated, BlockSize: cmp.Or(blocks.Size, "/29"),
+	p := Policy{Named: NamedOf(object), Selector: selector,
+		Allocation: contract.AllocationDedicated, BlockSize: cmp.Or(blocks.Size, "/29"),
 		MaxBlocks: number(blocks.Maximum, 0), MaxRetained: number(blocks.MaximumRetained, 2),
 		MaxRetainedPerNamespace: number(blocks.MaximumRetainedPerNamespace, 1),
 		Managed:                 object.Spec.Members.Membership == v1beta1.MembershipManage,

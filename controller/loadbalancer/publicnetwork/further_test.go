@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/config"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -30,7 +31,7 @@ func TestFurther(t *testing.T) {
 		id2 = "60473c2509268bc77fd06d2b"
 	)
 	options := &config.Config{LoadBalancer: config.LoadBalancer{Announcer: contract.AnnouncerAgent,
-		NetworkID: networkID}}
+		Network: network.Named{Name: v1beta1.DefaultNetwork, ID: networkID}}}
 	changed := func(change func(*v1beta1.PublicNetworkSpec)) v1beta1.PublicNetwork {
 		object := another("west", id1, 1)
 		change(&object.Spec)
@@ -92,7 +93,7 @@ func TestFurther(t *testing.T) {
 // and none before that is known.
 func TestVLANsWithKubeVIP(t *testing.T) {
 	options := &config.Config{LoadBalancer: config.LoadBalancer{Announcer: contract.AnnouncerKubeVIP,
-		NetworkID: networkID}}
+		Network: network.Named{Name: v1beta1.DefaultNetwork, ID: networkID}}}
 	byKubeVIP := func(name, id string, minutes int) v1beta1.PublicNetwork {
 		object := another(name, id, minutes)
 		object.Spec.Announcer = v1beta1.AnnouncerKubeVIP
@@ -136,8 +137,8 @@ func TestVLANsWithKubeVIP(t *testing.T) {
 // definition has it.
 func TestPolicyOf(t *testing.T) {
 	object := another("west", "60473c2509268bc77fd06d2a", 1)
-	if p := PolicyOf(&object); p != (Policy{Allocation: contract.AllocationDedicated, BlockSize: "/29", MaxRetained: 2,
-		MaxRetainedPerNamespace: 1}) {
+	if p := PolicyOf(&object); p != (Policy{Named: NamedOf(&object), Allocation: contract.AllocationDedicated,
+		BlockSize: "/29", MaxRetained: 2, MaxRetainedPerNamespace: 1}) {
 		t.Errorf("%+v", p)
 	}
 	selector, err := labels.Parse("role in (edge,front),!old,zone,number>3,number<9,name notin (x)")
@@ -152,7 +153,7 @@ func TestPolicyOf(t *testing.T) {
 		t.Errorf("%s, want %s", p.Selector, selector)
 	}
 	p.Selector = nil
-	if p != (Policy{Allocation: contract.AllocationShared, BlockSize: "/28", MaxBlocks: 4,
+	if p != (Policy{Named: NamedOf(&object), Allocation: contract.AllocationShared, BlockSize: "/28", MaxBlocks: 4,
 		MaxRetainedPerNamespace: 3}) {
 		t.Errorf("%+v", p)
 	}

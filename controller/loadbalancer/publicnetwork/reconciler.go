@@ -129,7 +129,7 @@ func (r *Reconciler) look(id string) sight {
 // sync looks at all objects once. That the definition is missing is no error: nothing depends on it. seen reports
 // whether all networks that are served were read.
 func (r *Reconciler) sync(ctx context.Context) (seen bool, err error) {
-	s := r.look(r.config.Options.LoadBalancer.NetworkID)
+	s := r.look(r.config.Options.LoadBalancer.Network.ID)
 	seen = s.seen()
 	list, err := r.config.Objects.List(ctx, metav1.ListOptions{})
 	if client.Undefined(err) {
@@ -170,7 +170,7 @@ func (r *Reconciler) sync(ctx context.Context) (seen bool, err error) {
 // vlans reads the VLAN IDs that decide which networks are served, see candidates.
 func (r *Reconciler) vlans(ctx context.Context, all []v1beta1.PublicNetwork) map[string]int {
 	option := r.config.Options.LoadBalancer
-	further := slices.ContainsFunc(all, func(o v1beta1.PublicNetwork) bool { return o.Spec.ID != option.NetworkID })
+	further := slices.ContainsFunc(all, func(o v1beta1.PublicNetwork) bool { return o.Spec.ID != option.Network.ID })
 	if !announcer.KnowsByInterface(option.Announcer) || !further {
 		return nil
 	}
@@ -181,7 +181,7 @@ func (r *Reconciler) vlans(ctx context.Context, all []v1beta1.PublicNetwork) map
 			vlans[id] = public.VLAN
 		}
 	}
-	read(option.NetworkID)
+	read(option.Network.ID)
 	for i := range all {
 		read(all[i].Spec.ID)
 	}
@@ -226,7 +226,7 @@ func kept(stored *v1beta1.PublicNetwork, spec v1beta1.PublicNetworkSpec) error {
 
 // reconcile brings one object up to date.
 func (r *Reconciler) reconcile(ctx context.Context, object *v1beta1.PublicNetwork, s sight, c candidates) error {
-	if object.Name != v1beta1.DefaultNetwork || object.Spec.ID != r.config.Options.LoadBalancer.NetworkID {
+	if NamedOf(object) != r.config.Options.LoadBalancer.Network {
 		why, refused := c.refuse(object)
 		if !refused {
 			return r.show(ctx, object, r.look(object.Spec.ID))

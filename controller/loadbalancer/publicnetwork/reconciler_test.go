@@ -112,8 +112,9 @@ func newWorld(t *testing.T) *world {
 		public: network.Network{ID: networkID, Location: "ASH", VLAN: 20, Status: network.StatusReady,
 			Members: []network.Member{{ServerID: "5fa54d1e91867c03a0a7b4a1"}}},
 		options: &config.Config{
-			LoadBalancer: config.LoadBalancer{Announcer: contract.AnnouncerKubeVIP, NetworkID: networkID},
-			BlockSize:    "/29", ServiceNodeSelector: labels.Everything(),
+			LoadBalancer: config.LoadBalancer{Announcer: contract.AnnouncerKubeVIP,
+				Network: network.Named{Name: v1beta1.DefaultNetwork, ID: networkID}},
+			BlockSize: "/29", ServiceNodeSelector: labels.Everything(),
 		}}
 	w.objects = &counting{PublicNetworks: w.store.PublicNetworks()}
 	w.restart()

@@ -10,23 +10,23 @@ import (
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // Why a purchase waits, beside plan.PurchaseUnanswered.
 const (
 	// TagsFresh: the account's tags were created a moment ago and cannot be used yet.
-	TagsFresh plan.Reason = "TagsFresh"
+	TagsFresh ipblock.Reason = "TagsFresh"
 	// APIPaused: the API asked for a pause; the message says, where known, until when.
-	APIPaused plan.Reason = "APIPaused"
+	APIPaused ipblock.Reason = "APIPaused"
 )
 
 // Pause says that nothing can be bought now, or that the outcome of the purchase is not known, and that
 // trying again later is enough.
 type Pause struct {
 	// Reason is plan.PurchaseUnanswered, TagsFresh or APIPaused.
-	Reason plan.Reason
+	Reason ipblock.Reason
 	// After is when to try again.
 	After time.Duration
 	// Cause is what the API or the way to it said; nil when no request was sent.
@@ -51,7 +51,7 @@ func (p *Pause) Unwrap() error { return p.Cause }
 // Refused says that nothing is bought until a person has acted.
 type Refused struct {
 	// Reason is plan.LocationNotOnSale or plan.PurchaseRefused.
-	Reason plan.Reason
+	Reason ipblock.Reason
 	// Detail is a sentence for the user.
 	Detail string
 }
@@ -98,7 +98,7 @@ const (
 type refusal struct {
 	// location and size that were tried; another purchase may succeed.
 	location string
-	size     plan.Size
+	size     ipblock.Size
 	// until is when the pause ends.
 	until time.Time
 	// length of the pause; 0 for one that says itself when it ends.
@@ -150,7 +150,7 @@ func (b *Buyer) backOffLonger(order Order, detail string) error {
 	if last.about(order) {
 		length = min(max(2*last.length, firstBackoff), lastBackoff)
 	}
-	refused := &Refused{Reason: plan.PurchaseRefused, Detail: detail}
+	refused := &Refused{Reason: ipblock.PurchaseRefused, Detail: detail}
 	b.remember(order, refusal{until: b.config.Now().Add(length), length: length, answer: refused})
 	return refused
 }

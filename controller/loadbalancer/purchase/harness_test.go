@@ -12,7 +12,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/client"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
@@ -94,7 +94,7 @@ func (w *world) wantPurchases(want int) {
 }
 
 // service is the Service for which the tests buy.
-var service = plan.Holder{Namespace: "shop", Name: "web", UID: "uid-1"}
+var service = ipblock.Holder{Namespace: "shop", Name: "web", UID: "uid-1"}
 
 // object is the IPBlock of the Service, on an API server that may fail.
 type object struct {
@@ -112,12 +112,12 @@ func newObject() *object {
 }
 
 // records are what is stored.
-func (o *object) records() plan.Records {
+func (o *object) records() ipblock.Records {
 	list, err := o.List(context.Background(), metav1.ListOptions{})
 	if err != nil {
 		panic(err)
 	}
-	var all plan.Records
+	var all ipblock.Records
 	for i := range list.Items {
 		if r, recorded := allocation.RecordOf(&list.Items[i]); recorded {
 			all = append(all, r)
@@ -155,7 +155,7 @@ func (o *object) remove() {
 	}
 }
 
-func (o *object) purchase() *plan.Purchase { return o.records().Of(service) }
+func (o *object) purchase() *ipblock.Purchase { return o.records().Of(service) }
 
 func (o *object) record() *allocation.Object {
 	return allocation.ForService(o, v1beta1.DefaultNetwork, service, o.records())

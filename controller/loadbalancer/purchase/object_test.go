@@ -9,7 +9,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
@@ -65,7 +65,7 @@ func TestPurchaseInAnObject(t *testing.T) {
 	if !found || last.BlockID != block.ID || !strings.HasSuffix(block.Description, " "+last.Nonce) {
 		t.Errorf("recorded is %+v of %q", last, block.Description)
 	}
-	unanswered := plan.Purchase{Nonce: last.Nonce}
+	unanswered := ipblock.Purchase{Nonce: last.Nonce}
 	if !unanswered.Shows(block) || unanswered.Shows(network.Block{Description: "x" + last.Nonce}) {
 		t.Error("the nonce does not show the block")
 	}

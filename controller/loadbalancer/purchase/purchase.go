@@ -15,14 +15,14 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
 
 const (
 	// DefaultSize is the smallest size of which network, gateway and broadcast leave more than one address.
-	DefaultSize plan.Size = 29
+	DefaultSize ipblock.Size = 29
 	// intentLife is how old a recorded intent may be when the purchase is sent. A process that was
 	// frozen in between must look again: someone else may lead by now.
 	intentLife = 10 * time.Second
@@ -50,12 +50,12 @@ var _ Cloud = (*pnap.Client)(nil)
 // the purchase was decided.
 type Record interface {
 	// Begin records the intent to buy a block of a size, by compare-and-swap.
-	Begin(ctx context.Context, at time.Time, size plan.Size) (plan.Purchase, error)
+	Begin(ctx context.Context, at time.Time, size ipblock.Size) (ipblock.Purchase, error)
 	// Bought records the answer to an intent, Unanswered the time at which it was clear that there is none, and
 	// TakeBack that nothing was bought. The intent of someone else stays, which is no error.
-	Bought(ctx context.Context, intent plan.Purchase, blockID string) error
-	Unanswered(ctx context.Context, intent plan.Purchase, at time.Time) error
-	TakeBack(ctx context.Context, intent plan.Purchase) error
+	Bought(ctx context.Context, intent ipblock.Purchase, blockID string) error
+	Unanswered(ctx context.Context, intent ipblock.Purchase, at time.Time) error
+	TakeBack(ctx context.Context, intent ipblock.Purchase) error
 }
 
 // Order is one block to buy. That one is due was decided by plan.Ensure or plan.Extend on the
@@ -68,13 +68,13 @@ type Order struct {
 	// LocationSource says in words where a location can be set.
 	LocationSource string
 	// Size of the block; 0 means DefaultSize.
-	Size plan.Size
+	Size ipblock.Size
 	// Subject is whom a refusal is remembered for, such as the UID of the Service, so that one that takes
 	// its name starts again; empty means the owner.
 	Subject string
 }
 
-func (o Order) size() plan.Size { return cmp.Or(o.Size, DefaultSize) }
+func (o Order) size() ipblock.Size { return cmp.Or(o.Size, DefaultSize) }
 
 func (o Order) subject() string { return cmp.Or(o.Subject, o.Owner.String()) }
 
@@ -138,7 +138,7 @@ func (b *Buyer) Buy(ctx context.Context, order Order, record Record) (network.Bl
 		return network.Block{}, fmt.Errorf("record the intent to buy an IP block for %s: %w", order.Owner, err)
 	}
 	if b.config.Now().Sub(intent.Time) > intentLife {
-		return network.Block{}, &Pause{Reason: plan.PurchaseUnanswered, After: b.config.Interval}
+		return network.Block{}, &Pause{Reason: ipblock.PurchaseUnanswered, After: b.config.Interval}
 	}
 	block, err := b.config.Cloud.BuyBlock(ctx, pnap.BlockRequest{
 		Location:    order.Location,
@@ -159,7 +159,7 @@ func (b *Buyer) checkLocation(ctx context.Context, order Order) error {
 		return fmt.Errorf("check location %s: %w", order.Location, err)
 	}
 	if !slices.ContainsFunc(locations, func(l string) bool { return strings.EqualFold(l, order.Location) }) {
-		return &Refused{Reason: plan.LocationNotOnSale,
+		return &Refused{Reason: ipblock.LocationNotOnSale,
 			// That of the public network: another would be refused, because a block serves only where its network is.
 			Detail: fmt.Sprintf("phoenixNAP has no location %s, which is that of the public network; ask its support, "+
 				"or use a public network in one of %s", text.Quote(order.Location), strings.Join(locations, ", "))}
@@ -186,7 +186,7 @@ func (b *Buyer) ensureTags(ctx context.Context, order Order) error {
 }
 
 // recordOutcome records what became of a purchase.
-func (b *Buyer) recordOutcome(ctx context.Context, order Order, record Record, intent plan.Purchase,
+func (b *Buyer) recordOutcome(ctx context.Context, order Order, record Record, intent ipblock.Purchase,
 	block network.Block,
 	failure error) (network.Block, error) {
 	// What was paid for is written down even when the process is ending.
@@ -205,13 +205,13 @@ func (b *Buyer) recordOutcome(ctx context.Context, order Order, record Record, i
 		logger.Error(failure, "Purchase of an IP block has no answer", "owner", order.Owner, "nonce", intent.Nonce)
 		// The time without purchases counts from now: the request may have been under way for long.
 		b.amended(ctx, order, intent, "", record.Unanswered(ctx, intent, b.config.Now().UTC()))
-		return network.Block{}, &Pause{Reason: plan.PurchaseUnanswered, After: b.config.Interval, Cause: failure}
+		return network.Block{}, &Pause{Reason: ipblock.PurchaseUnanswered, After: b.config.Interval, Cause: failure}
 	}
 }
 
 // notBought takes the intent back, for the API said clearly that it sold nothing. That may make the
 // caller's queue call again at once: the next purchase must wait. A dry run has nothing to wait for.
-func (b *Buyer) notBought(ctx context.Context, order Order, record Record, intent plan.Purchase,
+func (b *Buyer) notBought(ctx context.Context, order Order, record Record, intent ipblock.Purchase,
 	refusal error) error {
 	answer := refusal
 	if !pnap.IsDryRun(refusal) {
@@ -243,7 +243,7 @@ func (b *Buyer) judgeRefusal(order Order, refusal error) error {
 
 // amended logs that what became of an intent was not recorded. That costs time, no money: the intent stands, and tags
 // and nonce find the block.
-func (b *Buyer) amended(ctx context.Context, order Order, intent plan.Purchase, blockID string, err error) {
+func (b *Buyer) amended(ctx context.Context, order Order, intent ipblock.Purchase, blockID string, err error) {
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to record the outcome of a purchase",
 			"owner", order.Owner, "nonce", intent.Nonce, "block", blockID)

@@ -12,7 +12,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -30,7 +30,7 @@ var (
 func TestBuyForEveryOwner(t *testing.T) {
 	for _, test := range []struct {
 		owner network.Owner
-		size  plan.Size
+		size  ipblock.Size
 		bits  int
 	}{{web, 0, 29}, {pool, 28, 28}, {nodes, 30, 30}} {
 		t.Run(test.owner.String(), func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestPurchaseWithoutAnAnswer(t *testing.T) {
 			}
 			_, err := w.buy(order(web))
 			var pause *purchase.Pause
-			if !errors.As(err, &pause) || pause.Reason != plan.PurchaseUnanswered || pause.After <= 0 {
+			if !errors.As(err, &pause) || pause.Reason != ipblock.PurchaseUnanswered || pause.After <= 0 {
 				t.Fatalf("said %v", err)
 			}
 			if recorded := w.object.purchase(); recorded == nil || recorded.BlockID != "" {
@@ -136,7 +136,7 @@ func TestRefusalRemovesTheIntentAndBacksOff(t *testing.T) {
 		t.Helper()
 		_, err := w.buy(order(web))
 		var refused *purchase.Refused
-		if !errors.As(err, &refused) || refused.Reason != plan.PurchaseRefused ||
+		if !errors.As(err, &refused) || refused.Reason != ipblock.PurchaseRefused ||
 			!strings.Contains(err.Error(), "406") {
 			t.Fatalf("said %v", err)
 		}
@@ -317,7 +317,7 @@ func TestLocationNotOnSale(t *testing.T) {
 	o.Location = "XXX"
 	_, err := w.buy(o)
 	var refused *purchase.Refused
-	if !errors.As(err, &refused) || refused.Reason != plan.LocationNotOnSale ||
+	if !errors.As(err, &refused) || refused.Reason != ipblock.LocationNotOnSale ||
 		!strings.Contains(err.Error(), "use a public network in one of ") {
 		t.Errorf("said %v", err)
 	}
@@ -340,7 +340,7 @@ func TestLocationsAreAskedOnce(t *testing.T) {
 			t.Errorf("locations were asked for %d times, want %d", got, asked)
 		}
 	}
-	for _, o.Size = range []plan.Size{28, 29} {
+	for _, o.Size = range []ipblock.Size{28, 29} {
 		want(1)
 	}
 	w.clock.Advance(2 * time.Hour)
@@ -368,7 +368,7 @@ func TestFrozenProcessBuysNothing(t *testing.T) {
 	w.object.before = func() { w.clock.Advance(11 * time.Second) }
 	_, err := w.buy(order(web))
 	var pause *purchase.Pause
-	if !errors.As(err, &pause) || pause.Reason != plan.PurchaseUnanswered {
+	if !errors.As(err, &pause) || pause.Reason != ipblock.PurchaseUnanswered {
 		t.Errorf("said %v", err)
 	}
 	w.wantPurchases(0)

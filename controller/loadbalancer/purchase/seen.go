@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 )
 
 // seenLife is how long a record is remembered that is not read any more.
@@ -37,7 +37,7 @@ func NewSeen(now func() time.Time) *Seen {
 // time in the future counts as that at which this process saw the record first. So does any time of a purchase without
 // an answer: whether it was long ago or the clock was slow is not known, and a second block must not be bought.
 // A nil Seen believes every time.
-func (s *Seen) Bounded(recorded *plan.Purchase) *plan.Purchase {
+func (s *Seen) Bounded(recorded *ipblock.Purchase) *ipblock.Purchase {
 	if recorded == nil || s == nil {
 		return recorded
 	}
@@ -66,14 +66,14 @@ func (s *Seen) since(key seenKey) time.Time {
 
 // BoundedAll is Bounded for records, and for the times at which their objects were created: the API server has another
 // clock, too.
-func (s *Seen) BoundedAll(all plan.Records) plan.Records {
+func (s *Seen) BoundedAll(all ipblock.Records) ipblock.Records {
 	bounded := slices.Clone(all)
 	for i := range bounded {
 		r := &bounded[i]
 		if r.Nonce != "" {
 			r.Purchase = *s.Bounded(&r.Purchase)
 		}
-		r.Created = s.Bounded(&plan.Purchase{Nonce: r.Name, Time: r.Created, BlockID: "created"}).Time
+		r.Created = s.Bounded(&ipblock.Purchase{Nonce: r.Name, Time: r.Created, BlockID: "created"}).Time
 	}
 	return bounded
 }

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 )
 
@@ -25,7 +25,7 @@ func TestBoundedPurchase(t *testing.T) {
 	} {
 		now := noon
 		seen := purchase.NewSeen(func() time.Time { return now })
-		recorded := &plan.Purchase{Nonce: "n", Time: test.at, BlockID: test.block}
+		recorded := &ipblock.Purchase{Nonce: "n", Time: test.at, BlockID: test.block}
 		for range 30 { // it is read again and again, for hours
 			if got := seen.Bounded(recorded).Time; !got.Equal(test.want) {
 				t.Errorf("%s: %s, want %s", name, got, test.want)
@@ -53,8 +53,8 @@ func TestBoundedRecords(t *testing.T) {
 	seen := purchase.NewSeen(func() time.Time { return noon })
 	later := noon.Add(6 * time.Hour)
 	before := noon.Add(-time.Hour)
-	got := seen.BoundedAll(plan.Records{
-		{Name: "bought", Purchase: plan.Purchase{Nonce: "n", BlockID: "b", Time: later}, Created: later},
+	got := seen.BoundedAll(ipblock.Records{
+		{Name: "bought", Purchase: ipblock.Purchase{Nonce: "n", BlockID: "b", Time: later}, Created: later},
 		{Name: "found", Created: later},
 		{Name: "old", Created: before},
 	})

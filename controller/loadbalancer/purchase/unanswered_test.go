@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
@@ -24,7 +24,7 @@ func TestTheWaitAfterAPurchaseCountsFromItsEnd(t *testing.T) {
 	began := w.clock.Now()
 	w.restart(meddling{w.client, func() { w.clock.Advance(time.Minute) }})
 	_, err := w.buy(order(web))
-	if pause := new(purchase.Pause); !errors.As(err, &pause) || pause.Reason != plan.PurchaseUnanswered {
+	if pause := new(purchase.Pause); !errors.As(err, &pause) || pause.Reason != ipblock.PurchaseUnanswered {
 		t.Fatalf("got %v", err)
 	}
 	if recorded := w.object.purchase(); recorded == nil || !recorded.Time.Equal(began.Add(time.Minute)) {

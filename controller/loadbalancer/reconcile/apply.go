@@ -11,7 +11,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -40,6 +40,7 @@ func (b *Balancer) prepare(ctx context.Context, r *reconciliation) (bool, error)
 		if err := b.readLedgers(ctx, &r.observed, r.scope); err != nil {
 			return true, err
 		}
+		r.observed = r.observed.Complete()
 	}
 	if len(r.plan.Save) > 0 {
 		if err := b.ledgers.save(ctx, r.plan.Save...); err != nil {
@@ -48,7 +49,7 @@ func (b *Balancer) prepare(ctx context.Context, r *reconciliation) (bool, error)
 		if r.plan.Reused {
 			b.config.Events.Eventf(r.Service, corev1.EventTypeNormal, eventReused,
 				"Address %s was released more than %s ago; not every agent has confirmed that it is unused",
-				r.plan.Step.Address, plan.Quarantine)
+				r.plan.Step.Address, ipblock.Quarantine)
 		}
 	}
 	markUnassigned(r.Draft, r.plan.Step)
@@ -64,15 +65,15 @@ func (b *Balancer) applyStep(ctx context.Context, r *reconciliation) (bool, erro
 		b.leave(ctx, r)
 	}
 	switch step := r.plan.Step; step.Action {
-	case plan.Done:
+	case ipblock.Done:
 		return true, b.publish(ctx, r)
-	case plan.Buy:
+	case ipblock.Buy:
 		return true, b.buy(ctx, r)
-	case plan.Refuse:
+	case ipblock.Refuse:
 		return true, b.refuse(r.Draft, step)
-	case plan.Wait:
+	case ipblock.Wait:
 		return true, b.waitUntil(r.Draft, step)
-	case plan.Assign, plan.Unassign, plan.Delete:
+	case ipblock.Assign, ipblock.Unassign, ipblock.Delete:
 		return true, b.advance(ctx, r)
 	default:
 		return true, fmt.Errorf("no way to apply %q for Service %s/%s", step.Action, r.Service.Namespace,
@@ -91,7 +92,7 @@ func (b *Balancer) advance(ctx context.Context, r *reconciliation) error {
 		b.setFailure(ctx, r.Draft, step.Reason, err)
 		return err
 	}
-	if step.Action == plan.Assign && reason == plan.BlockAssigning && r.observed.Published.IsValid() {
+	if step.Action == ipblock.Assign && reason == ipblock.BlockAssigning && r.observed.Published.IsValid() {
 		b.config.Metrics.repaired(repairReassigned)
 	}
 	return b.waitOn(r.Draft, step, reason)
@@ -99,19 +100,19 @@ func (b *Balancer) advance(ctx context.Context, r *reconciliation) error {
 
 // act carries out a step that changes the account and returns where that leaves the block. service is
 // the object of the events about it; nil when there is none.
-func (b *Balancer) act(ctx context.Context, service *corev1.Service, step plan.Step) (plan.Reason, error) {
+func (b *Balancer) act(ctx context.Context, service *corev1.Service, step ipblock.Step) (ipblock.Reason, error) {
 	var err error
-	var reason plan.Reason
+	var reason ipblock.Reason
 	switch step.Action {
-	case plan.Assign:
+	case ipblock.Assign:
 		err = b.config.Cloud.AssignBlock(ctx, step.Network, step.Block.ID)
-		reason = plan.BlockAssigning
-	case plan.Unassign:
+		reason = ipblock.BlockAssigning
+	case ipblock.Unassign:
 		err = b.config.Cloud.UnassignBlock(ctx, step.Network, step.Block.ID)
-		reason = plan.BlockUnassigning
-	case plan.Delete:
+		reason = ipblock.BlockUnassigning
+	case ipblock.Delete:
 		err = b.config.Cloud.DeleteBlock(ctx, step.Block.ID)
-		reason = plan.DeletionUnverified
+		reason = ipblock.DeletionUnverified
 	default:
 		return "", fmt.Errorf("%q changes nothing in the account", step.Action)
 	}
@@ -121,10 +122,10 @@ func (b *Balancer) act(ctx context.Context, service *corev1.Service, step plan.S
 		b.backoffs.tried(step)
 		b.record(ctx, service, step)
 		return reason, nil
-	case pnap.IsConflict(err) && step.Action != plan.Delete:
+	case pnap.IsConflict(err) && step.Action != ipblock.Delete:
 		b.backoffs.refused(step)
-		return plan.NetworkChanging, nil
-	case pnap.IsInaccessible(err) && step.Action == plan.Delete:
+		return ipblock.NetworkChanging, nil
+	case pnap.IsInaccessible(err) && step.Action == ipblock.Delete:
 		// Another client was faster, or the block is not visible any more: the next observation shows which.
 		return reason, nil
 	case pnap.IsConflict(err):
@@ -134,7 +135,7 @@ func (b *Balancer) act(ctx context.Context, service *corev1.Service, step plan.S
 }
 
 // record notes in the log and in events what was done to the account.
-func (b *Balancer) record(ctx context.Context, service *corev1.Service, step plan.Step) {
+func (b *Balancer) record(ctx context.Context, service *corev1.Service, step ipblock.Step) {
 	logger := klog.FromContext(ctx).WithValues("action", step.Action, "block", step.Block.ID, "cidr", step.Block.CIDR,
 		"network", step.Network)
 	if service == nil {
@@ -145,13 +146,13 @@ func (b *Balancer) record(ctx context.Context, service *corev1.Service, step pla
 	b.looks.spend(service, 1, b.config.Now())
 	block := step.Block.ID + " (" + step.Block.CIDR.String() + ")"
 	switch step.Action {
-	case plan.Assign:
+	case ipblock.Assign:
 		b.config.Events.Eventf(service, corev1.EventTypeNormal, eventAssigning,
 			"Assigning IP block %s to public network %s", block, step.Network)
-	case plan.Unassign:
+	case ipblock.Unassign:
 		b.config.Events.Eventf(service, corev1.EventTypeNormal, eventUnassigned,
 			"Unassigning IP block %s from public network %s", block, step.Network)
-	case plan.Delete:
+	case ipblock.Delete:
 		b.config.Events.Eventf(service, corev1.EventTypeNormal, eventReleased, "Released IP block %s", block)
 	default:
 	}
@@ -159,10 +160,11 @@ func (b *Balancer) record(ctx context.Context, service *corev1.Service, step pla
 
 // takeFirst takes the first of the steps that the API does not refuse: a block that is stuck must not
 // keep others. It returns where the block stands now; empty when no step can be taken.
-func (b *Balancer) takeFirst(ctx context.Context, service *corev1.Service, steps []plan.Step) (plan.Reason, error) {
+func (b *Balancer) takeFirst(ctx context.Context, service *corev1.Service, steps []ipblock.Step) (ipblock.Reason,
+	error) {
 	var refusals []error
 	for _, step := range steps {
-		if (step.Action != plan.Unassign && step.Action != plan.Delete) || b.backoffs.inError(step) ||
+		if (step.Action != ipblock.Unassign && step.Action != ipblock.Delete) || b.backoffs.inError(step) ||
 			b.backoffs.inConflict(step) {
 			continue
 		}
@@ -183,7 +185,7 @@ func (b *Balancer) takeFirst(ctx context.Context, service *corev1.Service, steps
 func (b *Balancer) retag(
 	ctx context.Context, service *corev1.Service, block network.Block, tags map[string]string,
 ) error {
-	change := plan.Step{Block: block}
+	change := ipblock.Step{Block: block}
 	if b.backoffs.inConflict(change) {
 		return nil
 	}
@@ -220,7 +222,7 @@ func (b *Balancer) buy(ctx context.Context, r *reconciliation) error {
 	if r.plan.Owner.Pool != "" {
 		record = b.poolRecord(o)
 		order.Subject = ""
-		order.Size = cmp.Or(record.Size(), o.DesiredOfPool().Size)
+		order.Size = cmp.Or(record.Size(), o.RequestOfPool().Size)
 	}
 	block, err := b.config.Buyer.Buy(ctx, order, record)
 	b.config.Account.InvalidateBlocks()
@@ -234,7 +236,7 @@ func (b *Balancer) buy(ctx context.Context, r *reconciliation) error {
 	if o.Published.IsValid() {
 		b.config.Metrics.repaired(repairReplaced)
 	}
-	return b.waitOn(r.Draft, plan.Step{Block: block}, plan.BlockCreating)
+	return b.waitOn(r.Draft, ipblock.Step{Block: block}, ipblock.BlockCreating)
 }
 
 // recordBlock records a block that no object names yet, and forgets one that is gone.
@@ -251,21 +253,21 @@ func (b *Balancer) recordBlock(ctx context.Context, o plan.Observed, p plan.Serv
 }
 
 // notBought says on the Service why nothing was bought, or that this is not known.
-func (b *Balancer) notBought(ctx context.Context, d *draft.Draft, failure error) error {
+func (b *Balancer) notBought(ctx context.Context, d *Draft, failure error) error {
 	var pause *purchase.Pause
 	var refusal *purchase.Refused
 	switch {
 	case errors.As(failure, &pause):
 		b.setPurchasePause(d, pause)
 	case errors.As(failure, &refusal):
-		return b.refuse(d, plan.Step{Action: plan.Refuse, Reason: refusal.Reason, Detail: refusal.Detail})
+		return b.refuse(d, ipblock.Step{Action: ipblock.Refuse, Reason: refusal.Reason, Detail: refusal.Detail})
 	default:
-		b.setFailure(ctx, d, plan.PurchaseDue, failure)
+		b.setFailure(ctx, d, ipblock.PurchaseDue, failure)
 	}
 	return failure
 }
 
-func (b *Balancer) setPurchasePause(d *draft.Draft, pause *purchase.Pause) {
+func (b *Balancer) setPurchasePause(d *Draft, pause *purchase.Pause) {
 	if pnap.IsPaused(pause.Cause) {
 		b.setPause(d, pause.Cause)
 		return

@@ -4,8 +4,8 @@
 // notes of the history. What it changes of a Service it changes in a draft, which is written once for each sync, and
 // before what must not happen without it. In the order of reading: ensure.go names the phases of the way to an address,
 // observe.go reads the cluster and the account, apply.go buys and changes the account, publish.go makes the address
-// known, fields.go and condition.go hold what the Service says, requeue.go says when to look again. release.go is the
-// way back, and drift.go looks after what no event reports.
+// known, fields.go and condition.go hold what the Service says, draft.go writes it, requeue.go says when to look again.
+// release.go is the way back, and drift.go looks after what no event reports.
 package reconcile
 
 import (
@@ -115,8 +115,8 @@ func (config Config) withDefaults() Config {
 	return config
 }
 
-// NetworkID returns the ID of the public network of the Balancer, which serves every Service that it is asked about.
-func (b *Balancer) NetworkID(context.Context, *corev1.Service) string { return b.config.Network.ID }
+// NetworkOf returns the public network of the Balancer, which serves every Service that it is asked about.
+func (b *Balancer) NetworkOf(context.Context, *corev1.Service) network.Named { return b.config.Network }
 
 // cluster returns the UID of the namespace kube-system, which stays the same for the life of a cluster.
 func (b *Balancer) cluster(ctx context.Context) (string, error) {

@@ -12,7 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
@@ -89,7 +89,7 @@ func TestADeletedBroughtBlockIsGivenUp(t *testing.T) {
 			if mine := w.personsObject("mine"); mine == nil || len(mine.Status.Quarantined) != 1 {
 				t.Errorf("the object is %+v, want one with an address in quarantine", mine)
 			}
-			w.passes(plan.Quarantine)
+			w.passes(ipblock.Quarantine)
 			if mine := w.personsObject("mine"); mine != nil {
 				t.Errorf("the object is %+v", mine)
 			}
@@ -103,20 +103,20 @@ func TestADeletedBlockOfTheNodesIsGivenUp(t *testing.T) {
 	w := newWorld(t, broughtBlock("public", nil))
 	w.createIPBlock("ours", v1beta1.IPBlockSpec{Source: v1beta1.SourceBrought, Purpose: v1beta1.PurposeNodes,
 		BlockID: broughtID})
-	l := plan.NewLedger(broughtID, netip.MustParsePrefix("203.0.113.64/29"))
+	l := ipblock.NewLedger(broughtID, netip.MustParsePrefix("203.0.113.64/29"))
 	l.AssignedHere = true
-	l.Quarantined = map[netip.Addr]plan.Released{l.CIDR.Addr().Next().Next(): {
-		Holder: plan.Holder{Name: "5fa54d1e91867c03a0a7b4a4"}, Since: w.clock.Now()}}
+	l.Quarantined = map[netip.Addr]ipblock.Released{l.CIDR.Addr().Next().Next(): {
+		Holder: ipblock.Holder{Name: "5fa54d1e91867c03a0a7b4a4"}, Since: w.clock.Now()}}
 	if _, err := w.ledgerStore().Save(w.ctx, l); err != nil {
 		t.Fatal(err)
 	}
 	w.deletePersonsObject("ours")
-	w.passes(plan.Quarantine / 2)
+	w.passes(ipblock.Quarantine / 2)
 	if w.personsObject("ours") == nil {
 		t.Error("the object is gone before the quarantine ends")
 	}
 	w.wantBlocks("203.0.113.64/29 assigned")
-	w.passes(plan.Quarantine)
+	w.passes(ipblock.Quarantine)
 	if w.personsObject("ours") != nil {
 		t.Errorf("the object is %+v", w.personsObject("ours"))
 	}

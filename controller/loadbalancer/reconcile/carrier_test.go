@@ -35,7 +35,7 @@ func TestNothingIsBoughtWhileNoNodeCarries(t *testing.T) {
 		}, "Node node-2 has the condition phoenixnap.com/VLANReady=False"},
 		"no member": {func(w *world) []any {
 			return []any{w.node("node-1", func(n *corev1.Node) {
-				maps.Copy(n.Annotations, nodenet.On(contract.NodeNetwork{NetworkID: networkID}))
+				maps.Copy(n.Annotations, nodenet.On(contract.NodeNetwork{ID: networkID}))
 			})}
 		}, "not a member"},
 		"of another provider": {func(w *world) []any {

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
@@ -27,7 +28,7 @@ func (w *world) wrongTimes() map[string]time.Time {
 }
 
 // records are what is stored of purchases.
-func (w *world) records() plan.Records {
+func (w *world) records() ipblock.Records {
 	w.t.Helper()
 	listing, err := w.ledgerStore().List(w.ctx)
 	if err != nil {
@@ -42,7 +43,7 @@ func (w *world) recordOf(name string) *allocation.Object {
 }
 
 // recorded is the purchase that is recorded for a Service.
-func (w *world) recorded(name string) *plan.Purchase {
+func (w *world) recorded(name string) *ipblock.Purchase {
 	return w.records().Of(plan.HolderOf(w.get(name)))
 }
 
@@ -87,7 +88,7 @@ func TestPurchaseOfAWrongClock(t *testing.T) {
 				for what, took := range map[string]time.Duration{
 					"ensured": ensured, "released": released, "pooled": pooled,
 				} {
-					if took > plan.PurchaseSettles+slack {
+					if took > ipblock.PurchaseSettles+slack {
 						t.Errorf("%s after %s more than usual", what, took)
 					}
 				}
@@ -143,8 +144,8 @@ func TestQuarantineOfAWrongClock(t *testing.T) {
 			w.settle("keeps")
 			address := netip.MustParseAddr("203.0.113.69")
 			l := w.ledgers()[0]
-			l.Quarantined = map[netip.Addr]plan.Released{address: {Holder: plan.Holder{Namespace: "shop", Name: "gone"},
-				Since: w.wrongTimes()[kind]}}
+			l.Quarantined = map[netip.Addr]ipblock.Released{address: {Holder: ipblock.Holder{Namespace: "shop",
+				Name: "gone"}, Since: w.wrongTimes()[kind]}}
 			if _, err := w.ledgerStore().Save(t.Context(), l); err != nil {
 				t.Fatal(err)
 			}
@@ -161,8 +162,8 @@ func TestQuarantineOfAWrongClock(t *testing.T) {
 			}
 			took := w.clock.Now().Sub(start)
 			t.Logf("figure wrong_clock_quarantine %.0f s", took.Seconds())
-			if took > plan.Quarantine+2*time.Minute || took < plan.Quarantine-2*time.Minute {
-				t.Errorf("the address was quarantined for %s, want about %s", took, plan.Quarantine)
+			if took > ipblock.Quarantine+2*time.Minute || took < ipblock.Quarantine-2*time.Minute {
+				t.Errorf("the address was quarantined for %s, want about %s", took, ipblock.Quarantine)
 			}
 			if got := w.address("wants"); got != address.String() {
 				t.Errorf("the Service has %q", got)

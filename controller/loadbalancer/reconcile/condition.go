@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -19,27 +19,27 @@ import (
 // Reasons of the condition BlockAssigned that are not states of a block.
 const (
 	// reasonLookupFailed: the account could not be read; the message repeats the words of the API.
-	reasonLookupFailed plan.Reason = "LookupFailed"
+	reasonLookupFailed ipblock.Reason = "LookupFailed"
 	// reasonReleaseFailed: a step of the release was not carried out; the message repeats why.
-	reasonReleaseFailed plan.Reason = "ReleaseFailed"
-	// reasonLedger: the IPBlock changed while it was worked on.
-	reasonLedger plan.Reason = "LedgerChanged"
+	reasonReleaseFailed ipblock.Reason = "ReleaseFailed"
 	// reasonBackingOff: the API failed to move the block and is not asked again for a while.
-	reasonBackingOff plan.Reason = "BlockInError"
+	reasonBackingOff ipblock.Reason = "BlockInError"
 	// reasonRetagging: the tags of the block are being changed.
-	reasonRetagging plan.Reason = "BlockRetagging"
+	reasonRetagging ipblock.Reason = "BlockRetagging"
 	// reasonAnnounced: the address still answers though it is withdrawn.
-	reasonAnnounced plan.Reason = "AddressAnswers"
+	reasonAnnounced ipblock.Reason = "AddressAnswers"
 )
 
 // What a Service waits for while its conditions say nothing of it.
 const (
 	// waitOutdated: the Service changed while it was worked on.
-	waitOutdated plan.Reason = "ServiceChanged"
+	waitOutdated ipblock.Reason = "ServiceChanged"
+	// waitLedger: the IPBlock was changed, by the last sync or by another one.
+	waitLedger ipblock.Reason = "LedgerChanged"
 	// waitSurplus: a block is released that the Service does not keep. Its own block is assigned.
-	waitSurplus plan.Reason = "SurplusBlock"
+	waitSurplus ipblock.Reason = "SurplusBlock"
 	// waitChanges: the Service was changed so often that its next change waits.
-	waitChanges plan.Reason = "ManyChanges"
+	waitChanges ipblock.Reason = "ManyChanges"
 )
 
 // Reasons of the condition AddressPublished, and its messages.
@@ -53,10 +53,10 @@ const (
 )
 
 // blockCondition says where the block of the Service stands. That is unknown while the account cannot be read.
-func blockCondition(reason plan.Reason, message string) metav1.Condition {
+func blockCondition(reason ipblock.Reason, message string) metav1.Condition {
 	status := metav1.ConditionFalse
 	switch reason {
-	case plan.BlockAssigned:
+	case ipblock.BlockAssigned:
 		status = metav1.ConditionTrue
 	case reasonLookupFailed, purchase.APIPaused:
 		status = metav1.ConditionUnknown
@@ -66,7 +66,7 @@ func blockCondition(reason plan.Reason, message string) metav1.Condition {
 }
 
 // publishedCondition says whether the address stands in the status, and what keeps it from there.
-func publishedCondition(published bool, reason plan.Reason, message string) metav1.Condition {
+func publishedCondition(published bool, reason ipblock.Reason, message string) metav1.Condition {
 	if published {
 		return contract.NewServiceCondition(contract.ServiceConditionAddressPublished, metav1.ConditionTrue,
 			reasonPublished, messagePublished)
@@ -76,7 +76,7 @@ func publishedCondition(published bool, reason plan.Reason, message string) meta
 }
 
 // setConditions sets conditions of the Service. It reports whether any was different.
-func (b *Balancer) setConditions(d *draft.Draft, conditions ...metav1.Condition) (changed bool) {
+func (b *Balancer) setConditions(d *Draft, conditions ...metav1.Condition) (changed bool) {
 	for _, condition := range conditions {
 		condition.LastTransitionTime = metav1.NewTime(b.config.Now().Truncate(time.Second))
 		if meta.SetStatusCondition(&d.Service.Status.Conditions, condition) {
@@ -87,7 +87,7 @@ func (b *Balancer) setConditions(d *draft.Draft, conditions ...metav1.Condition)
 }
 
 // setBlockCondition says where the block of a Service stands that has no published address, or is about to lose it.
-func (b *Balancer) setBlockCondition(d *draft.Draft, reason plan.Reason, message string) (changed bool) {
+func (b *Balancer) setBlockCondition(d *Draft, reason ipblock.Reason, message string) (changed bool) {
 	published := hasAddress(d.Service, d.Service.Annotations[contract.ServiceIPAddress])
 	return b.setConditions(d, blockCondition(reason, message),
 		publishedCondition(published, reasonBlockNotReady, messageBlockNotReady))
@@ -95,11 +95,11 @@ func (b *Balancer) setBlockCondition(d *draft.Draft, reason plan.Reason, message
 
 // setWaiting is setBlockCondition for a wait. What it says stays the same while the wait lasts, also in the next
 // process: each write costs the API server, and says nothing new.
-func (b *Balancer) setWaiting(d *draft.Draft, step plan.Step) {
+func (b *Balancer) setWaiting(d *Draft, step ipblock.Step) {
 	step.Network = cmp.Or(step.Network, step.Block.ResourceID, b.config.Network.ID)
 	message := waitMessage(step)
 	began := b.pace.began(d.Service.UID)
-	if message != words(step.Reason) && step.Reason != plan.BlockInvisible && !began.IsZero() {
+	if message != words(step.Reason) && step.Reason != ipblock.BlockInvisible && !began.IsZero() {
 		message += requestedAt
 		have := meta.FindStatusCondition(d.Service.Status.Conditions, contract.ServiceConditionBlockAssigned)
 		if have != nil && have.Reason == string(step.Reason) && strings.HasPrefix(have.Message, message) {
@@ -115,7 +115,7 @@ func (b *Balancer) setWaiting(d *draft.Draft, step plan.Step) {
 const requestedAt = ", requested at "
 
 // waitMessage names the block, and the network, that a Service waits for.
-func waitMessage(step plan.Step) string {
+func waitMessage(step ipblock.Step) string {
 	block := ": block " + step.Block.ID
 	if step.Block.CIDR.IsValid() {
 		block += " (" + step.Block.CIDR.String() + ")"
@@ -123,9 +123,9 @@ func waitMessage(step plan.Step) string {
 	switch {
 	case step.Block.ID == "":
 		return words(step.Reason)
-	case step.Reason == plan.BlockCreating, step.Reason == plan.BlockInvisible:
+	case step.Reason == ipblock.BlockCreating, step.Reason == ipblock.BlockInvisible:
 		return words(step.Reason) + block
-	case step.Reason == plan.BlockAssigning, step.Reason == plan.BlockUnassigning:
+	case step.Reason == ipblock.BlockAssigning, step.Reason == ipblock.BlockUnassigning:
 		return words(step.Reason) + block + ", network " + step.Network
 	default:
 		return words(step.Reason)
@@ -181,15 +181,15 @@ const (
 )
 
 // eventOf is the reason of the event about a refusal.
-func eventOf(reason plan.Reason) string {
+func eventOf(reason ipblock.Reason) string {
 	switch reason {
-	case plan.AddressConflict:
+	case ipblock.AddressConflict:
 		return eventConflict
-	case plan.BlockLost:
+	case ipblock.BlockLost:
 		return eventLost
-	case plan.BlockRetagged:
+	case ipblock.BlockRetagged:
 		return eventRetagged
-	case plan.LedgerUnreadable:
+	case ipblock.LedgerUnreadable:
 		return eventUnreadable
 	default:
 		return eventRefused
@@ -198,41 +198,41 @@ func eventOf(reason plan.Reason) string {
 
 // words says what a Service waits for. Each text is constant, so that conditions and events repeat it and
 // do not multiply.
-func words(reason plan.Reason) string { return cmp.Or(texts[reason], "waiting for IP block") }
+func words(reason ipblock.Reason) string { return cmp.Or(texts[reason], "waiting for IP block") }
 
-var texts = map[plan.Reason]string{
-	plan.PurchaseDue:        "waiting for IP block to be created",
-	plan.BlockCreating:      "waiting for IP block to be created",
-	plan.BlockInvisible:     "waiting for the phoenixNAP API to show the IP block",
-	plan.PurchaseUnanswered: "waiting to learn whether an IP block was bought",
-	plan.AssignmentDue:      "waiting for IP block to be assigned to the public network",
-	plan.BlockAssigning:     "waiting for IP block to be assigned to the public network",
-	plan.BlockAssigned:      "IP block is assigned to the public network",
-	plan.UnassignmentDue:    "waiting for IP block to be unassigned from its network",
-	plan.BlockUnassigning:   "waiting for IP block to be unassigned from its network",
-	plan.DeletionDue:        "waiting for IP block to be deleted",
-	plan.DeletionUnverified: "waiting for IP block to disappear from the account",
-	plan.AddressQuarantined: "waiting for the quarantine of a released address to end",
+var texts = map[ipblock.Reason]string{
+	ipblock.PurchaseDue:        "waiting for IP block to be created",
+	ipblock.BlockCreating:      "waiting for IP block to be created",
+	ipblock.BlockInvisible:     "waiting for the phoenixNAP API to show the IP block",
+	ipblock.PurchaseUnanswered: "waiting to learn whether an IP block was bought",
+	ipblock.AssignmentDue:      "waiting for IP block to be assigned to the public network",
+	ipblock.BlockAssigning:     "waiting for IP block to be assigned to the public network",
+	ipblock.BlockAssigned:      "IP block is assigned to the public network",
+	ipblock.UnassignmentDue:    "waiting for IP block to be unassigned from its network",
+	ipblock.BlockUnassigning:   "waiting for IP block to be unassigned from its network",
+	ipblock.DeletionDue:        "waiting for IP block to be deleted",
+	ipblock.DeletionUnverified: "waiting for IP block to disappear from the account",
+	ipblock.AddressQuarantined: "waiting for the quarantine of a released address to end",
 
 	// What has nothing to do with the Service's own block.
-	plan.NetworkChanging:   "waiting for another change of the public network",
-	plan.NetworkUnreadable: "waiting for the network of the IP block to become readable",
-	reasonLookupFailed:     "waiting for an answer of the phoenixNAP API about IP blocks",
-	reasonReleaseFailed:    "waiting to try the release of the IP block again",
-	plan.NoNodeReady:       "waiting for a Node that may carry load-balancer traffic",
-	purchase.TagsFresh:     "waiting for new tags to be usable",
-	purchase.APIPaused:     "waiting because the phoenixNAP API limits the request rate",
-	waitOutdated:           "waiting for the latest version of the Service",
-	reasonLedger:           "waiting for the latest version of the IPBlock",
-	reasonBackingOff:       "waiting before the IP block is tried again after an error of the phoenixNAP API",
-	waitChanges:            "waiting because the Service was changed many times within minutes",
-	waitSurplus:            "waiting for a surplus IP block to be released",
-	reasonRetagging:        "waiting for the tags of the IP block to be changed",
-	reasonAnnounced:        "waiting until no machine answers for the address any more",
+	ipblock.NetworkChanging:   "waiting for another change of the public network",
+	ipblock.NetworkUnreadable: "waiting for the network of the IP block to become readable",
+	reasonLookupFailed:        "waiting for an answer of the phoenixNAP API about IP blocks",
+	reasonReleaseFailed:       "waiting to try the release of the IP block again",
+	ipblock.NoNodeReady:       "waiting for a Node that may carry load-balancer traffic",
+	purchase.TagsFresh:        "waiting for new tags to be usable",
+	purchase.APIPaused:        "waiting because the phoenixNAP API limits the request rate",
+	waitOutdated:              "waiting for the latest version of the Service",
+	waitLedger:                "waiting for the latest version of the IPBlock",
+	reasonBackingOff:          "waiting before the IP block is tried again after an error of the phoenixNAP API",
+	waitChanges:               "waiting because the Service was changed many times within minutes",
+	waitSurplus:               "waiting for a surplus IP block to be released",
+	reasonRetagging:           "waiting for the tags of the IP block to be changed",
+	reasonAnnounced:           "waiting until no machine answers for the address any more",
 }
 
 // refuse says what a person has to change.
-func (b *Balancer) refuse(d *draft.Draft, step plan.Step) error {
+func (b *Balancer) refuse(d *Draft, step ipblock.Step) error {
 	refusal := b.recordRefusal(d, step)
 	b.pace.done(d.Service.UID)
 	return refusal
@@ -240,7 +240,7 @@ func (b *Balancer) refuse(d *draft.Draft, step plan.Step) error {
 
 // recordRefusal writes a refusal on the Service and, when it did not say that before, sends an event. A Service that is
 // gone can say nothing.
-func (b *Balancer) recordRefusal(d *draft.Draft, step plan.Step) *plan.Refusal {
+func (b *Balancer) recordRefusal(d *Draft, step ipblock.Step) *plan.Refusal {
 	refusal := &plan.Refusal{Reason: step.Reason, Detail: step.Detail}
 	refusal.Reported = !d.Gone && hasRefusal(d.Service, step)
 	if changed := b.setBlockCondition(d, step.Reason, step.Detail); changed && !refusal.Reported {
@@ -251,13 +251,13 @@ func (b *Balancer) recordRefusal(d *draft.Draft, step plan.Step) *plan.Refusal {
 
 // hasRefusal reports whether the Service has the refusal in its condition, whatever the status of that is: the address
 // may work all the same.
-func hasRefusal(service *corev1.Service, step plan.Step) bool {
+func hasRefusal(service *corev1.Service, step ipblock.Step) bool {
 	have := meta.FindStatusCondition(service.Status.Conditions, contract.ServiceConditionBlockAssigned)
 	return have != nil && have.Reason == string(step.Reason) && have.Message == step.Detail
 }
 
 // report sends the event about a refusal once the condition is written.
-func (b *Balancer) report(d *draft.Draft, refusal *plan.Refusal) {
+func (b *Balancer) report(d *Draft, refusal *plan.Refusal) {
 	d.AfterSave(func() {
 		b.config.Events.Event(d.Service, corev1.EventTypeWarning, eventOf(refusal.Reason), refusal.Detail)
 		refusal.Reported = true

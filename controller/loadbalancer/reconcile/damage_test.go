@@ -9,7 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
@@ -67,7 +67,7 @@ func TestUnreadableLedgerStopsNoOther(t *testing.T) {
 				t.Errorf("address %s became %q", address, got)
 			}
 			condition := w.condition("one")
-			if condition.Reason != string(plan.LedgerUnreadable) || !strings.Contains(condition.Message, name) ||
+			if condition.Reason != string(ipblock.LedgerUnreadable) || !strings.Contains(condition.Message, name) ||
 				!strings.Contains(condition.Message, "repair its status") {
 				t.Errorf("condition %+v", condition)
 			}
@@ -194,9 +194,9 @@ func TestLostLedgerIsMadeAgain(t *testing.T) {
 				w.delete(name)
 				w.settle(name)
 			}
-			w.passes(plan.Quarantine / 2)
+			w.passes(ipblock.Quarantine / 2)
 			w.wantBlocks("203.0.113.8/29 assigned") // an address of it may be in use
-			w.passes(plan.Quarantine)
+			w.passes(ipblock.Quarantine)
 			w.wantBlocks()
 			if w.ipBlock(id) != nil {
 				t.Errorf("the IPBlock of block %s is left", id)
@@ -211,9 +211,9 @@ func TestLostLedgerIsMadeAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.restart()
-			w.passes(plan.Quarantine / 2)
+			w.passes(ipblock.Quarantine / 2)
 			w.wantBlocks("203.0.113.8/29 assigned")
-			w.passes(plan.Quarantine)
+			w.passes(ipblock.Quarantine)
 			w.wantBlocks()
 		})
 		t.Run(how+", the block deleted besides", func(t *testing.T) {

@@ -13,8 +13,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/nodenet"
@@ -25,8 +24,8 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func TestBackoffsOfABlockInError(t *testing.T) {
 	now := noon
 	r := newBackoffs(func() time.Time { return now })
-	stuck := plan.Step{Action: plan.Unassign, Block: network.Block{ID: "a", Status: network.ErrorUnassigning}}
-	other := plan.Step{Action: plan.Unassign, Block: network.Block{ID: "a", Status: network.Assigned}}
+	stuck := ipblock.Step{Action: ipblock.Unassign, Block: network.Block{ID: "a", Status: network.ErrorUnassigning}}
+	other := ipblock.Step{Action: ipblock.Unassign, Block: network.Block{ID: "a", Status: network.Assigned}}
 	var tries []time.Duration
 	for ; now.Sub(noon) < time.Hour; now = now.Add(30 * time.Second) {
 		if !r.inError(stuck) {
@@ -42,7 +41,7 @@ func TestBackoffsOfABlockInError(t *testing.T) {
 	if diff := cmp.Diff(want, tries); diff != "" {
 		t.Errorf("tries (-want +got):\n%s", diff)
 	}
-	r.tried(plan.Step{Action: plan.Delete, Block: network.Block{ID: "a"}})
+	r.tried(ipblock.Step{Action: ipblock.Delete, Block: network.Block{ID: "a"}})
 	if len(r.errors) != 0 {
 		t.Errorf("a deleted block is remembered: %v", r.errors)
 	}
@@ -51,12 +50,12 @@ func TestBackoffsOfABlockInError(t *testing.T) {
 func TestConflictIsBackedOff(t *testing.T) {
 	now := noon
 	r := newBackoffs(func() time.Time { return now })
-	step := plan.Step{Action: plan.Assign, Reason: plan.AssignmentDue, Block: network.Block{ID: "a"}}
+	step := ipblock.Step{Action: ipblock.Assign, Reason: ipblock.AssignmentDue, Block: network.Block{ID: "a"}}
 	r.refused(step)
 	for _, test := range []struct {
 		after time.Duration
-		want  plan.Reason
-	}{{0, plan.NetworkChanging}, {time.Second, plan.NetworkChanging}, {conflictBackoff, plan.AssignmentDue}} {
+		want  ipblock.Reason
+	}{{0, ipblock.NetworkChanging}, {time.Second, ipblock.NetworkChanging}, {conflictBackoff, ipblock.AssignmentDue}} {
 		now = noon.Add(test.after)
 		if got := r.reasonFor(step); got != test.want {
 			t.Errorf("%s after a conflict the block stands at %s, want %s", test.after, got, test.want)
@@ -81,7 +80,7 @@ func TestPaceGrowsWithTheWait(t *testing.T) {
 	if !p.freshness(service, noon).IsZero() {
 		t.Error("who waits for nothing wants a fresh picture")
 	}
-	pause := p.next("a", noon, waiting{reason: plan.PurchaseUnanswered})
+	pause := p.next("a", noon, waiting{reason: ipblock.PurchaseUnanswered})
 	if fresh := p.freshness(service, noon); noon.Sub(fresh) != pause/2 {
 		t.Errorf("waiting %s wants a picture %s old", pause, noon.Sub(fresh))
 	}
@@ -97,7 +96,7 @@ func TestPaceGrowsWithTheWait(t *testing.T) {
 	if !p.freshness(service, noon).IsZero() {
 		t.Error("who was changed by a user does not want a picture of the last half minute")
 	}
-	checks := checksOf(p, waiting{reason: plan.PurchaseUnanswered}, 3*time.Minute)
+	checks := checksOf(p, waiting{reason: ipblock.PurchaseUnanswered}, 3*time.Minute)
 	if checks[0] != 0.3 || checks[len(checks)-1]-checks[len(checks)-2] != lastPause.Seconds() || len(checks) > 13 {
 		t.Errorf("the account is read after %v s", checks)
 	}
@@ -114,8 +113,8 @@ func TestChecksOfABlock(t *testing.T) {
 		5 * time.Minute:  {60},
 	} {
 		p := newPace()
-		w := waiting{reason: plan.BlockAssigning, block: "block", network: "network"}
-		p.recordDuration(waiting{reason: plan.BlockUnassigning, since: noon.Add(-usual), checks: 1}, noon)
+		w := waiting{reason: ipblock.BlockAssigning, block: "block", network: "network"}
+		p.recordDuration(waiting{reason: ipblock.BlockUnassigning, since: noon.Add(-usual), checks: 1}, noon)
 		if usual == 0 {
 			p = newPace()
 		}
@@ -128,8 +127,8 @@ func TestChecksOfABlock(t *testing.T) {
 // TestTheNetworkIsNotReadWhileAnotherServiceChangesIt: the end of that change is checked by the other one.
 func TestTheNetworkIsNotReadWhileAnotherServiceChangesIt(t *testing.T) {
 	p := newPace()
-	due := p.next("a", noon, waiting{reason: plan.BlockAssigning, block: "block", network: "network"})
-	waits := waiting{reason: plan.NetworkChanging, network: "network"}
+	due := p.next("a", noon, waiting{reason: ipblock.BlockAssigning, block: "block", network: "network"})
+	waits := waiting{reason: ipblock.NetworkChanging, network: "network"}
 	if got := p.next("b", noon, waits); got != due+behind {
 		t.Errorf("it waits %s, the other one %s", got, due)
 	}
@@ -144,19 +143,19 @@ func TestTheNetworkIsNotReadWhileAnotherServiceChangesIt(t *testing.T) {
 func TestConditionChangesOnlyWhenSomethingElseIsSaid(t *testing.T) {
 	now := noon
 	b := &Balancer{config: Config{Now: func() time.Time { return now }}}
-	d := draft.Of(nil, &corev1.Service{})
-	waiting := func(at time.Time, reason plan.Reason) bool {
+	d := NewDraft(nil, &corev1.Service{})
+	waiting := func(at time.Time, reason ipblock.Reason) bool {
 		now = at
 		return b.setConditions(d, blockCondition(reason, words(reason)))
 	}
-	if !waiting(noon, plan.BlockCreating) || waiting(noon.Add(time.Minute), plan.BlockCreating) {
+	if !waiting(noon, ipblock.BlockCreating) || waiting(noon.Add(time.Minute), ipblock.BlockCreating) {
 		t.Error("the first condition is no change, or the same one is")
 	}
-	if !waiting(noon.Add(2*time.Minute), plan.BlockAssigning) ||
+	if !waiting(noon.Add(2*time.Minute), ipblock.BlockAssigning) ||
 		!d.Service.Status.Conditions[0].LastTransitionTime.Time.Equal(noon) {
 		t.Errorf("another reason: %+v; the time of transition is that of the status", d.Service.Status.Conditions[0])
 	}
-	if !waiting(noon.Add(3*time.Minute), plan.BlockAssigned) ||
+	if !waiting(noon.Add(3*time.Minute), ipblock.BlockAssigned) ||
 		!d.Service.Status.Conditions[0].LastTransitionTime.Time.Equal(noon.Add(3*time.Minute)) {
 		t.Errorf("assigned: %+v", d.Service.Status.Conditions[0])
 	}
@@ -164,12 +163,14 @@ func TestConditionChangesOnlyWhenSomethingElseIsSaid(t *testing.T) {
 
 // TestEveryReasonHasWords: a state without words of its own would look like another.
 func TestEveryReasonHasWords(t *testing.T) {
-	for _, reason := range []plan.Reason{
-		plan.PurchaseDue, plan.PurchaseUnanswered, plan.BlockCreating, plan.BlockInvisible, plan.AssignmentDue,
-		plan.BlockAssigning, plan.BlockAssigned, plan.UnassignmentDue, plan.BlockUnassigning, plan.DeletionDue,
-		plan.DeletionUnverified, plan.NetworkChanging, plan.NetworkUnreadable, reasonLookupFailed,
-		reasonReleaseFailed, plan.NoNodeReady, purchase.TagsFresh, waitOutdated, reasonBackingOff, purchase.APIPaused,
-		plan.AddressQuarantined, reasonLedger, waitSurplus, reasonRetagging, reasonAnnounced,
+	for _, reason := range []ipblock.Reason{
+		ipblock.PurchaseDue, ipblock.PurchaseUnanswered, ipblock.BlockCreating, ipblock.BlockInvisible,
+		ipblock.AssignmentDue,
+		ipblock.BlockAssigning, ipblock.BlockAssigned, ipblock.UnassignmentDue, ipblock.BlockUnassigning,
+		ipblock.DeletionDue, ipblock.DeletionUnverified, ipblock.NetworkChanging, ipblock.NetworkUnreadable,
+		reasonLookupFailed, reasonReleaseFailed, ipblock.NoNodeReady, purchase.TagsFresh, waitOutdated,
+		reasonBackingOff, purchase.APIPaused, ipblock.AddressQuarantined, waitLedger, waitSurplus, reasonRetagging,
+		reasonAnnounced,
 	} {
 		if words(reason) == words("") {
 			t.Errorf("reason %s has no words", reason)

@@ -12,8 +12,8 @@ import (
 	"k8s.io/cloud-provider/api"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // Drifted returns the Services that have drifted without an event of Kubernetes: their block was changed by others,
@@ -45,8 +45,8 @@ func (b *Balancer) Drifted(ctx context.Context) ([]types.NamespacedName, error) 
 		}
 		differs := b.drifted
 		switch {
-		case contract.WantsAddress(service):
-		case contract.NeedsBlock(service):
+		case plan.WantsAddress(service):
+		case plan.NeedsBlock(service):
 			differs = b.resumes
 		default:
 			continue
@@ -72,7 +72,7 @@ func (b *Balancer) Drifted(ctx context.Context) ([]types.NamespacedName, error) 
 // may lag behind; the network does not.
 func (b *Balancer) mayEnd(ctx context.Context, service *corev1.Service) bool {
 	w, waits := b.pace.waitsFor(service.UID)
-	if !waits || !w.changesBlock() && w.reason != plan.NetworkChanging {
+	if !waits || !w.changesBlock() && w.reason != ipblock.NetworkChanging {
 		return false
 	}
 	public, err := b.config.Account.Network(ctx, w.network, time.Time{})
@@ -87,16 +87,16 @@ func (b *Balancer) drifted(ctx context.Context, service *corev1.Service) (bool, 
 	}
 	p := plan.Decide(o)
 	switch p.Step.Action {
-	case plan.Done:
+	case ipblock.Done:
 		ready, why := o.NodeReady()
 		published := hasAddress(service, p.Step.Address.String())
 		ready = ready || published
-		_, unreported := o.ReportOf(service)
+		_, unreported := o.Objects.ReportOf(b.config.SaidBy(service))
 		return !p.UpToDate || unreported && !o.Options.DryRun || !b.publication(o, p.Step).empty() ||
 			ready && !published || !hasConditions(service, publishedConditions(o, p, ready, why)), nil
-	case plan.Wait:
+	case ipblock.Wait:
 		return o.Published.IsValid(), nil
-	case plan.Refuse:
+	case ipblock.Refuse:
 		published := len(service.Status.LoadBalancer.Ingress) > 0
 		return !hasRefusal(service, p.Step) || p.Withdraw && published || p.Leave || len(p.Save) > 0, nil
 	default: // the account must change
@@ -108,15 +108,15 @@ func (b *Balancer) drifted(ctx context.Context, service *corev1.Service) (bool, 
 // itself.
 func (b *Balancer) resumes(ctx context.Context, service *corev1.Service) (bool, error) {
 	s := scopeOf(service)
-	s.releasing = true
+	s.Releasing = true
 	o, err := b.observe(ctx, s)
 	if err != nil {
 		return false, err
 	}
 	switch step := plan.PlanRelease(o, service).Next(); step.Action {
-	case plan.Wait:
+	case ipblock.Wait:
 		return false, nil
-	case plan.Refuse:
+	case ipblock.Refuse:
 		return !hasRefusal(service, step), nil
 	default:
 		return true, nil

@@ -9,14 +9,13 @@ import (
 	"k8s.io/cloud-provider/api"
 	"k8s.io/klog/v2"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // reconciliation is one sync of a Service: what it changes, and what its phases have found.
 type reconciliation struct {
-	*draft.Draft
+	*Draft
 	scope scope
 	// start is when the sync began. What changes the account is decided on what was read since.
 	start time.Time
@@ -28,7 +27,7 @@ type reconciliation struct {
 	release plan.ReleasePlan
 	decided bool
 	// acted is where a step of a release leaves the block; empty while none was taken.
-	acted plan.Reason
+	acted ipblock.Reason
 	// status is what the status of the load balancer must be; nil for no change.
 	status *corev1.LoadBalancerStatus
 	// held is true when the sync ended before its live look.
@@ -61,7 +60,7 @@ func (b *Balancer) run(ctx context.Context, r *reconciliation, phases ...phase) 
 // Errors: *api.RetryError while something takes its time, to be called again after its RetryAfter; one
 // for which pnap.IsDryRun holds, unchanged; *plan.Refusal when a person has to act; anything else is a failure of
 // the API or the cluster, to be tried again after a pause.
-func (b *Balancer) Ensure(ctx context.Context, d *draft.Draft) (*corev1.LoadBalancerStatus, error) {
+func (b *Balancer) Ensure(ctx context.Context, d *Draft) (*corev1.LoadBalancerStatus, error) {
 	version := d.Service.ResourceVersion
 	r := &reconciliation{Draft: d, start: b.config.Now()}
 	err := b.run(ctx, r, b.wanted, b.checkWait, b.decideFromCache, b.limitLooks, b.lock, b.readLive, b.decideLive,
@@ -93,7 +92,7 @@ func (b *Balancer) end(r *reconciliation, err error) error {
 // wanted checks that the Service is to have an address at all.
 func (b *Balancer) wanted(_ context.Context, r *reconciliation) (bool, error) {
 	r.scope = scopeOf(r.Service)
-	if r.Gone || !contract.WantsAddress(r.Service) {
+	if r.Gone || !b.wantsOf(r.Service).address {
 		return true, b.waitFor(r.Service, waitOutdated)
 	}
 	return false, nil
@@ -148,7 +147,7 @@ func (b *Balancer) readLive(ctx context.Context, r *reconciliation) (bool, error
 	if err := r.Read(ctx); err != nil {
 		return true, b.lookupFailed(ctx, r.Draft, err)
 	}
-	if r.Gone || !contract.WantsAddress(r.Service) {
+	if r.Gone || !b.wantsOf(r.Service).address {
 		return true, b.waitFor(r.Service, waitOutdated)
 	}
 	return false, nil
@@ -183,13 +182,13 @@ func isFresh(o plan.Observed, since time.Time) bool { return o.Live && !o.AskedA
 // read by its ID, that is the network.
 func (b *Balancer) refresh(ctx context.Context, s scope, o plan.Observed, p plan.ServicePlan) (plan.Observed,
 	plan.ServicePlan, error) {
-	if p.Step.Action == plan.Assign {
+	if p.Step.Action == ipblock.Assign {
 		var err error
 		if o.Networks, err = b.readNetworks(ctx, o.Account, s.cached(s.after.Add(-recent))); err != nil {
 			return o, p, err
 		}
 		o = o.Complete()
-		if p = plan.Decide(o); p.Step.Action == plan.Assign || !p.ChangesAccount() {
+		if p = plan.Decide(o); p.Step.Action == ipblock.Assign || !p.ChangesAccount() {
 			return o, p, nil
 		}
 	}

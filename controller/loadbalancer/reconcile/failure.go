@@ -12,14 +12,13 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // lookupFailed says on a Service that the account could not be read, and returns the error.
-func (b *Balancer) lookupFailed(ctx context.Context, d *draft.Draft, err error) error {
+func (b *Balancer) lookupFailed(ctx context.Context, d *Draft, err error) error {
 	b.setFailure(ctx, d, reasonLookupFailed, err)
 	return lookupError(d.Service, err)
 }
@@ -35,10 +34,10 @@ func lookupError(service *corev1.Service, err error) error {
 
 // setFailure says on a Service what failed, in the words of the API, and what to do. reason is the reason of the
 // condition, unless the API requires a pause. What only asks to be called again is no failure.
-func (b *Balancer) setFailure(ctx context.Context, d *draft.Draft, reason plan.Reason, err error) {
+func (b *Balancer) setFailure(ctx context.Context, d *Draft, reason ipblock.Reason, err error) {
 	var again *api.RetryError
 	switch {
-	case ctx.Err() != nil, errors.As(err, &again), pnap.IsDryRun(err), errors.Is(err, draft.ErrOutdated),
+	case ctx.Err() != nil, errors.As(err, &again), pnap.IsDryRun(err), errors.Is(err, ErrOutdated),
 		errors.Is(err, allocation.ErrConflict):
 	case pnap.IsPaused(err):
 		b.setPause(d, err)
@@ -49,7 +48,7 @@ func (b *Balancer) setFailure(ctx context.Context, d *draft.Draft, reason plan.R
 }
 
 // setPause says on a Service that the API requires a pause and, where known, until when.
-func (b *Balancer) setPause(d *draft.Draft, err error) {
+func (b *Balancer) setPause(d *Draft, err error) {
 	message := words(purchase.APIPaused)
 	var failure *pnap.Error
 	if errors.As(err, &failure) && failure.RetryAfter > 0 {
@@ -60,7 +59,7 @@ func (b *Balancer) setPause(d *draft.Draft, err error) {
 }
 
 // hasReason reports whether the Service says that its block waits for that reason.
-func hasReason(service *corev1.Service, reason plan.Reason) bool {
+func hasReason(service *corev1.Service, reason ipblock.Reason) bool {
 	have := meta.FindStatusCondition(service.Status.Conditions, contract.ServiceConditionBlockAssigned)
 	return have != nil && have.Reason == string(reason)
 }

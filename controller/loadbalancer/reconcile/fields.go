@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/klog/v2"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -25,7 +24,7 @@ type fields struct {
 func (f fields) empty() bool { return len(f.annotations) == 0 && !f.respec }
 
 // apply changes the Service of a draft.
-func (f fields) apply(d *draft.Draft) {
+func (f fields) apply(d *Draft) {
 	d.Set(f.annotations)
 	if f.respec {
 		d.Service.Spec.LoadBalancerIP = f.loadBalancerIP
@@ -42,13 +41,13 @@ func (b *Balancer) withdrawal(service *corev1.Service, nodes []*corev1.Node) fie
 			wanted[name] = nil
 		}
 	}
-	return fields{annotations: draft.Differing(service, wanted),
+	return fields{annotations: differing(service, wanted),
 		respec: address != "" && service.Spec.LoadBalancerIP == address}
 }
 
 // removeForeign takes off a Service what the controller wrote on another one, of which this is a copy:
 // whoever announces it would answer for an address of someone else.
-func (b *Balancer) removeForeign(ctx context.Context, d *draft.Draft, nodes []*corev1.Node) {
+func (b *Balancer) removeForeign(ctx context.Context, d *Draft, nodes []*corev1.Node) {
 	foreign := d.Service.Annotations[contract.ServiceIPAddress]
 	changes := b.withdrawal(d.Service, nodes)
 	changes.annotations[contract.ServiceIPOwner] = nil
@@ -65,7 +64,7 @@ func (b *Balancer) removeForeign(ctx context.Context, d *draft.Draft, nodes []*c
 }
 
 // clear removes what the controller wrote on the Service, now that nothing of it is left.
-func (b *Balancer) clear(ctx context.Context, d *draft.Draft) {
+func (b *Balancer) clear(ctx context.Context, d *Draft) {
 	klog.FromContext(ctx).Info("No IP block is left", "service", klog.KObj(d.Service))
 	wanted := map[string]any{}
 	for _, name := range contract.OwnedServiceAnnotations() {
@@ -115,6 +114,6 @@ func (b *Balancer) withdrawLost(ctx context.Context, r *reconciliation) {
 func (b *Balancer) withdrawAnnouncement(service *corev1.Service, address netip.Addr) fields {
 	wanted := b.announcer.Withdraw(service, address.String(), nil)
 	wanted[contract.ServiceIPBlockAssigned] = "false"
-	return fields{annotations: draft.Differing(service, wanted),
+	return fields{annotations: differing(service, wanted),
 		respec: service.Spec.LoadBalancerIP == address.String() && plan.UsersLoadBalancerIP(service) == ""}
 }

@@ -28,7 +28,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
@@ -265,13 +265,13 @@ func (w *world) restartWith(api cloud) {
 
 // balancer is what the service controller knows of what is tested.
 type balancer interface {
-	Ensure(ctx context.Context, d *draft.Draft) (*corev1.LoadBalancerStatus, error)
-	Release(ctx context.Context, d *draft.Draft) error
+	Ensure(ctx context.Context, d *reconcile.Draft) (*corev1.LoadBalancerStatus, error)
+	Release(ctx context.Context, d *reconcile.Draft) error
 	Drifted(ctx context.Context) ([]types.NamespacedName, error)
 }
 
 // ledgers are the ledgers as they are stored.
-func (w *world) ledgers() []plan.Ledger {
+func (w *world) ledgers() []ipblock.Ledger {
 	w.t.Helper()
 	all, err := w.ledgerStore().List(w.t.Context())
 	if err != nil || len(all.Unreadable) > 0 {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -64,7 +64,7 @@ func TestPurchaseCarriedOutLate(t *testing.T) {
 					settled = w.clock.Now()
 				}
 			}
-			if waited := api.again.Sub(api.lost); waited < plan.PurchaseSettles {
+			if waited := api.again.Sub(api.lost); waited < ipblock.PurchaseSettles {
 				t.Errorf("the next purchase followed %s after the lost answer", waited)
 			}
 			surplus := settled.Sub(carriedOut)

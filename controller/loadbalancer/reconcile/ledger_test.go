@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cloud-provider/api"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
@@ -52,7 +52,7 @@ func (w *world) releasing(name string) {
 		if done {
 			w.t.Fatalf("Service %s is released already", name)
 		}
-		if w.condition(name).Reason == string(plan.BlockUnassigning) {
+		if w.condition(name).Reason == string(ipblock.BlockUnassigning) {
 			return
 		}
 		w.clock.Advance(w.pauseAfter(err))
@@ -92,7 +92,7 @@ func TestBlockIsNotTakenFromUnderAnother(t *testing.T) {
 	w.settle("two")
 	w.delete("one")
 	l := w.ledgers()[0]
-	l = l.Free(plan.Holder{Namespace: "shop", Name: "one"}, w.clock.Now()).Close()
+	l = l.Free(ipblock.Holder{Namespace: "shop", Name: "one"}, w.clock.Now()).Close()
 	if _, err := w.ledgerStore().Save(t.Context(), l); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,6 @@ import (
 	"k8s.io/cloud-provider/api"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 const (
@@ -53,7 +52,8 @@ type wants struct {
 }
 
 func (b *Balancer) wantsOf(service *corev1.Service) wants {
-	return wants{asked: b.config.AskedBy(service), address: contract.WantsAddress(service)}
+	said := b.config.SaidBy(service)
+	return wants{asked: said.Asked, address: said.Wants}
 }
 
 func newLooks() *looks { return &looks{byName: map[cache.ObjectName]authored{}} }

@@ -6,6 +6,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 )
 
@@ -67,19 +68,19 @@ func (m *Metrics) observe(o plan.Observed) {
 	}
 	uses := map[string]int{"used": 0, "quarantined": 0, "free": 0}
 	for _, l := range o.Ledgers {
-		if !plan.HoldsForServers(l) {
+		if !l.HoldsForServers() {
 			used, quarantined, free := l.Count()
 			uses["used"] += used
 			uses["quarantined"] += quarantined
-			if _, untouchable := plan.Untouchable(o.Block(l.BlockID)); !untouchable || !o.Listed(l.BlockID) {
+			if _, untouchable := ipblock.Untouchable(o.Block(l.BlockID)); !untouchable || !o.Listed(l.BlockID) {
 				uses["free"] += free
 			}
 		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.states[o.NetworkName] = states
-	m.uses[o.NetworkName] = uses
+	m.states[o.Network.Name] = states
+	m.uses[o.Network.Name] = uses
 	m.blocks.Reset()
 	for state, count := range sum(m.states) {
 		m.blocks.WithLabelValues(state).Set(float64(count))

@@ -9,6 +9,7 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 )
@@ -30,7 +31,7 @@ func TestUntouchableAddressesAreNotFree(t *testing.T) {
 		b.Tags = network.PoolOwner("c1", v1beta1.DefaultNetwork).Tags()
 		o.Blocks = append(o.Blocks, b)
 		if i < 2 {
-			o.Ledgers = append(o.Ledgers, plan.NewLedger(b.ID, b.CIDR))
+			o.Ledgers = append(o.Ledgers, ipblock.NewLedger(b.ID, b.CIDR))
 		}
 	}
 	m.observe(o)

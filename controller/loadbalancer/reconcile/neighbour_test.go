@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
@@ -165,7 +165,7 @@ func crowded(t *testing.T, name string, lag time.Duration, clusters []*world, as
 	for _, s := range schedules {
 		for _, name := range s.names {
 			said := s.condition(name)
-			if s.address(name) == "" && (said.Reason != string(plan.NetworkFull) ||
+			if s.address(name) == "" && (said.Reason != string(ipblock.NetworkFull) ||
 				lag == 0 && !strings.Contains(said.Message, "1 by others") ||
 				lag == 0 && !strings.Contains(said.Message, "by this cluster")) {
 				t.Errorf("Service %s without an address says %+v", name, said)

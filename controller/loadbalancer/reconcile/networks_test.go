@@ -17,6 +17,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
@@ -27,7 +28,7 @@ import (
 
 // inSecond has the server of a Node be a member of another network, in which its agent reports the interface.
 func inSecond(n *corev1.Node) {
-	maps.Copy(n.Annotations, nodenet.On(contract.NodeNetwork{Name: "second", NetworkID: otherNetwork, Member: true}))
+	maps.Copy(n.Annotations, nodenet.On(contract.NodeNetwork{Name: "second", ID: otherNetwork, Member: true}))
 	n.Annotations[contract.NodeReportedIdentity] = fmt.Sprintf(`{"vlanInterfaces":{%q:{"name":"bond0.%d"}}}`, otherNetwork,
 		nodenet.VLAN)
 }
@@ -151,7 +152,7 @@ func TestTheRouterKeepsAServiceInItsNetwork(t *testing.T) {
 		w.edit("web", annotated(contract.ServiceNetwork, "default"))
 		_ = w.refused("web", time.Minute) // the condition says why
 		c := meta.FindStatusCondition(w.get("web").Status.Conditions, contract.ServiceConditionBlockAssigned)
-		if c == nil || c.Reason != string(plan.AllocationMismatch) ||
+		if c == nil || c.Reason != string(ipblock.AllocationMismatch) ||
 			!strings.Contains(c.Message, "take the change back") {
 			t.Errorf("%s: %+v", kind, c)
 		}
@@ -220,7 +221,7 @@ func TestAnOrderForANetwork(t *testing.T) {
 	w.orderIn("second", "/29")
 	w.passes(time.Minute)
 	c := meta.FindStatusCondition(w.ordered().Status.Conditions, v1beta1.ConditionReady)
-	if c == nil || c.Reason != string(plan.NetworkNotServed) || !strings.Contains(c.Message, "spec.attachment") ||
+	if c == nil || c.Reason != string(ipblock.NetworkNotServed) || !strings.Contains(c.Message, "spec.attachment") ||
 		!strings.Contains(c.Message, `create PublicNetwork "second"`) {
 		t.Errorf("%+v", c)
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
@@ -30,7 +30,7 @@ func TestNextSharedServiceDoesNotWait(t *testing.T) {
 		},
 		"a crash after the deletion": func(w *world) {
 			last, _ := w.records().Last(false)
-			l := plan.NewLedger(w.blockID(), w.ledgers()[0].CIDR).Close()
+			l := ipblock.NewLedger(w.blockID(), w.ledgers()[0].CIDR).Close()
 			w.delete("one")
 			w.settle("one")
 			w.recordedAt(allocation.ForShared(w.objects.IPBlocks, v1beta1.DefaultNetwork, w.records()),

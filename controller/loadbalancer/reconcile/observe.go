@@ -17,16 +17,15 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // scope is what an observation is about, and how current it has to be.
 type scope struct {
-	// service is the Service that the observation is about; nil where it is about none.
-	service *corev1.Service
-	// releasing is true when what the Service asks for matters no more, only what it has.
-	releasing bool
+	// Subject is what the observation is about.
+	plan.Subject
 	// memory is what the observations of one sync share; nil where there is but one.
 	memory *memory
 	// after is the time since which the account must have been read; zero for whatever is cached.
@@ -42,7 +41,7 @@ type scope struct {
 
 // cached is the scope for a look at the copies at hand.
 func (s scope) cached(after time.Time) scope {
-	return scope{service: s.service, releasing: s.releasing, memory: s.memory, after: after}
+	return scope{Subject: s.Subject, memory: s.memory, after: after}
 }
 
 // fresh is the scope for a look at what is there since a time. Nothing but that changes the account.
@@ -61,11 +60,13 @@ type memory struct {
 }
 
 // scopeOf is the scope of a sync of a Service.
-func scopeOf(service *corev1.Service) scope { return scope{service: service, memory: &memory{}} }
+func scopeOf(service *corev1.Service) scope {
+	return scope{Subject: plan.Subject{Service: service}, memory: &memory{}}
+}
 
 // observe reads what a decision looks at, and finds its facts.
 func (b *Balancer) observe(ctx context.Context, s scope) (plan.Observed, error) {
-	o, err := b.observeCluster(ctx, s)
+	o, err := b.observeCluster(ctx)
 	if err != nil {
 		return plan.Observed{}, err
 	}
@@ -79,11 +80,10 @@ func (b *Balancer) observe(ctx context.Context, s scope) (plan.Observed, error) 
 		return plan.Observed{}, err
 	}
 	o.Blocks = o.Elsewhere.Without(listing.Blocks)
-	o = o.Complete()
-	if s.service != nil && plan.OnlyElsewhere(o.Holder, o.Held, o.Records, o.Elsewhere) {
+	o, wanted := b.about(o, s)
+	if s.Service != nil && plan.OnlyElsewhere(o.Holder, o.Held, o.Records, o.Elsewhere) {
 		return plan.Observed{}, elsewhere()
 	}
-	wanted := o.Search()
 	wanted.IDs = slices.DeleteFunc(wanted.IDs, func(id string) bool { return id == s.deleted })
 	found, err := b.config.Account.Find(ctx, account.Search{Cluster: o.Owner.Cluster, Wanted: wanted.Wanted,
 		Trusted: wanted.Trusted, Enough: wanted.Enough, IDs: wanted.IDs, List: &listing, After: s.after})
@@ -109,46 +109,43 @@ func (b *Balancer) observe(ctx context.Context, s scope) (plan.Observed, error) 
 }
 
 // observeCluster observes what can be known without the account.
-func (b *Balancer) observeCluster(ctx context.Context, s scope) (plan.Observed, error) {
+func (b *Balancer) observeCluster(ctx context.Context) (plan.Observed, error) {
 	cluster, err := b.cluster(ctx)
 	if err != nil {
 		return plan.Observed{}, err
 	}
 	o := plan.Observed{Service: &corev1.Service{}, Owner: network.Owner{Cluster: cluster}, Options: b.config.Options,
-		NetworkName: b.config.Network.Name,
-		Account:     plan.Account{NetworkID: b.config.Network.ID, Now: b.config.Now()}}
+		Account: ipblock.Account{Network: b.config.Network, Now: b.config.Now()}}
 	if o.Nodes, err = b.config.Nodes.List(labels.Everything()); err != nil {
 		return plan.Observed{}, fmt.Errorf("list Nodes: %w", err)
 	}
 	if o.Services, err = b.config.Services.List(labels.Everything()); err != nil {
 		return plan.Observed{}, fmt.Errorf("list Services: %w", err)
 	}
-	if s.service == nil {
-		o.Desired.Shared = true // of no Service, the pool is looked at
-		return o, nil
-	}
-	return b.observeService(o, s), nil
+	return o, nil
 }
 
-// observeService observes what the Service itself says.
-func (b *Balancer) observeService(o plan.Observed, s scope) plan.Observed {
-	o, said := o.About(s.service, s.memory.declared)
-	s.memory.declared = said
-	o.QuarantinedSince, o.LeavingSince = b.pace.history(s.service.UID, o.Now)
-	if s.releasing {
-		o.Desired.IPBlock = "" // what was asked for matters no more, only what is held
+// about is the observation as one about what the scope names, and what else to look for in the account.
+func (b *Balancer) about(o plan.Observed, s scope) (plan.Observed, plan.Search) {
+	if s.Service == nil {
+		o, _, wanted := o.About(s.Subject)
+		return o, wanted
 	}
-	return o
+	s.Declared = s.memory.declared
+	o, declared, wanted := o.About(s.Subject)
+	s.memory.declared = declared
+	o.QuarantinedSince, o.LeavingSince = b.pace.history(s.Service.UID, o.Now)
+	return o, wanted
 }
 
 // slots remembers what is known of the slots of the public network.
 type slots struct {
 	mu    sync.Mutex
-	known plan.NetworkSlots
+	known ipblock.NetworkSlots
 }
 
 // next adds an observation to what is known.
-func (p *slots) next(o plan.Observed) plan.NetworkSlots {
+func (p *slots) next(o plan.Observed) ipblock.NetworkSlots {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.known = p.known.Next(o.Account, o.Owner.Cluster, o.Known())
@@ -158,7 +155,7 @@ func (p *slots) next(o plan.Observed) plan.NetworkSlots {
 // readLedgers reads the ledgers and the recorded purchases.
 func (b *Balancer) readLedgers(ctx context.Context, o *plan.Observed, s scope) error {
 	listing, err := b.ledgers.list(ctx, s)
-	o.Ledgers, o.FutureDated = plan.BoundQuarantine(listing.Ledgers, o.Now)
+	o.Ledgers, o.FutureDated = ipblock.BoundQuarantine(listing.Ledgers, o.Now)
 	o.Unreadable = listing.Unreadable
 	o.Unrecorded = listing.Unrecorded
 	o.BroughtBlocks = listing.BroughtBlocks
@@ -200,14 +197,14 @@ func (b *Balancer) readProof(ctx context.Context, o *plan.Observed) error {
 func lacksLedger(o plan.Observed) bool {
 	return slices.ContainsFunc(o.Sightings, func(s network.Sighting) bool {
 		return s.Block.Tags[contract.TagService] == "" &&
-			!slices.ContainsFunc(o.Ledgers, func(l plan.Ledger) bool { return l.BlockID == s.Block.ID }) &&
-			!slices.ContainsFunc(o.Unreadable, func(u plan.Unreadable) bool { return u.BlockID == s.Block.ID })
+			!slices.ContainsFunc(o.Ledgers, func(l ipblock.Ledger) bool { return l.BlockID == s.Block.ID }) &&
+			!slices.ContainsFunc(o.Unreadable, func(u ipblock.Unreadable) bool { return u.BlockID == s.Block.ID })
 	})
 }
 
 // drop deletes the ledgers of blocks that are gone or given up, with the record of their purchase, which is the same
 // object: whoever comes next would wait for that block.
-func (b *Balancer) drop(ctx context.Context, obsolete ...plan.Ledger) error {
+func (b *Balancer) drop(ctx context.Context, obsolete ...ipblock.Ledger) error {
 	for _, l := range obsolete {
 		if err := b.ledgers.remove(ctx, l); err != nil {
 			return err
@@ -233,7 +230,7 @@ func (b *Balancer) show(ctx context.Context, r *reconciliation) {
 	if r.Gone || b.config.DryRun {
 		return
 	}
-	shared, report, due := r.observed.ReportDue(r.Service, r.plan.Step)
+	shared, report, due := r.observed.Objects.ReportDue(b.config.SaidBy(r.Service), r.plan.Step)
 	if !due {
 		return
 	}
@@ -271,10 +268,10 @@ func (b *Balancer) network(ctx context.Context, id string, s scope) (network.Net
 
 // readNetworks reads the configured network and those that hold one of the blocks that matter.
 func (b *Balancer) readNetworks(
-	ctx context.Context, v plan.Account, s scope,
+	ctx context.Context, v ipblock.Account, s scope,
 ) (map[string]network.Network, error) {
 	networks := map[string]network.Network{}
-	ids := []string{v.NetworkID}
+	ids := []string{v.Network.ID}
 	for _, i := range v.Sightings {
 		if i.Block.ResourceID != "" && i.Block.ResourceType != "server" {
 			ids = append(ids, i.Block.ResourceID)
@@ -335,7 +332,7 @@ func (c *ledgerCopy) list(ctx context.Context, s scope) (allocation.Listing, err
 }
 
 // save stores ledgers one after the other by compare-and-swap.
-func (c *ledgerCopy) save(ctx context.Context, changed ...plan.Ledger) error {
+func (c *ledgerCopy) save(ctx context.Context, changed ...ipblock.Ledger) error {
 	defer c.forget()
 	for _, l := range changed {
 		if _, err := c.store.Save(ctx, l); err != nil {
@@ -346,7 +343,7 @@ func (c *ledgerCopy) save(ctx context.Context, changed ...plan.Ledger) error {
 }
 
 // remove deletes a ledger.
-func (c *ledgerCopy) remove(ctx context.Context, obsolete plan.Ledger) error {
+func (c *ledgerCopy) remove(ctx context.Context, obsolete ipblock.Ledger) error {
 	defer c.forget()
 	return c.store.Delete(ctx, obsolete)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 )
@@ -16,8 +17,8 @@ import (
 // assignKept assigns the first block that is kept and not assigned.
 func (b *Balancer) assignKept(ctx context.Context, o plan.Observed) (acted bool, err error) {
 	for _, s := range o.KeptUnassigned() {
-		step := plan.EnsureBlock(s, o.Account)
-		if step.Action == plan.Assign && b.backoffs.reasonFor(step) == step.Reason {
+		step := ipblock.EnsureBlock(s, o.Account)
+		if step.Action == ipblock.Assign && b.backoffs.reasonFor(step) == step.Reason {
 			_, err := b.act(ctx, nil, step)
 			return true, err
 		}
@@ -32,7 +33,7 @@ func (b *Balancer) fulfil(ctx context.Context, o plan.Observed) (acted bool, err
 		return false, nil
 	}
 	step := o.OrderedStep(ordered)
-	if step.Action == plan.Buy {
+	if step.Action == ipblock.Buy {
 		return true, b.buyOrdered(ctx, o)
 	}
 	return false, b.sayOrdered(ctx, ordered, step)
@@ -53,7 +54,7 @@ func (b *Balancer) recordOrdered(ctx context.Context, o plan.Observed) (acted bo
 func (b *Balancer) buyOrdered(ctx context.Context, o plan.Observed) error {
 	record := b.poolRecord(o)
 	order := purchase.Order{Owner: o.Pool(), Location: o.Public().Location, Size: cmp.Or(record.Size(),
-		o.DesiredOfPool().Size)}
+		o.RequestOfPool().Size)}
 	_, err := b.config.Buyer.Buy(ctx, order, record)
 	b.config.Account.InvalidateBlocks()
 	b.ledgers.forget()
@@ -65,10 +66,10 @@ func (b *Balancer) buyOrdered(ctx context.Context, o plan.Observed) error {
 		klog.FromContext(ctx).Info("An IP block that was ordered would be bought", "object", ordered.Name)
 		return nil
 	case errors.As(err, &refusal):
-		return b.sayOrdered(ctx, ordered, plan.Step{Action: plan.Refuse, Reason: refusal.Reason,
+		return b.sayOrdered(ctx, ordered, ipblock.Step{Action: ipblock.Refuse, Reason: refusal.Reason,
 			Detail: refusal.Detail})
 	case errors.As(err, &pause):
-		return b.sayOrdered(ctx, ordered, plan.Step{Action: plan.Wait, Reason: pause.Reason})
+		return b.sayOrdered(ctx, ordered, ipblock.Step{Action: ipblock.Wait, Reason: pause.Reason})
 	default:
 		return err
 	}
@@ -91,8 +92,8 @@ func (b *Balancer) refuseElsewhere(ctx context.Context, places plan.Places) erro
 }
 
 // sayOrdered shows in the object why its block was not bought.
-func (b *Balancer) sayOrdered(ctx context.Context, r plan.Record, step plan.Step) error {
-	said := plan.Condition{Reason: string(step.Reason), Message: cmp.Or(step.Detail, words(step.Reason))}
+func (b *Balancer) sayOrdered(ctx context.Context, r ipblock.Record, step ipblock.Step) error {
+	said := ipblock.Condition{Reason: string(step.Reason), Message: cmp.Or(step.Detail, words(step.Reason))}
 	report := r.Report
 	report.Assigned = said
 	report.Ready = said

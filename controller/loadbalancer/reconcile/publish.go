@@ -13,7 +13,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer/reports"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -47,7 +47,7 @@ func (b *Balancer) publish(ctx context.Context, r *reconciliation) error {
 	case p.Rejects():
 		return refusal
 	case !ready:
-		return b.waitFor(r.Service, plan.NoNodeReady)
+		return b.waitFor(r.Service, ipblock.NoNodeReady)
 	default:
 		return nil
 	}
@@ -55,12 +55,12 @@ func (b *Balancer) publish(ctx context.Context, r *reconciliation) error {
 
 // publishedConditions are what the Service says once its block is assigned. why is why no Node is ready.
 func publishedConditions(o plan.Observed, p plan.ServicePlan, ready bool, why string) []metav1.Condition {
-	block := blockCondition(plan.BlockAssigned, words(plan.BlockAssigned))
+	block := blockCondition(ipblock.BlockAssigned, words(ipblock.BlockAssigned))
 	if p.Rejects() {
 		block = blockCondition(p.Rejected.Reason, p.Rejected.Detail)
 		block.Status = metav1.ConditionTrue
 	}
-	published := publishedCondition(ready, plan.NoNodeReady, why)
+	published := publishedCondition(ready, ipblock.NoNodeReady, why)
 	before := meta.FindStatusCondition(o.Service.Status.Conditions, contract.ServiceConditionAnnounced)
 	return []metav1.Condition{block, published, reports.Condition(o.Nodes, p.Step.Address, before)}
 }
@@ -99,7 +99,7 @@ func changesAnnouncement(service *corev1.Service, changes fields, address netip.
 }
 
 // publication is what the Service's metadata and spec lack.
-func (b *Balancer) publication(o plan.Observed, step plan.Step) fields {
+func (b *Balancer) publication(o plan.Observed, step ipblock.Step) fields {
 	service := o.Service
 	address := step.Address.String()
 	wanted := map[string]any{
@@ -110,7 +110,7 @@ func (b *Balancer) publication(o plan.Observed, step plan.Step) fields {
 		contract.ServiceIPOwner:         string(service.UID),
 	}
 	maps.Copy(wanted, b.announcer.Publish(service, step.Address, step.SharedAs, o.Nodes))
-	return fields{annotations: draft.Differing(service, wanted), loadBalancerIP: address,
+	return fields{annotations: differing(service, wanted), loadBalancerIP: address,
 		respec: service.Spec.LoadBalancerIP != address && plan.UsersLoadBalancerIP(service) == ""}
 }
 
@@ -146,9 +146,9 @@ func (b *Balancer) applyRemainingChange(ctx context.Context, r *reconciliation) 
 }
 
 // markUnassigned corrects the annotation of a published Service whose block is not assigned any more.
-func markUnassigned(d *draft.Draft, step plan.Step) {
+func markUnassigned(d *Draft, step ipblock.Step) {
 	if d.Service.Annotations[contract.ServiceIPBlockAssigned] == "true" && step.Block.ID != "" &&
-		step.Block.Status != network.Assigned && step.Reason != plan.BlockInvisible {
+		step.Block.Status != network.Assigned && step.Reason != ipblock.BlockInvisible {
 		d.Set(map[string]any{contract.ServiceIPBlockAssigned: "false"})
 	}
 }

@@ -198,7 +198,6 @@ var trouble = map[string]situation{
 		says: []string{"list IP blocks", "500", "tries again"}},
 	"ReleaseFailed": {drive: inTurn(published(), deleted, failing(http.MethodDelete, unassignPath, 500)),
 		says: []string{"unassign IP block", networkID, "500", "tries again"}},
-	"LedgerChanged": {drive: inTurn(published(inPool()), deleted), says: []string{"latest version of the IPBlock"}},
 	"BlockInError": {drive: inTurn(served(), failsToAssign, func(w *world) {
 		w.arm(pnapsim.Fault{Method: http.MethodDelete, Path: unassignPath, Times: -1, Action: pnapsim.FaultOutcome,
 			Outcome: pnapsim.OutcomeError})

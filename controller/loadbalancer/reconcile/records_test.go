@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -105,7 +105,7 @@ func TestALostBlockIsShown(t *testing.T) {
 	object := w.ownObject("web")
 	assigned := meta.FindStatusCondition(object.Status.Conditions, v1beta1.ConditionAssigned)
 	if object.Spec.BlockID != first || assigned == nil || assigned.Status == metav1.ConditionTrue ||
-		assigned.Reason != string(plan.BlockLost) {
+		assigned.Reason != string(ipblock.BlockLost) {
 		t.Errorf("of the lost block the object says %+v", assigned)
 	}
 	w.wantPurchases(1)

@@ -14,6 +14,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
 )
@@ -34,7 +35,7 @@ func TestNothingIsDecidedFromAFailedObservation(t *testing.T) {
 	b := New(Config{Account: account.New(account.Config{Cloud: silent{}}), Kube: kube,
 		Ledgers: &allocation.Store{}, Nodes: corelisters.NewNodeLister(none),
 		Services: corelisters.NewServiceLister(none)})
-	before := plan.ServicePlan{Step: plan.Step{Action: plan.Delete}}
+	before := plan.ServicePlan{Step: ipblock.Step{Action: ipblock.Delete}}
 	o := plan.Observed{Service: &corev1.Service{}}
 	_, _, err := b.refresh(testlog.Context(t), scope{}.fresh(b.config.Now()), o, before)
 	if !errors.Is(err, errSilent) {

@@ -8,9 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // Release takes the Service one step nearer to having nothing: at most one change of the account. It
@@ -19,7 +18,7 @@ import (
 //
 // It reads tags, ledgers and the recorded purchase, and of what the user wrote only whether the block is
 // retained: nothing that can be written into a Service keeps it from being deleted.
-func (b *Balancer) Release(ctx context.Context, d *draft.Draft) error {
+func (b *Balancer) Release(ctx context.Context, d *Draft) error {
 	r := &reconciliation{Draft: d}
 	err := b.run(ctx, r, b.released, b.limitLooks, b.withdraw, b.lock, b.checkRelease, b.decideRelease, b.applyRelease,
 		b.verifyDeletion, b.conclude)
@@ -33,11 +32,11 @@ func (b *Balancer) released(ctx context.Context, r *reconciliation) (bool, error
 	if err := r.Read(ctx); err != nil {
 		return true, err
 	}
-	if !r.Gone && contract.WantsAddress(r.Service) {
+	if !r.Gone && plan.WantsAddress(r.Service) {
 		return true, b.waitFor(r.Service, waitOutdated)
 	}
 	// The Service was deleted and created again: the new one takes over what it had, address and all.
-	return r.Successor != nil && contract.WantsAddress(r.Successor), nil
+	return r.Successor != nil && plan.WantsAddress(r.Successor), nil
 }
 
 // withdraw takes our address off a Service that lives on as another type. A Service that is going keeps
@@ -58,7 +57,7 @@ func (b *Balancer) withdraw(ctx context.Context, r *reconciliation) (bool, error
 func (b *Balancer) checkRelease(ctx context.Context, r *reconciliation) (bool, error) {
 	r.start = b.config.Now()
 	r.scope = scopeOf(r.Service)
-	r.scope.releasing = true
+	r.scope.Releasing = true
 	if w, _ := b.pace.waitsFor(r.Service.UID); !w.dedicated {
 		return false, nil
 	}
@@ -114,7 +113,7 @@ func (b *Balancer) applyRelease(ctx context.Context, r *reconciliation) (bool, e
 
 // verifyDeletion looks, when a block was deleted, whether that was the last of it: deleting is done at once.
 func (b *Balancer) verifyDeletion(ctx context.Context, r *reconciliation) (bool, error) {
-	if r.acted != plan.DeletionUnverified {
+	if r.acted != ipblock.DeletionUnverified {
 		return false, nil
 	}
 	s := r.scope.fresh(r.start)
@@ -130,14 +129,14 @@ func (b *Balancer) verifyDeletion(ctx context.Context, r *reconciliation) (bool,
 }
 
 // releaseStep returns where the Service is left; empty when there was nothing that could be done.
-func (b *Balancer) releaseStep(ctx context.Context, r *reconciliation) (plan.Reason, error) {
+func (b *Balancer) releaseStep(ctx context.Context, r *reconciliation) (ipblock.Reason, error) {
 	o := r.observed
 	p := r.release
 	switch {
 	case p.Answering:
 		return reasonAnnounced, nil
 	case len(p.Save) > 0:
-		return reasonLedger, b.ledgers.save(ctx, p.Save...)
+		return waitLedger, b.ledgers.save(ctx, p.Save...)
 	case p.Tags != nil:
 		if err := b.retag(ctx, o.Service, p.Retag, p.Tags); err != nil {
 			return "", err
@@ -148,7 +147,7 @@ func (b *Balancer) releaseStep(ctx context.Context, r *reconciliation) (plan.Rea
 		return "", err
 	}
 	reason, err := b.takeFirst(ctx, o.Service, p.Steps)
-	if reason == plan.BlockUnassigning && p.Forgone.Action == plan.Refuse {
+	if reason == ipblock.BlockUnassigning && p.Forgone.Action == ipblock.Refuse {
 		b.config.Events.Event(o.Service, corev1.EventTypeWarning, eventRefused, p.Forgone.Detail)
 	}
 	return reason, err
@@ -157,17 +156,21 @@ func (b *Balancer) releaseStep(ctx context.Context, r *reconciliation) (plan.Rea
 // conclude says what the release waits for, or clears up after it.
 func (b *Balancer) conclude(ctx context.Context, r *reconciliation) (bool, error) {
 	step := r.release.Next()
-	if r.acted != "" {
+	switch r.acted {
+	case "":
+	case waitLedger:
+		return true, b.waitFor(r.Service, waitLedger)
+	default:
 		return true, b.waitOn(r.Draft, step, r.acted)
 	}
 	switch step.Action {
-	case plan.Done:
+	case ipblock.Done:
 		if err := b.forgetOwn(ctx, r.observed); err != nil {
 			return true, err
 		}
 		b.clear(ctx, r.Draft)
 		return true, nil
-	case plan.Refuse:
+	case ipblock.Refuse:
 		klog.FromContext(ctx).V(2).Info("Release refused", "service", klog.KObj(r.Service), "reason", step.Reason)
 		return true, b.recordRefusal(r.Draft, step)
 	default:

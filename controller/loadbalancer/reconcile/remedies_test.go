@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -258,7 +258,7 @@ func (w *world) endsRefusal(name string) {
 	if service == nil || service.DeletionTimestamp != nil {
 		return
 	}
-	if len(service.Status.LoadBalancer.Ingress) != 1 || w.condition(name).Reason != string(plan.BlockAssigned) {
+	if len(service.Status.LoadBalancer.Ingress) != 1 || w.condition(name).Reason != string(ipblock.BlockAssigned) {
 		w.t.Errorf("after the remedy the Service has %+v", service.Status)
 	}
 	w.eventReasons()

@@ -11,20 +11,19 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 )
 
 // waitFor asks to be called again, because of something that has nothing to do with a block.
-func (b *Balancer) waitFor(service *corev1.Service, reason plan.Reason) error {
-	return b.retry(service, plan.Step{Action: plan.Wait, Reason: reason})
+func (b *Balancer) waitFor(service *corev1.Service, reason ipblock.Reason) error {
+	return b.retry(service, ipblock.Step{Action: ipblock.Wait, Reason: reason})
 }
 
 // waitOn says that the Service waits for what a step began, or for what keeps it from being taken, and asks to be
 // called again.
-func (b *Balancer) waitOn(d *draft.Draft, step plan.Step, reason plan.Reason) error {
-	step = plan.Step{Action: plan.Wait, Reason: reason, Block: step.Block, Network: step.Network}
+func (b *Balancer) waitOn(d *Draft, step ipblock.Step, reason ipblock.Reason) error {
+	step = ipblock.Step{Action: ipblock.Wait, Reason: reason, Block: step.Block, Network: step.Network}
 	err := b.retry(d.Service, step)
 	b.setWaiting(d, step)
 	return err
@@ -32,7 +31,7 @@ func (b *Balancer) waitOn(d *draft.Draft, step plan.Step, reason plan.Reason) er
 
 // waitUntil is waitOn for a step whose end may be known: then the condition names the time, and nothing is asked
 // before.
-func (b *Balancer) waitUntil(d *draft.Draft, step plan.Step) error {
+func (b *Balancer) waitUntil(d *Draft, step ipblock.Step) error {
 	if step.Detail != "" {
 		err := b.retry(d.Service, step)
 		b.setBlockCondition(d, step.Reason, step.Detail)
@@ -65,10 +64,10 @@ func (b *Balancer) pacing(service *corev1.Service, err error) error {
 		return err
 	case errors.As(err, &failure) && failure.RetryAfter > 0:
 		return api.NewRetryError(words(purchase.APIPaused), failure.RetryAfter)
-	case errors.Is(err, draft.ErrOutdated):
+	case errors.Is(err, ErrOutdated):
 		return api.NewRetryError(words(waitOutdated), time.Second)
 	case errors.Is(err, allocation.ErrConflict):
-		return api.NewRetryError(words(reasonLedger), leastPause)
+		return api.NewRetryError(words(waitLedger), leastPause)
 	default:
 		return err
 	}
@@ -92,8 +91,8 @@ func newBackoffs(now func() time.Time) *backoffs {
 }
 
 // inError reports whether the step must be taken later, because its block is in error and was tried lately.
-func (b *backoffs) inError(step plan.Step) bool {
-	if !step.Block.Status.InError() || step.Action != plan.Unassign {
+func (b *backoffs) inError(step ipblock.Step) bool {
+	if !step.Block.Status.InError() || step.Action != ipblock.Unassign {
 		return false
 	}
 	b.mu.Lock()
@@ -102,19 +101,19 @@ func (b *backoffs) inError(step plan.Step) bool {
 }
 
 // inConflict reports whether the API said a moment ago that the block or its network cannot be changed now.
-func (b *backoffs) inConflict(step plan.Step) bool {
+func (b *backoffs) inConflict(step ipblock.Step) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.now().Before(b.conflicts[step.Block.ID])
 }
 
 // tried remembers that a step was taken.
-func (b *backoffs) tried(step plan.Step) {
+func (b *backoffs) tried(step ipblock.Step) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.conflicts, step.Block.ID)
 	switch {
-	case step.Action == plan.Delete:
+	case step.Action == ipblock.Delete:
 		delete(b.errors, step.Block.ID)
 	case step.Block.Status.InError():
 		b.errors[step.Block.ID] = b.errors[step.Block.ID].After(b.now())
@@ -122,20 +121,20 @@ func (b *backoffs) tried(step plan.Step) {
 }
 
 // refused remembers that the API answered 409, or refused a fresh tag.
-func (b *backoffs) refused(step plan.Step) {
+func (b *backoffs) refused(step ipblock.Step) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.conflicts[step.Block.ID] = b.now().Add(conflictBackoff)
 }
 
 // reasonFor is where a block stands when the step is what comes next.
-func (b *backoffs) reasonFor(step plan.Step) plan.Reason {
+func (b *backoffs) reasonFor(step ipblock.Step) ipblock.Reason {
 	switch {
 	case b.inError(step):
 		return reasonBackingOff
-	case (step.Action == plan.Assign || step.Action == plan.Unassign || step.Action == plan.Delete) &&
+	case (step.Action == ipblock.Assign || step.Action == ipblock.Unassign || step.Action == ipblock.Delete) &&
 		b.inConflict(step):
-		return plan.NetworkChanging
+		return ipblock.NetworkChanging
 	default:
 		return step.Reason
 	}

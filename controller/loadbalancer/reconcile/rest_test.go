@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/cloud-provider/api"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
 )
 
@@ -54,7 +54,7 @@ func TestBuysRatherThanWaitForARestingAddress(t *testing.T) {
 // TestTheEndOfAQuarantineIsSeenSoon: nothing is bought when the quarantine ends within half a minute.
 func TestTheEndOfAQuarantineIsSeenSoon(t *testing.T) {
 	w := newWorld(t)
-	w.oneQuarantined(plan.Quarantine - 25*time.Second)
+	w.oneQuarantined(ipblock.Quarantine - 25*time.Second)
 	w.service("new", inPool())
 	if took := w.settle("new"); took > 27*time.Second {
 		t.Errorf("it took %s", took)
@@ -70,7 +70,7 @@ func TestWaitsForTheQuarantineWhereNothingMayBeBought(t *testing.T) {
 	w.oneQuarantined(time.Minute)
 	var ends time.Time
 	for _, rest := range w.ledgers()[0].Quarantined {
-		ends = rest.Since.Add(plan.Quarantine)
+		ends = rest.Since.Add(ipblock.Quarantine)
 	}
 	if ends.Before(began) {
 		t.Fatal("no address is quarantined")
@@ -82,7 +82,7 @@ func TestWaitsForTheQuarantineWhereNothingMayBeBought(t *testing.T) {
 	if !errors.As(err, &again) || !w.clock.Now().Add(again.RetryAfter()).Equal(ends) {
 		t.Fatalf("said %v; the quarantine ends in %s", err, ends.Sub(w.clock.Now()))
 	}
-	if c := w.condition("new"); c.Reason != string(plan.AddressQuarantined) ||
+	if c := w.condition("new"); c.Reason != string(ipblock.AddressQuarantined) ||
 		!strings.Contains(c.Message, ends.UTC().Format(time.RFC3339)) {
 		t.Errorf("the condition is %s: %s; the quarantine ends at %s", c.Reason, c.Message, ends)
 	}

@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cloud-provider/api"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // Router has the Balancer of the public network that serves a Service do what is asked of it. It chooses by a copy of
@@ -33,7 +33,7 @@ func NewRouter(config Config, of func(network string) *Balancer) *Router {
 }
 
 // Ensure takes the next step to a published address, see Balancer.Ensure.
-func (r *Router) Ensure(ctx context.Context, d *draft.Draft) (*corev1.LoadBalancerStatus, error) {
+func (r *Router) Ensure(ctx context.Context, d *Draft) (*corev1.LoadBalancerStatus, error) {
 	places := r.config.Places()
 	homes, err := r.homes(ctx, d.Service, places)
 	if err != nil {
@@ -51,7 +51,7 @@ func (r *Router) Ensure(ctx context.Context, d *draft.Draft) (*corev1.LoadBalanc
 
 // Release takes the next step to a Service without anything of ours, see Balancer.Release. A Service that has something
 // in several networks gives it up in one after the other.
-func (r *Router) Release(ctx context.Context, d *draft.Draft) error {
+func (r *Router) Release(ctx context.Context, d *Draft) error {
 	places := r.config.Places()
 	homes, err := r.homes(ctx, d.Service, places)
 	if err != nil {
@@ -95,18 +95,18 @@ func (r *Router) Drifted(ctx context.Context) ([]types.NamespacedName, error) {
 	return found, errors.Join(problems...)
 }
 
-// NetworkID returns the ID of the public network that serves a Service; empty while none does.
-func (r *Router) NetworkID(ctx context.Context, service *corev1.Service) string {
+// NetworkOf returns the public network that serves a Service; the zero Named while none does.
+func (r *Router) NetworkOf(ctx context.Context, service *corev1.Service) network.Named {
 	places := r.config.Places()
 	homes, err := r.homes(ctx, service, places)
 	if err != nil {
-		return ""
+		return network.Named{}
 	}
 	name, _ := places.Choose(service, homes)
 	if name == "" {
-		return ""
+		return network.Named{}
 	}
-	return r.of(name).NetworkID(ctx, service)
+	return r.of(name).NetworkOf(ctx, service)
 }
 
 // unplaced are the Services without a network that do not say why.
@@ -117,7 +117,7 @@ func (r *Router) unplaced(ctx context.Context, places plan.Places) ([]types.Name
 	}
 	var found []types.NamespacedName
 	for _, service := range services {
-		if !contract.WantsAddress(service) || places.Sole(service) {
+		if !plan.WantsAddress(service) || places.Sole(service) {
 			continue
 		}
 		homes, err := r.homes(ctx, service, places)
@@ -144,15 +144,15 @@ func (r *Router) homes(ctx context.Context, service *corev1.Service, places plan
 }
 
 // hold says on a Service why no network serves it.
-func (b *Balancer) hold(d *draft.Draft, step plan.Step) error {
-	if step.Action == plan.Refuse {
+func (b *Balancer) hold(d *Draft, step ipblock.Step) error {
+	if step.Action == ipblock.Refuse {
 		return b.refuse(d, step)
 	}
 	return b.waitUntil(d, step)
 }
 
 // served are those of the Services that the Balancer's network serves.
-func (b *Balancer) served(all []*corev1.Service, records plan.Records) []*corev1.Service {
+func (b *Balancer) served(all []*corev1.Service, records ipblock.Records) []*corev1.Service {
 	if b.config.Places == nil {
 		return all
 	}

@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -122,7 +122,8 @@ func TestANewcomerThatClashes(t *testing.T) {
 			w.service("mail", test.second)
 			err := w.refused("mail", time.Minute)
 			for _, part := range test.says {
-				if !strings.Contains(err.Error(), part) || w.condition("mail").Reason != string(plan.AddressConflict) {
+				if !strings.Contains(err.Error(), part) ||
+					w.condition("mail").Reason != string(ipblock.AddressConflict) {
 					t.Errorf("refusal is %q, %s, want %q", err, w.condition("mail").Reason, part)
 				}
 			}

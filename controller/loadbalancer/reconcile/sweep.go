@@ -17,6 +17,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer/reports"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -51,7 +52,7 @@ func (b *Balancer) sweep(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look for what to sweep: %w", err)
 	}
-	if refusal, unproven := plan.Unproven(o.Account); unproven {
+	if refusal, unproven := ipblock.Unproven(o.Account); unproven {
 		return fmt.Errorf("nothing is swept: %s", refusal.Detail)
 	}
 	if len(o.FutureDated) > 0 {
@@ -70,7 +71,7 @@ func (b *Balancer) sweep(ctx context.Context) error {
 	if acted, err := b.assignKept(ctx, o); err != nil || acted {
 		return err
 	}
-	if o.PoolPurchase != nil && o.Now.Before(o.PoolPurchase.Time.Add(plan.PurchaseSettles)) {
+	if o.PoolPurchase != nil && o.Now.Before(o.PoolPurchase.Time.Add(ipblock.PurchaseSettles)) {
 		return nil // a block may have been bought for a Service that has not been given its address yet
 	}
 	if acted, err := b.recordOrdered(ctx, o); err != nil || acted {
@@ -112,13 +113,13 @@ func (b *Balancer) sweepRecords(ctx context.Context, o plan.Observed) (bool, err
 }
 
 // isGone reports whether neither the Service of a record needs its block, nor the account shows that to be its own.
-func (b *Balancer) isGone(ctx context.Context, o plan.Observed, r plan.Record) (bool, error) {
+func (b *Balancer) isGone(ctx context.Context, o plan.Observed, r ipblock.Record) (bool, error) {
 	if r.Service.Name != "" {
 		live, err := b.config.Kube.CoreV1().Services(r.Service.Namespace).Get(ctx, r.Service.Name, metav1.GetOptions{})
 		switch {
 		case err != nil && !apierrors.IsNotFound(err):
 			return false, fmt.Errorf("look for Service %s, for which a block was bought: %w", r.Service, err)
-		case err == nil && string(live.UID) == r.Service.UID && contract.NeedsBlock(live):
+		case err == nil && string(live.UID) == r.Service.UID && plan.NeedsBlock(live):
 			return false, nil
 		}
 	}
@@ -134,7 +135,7 @@ func (b *Balancer) isGone(ctx context.Context, o plan.Observed, r plan.Record) (
 }
 
 // freeGone frees what Services hold that are certainly gone, or are not ours any more: each is looked for afresh.
-func (b *Balancer) freeGone(ctx context.Context, o plan.Observed, l plan.Ledger) (bool, error) {
+func (b *Balancer) freeGone(ctx context.Context, o plan.Observed, l ipblock.Ledger) (bool, error) {
 	freed := l
 	for _, h := range o.LeftBehind(l) {
 		live, err := b.config.Kube.CoreV1().Services(h.Namespace).Get(ctx, h.Name, metav1.GetOptions{})
@@ -153,7 +154,7 @@ func (b *Balancer) freeGone(ctx context.Context, o plan.Observed, l plan.Ledger)
 }
 
 // sweepBlock closes the ledger of an empty block that no Service waits for, and then releases the block.
-func (b *Balancer) sweepBlock(ctx context.Context, o plan.Observed, l plan.Ledger) (bool, error) {
+func (b *Balancer) sweepBlock(ctx context.Context, o plan.Observed, l ipblock.Ledger) (bool, error) {
 	if !l.Closed {
 		if o.Awaited() && !l.Deleted {
 			return false, nil
@@ -161,11 +162,11 @@ func (b *Balancer) sweepBlock(ctx context.Context, o plan.Observed, l plan.Ledge
 		return true, b.ledgers.save(ctx, l.Close())
 	}
 	sighting, _ := o.Sighting(l.BlockID)
-	step := plan.ReleaseBlock(sighting, o.Account)
-	if step.Action != plan.Unassign && step.Action != plan.Delete {
+	step := ipblock.ReleaseBlock(sighting, o.Account)
+	if step.Action != ipblock.Unassign && step.Action != ipblock.Delete {
 		return false, nil
 	}
-	reason, err := b.takeFirst(ctx, nil, []plan.Step{step})
+	reason, err := b.takeFirst(ctx, nil, []ipblock.Step{step})
 	return reason != "", err
 }
 
@@ -199,7 +200,7 @@ func (b *Balancer) sweepLedgers(ctx context.Context, o plan.Observed) error {
 
 // sweepBrought gives up a brought block that is not used any more. Its ledger goes when no address is quarantined.
 func (b *Balancer) sweepBrought(
-	ctx context.Context, o plan.Observed, l plan.Ledger, sighting network.Sighting,
+	ctx context.Context, o plan.Observed, l ipblock.Ledger, sighting network.Sighting,
 ) (bool, error) {
 	spent := l.Spent(nil, o.Now)
 	if sighting.Hidden || o.Named(l.BlockID) && !l.Deleted {
@@ -212,15 +213,15 @@ func (b *Balancer) sweepBrought(
 		return false, nil
 	}
 	var err error
-	view := plan.Account{Now: o.Now, NetworkID: o.NetworkID, Sightings: []network.Sighting{sighting}}
+	view := ipblock.Account{Now: o.Now, Network: o.Network, Sightings: []network.Sighting{sighting}}
 	if view.Networks, err = b.readNetworks(ctx, view, scope{after: o.Now}); err != nil {
 		return false, err
 	}
-	switch step := plan.ReleaseBrought(sighting, l.AssignedHere, view); {
-	case step.Action == plan.Unassign:
-		reason, err := b.takeFirst(ctx, nil, []plan.Step{step})
+	switch step := ipblock.ReleaseBrought(sighting, l.AssignedHere, view); {
+	case step.Action == ipblock.Unassign:
+		reason, err := b.takeFirst(ctx, nil, []ipblock.Step{step})
 		return reason != "", err
-	case step.Action == plan.Done && spent:
+	case step.Action == ipblock.Done && spent:
 		return true, b.drop(ctx, l)
 	default:
 		return false, nil

@@ -13,7 +13,7 @@ import (
 	"k8s.io/cloud-provider/api"
 	servicehelper "k8s.io/cloud-provider/service/helpers"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 )
@@ -58,7 +58,7 @@ func (w *world) finish(name string) {
 
 // ensure has a balancer ensure the address of a Service, and writes what it changed.
 func (w *world) ensure(lb balancer, service *corev1.Service) (*corev1.LoadBalancerStatus, error) {
-	d := draft.Of(w.kube, service)
+	d := reconcile.NewDraft(w.kube, service)
 	status, err := lb.Ensure(w.ctx, d)
 	if status != nil && !servicehelper.LoadBalancerStatusEqual(&d.Service.Status.LoadBalancer, status) {
 		status.DeepCopyInto(&d.Service.Status.LoadBalancer)
@@ -68,15 +68,15 @@ func (w *world) ensure(lb balancer, service *corev1.Service) (*corev1.LoadBalanc
 
 // release has the balancer release a Service, and writes what it changed.
 func (w *world) release(service *corev1.Service) error {
-	d := draft.Of(w.kube, service)
+	d := reconcile.NewDraft(w.kube, service)
 	return w.save(d, w.lb.Release(w.ctx, d))
 }
 
-func (w *world) save(d *draft.Draft, failure error) error {
+func (w *world) save(d *reconcile.Draft, failure error) error {
 	err := d.Save(w.ctx)
 	var wait *api.RetryError
 	switch {
-	case errors.Is(err, draft.ErrOutdated) && (failure == nil || errors.As(failure, &wait)):
+	case errors.Is(err, reconcile.ErrOutdated) && (failure == nil || errors.As(failure, &wait)):
 		return api.NewRetryError("outdated", time.Second)
 	case failure == nil:
 		return err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -43,7 +44,7 @@ type pace struct {
 	mu    sync.Mutex
 	waits map[types.UID]waiting
 	// usual is how long the account took for a change the last time, by what is waited for.
-	usual map[plan.Reason]time.Duration
+	usual map[ipblock.Reason]time.Duration
 	// leaving is since when Services are known to be on their way out.
 	leaving map[types.UID]time.Time
 	// ensured are the resource versions of the Services with which Ensure began the last time.
@@ -52,7 +53,7 @@ type pace struct {
 
 // waiting is what one Service waits for.
 type waiting struct {
-	reason         plan.Reason
+	reason         ipblock.Reason
 	block, network string // the ID of the block that is being changed, and of the network
 	dedicated      bool   // the block is the Service's own
 	asked          plan.Asked
@@ -63,7 +64,7 @@ type waiting struct {
 }
 
 func newPace() *pace {
-	return &pace{waits: map[types.UID]waiting{}, usual: map[plan.Reason]time.Duration{},
+	return &pace{waits: map[types.UID]waiting{}, usual: map[ipblock.Reason]time.Duration{},
 		leaving: map[types.UID]time.Time{}, ensured: map[types.UID]string{}}
 }
 
@@ -103,7 +104,7 @@ func (p *pace) pauseOf(w waiting, uid types.UID, now time.Time) time.Duration {
 		}
 	}
 	switch {
-	case w.reason == plan.NetworkChanging:
+	case w.reason == ipblock.NetworkChanging:
 		return min(max(waited, conflictBackoff), lastPause)
 	case w.changesBlock():
 		usual := p.usual[kindOf(w.reason)]
@@ -119,14 +120,14 @@ func (p *pace) pauseOf(w waiting, uid types.UID, now time.Time) time.Duration {
 
 // needsNetwork reports whether what comes after the wait is a change of the network, which takes one at a time.
 func (w waiting) needsNetwork() bool {
-	return w.reason == plan.NetworkChanging || w.reason == plan.BlockCreating && w.block != ""
+	return w.reason == ipblock.NetworkChanging || w.reason == ipblock.BlockCreating && w.block != ""
 }
 
 // blockPause is the pause before the next check of a block whose change usually takes that long; 0 for not known. A
 // block that was bought may be ready at once, as in the example of the API's reference: one more check finds that.
 func (w waiting) blockPause(usual time.Duration) time.Duration {
 	checks := w.checks
-	if w.reason == plan.BlockCreating && usual < firstPause {
+	if w.reason == ipblock.BlockCreating && usual < firstPause {
 		if checks == 0 {
 			return max(usual, leastPause)
 		}
@@ -147,14 +148,14 @@ func (w waiting) blockPause(usual time.Duration) time.Duration {
 
 // changesBlock reports whether the wait ends with a change of one block, whose ID is known.
 func (w waiting) changesBlock() bool {
-	return w.block != "" && slices.Contains([]plan.Reason{plan.BlockCreating, plan.BlockAssigning,
-		plan.BlockUnassigning}, w.reason)
+	return w.block != "" && slices.Contains([]ipblock.Reason{ipblock.BlockCreating, ipblock.BlockAssigning,
+		ipblock.BlockUnassigning}, w.reason)
 }
 
 // kindOf says which waits take as long: assigning and unassigning are the same change of the network.
-func kindOf(reason plan.Reason) plan.Reason {
-	if reason == plan.BlockUnassigning {
-		return plan.BlockAssigning
+func kindOf(reason ipblock.Reason) ipblock.Reason {
+	if reason == ipblock.BlockUnassigning {
+		return ipblock.BlockAssigning
 	}
 	return reason
 }
@@ -162,7 +163,7 @@ func kindOf(reason plan.Reason) plan.Reason {
 // changing returns the wait of another Service for its change of the network, which keeps it BUSY.
 func (p *pace) changing(network string, uid types.UID, now time.Time) (waiting, bool) {
 	for other, w := range p.waits {
-		if other != uid && w.changesBlock() && w.reason != plan.BlockCreating && w.network == network &&
+		if other != uid && w.changesBlock() && w.reason != ipblock.BlockCreating && w.network == network &&
 			now.Before(w.due.Add(behind)) {
 			return w, true
 		}
@@ -209,7 +210,7 @@ func (p *pace) recordDuration(w waiting, now time.Time) {
 func (p *pace) history(uid types.UID, now time.Time) (quarantinedSince, leaving time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if w, known := p.waits[uid]; known && w.reason == plan.AddressQuarantined {
+	if w, known := p.waits[uid]; known && w.reason == ipblock.AddressQuarantined {
 		now = w.since
 	}
 	return now, p.leaving[uid]
@@ -223,10 +224,10 @@ func (p *pace) freshness(service *corev1.Service, now time.Time) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case waits && w.reason != plan.AddressQuarantined && w.reason != plan.NoNodeReady:
+	case waits && w.reason != ipblock.AddressQuarantined && w.reason != ipblock.NoNodeReady:
 		return now.Add(-w.pause / 2)
 	case service.ResourceVersion != "" && p.ensured[service.UID] == service.ResourceVersion &&
-		(!waits || w.reason == plan.NoNodeReady):
+		(!waits || w.reason == ipblock.NoNodeReady):
 		return now.Add(-account.PeriodicMaxAge)
 	default:
 		return time.Time{}
@@ -270,15 +271,15 @@ const (
 
 // check reads only what the Service waits for: its block by its ID, or the network.
 func (b *Balancer) check(ctx context.Context, s scope) (progress, error) {
-	w, _ := b.pace.waitsFor(s.service.UID)
+	w, _ := b.pace.waitsFor(s.Service.UID)
 	now := b.config.Now()
 	switch {
-	case w.asked != b.config.AskedBy(s.service): // a user has changed the Service
-	case w.needsNetwork() && b.pace.blocked(w.network, s.service.UID, now):
+	case w.asked != b.config.SaidBy(s.Service).Asked: // a user has changed the Service
+	case w.needsNetwork() && b.pace.blocked(w.network, s.Service.UID, now):
 		return pending, nil
 	case w.changesBlock():
 		return b.checkBlock(ctx, w, now)
-	case w.reason == plan.NetworkChanging && w.network != "":
+	case w.reason == ipblock.NetworkChanging && w.network != "":
 		if w.early(now) {
 			return pending, nil
 		}
@@ -297,7 +298,7 @@ func (b *Balancer) check(ctx context.Context, s scope) (progress, error) {
 func (b *Balancer) checkBlock(ctx context.Context, w waiting, now time.Time) (progress, error) {
 	if listing, found := b.config.Account.Known(); found && listing.AskedAt.After(w.checked) {
 		i := slices.IndexFunc(listing.Blocks, func(block network.Block) bool { return block.ID == w.block })
-		if i >= 0 && plan.Changing(listing.Blocks[i]) == "" && listing.Blocks[i].Status == network.Assigned {
+		if i >= 0 && ipblock.Changing(listing.Blocks[i]) == "" && listing.Blocks[i].Status == network.Assigned {
 			b.pace.recordDuration(w, now)
 			return unknown, nil
 		}
@@ -313,7 +314,7 @@ func (b *Balancer) checkBlock(ctx context.Context, w waiting, now time.Time) (pr
 	if err != nil || !found {
 		return unknown, err
 	}
-	if plan.Changing(block) == w.reason {
+	if ipblock.Changing(block) == w.reason {
 		return pending, nil
 	}
 	b.pace.recordDuration(w, now)
@@ -323,14 +324,15 @@ func (b *Balancer) checkBlock(ctx context.Context, w waiting, now time.Time) (pr
 // keepWaiting is the wait for the same thing as before.
 func (b *Balancer) keepWaiting(service *corev1.Service) error {
 	w, _ := b.pace.waitsFor(service.UID)
-	return b.retry(service, plan.Step{Action: plan.Wait, Reason: w.reason, Block: network.Block{ID: w.block},
+	return b.retry(service, ipblock.Step{Action: ipblock.Wait, Reason: w.reason, Block: network.Block{ID: w.block},
 		Network: w.network})
 }
 
 // retry asks to be called again, soon after a change and then ever more seldom.
-func (b *Balancer) retry(service *corev1.Service, step plan.Step) error {
+func (b *Balancer) retry(service *corev1.Service, step ipblock.Step) error {
 	w := waiting{reason: step.Reason, block: step.Block.ID,
-		network: cmp.Or(step.Network, step.Block.ResourceID, b.config.Network.ID), asked: b.config.AskedBy(service),
+		network: cmp.Or(step.Network, step.Block.ResourceID, b.config.Network.ID),
+		asked:   b.config.SaidBy(service).Asked,
 		dedicated: step.Block.Tags[contract.TagUsage] == contract.TagUsageAuto &&
 			step.Block.Tags[contract.TagPool] == ""}
 	return api.NewRetryError(words(step.Reason), b.pace.next(service.UID, b.config.Now(), w))

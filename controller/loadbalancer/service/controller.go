@@ -23,10 +23,11 @@ import (
 	"k8s.io/cloud-provider/api"
 	"k8s.io/klog/v2"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/announcer"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -37,7 +38,7 @@ const (
 	// leastPause keeps a Service that must be called again at once from spinning.
 	leastPause = 50 * time.Millisecond
 	// longestPause bounds every other pause, whoever asks for it: no wait is longer than the quarantine of an address.
-	longestPause = plan.Quarantine
+	longestPause = ipblock.Quarantine
 	// conflictPause lets the informer catch up.
 	conflictPause     = time.Second
 	defaultDriftEvery = time.Minute // how often to check for changes outside of the cluster
@@ -47,13 +48,13 @@ const (
 type Balancer interface {
 	// Ensure takes the next step to a published address. A status is written if it differs, even with an error.
 	// *api.RetryError means to wait and call again; *plan.Refusal that a user must act; any other error is retried.
-	Ensure(ctx context.Context, d *draft.Draft) (*corev1.LoadBalancerStatus, error)
+	Ensure(ctx context.Context, d *reconcile.Draft) (*corev1.LoadBalancerStatus, error)
 	// Release takes the next step to a Service without anything of ours. nil means that nothing is left.
-	Release(ctx context.Context, d *draft.Draft) error
+	Release(ctx context.Context, d *reconcile.Draft) error
 	// Drifted returns the Services whose block is not where it should be.
 	Drifted(ctx context.Context) ([]types.NamespacedName, error)
-	// NetworkID returns the ID of the public network that serves a Service; empty while none does.
-	NetworkID(ctx context.Context, service *corev1.Service) string
+	// NetworkOf returns the public network that serves a Service; the zero Named while none does.
+	NetworkOf(ctx context.Context, service *corev1.Service) network.Named
 }
 
 // Config configures a Controller.

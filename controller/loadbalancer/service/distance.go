@@ -98,7 +98,7 @@ func (c *Controller) checkDistance(ctx context.Context, service *corev1.Service,
 		klog.FromContext(ctx).Error(err, "Failed to list EndpointSlices", "service", klog.KObj(service))
 		return endpointsAfter
 	}
-	d := distanceOf(c.config.Balancer.NetworkID(ctx, service), nodes, slices.Items)
+	d := distanceOf(c.config.Balancer.NetworkOf(ctx, service).ID, nodes, slices.Items)
 	if d.answer.Len() == 0 {
 		return endpointsAfter
 	}

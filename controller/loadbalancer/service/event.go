@@ -112,7 +112,7 @@ func (c *Controller) recordShortcomings(ctx context.Context, service *corev1.Ser
 		klog.FromContext(ctx).Error(err, "Failed to list Nodes")
 		return
 	}
-	may, why := c.config.Carriers(c.config.Balancer.NetworkID(ctx, service)).Any(nodes)
+	may, why := c.config.Carriers(c.config.Balancer.NetworkOf(ctx, service).ID).Any(nodes)
 	if !may && !state.recordedNoNodes {
 		c.warn(service, eventUnavailable, text.Message(textUnavailable+": "+why))
 	}
@@ -174,7 +174,7 @@ func explain(err error) string {
 // never.
 func (c *Controller) checkAnnouncer(ctx context.Context, service *corev1.Service, state *serviceState,
 	status *corev1.LoadBalancerStatus) (again time.Duration) {
-	if !contract.HasOwnClass(service) || state.announcerChecked || state.publishedAt.IsZero() {
+	if !contract.HasOwnClass(&service.Spec) || state.announcerChecked || state.publishedAt.IsZero() {
 		return 0
 	}
 	nodes, err := c.nodes.List(labels.Everything())

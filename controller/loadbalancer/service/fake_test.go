@@ -14,7 +14,8 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/cloud-provider/api"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -49,7 +50,7 @@ func newShop() *shop {
 	}
 }
 
-func (s *shop) Ensure(_ context.Context, d *draft.Draft) (*corev1.LoadBalancerStatus, error) {
+func (s *shop) Ensure(_ context.Context, d *reconcile.Draft) (*corev1.LoadBalancerStatus, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := nameOf(d.Service)
@@ -74,7 +75,7 @@ func (s *shop) Ensure(_ context.Context, d *draft.Draft) (*corev1.LoadBalancerSt
 	return &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{ingress}}, nil
 }
 
-func (s *shop) Release(_ context.Context, d *draft.Draft) error {
+func (s *shop) Release(_ context.Context, d *reconcile.Draft) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := nameOf(d.Service)
@@ -94,9 +95,10 @@ func (s *shop) Release(_ context.Context, d *draft.Draft) error {
 	return nil
 }
 
-// NetworkID has networks whose IDs are their names.
-func (s *shop) NetworkID(_ context.Context, service *corev1.Service) string {
-	return cmp.Or(service.Annotations[contract.ServiceNetwork], "n")
+// NetworkOf has networks whose IDs are their names.
+func (s *shop) NetworkOf(_ context.Context, service *corev1.Service) network.Named {
+	name := cmp.Or(service.Annotations[contract.ServiceNetwork], "n")
+	return network.Named{Name: name, ID: name}
 }
 
 func (s *shop) Drifted(context.Context) ([]types.NamespacedName, error) {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/cloud-provider/api"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
 )
 
@@ -54,7 +54,7 @@ func TestAServiceThatWaitsKeepsNoOtherWaiting(t *testing.T) {
 // mute is a balancer that says neither what it did nor that it could not.
 type mute struct{ *shop }
 
-func (mute) Ensure(context.Context, *draft.Draft) (*corev1.LoadBalancerStatus, error) {
+func (mute) Ensure(context.Context, *reconcile.Draft) (*corev1.LoadBalancerStatus, error) {
 	return nil, nil
 }
 
@@ -68,7 +68,7 @@ func TestNoStatusIsAnError(t *testing.T) {
 	events := record.NewFakeRecorder(10)
 	c := New(Config{Kube: kube, Services: core.Services(), Nodes: core.Nodes(), Balancer: mute{newShop()},
 		Events: events})
-	if _, err := c.serve(testlog.Context(t), draft.Of(kube, service)); err == nil ||
+	if _, err := c.serve(testlog.Context(t), reconcile.NewDraft(kube, service)); err == nil ||
 		!strings.Contains(err.Error(), "no status for Service shop/web") {
 		t.Errorf("got %v", err)
 	}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
 )
@@ -38,8 +38,8 @@ func (c *Controller) factsOf(node *corev1.Node) nodeFacts {
 	}
 	for _, rule := range c.config.Carriers.All(node) {
 		// Of an unreadable annotation the obstacle says so.
-		public, _, _ := contract.NodeNetworkOf(node.Annotations, rule.NetworkID)
-		facts.networks += fmt.Sprintln(rule.NetworkID, public.Member, rule.Obstacle(node, true))
+		public, _, _ := contract.NodeNetworkOf(node.Annotations, rule.Network)
+		facts.networks += fmt.Sprintln(rule.Network, public.Member, rule.Obstacle(node, true))
 	}
 	if condition := contract.FindNodeCondition(node, contract.ConditionVLANReady); condition != nil {
 		facts.vlanReady = condition.Status
@@ -122,7 +122,7 @@ func (n *nodeChanges) drain() (since time.Time, concerned func(*corev1.Service) 
 // inQuarantine reports whether a Service waits for an address in quarantine, which reports of agents can end.
 func inQuarantine(service *corev1.Service) bool {
 	condition := meta.FindStatusCondition(service.Status.Conditions, contract.ServiceConditionBlockAssigned)
-	return condition != nil && condition.Reason == string(plan.AddressQuarantined)
+	return condition != nil && condition.Reason == string(ipblock.AddressQuarantined)
 }
 
 // nodeChanged compares two versions of a Node. It ignores heartbeats, which are most of the updates of Nodes.

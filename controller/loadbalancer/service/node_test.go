@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/nodenet"
 )
@@ -33,11 +33,11 @@ func nodeWith(change func(*corev1.Node)) *corev1.Node {
 
 // leaves publishes that the server of a Node is no member of its network.
 func leaves(n *corev1.Node, networkID string) {
-	maps.Copy(n.Annotations, nodenet.On(contract.NodeNetwork{NetworkID: networkID}))
+	maps.Copy(n.Annotations, nodenet.On(contract.NodeNetwork{ID: networkID}))
 }
 
 // ofEdge is the rule by which Nodes carry traffic that have the label edge.
-var ofEdge = contract.Carriers{NetworkID: "n",
+var ofEdge = contract.Carriers{Network: "n",
 	Selector: labels.SelectorFromSet(labels.Set{"edge": "yes"})}.Everywhere()
 
 //proves:known-bugs/flapping-nodes
@@ -75,11 +75,11 @@ func TestNodesThatMatter(t *testing.T) {
 			false, true},
 		"another network": {func(n *corev1.Node) { maps.Copy(n.Annotations, nodenet.Member("x")) }, false, true},
 		"two networks": {func(n *corev1.Node) {
-			maps.Copy(n.Annotations, nodenet.On(contract.NodeNetwork{NetworkID: "x"},
-				contract.NodeNetwork{Name: "a", NetworkID: "n", Member: true}))
+			maps.Copy(n.Annotations, nodenet.On(contract.NodeNetwork{ID: "x"},
+				contract.NodeNetwork{Name: "a", ID: "n", Member: true}))
 		}, true, true},
 		"another VLAN ID": {func(n *corev1.Node) {
-			maps.Copy(n.Annotations, nodenet.On(contract.NodeNetwork{NetworkID: "n", VLAN: 7, Member: true}))
+			maps.Copy(n.Annotations, nodenet.On(contract.NodeNetwork{ID: "n", VLAN: 7, Member: true}))
 		}, true, false},
 		"unreadable": {func(n *corev1.Node) { n.Annotations[contract.NodePublicNetworks] = "x" }, false, true},
 		"another server": {func(n *corev1.Node) { n.Spec.ProviderID = "phoenixnap://60473c2509268bc77fd06d32" },
@@ -132,7 +132,7 @@ func TestAlarmKnowsWhomItConcerns(t *testing.T) {
 	published := withIngress(corev1.LoadBalancerIngress{IP: address.String()})
 	waiting := func(s *corev1.Service) {
 		s.Status.Conditions = []metav1.Condition{{Type: contract.ServiceConditionBlockAssigned,
-			Reason: string(plan.AddressQuarantined)}}
+			Reason: string(ipblock.AddressQuarantined)}}
 	}
 	for name, tc := range map[string]struct {
 		add     func(*nodeChanges)

@@ -12,7 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	servicehelper "k8s.io/cloud-provider/service/helpers"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/text"
 )
@@ -31,9 +32,9 @@ const (
 // ownershipOf decides what to do about a Service from the Service only.
 func ownershipOf(service *corev1.Service) ownership {
 	switch {
-	case contract.WantsAddress(service):
+	case plan.WantsAddress(service):
 		return wanted
-	case len(ownFinalizers(service)) > 0, !contract.Served(service) && contract.HasOwnedFields(service):
+	case len(ownFinalizers(service)) > 0, !contract.Served(&service.Spec) && contract.HasOwnedFields(service):
 		return leaving
 	default:
 		return foreign
@@ -42,7 +43,7 @@ func ownershipOf(service *corev1.Service) ownership {
 
 // finalizerFor returns the finalizer that a Service has while we serve it.
 func finalizerFor(service *corev1.Service) string {
-	if contract.HasOwnClass(service) {
+	if contract.HasOwnClass(&service.Spec) {
 		return contract.LoadBalancerFinalizer
 	}
 	return servicehelper.LoadBalancerCleanupFinalizer
@@ -61,7 +62,7 @@ func ownFinalizers(service *corev1.Service) []string {
 		case contract.LoadBalancerFinalizer:
 			return false
 		case servicehelper.LoadBalancerCleanupFinalizer:
-			return !contract.Served(service) && !addedByUs(service) &&
+			return !contract.Served(&service.Spec) && !addedByUs(service) &&
 				(service.Spec.LoadBalancerClass != nil || !contract.HasOwnedFields(service))
 		default:
 			return true
@@ -74,7 +75,7 @@ func ownFinalizers(service *corev1.Service) []string {
 func addedByUs(service *corev1.Service) bool {
 	path := []byte(`"v:\"` + servicehelper.LoadBalancerCleanupFinalizer + `\""`)
 	return slices.ContainsFunc(service.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
-		return entry.Manager == draft.FieldManager && entry.FieldsV1 != nil &&
+		return entry.Manager == reconcile.FieldManager && entry.FieldsV1 != nil &&
 			bytes.Contains(entry.FieldsV1.GetRawBytes(), path)
 	})
 }

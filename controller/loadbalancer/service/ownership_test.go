@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -100,7 +100,7 @@ func TestOwnership(t *testing.T) {
 			serviceWith(ofType(corev1.ServiceTypeClusterIP), heldBy(frameworks),
 				withCondition(contract.ServiceConditionBlockAssigned)), leaving, []string{frameworks}},
 		"another type, with the framework's finalizer, set by us": {
-			serviceWith(ofType(corev1.ServiceTypeNodePort), heldBy(frameworks), finalizerSetBy(draft.FieldManager)),
+			serviceWith(ofType(corev1.ServiceTypeNodePort), heldBy(frameworks), finalizerSetBy(reconcile.FieldManager)),
 			leaving, []string{frameworks}},
 		"another type, with the framework's finalizer, set by another": {
 			serviceWith(ofType(corev1.ServiceTypeNodePort), heldBy(frameworks),

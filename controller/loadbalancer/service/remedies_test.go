@@ -136,9 +136,9 @@ func warnings() map[string]warned {
 			remedy: func(w *clocked, advised []string) { createLike(w, annotated(advised[1], advised[2])) }},
 		"an interface that is not named after its VLAN": {
 			config: Config{Announcer: contract.AnnouncerKubeVIP,
-				Carriers: contract.Carriers{NetworkID: "n", Announcer: contract.AnnouncerKubeVIP}.Everywhere()},
+				Carriers: contract.Carriers{Network: "n", Announcer: contract.AnnouncerKubeVIP}.Everywhere()},
 			objects: []runtime.Object{nodeWith(func(n *corev1.Node) {
-				maps.Copy(n.Annotations, nodenet.On(contract.NodeNetwork{Name: "west", NetworkID: "n", VLAN: 57,
+				maps.Copy(n.Annotations, nodenet.On(contract.NodeNetwork{Name: "west", ID: "n", VLAN: 57,
 					Member: true}))
 				n.Annotations[contract.NodeReportedIdentity] = `{"vlanInterfaces":{"n":{"name":"public"}}}`
 			})}, drive: serve(), reason: eventUnavailable, advice: `\(name it (\S+), as docs/guides/network.md shows\)`,

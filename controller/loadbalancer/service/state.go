@@ -1,6 +1,7 @@
 package service
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +17,8 @@ type serviceState struct {
 	published *corev1.LoadBalancerStatus // what the status must be; nil while nothing is published
 	vanished  *corev1.Service            // the last known version of a Service that is gone without being released
 
+	superseded       []string  // the versions that the last sync has replaced
+	supersededAt     time.Time // when it did
 	requested        time.Time // when the load balancer was requested
 	announced        bool      // users know the address
 	publishedAt      time.Time // when this process first saw the address published
@@ -86,6 +89,26 @@ func (s *stateCache) with(key types.NamespacedName, f func(*serviceState)) {
 func (s *stateCache) knows(service *corev1.Service) (known bool) {
 	s.with(nameOf(service), func(found *serviceState) { known = found.uid == service.UID })
 	return known
+}
+
+// supersede records which versions of a Service are known to be old.
+func (s *stateCache) supersede(service *corev1.Service, versions []string) {
+	s.with(nameOf(service), func(found *serviceState) {
+		if found.uid == service.UID && len(versions) > 0 {
+			found.superseded = versions
+			found.supersededAt = time.Now()
+		}
+	})
+}
+
+// isOld reports whether a copy of a Service lacks what this process has written a moment ago, which the informer is
+// about to deliver. Where it takes longer, its watch may stand still, and the Service is not kept waiting for that.
+func (s *stateCache) isOld(service *corev1.Service) (old bool) {
+	s.with(nameOf(service), func(found *serviceState) {
+		old = found.uid == service.UID && time.Since(found.supersededAt) < conflictPause &&
+			slices.Contains(found.superseded, service.ResourceVersion)
+	})
+	return old
 }
 
 // publish records what the status must be.

@@ -16,7 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -29,7 +29,11 @@ func (c *Controller) sync(ctx context.Context, key types.NamespacedName) (again 
 	if err != nil {
 		return 0, fmt.Errorf("read Service %s: %w", key, err)
 	}
-	d := draft.Of(c.config.Kube, service)
+	if c.states.isOld(service) {
+		return 0, api.NewRetryError("waiting for the latest version of the Service", conflictPause)
+	}
+	d := reconcile.NewDraft(c.config.Kube, service)
+	defer func() { c.states.supersede(service, d.Superseded()) }()
 	owned := ownershipOf(service)
 	if owned == wanted {
 		return c.serve(ctx, d) // whatever an earlier Service of that name had, it takes over
@@ -46,7 +50,7 @@ func (c *Controller) sync(ctx context.Context, key types.NamespacedName) (again 
 }
 
 // serve takes the next step to a published address.
-func (c *Controller) serve(ctx context.Context, d *draft.Draft) (again time.Duration, err error) {
+func (c *Controller) serve(ctx context.Context, d *reconcile.Draft) (again time.Duration, err error) {
 	state := c.states.ofServed(d.Service)
 	if reason := unsupported(d.Service); reason != "" {
 		if state.recordedRefusal != reason {
@@ -80,10 +84,10 @@ func (c *Controller) serve(ctx context.Context, d *draft.Draft) (again time.Dura
 
 // save writes what a sync has changed, also when that has failed: the conditions say why. It returns the error that
 // decides what to do next: a failure to write them must not hide what failed before.
-func save(ctx context.Context, d *draft.Draft, failure error) error {
+func save(ctx context.Context, d *reconcile.Draft, failure error) error {
 	err := d.Save(ctx)
 	switch {
-	case errors.Is(err, draft.ErrOutdated):
+	case errors.Is(err, reconcile.ErrOutdated):
 		if failure == nil || isWaiting(failure) || isRefused(failure) {
 			return api.NewRetryError("waiting for the latest version of the Service", conflictPause)
 		}
@@ -98,7 +102,7 @@ func save(ctx context.Context, d *draft.Draft, failure error) error {
 
 // addFinalizer adds the finalizer to a Service before anything is bought for it, and a condition in the same write: a
 // Service with our finalizer always shows why. The answer of the API server counts: a webhook may have removed it.
-func (c *Controller) addFinalizer(ctx context.Context, d *draft.Draft) error {
+func (c *Controller) addFinalizer(ctx context.Context, d *reconcile.Draft) error {
 	finalizer := finalizerFor(d.Service)
 	if slices.Contains(d.Service.Finalizers, finalizer) {
 		return nil
@@ -108,7 +112,7 @@ func (c *Controller) addFinalizer(ctx context.Context, d *draft.Draft) error {
 		setNotPublished(d.Service, reasonPending, "The load balancer is being set up")
 	}
 	err := d.Save(ctx)
-	if errors.Is(err, draft.ErrOutdated) || isBeingDeleted(err) {
+	if errors.Is(err, reconcile.ErrOutdated) || isBeingDeleted(err) {
 		return api.NewRetryError("waiting for the latest version of the Service", conflictPause)
 	}
 	if err == nil && !slices.Contains(d.Service.Finalizers, finalizer) {
@@ -126,7 +130,7 @@ func (c *Controller) addFinalizer(ctx context.Context, d *draft.Draft) error {
 }
 
 // setStatus publishes a status if it differs; nil for no change.
-func (c *Controller) setStatus(ctx context.Context, d *draft.Draft, status *corev1.LoadBalancerStatus) {
+func (c *Controller) setStatus(ctx context.Context, d *reconcile.Draft, status *corev1.LoadBalancerStatus) {
 	if status == nil {
 		return
 	}
@@ -141,7 +145,7 @@ func (c *Controller) setStatus(ctx context.Context, d *draft.Draft, status *core
 }
 
 // release takes the next step to a Service without anything of ours.
-func (c *Controller) release(ctx context.Context, d *draft.Draft) error {
+func (c *Controller) release(ctx context.Context, d *reconcile.Draft) error {
 	state := c.states.of(d.Service)
 	finalizers := ownFinalizers(d.Service) // what shows that they are ours may be removed below
 	if !state.leaving && len(finalizers) > 0 {
@@ -170,7 +174,7 @@ func (c *Controller) releaseVanished(ctx context.Context, key types.NamespacedNa
 	if last == nil {
 		return nil
 	}
-	if err := c.config.Balancer.Release(ctx, draft.Of(c.config.Kube, last)); err != nil {
+	if err := c.config.Balancer.Release(ctx, reconcile.NewDraft(c.config.Kube, last)); err != nil {
 		if !isWaiting(err) && !pnap.IsDryRun(err) && !isReported(err) && ctx.Err() == nil {
 			c.warn(last, eventDeleteFailed, "Error deleting load balancer: "+explain(err))
 		}
@@ -200,7 +204,7 @@ func setNotPublished(service *corev1.Service, reason, message string) {
 func removeOwned(service *corev1.Service, finalizers []string) {
 	service.Finalizers = slices.DeleteFunc(service.Finalizers,
 		func(finalizer string) bool { return slices.Contains(finalizers, finalizer) })
-	if contract.Served(service) {
+	if contract.Served(&service.Spec) {
 		return
 	}
 	for _, name := range contract.OwnedServiceAnnotations() {

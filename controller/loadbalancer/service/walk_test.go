@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cloud-provider/api"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/seeds"
 )
@@ -126,7 +127,7 @@ func (w *walk) check() {
 	for i := range 4 {
 		name := fmt.Sprintf("web-%d", i)
 		service := w.get(name)
-		if service == nil || !contract.WantsAddress(service) {
+		if service == nil || !plan.WantsAddress(service) {
 			w.checkForeign(name, service)
 			continue
 		}

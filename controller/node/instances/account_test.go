@@ -49,7 +49,7 @@ func TestCredentialsOfAnotherAccountDeleteNoNode(t *testing.T) {
 					seed, ids := twoAccounts(count, 3)
 					sim, url := simtest.New(t, pnapsim.Config{}, seed)
 					w := newWorldAt(t, sim, url, time.Minute)
-					w.config.NetworkID = network
+					w.config.Network.ID = network
 					var nodes []*corev1.Node
 					for i, id := range ids {
 						nodes = append(nodes, w.node(fmt.Sprintf("n%d", i), id))
@@ -71,7 +71,7 @@ func TestCredentialsOfAnotherAccountDeleteNoNode(t *testing.T) {
 // Without load balancers no public network is configured: then a server of the cluster in the list proves the account.
 func TestAnotherServerProvesTheAccount(t *testing.T) {
 	w := newWorld(t, simtest.Seed())
-	w.config.NetworkID = ""
+	w.config.Network.ID = ""
 	node := w.node("node-1", simtest.Server1ID)
 	w.edit(pnapsim.Edit{Kind: pnapsim.EditDeleteServer, Server: simtest.Server1ID})
 	w.sim.Advance(10 * time.Minute)

@@ -22,7 +22,7 @@ import (
 //proves:known-bugs/node-ip
 func TestNodeAddresses(t *testing.T) {
 	membership := func(status string, ips ...string) []pnap.Membership {
-		return []pnap.Membership{{NetworkID: "n", Status: status, IPs: addrs(ips...)}}
+		return []pnap.Membership{{Network: "n", Status: status, IPs: addrs(ips...)}}
 	}
 	own := pnap.Server{
 		PrivateIPs: addrs("10.0.0.11"), PublicIPs: addrs("198.51.100.1", "198.51.100.2", "198.51.100.3", "198.51.100.4",

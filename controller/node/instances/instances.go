@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
@@ -32,9 +33,9 @@ type Config struct {
 	Nodes corelisters.NodeLister
 	// Live reads one Node without the cache, once, before its deletion is allowed.
 	Live corev1client.NodesGetter
-	// Networks reads the configured public network, whose ID is NetworkID; empty without load balancers.
-	Networks  *account.Account
-	NetworkID string
+	// Networks reads Network, the configured public network; the zero value without load balancers.
+	Networks *account.Account
+	Network  network.Named
 	// ProviderIDFormat is the format of provider IDs of new Nodes, contract.ProviderIDPhoenixNAP where it is empty.
 	ProviderIDFormat string
 	// Events are recorded on Nodes.
@@ -121,7 +122,7 @@ func (i *Instances) decide(ctx context.Context, node *corev1.Node, id string, li
 	if err := i.proveAccount(ctx, id, list, others); err != nil {
 		reason := err.Error()
 		if !errors.Is(err, errNoServer) { // the API's texts differ from one attempt to the next
-			reason = fmt.Sprintf("public network %s, which proves the account, cannot be read", i.config.NetworkID)
+			reason = fmt.Sprintf("public network %s, which proves the account, cannot be read", i.config.Network.ID)
 		}
 		if ctx.Err() == nil {
 			i.events.warn(node, ReasonPossibleNodeDeletion,
@@ -159,12 +160,12 @@ var errNoServer = errors.New("no server of this cluster is in the list of server
 // which can only be read in the right account; without one, a listed server of any Node. The proof is younger than the
 // list if the server with the ID may soon be found gone.
 func (i *Instances) proveAccount(ctx context.Context, id string, list List, servers map[string]bool) error {
-	if i.config.NetworkID != "" {
+	if i.config.Network.ID != "" {
 		after := list.AskedAt
 		if !i.gate.closely(id) {
 			after = i.config.Now().Add(-account.PeriodicMaxAge)
 		}
-		_, err := i.config.Networks.Prove(ctx, i.config.NetworkID, after)
+		_, err := i.config.Networks.Prove(ctx, i.config.Network.ID, after)
 		return err
 	}
 	for id := range servers {

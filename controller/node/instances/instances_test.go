@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
@@ -59,7 +60,8 @@ func newWorldAt(t *testing.T, sim *pnapsim.Sim, url string, patience time.Durati
 	return &world{t: t, sim: sim, api: client, nodes: nodes, kube: kube, events: events, Instances: New(Config{
 		Inventory: inventory, Nodes: corelisters.NewNodeLister(nodes), Live: kube.CoreV1(), Events: events,
 		Now:      sim.Clock().Now,
-		Networks: account.New(account.Config{Cloud: client, Now: sim.Clock().Now}), NetworkID: simtest.NetworkID,
+		Networks: account.New(account.Config{Cloud: client, Now: sim.Clock().Now}),
+		Network:  network.Named{ID: simtest.NetworkID},
 	})}
 }
 

@@ -67,8 +67,8 @@ func TestAddressesDoNotDependOnTheOrderOfTheAPI(t *testing.T) {
 		PublicIPs: addrs("198.51.100.2", "198.51.100.3", "198.51.100.4", "2001:db8::2", "2001:db8::3", "203.0.113.2",
 			"203.0.113.3"),
 		PublicNetworks: []pnap.Membership{
-			{NetworkID: "a", Status: pnap.MembershipAssigned, IPs: addrs("203.0.113.2", "203.0.113.3")},
-			{NetworkID: "b", Status: pnap.MembershipAssigned, IPs: addrs("192.0.2.2")},
+			{Network: "a", Status: pnap.MembershipAssigned, IPs: addrs("203.0.113.2", "203.0.113.3")},
+			{Network: "b", Status: pnap.MembershipAssigned, IPs: addrs("192.0.2.2")},
 		},
 	}
 	node := newNode("n")

@@ -166,7 +166,7 @@ func run(t *testing.T, kube kubernetes.Interface, api *memory,
 	controller, err := build(nodes, framework{instances: New(Config{
 		Inventory: NewInventory(InventoryConfig{Source: api}), Nodes: nodes.Lister(), Live: kube.CoreV1(),
 		Events:   record.NewFakeRecorder(10_000),
-		Networks: account.New(account.Config{Cloud: api}), NetworkID: networkOfMemory,
+		Networks: account.New(account.Config{Cloud: api}), Network: network.Named{ID: networkOfMemory},
 	})})
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 )
 
@@ -28,8 +28,8 @@ func (p *pass) address(ctx context.Context, serverID string, node *corev1.Node) 
 			return netip.Addr{}, false, err
 		}
 	}
-	holder := plan.Holder{Name: serverID}
-	ask := plan.Ask{Now: p.config.Now(), InUse: p.inUse}
+	holder := ipblock.Holder{Name: serverID}
+	ask := ipblock.Ask{Now: p.config.Now(), InUse: p.inUse}
 	chosen := choose(p.sources, holder, ask)
 	if err := p.prepare(ctx, chosen); err != nil {
 		return netip.Addr{}, false, err
@@ -55,16 +55,16 @@ func (m *Manager) backOff(serverID string) {
 
 // allocate allocates an address in the ledger of a source and saves it.
 func (p *pass) allocate(
-	ctx context.Context, from *source, holder plan.Holder, ask plan.Ask, node *corev1.Node,
+	ctx context.Context, from *source, holder ipblock.Holder, ask ipblock.Ask, node *corev1.Node,
 ) (netip.Addr, bool, error) {
 	next, grant, err := from.ledger.Expire(nil, ask.Now).Take(holder, ask)
 	switch {
-	case errors.Is(err, plan.ErrQuarantined):
+	case errors.Is(err, ipblock.ErrQuarantined):
 		klog.FromContext(ctx).V(2).Info("Free addresses of the node block are in quarantine", "block", from.block.ID,
 			"until", from.ledger.QuarantineEnds())
 		p.backOff(holder.Name)
 		return netip.Addr{}, false, nil
-	case errors.Is(err, plan.ErrFull), errors.Is(err, plan.ErrClosed):
+	case errors.Is(err, ipblock.ErrFull), errors.Is(err, ipblock.ErrClosed):
 		p.record(node, corev1.EventTypeWarning, ReasonNodeBlockFull, fmt.Sprintf(
 			"IP block %s (%s) has no address left for this node: bring a further block with an IPBlock of source "+
 				"Brought and purpose Nodes, use no addresses with --node-address=none, or select fewer nodes with "+
@@ -114,7 +114,7 @@ func (p *pass) free(ctx context.Context, serverID string, address netip.Addr, un
 	if err != nil {
 		return err
 	}
-	holder := plan.Holder{Name: serverID}
+	holder := ipblock.Holder{Name: serverID}
 	if _, assigned := current.AddressOf(holder); !assigned {
 		return nil
 	}
@@ -144,7 +144,7 @@ func (p *pass) unseenAt(address netip.Addr) string {
 }
 
 // nodeBlockSize is the size of a node block that is bought: 13 addresses.
-const nodeBlockSize = plan.LargestSize
+const nodeBlockSize = ipblock.LargestSize
 
 func (m *Manager) owner() network.Owner {
 	return network.NodesOwner(m.cluster(), m.config.Network.Name)
@@ -152,7 +152,7 @@ func (m *Manager) owner() network.Owner {
 
 // bought uses the block that was bought for the nodes, and buys one if there is none.
 func (p *pass) bought(ctx context.Context, seen blocks) (source, error) {
-	kept, _, found := plan.ChooseNodeBlock(seen.nodes, seen.recorded(), p.used, seen.Account)
+	kept, _, found := ipblock.ChooseNodeBlock(seen.nodes, seen.recorded(), p.used, seen.Account)
 	switch {
 	case !found && seen.doubtful:
 		return source{}, nil
@@ -171,8 +171,8 @@ func (p *pass) bought(ctx context.Context, seen blocks) (source, error) {
 			return source{}, err
 		}
 	}
-	step := plan.EnsureBlock(kept, seen.Account)
-	if step.Reason == plan.NetworkFull {
+	step := ipblock.EnsureBlock(kept, seen.Account)
+	if step.Reason == ipblock.NetworkFull {
 		step.Detail += p.taken(seen.all)
 		if current.Empty() && !p.used(kept.Block) {
 			step = p.slots.ReleaseUnassigned(step, seen.Now)
@@ -186,10 +186,10 @@ func (p *pass) taken(known []network.Block) string {
 	return "; the slots are held: " + p.network.Taken(p.cluster(), known)
 }
 
-func (p *pass) ledgerOf(ctx context.Context, block network.Block) (plan.Ledger, error) {
+func (p *pass) ledgerOf(ctx context.Context, block network.Block) (ipblock.Ledger, error) {
 	current, err := p.config.Ledgers.Get(ctx, block.ID)
 	if errors.Is(err, allocation.ErrNotFound) {
-		created := plan.NewLedger(block.ID, block.CIDR)
+		created := ipblock.NewLedger(block.ID, block.CIDR)
 		created.Nodes = true
 		created.Brought = !p.owner().Owns(block)
 		return created, nil
@@ -199,13 +199,13 @@ func (p *pass) ledgerOf(ctx context.Context, block network.Block) (plan.Ledger, 
 }
 
 // follow takes the next step towards an assigned block. The block is usable once no step is left.
-func (p *pass) follow(ctx context.Context, s plan.Step, current plan.Ledger) (source, error) {
+func (p *pass) follow(ctx context.Context, s ipblock.Step, current ipblock.Ledger) (source, error) {
 	switch s.Action {
-	case plan.Done:
+	case ipblock.Done:
 		return source{block: s.Block, ledger: current, usable: true}, nil
-	case plan.Refuse:
+	case ipblock.Refuse:
 		return unavailable("the block for the nodes' own addresses cannot be used: %s", s.Detail), nil
-	case plan.Assign, plan.Unassign, plan.Delete, plan.Wait, plan.Buy:
+	case ipblock.Assign, ipblock.Unassign, ipblock.Delete, ipblock.Wait, ipblock.Buy:
 	}
 	err := p.apply(ctx, s)
 	switch {
@@ -222,16 +222,16 @@ func (p *pass) follow(ctx context.Context, s plan.Step, current plan.Ledger) (so
 }
 
 // apply changes the account according to the step. It returns errors of the API.
-func (p *pass) apply(ctx context.Context, s plan.Step) error {
+func (p *pass) apply(ctx context.Context, s ipblock.Step) error {
 	var err error
 	switch s.Action {
-	case plan.Assign:
+	case ipblock.Assign:
 		err = p.config.Cloud.AssignBlock(ctx, s.Network, s.Block.ID)
-	case plan.Unassign:
+	case ipblock.Unassign:
 		err = p.config.Cloud.UnassignBlock(ctx, s.Network, s.Block.ID)
-	case plan.Delete:
+	case ipblock.Delete:
 		err = p.config.Cloud.DeleteBlock(ctx, s.Block.ID)
-	case plan.Wait, plan.Buy, plan.Refuse, plan.Done:
+	case ipblock.Wait, ipblock.Buy, ipblock.Refuse, ipblock.Done:
 		return nil
 	}
 	p.config.Account.Invalidate()
@@ -244,11 +244,11 @@ func (p *pass) apply(ctx context.Context, s plan.Step) error {
 
 // buy buys a node block if one is due. Blocks of the cluster count whether the list shows them or not.
 func (p *pass) buy(ctx context.Context, seen blocks) (source, error) {
-	desired := plan.Desired{
+	desired := ipblock.Request{
 		Location: p.network.Location, LocationSource: "the public network", Size: nodeBlockSize,
 	}
 	account := seen.Account
-	account.Slots = plan.Slots{MaxBlocks: p.config.Network.MaxBlocks}
+	account.Slots = ipblock.Slots{MaxBlocks: p.config.Network.MaxBlocks}
 	for _, block := range seen.all {
 		if network.OfCluster(block, p.cluster()) {
 			account.Bought++
@@ -258,15 +258,15 @@ func (p *pass) buy(ctx context.Context, seen blocks) (source, error) {
 			}
 		}
 	}
-	due := plan.Extend(p.owner(), desired, account)
+	due := ipblock.Extend(p.owner(), desired, account)
 	switch due.Action {
-	case plan.Buy:
-	case plan.Refuse:
-		if due.Reason == plan.NetworkFull {
+	case ipblock.Buy:
+	case ipblock.Refuse:
+		if due.Reason == ipblock.NetworkFull {
 			due.Detail += p.taken(seen.all)
 		}
 		return unavailable("no block for the nodes' own addresses can be bought: %s", due.Detail), nil
-	case plan.Wait, plan.Assign, plan.Unassign, plan.Delete, plan.Done:
+	case ipblock.Wait, ipblock.Assign, ipblock.Unassign, ipblock.Delete, ipblock.Done:
 		return source{}, nil
 	}
 	_, err := p.config.Buyer.Buy(ctx, purchase.Order{

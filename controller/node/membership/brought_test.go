@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/kubefake"
@@ -17,16 +17,16 @@ import (
 
 var (
 	choosing = time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
-	one      = plan.Holder{Name: "one"}
-	other    = plan.Holder{Name: "other"}
+	one      = ipblock.Holder{Name: "one"}
+	other    = ipblock.Holder{Name: "other"}
 )
 
 // offered is a source with room for one server, which a holder has.
-func offered(id string, holder plan.Holder) source {
+func offered(id string, holder ipblock.Holder) source {
 	cidr := netip.MustParsePrefix("203.0.113.0/30")
-	s := source{block: network.Block{ID: id, CIDR: cidr}, ledger: plan.NewLedger(id, cidr)}
+	s := source{block: network.Block{ID: id, CIDR: cidr}, ledger: ipblock.NewLedger(id, cidr)}
 	if holder.Name != "" {
-		s.ledger, _, _ = s.ledger.Take(holder, plan.Ask{Now: choosing})
+		s.ledger, _, _ = s.ledger.Take(holder, ipblock.Ask{Now: choosing})
 	}
 	return s
 }
@@ -39,14 +39,14 @@ func quarantined(id string) source {
 }
 
 func TestChoose(t *testing.T) {
-	broken := offered("broken", plan.Holder{})
+	broken := offered("broken", ipblock.Holder{})
 	broken.reason = ReasonNodeBlockUnavailable
 	brokenAndHeld := offered("held", one)
 	brokenAndHeld.reason = ReasonNodeBlockUnavailable
 	hidden := source{}
-	free := offered("free", plan.Holder{})
+	free := offered("free", ipblock.Holder{})
 	full := offered("full", other)
-	later := offered("later", plan.Holder{})
+	later := offered("later", ipblock.Holder{})
 	for name, test := range map[string]struct {
 		sources []source
 		want    string
@@ -61,7 +61,7 @@ func TestChoose(t *testing.T) {
 		"the first that is full":                          {[]source{full, offered("later", other)}, "full"},
 		"one":                                             {[]source{full}, "full"},
 	} {
-		got := choose(test.sources, one, plan.Ask{Now: choosing})
+		got := choose(test.sources, one, ipblock.Ask{Now: choosing})
 		if got.block.ID != test.want {
 			t.Errorf("%s: block %q, want %q", name, got.block.ID, test.want)
 		}

@@ -201,7 +201,7 @@ func isOurs(recorded joined, entry pnap.Membership) bool {
 }
 
 func membershipOf(server pnap.Server, networkID string) (pnap.Membership, bool) {
-	at := slices.IndexFunc(server.PublicNetworks, func(m pnap.Membership) bool { return m.NetworkID == networkID })
+	at := slices.IndexFunc(server.PublicNetworks, func(m pnap.Membership) bool { return m.Network == networkID })
 	if at < 0 {
 		return pnap.Membership{}, false
 	}

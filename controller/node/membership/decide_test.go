@@ -27,7 +27,7 @@ func TestDecide(t *testing.T) {
 		return &pnap.Server{ID: "s", Hostname: "n", Status: status, Location: location, PublicNetworks: entries}
 	}
 	entry := func(network, status string, ips ...netip.Addr) pnap.Membership {
-		return pnap.Membership{NetworkID: network, Status: status, IPs: ips}
+		return pnap.Membership{Network: network, Status: status, IPs: ips}
 	}
 	on := pnap.ServerPoweredOn
 	ours := &joined{Network: "n", Address: address}
@@ -129,7 +129,7 @@ func TestStepsThatTakeAwayComeFirst(t *testing.T) {
 		servers: map[string]pnap.Server{
 			"a": {ID: "a", Hostname: "web", Status: pnap.ServerPoweredOn, Location: "ASH"},
 			"b": {ID: "b", Status: pnap.ServerPoweredOn, Location: "ASH",
-				PublicNetworks: []pnap.Membership{{NetworkID: "n", Status: "assigned"}}},
+				PublicNetworks: []pnap.Membership{{Network: "n", Status: "assigned"}}},
 			"c": {ID: "c", Status: pnap.ServerPoweredOn, Location: "ASH"},
 		},
 		memberRecord: memberRecord{}.with("b", joined{Network: "n"}).with("c", joined{Network: "n"}),
@@ -206,7 +206,7 @@ func TestUserOfABlock(t *testing.T) {
 		network: network.Network{ID: "n", Members: []network.Member{{ServerID: "a",
 			IPs: []netip.Addr{addr("203.0.113.4"), addr("198.51.100.2")}}}},
 		servers: map[string]pnap.Server{"b": {ID: "b",
-			PublicNetworks: []pnap.Membership{{NetworkID: "other", IPs: []netip.Addr{addr("203.0.113.18")}}}}},
+			PublicNetworks: []pnap.Membership{{Network: "other", IPs: []netip.Addr{addr("203.0.113.18")}}}}},
 		memberRecord: memberRecord{}.with("c", joined{Network: "n", Address: addr("203.0.113.34")}).with("d",
 			joined{Network: "n"}),
 	}

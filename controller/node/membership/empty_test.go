@@ -9,7 +9,7 @@ import (
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/instances"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
@@ -80,8 +80,8 @@ func TestANodeBlockIsKeptWhileItsAddressesAreInQuarantine(t *testing.T) {
 		w.sim.Advance(again)
 	}
 	w.expectBlocks()
-	if kept := w.sim.Clock().Now().Sub(left); left.IsZero() || kept < plan.Quarantine {
-		t.Errorf("the block was kept for %v after the server had left, want %v", kept, plan.Quarantine)
+	if kept := w.sim.Clock().Now().Sub(left); left.IsZero() || kept < ipblock.Quarantine {
+		t.Errorf("the block was kept for %v after the server had left, want %v", kept, ipblock.Quarantine)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestAnAddressWithoutAServerIsQuarantined(t *testing.T) {
 	}
 	w.edit(pnapsim.Edit{Kind: pnapsim.EditRemoveMember, Server: serverID(0), Network: simtest.NetworkID})
 	w.selectNode(0, false)
-	w.run(leaveAfter + plan.Quarantine - time.Minute)
+	w.run(leaveAfter + ipblock.Quarantine - time.Minute)
 	w.expectBlocks(surplusA)
 	w.run(time.Hour)
 	w.expectBlocks()

@@ -22,7 +22,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/instances"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/client"
@@ -345,7 +345,7 @@ func (w *world) objectOf(id string) string {
 	return ""
 }
 
-func (w *world) ledger() plan.Ledger {
+func (w *world) ledger() ipblock.Ledger {
 	w.t.Helper()
 	read, err := allocation.NewStore(w.blocks, nil).Get(w.t.Context(), simtest.NodeBlockID)
 	if err != nil {

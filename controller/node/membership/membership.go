@@ -24,7 +24,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/purchase"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/instances"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/loop"
@@ -191,7 +191,7 @@ type Manager struct {
 	auditAt time.Time
 	surplus map[string]time.Time
 	// slots is what is known of the slots of the public network.
-	slots   plan.NetworkSlots
+	slots   ipblock.NetworkSlots
 	reports map[string]report
 	// seen bounds the times of recorded purchases.
 	seen *purchase.Seen

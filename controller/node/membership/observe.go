@@ -16,7 +16,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/node/instances"
 )
 
@@ -111,7 +111,7 @@ func (m *Manager) confirmWanted(ctx context.Context) (map[string][]*corev1.Node,
 // blocks is what a pass knows about the account's blocks.
 type blocks struct {
 	// View has the blocks that matter to the nodes.
-	plan.Account
+	ipblock.Account
 	// all are all blocks of the account, those of the cluster included that the list omits if the index was read.
 	all []network.Block
 	// nodes are the blocks that were bought for the nodes and can be read by their ID.
@@ -120,10 +120,10 @@ type blocks struct {
 	// or recorded and in the network or the index, or in both without a record. None is bought, and the record stays.
 	doubtful bool
 	// records are what purchases, and the blocks that were bought, are recorded in.
-	records plan.Records
+	records ipblock.Records
 	// brought are the objects with which people bring blocks for the nodes, and shared those of all blocks whose
 	// addresses several have.
-	brought, shared plan.Records
+	brought, shared ipblock.Records
 }
 
 // recorded returns the ID of the block in the recorded purchase; empty when it has none.
@@ -152,7 +152,7 @@ func (p *pass) observeBlocks(ctx context.Context, every bool) (blocks, error) {
 	}
 	seen := blocks{records: p.seen.BoundedAll(listing.Records), brought: listing.BroughtForNodes,
 		shared: listing.Shared}
-	seen.Account = plan.Account{Now: p.config.Now(), NetworkID: p.network.ID}
+	seen.Account = ipblock.Account{Now: p.config.Now(), Network: p.config.Network.Named}
 	if last, found := seen.records.Last(true); found {
 		seen.Purchase = &last.Purchase
 	}
@@ -224,7 +224,7 @@ func (m *Manager) identify(ctx context.Context) error {
 }
 
 // recordedIDs are the IDs of the blocks that are recorded for the nodes.
-func recordedIDs(records plan.Records) []string {
+func recordedIDs(records ipblock.Records) []string {
 	var ids []string
 	for _, r := range records {
 		if r.Nodes && r.BlockID != "" {

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/testlog"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/simtest"
@@ -37,12 +37,12 @@ func TestServersOfAnotherNetworkAreUnwanted(t *testing.T) {
 func TestAdopts(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	kept := network.Block{ID: "kept", Description: "bought for the nodes nonce-1"}
-	open := func(nonce, block string) *plan.Purchase {
-		return &plan.Purchase{Nonce: nonce, BlockID: block, Time: now.Add(-time.Second)}
+	open := func(nonce, block string) *ipblock.Purchase {
+		return &ipblock.Purchase{Nonce: nonce, BlockID: block, Time: now.Add(-time.Second)}
 	}
-	settled := &plan.Purchase{Nonce: "nonce-2", BlockID: "gone", Time: now.Add(-plan.PurchaseSettles)}
+	settled := &ipblock.Purchase{Nonce: "nonce-2", BlockID: "gone", Time: now.Add(-ipblock.PurchaseSettles)}
 	for name, test := range map[string]struct {
-		recorded *plan.Purchase
+		recorded *ipblock.Purchase
 		visible  []string
 		want     bool
 	}{
@@ -56,9 +56,9 @@ func TestAdopts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := blocks{}
-			b.Account = plan.Account{Now: now, Purchase: test.recorded}
+			b.Account = ipblock.Account{Now: now, Purchase: test.recorded}
 			if test.recorded != nil {
-				b.records = plan.Records{{Nodes: true, Purchase: *test.recorded}}
+				b.records = ipblock.Records{{Nodes: true, Purchase: *test.recorded}}
 			}
 			for _, id := range test.visible {
 				b.nodes = append(b.nodes, network.Sighting{Block: network.Block{ID: id}})

@@ -14,7 +14,7 @@ import (
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/account"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 )
 
 const (
@@ -35,7 +35,7 @@ func (m *Manager) isIdle(o observed) bool {
 }
 
 // needed returns how many bought blocks nodes need, where people bring some.
-func (m *Manager) needed(idle bool, brought plan.Records) int {
+func (m *Manager) needed(idle bool, brought ipblock.Records) int {
 	if idle || len(brought) > 0 || m.config.Network.WithoutAddress {
 		return 0
 	}
@@ -68,7 +68,7 @@ func (m *Manager) auditDue(ctx context.Context, o observed) (bool, error) {
 }
 
 // candidates returns the blocks that, by the list, the index of the tag or the recorded purchase, are for the nodes.
-func (m *Manager) candidates(ctx context.Context, records plan.Records) (map[string]bool, error) {
+func (m *Manager) candidates(ctx context.Context, records ipblock.Records) (map[string]bool, error) {
 	if err := m.identify(ctx); err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (p *pass) audit(ctx context.Context, idle bool) error {
 	if seen.PurchaseOpen() {
 		return nil // another block may still appear
 	}
-	kept, surplus, found := plan.ChooseNodeBlock(seen.nodes, seen.recorded(), p.used, seen.Account)
+	kept, surplus, found := ipblock.ChooseNodeBlock(seen.nodes, seen.recorded(), p.used, seen.Account)
 	switch {
 	case !found:
 		return p.forgetRecords(ctx, seen)
@@ -174,23 +174,23 @@ func (p *pass) releaseBlock(ctx context.Context, seen blocks, s network.Sighting
 			return 0, err
 		}
 	}
-	step := plan.ReleaseBlock(s, seen.Account)
+	step := ipblock.ReleaseBlock(s, seen.Account)
 	klog.FromContext(ctx).V(2).Info("Releasing a block of node addresses", "block", s.Block.ID, "step", step.Action,
 		"reason", step.Reason)
 	switch step.Action {
-	case plan.Unassign, plan.Delete:
+	case ipblock.Unassign, ipblock.Delete:
 		return p.release(ctx, step, current)
-	case plan.Refuse:
+	case ipblock.Refuse:
 		p.reportOnce(s.Block, corev1.EventTypeWarning, ReasonNodeBlockSurplus, step.Detail)
 		return auditEvery, nil
-	case plan.Wait, plan.Buy, plan.Assign, plan.Done:
+	case ipblock.Wait, ipblock.Buy, ipblock.Assign, ipblock.Done:
 	}
 	return period, nil
 }
 
 // quarantine returns how long addresses of the ledger are still in quarantine. Addresses of servers that do not have
 // them, because a process ended between two writes, enter quarantine.
-func (p *pass) quarantine(ctx context.Context, l plan.Ledger) (time.Duration, error) {
+func (p *pass) quarantine(ctx context.Context, l ipblock.Ledger) (time.Duration, error) {
 	now := p.config.Now()
 	next := l.Expire(nil, now)
 	for _, holder := range l.Held {
@@ -208,10 +208,11 @@ func (p *pass) quarantine(ctx context.Context, l plan.Ledger) (time.Duration, er
 }
 
 // release changes the account. A rejected request is reported and retried later.
-func (p *pass) release(ctx context.Context, step plan.Step, current plan.Ledger) (again time.Duration, err error) {
+func (p *pass) release(ctx context.Context, step ipblock.Step, current ipblock.Ledger) (again time.Duration,
+	err error) {
 	err = p.apply(ctx, step)
 	switch {
-	case err == nil && step.Action == plan.Delete:
+	case err == nil && step.Action == ipblock.Delete:
 		p.config.Events.Event(p.namespace, corev1.EventTypeNormal, ReasonNodeBlockReleased,
 			fmt.Sprintf("IP block %s (%s), which was bought for the nodes and is not needed, was deleted",
 				step.Block.ID, step.Block.CIDR))

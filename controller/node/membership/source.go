@@ -7,16 +7,16 @@ import (
 	"slices"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // source is a block from which the servers that join in one pass get addresses, or why they get none of it.
 type source struct {
 	block  network.Block
-	ledger plan.Ledger
+	ledger ipblock.Ledger
 	// step is to be taken before the block can be used; nil for none.
-	step *plan.Step
+	step *ipblock.Step
 	// reason and text are for the Nodes that wait; both are empty if waiting is enough.
 	reason, text string
 	usable       bool
@@ -24,7 +24,7 @@ type source struct {
 
 // choose returns the source for a server: the first that has an address for it. A server that already holds an address
 // gets that one.
-func choose(sources []source, server plan.Holder, ask plan.Ask) *source {
+func choose(sources []source, server ipblock.Holder, ask ipblock.Ask) *source {
 	best := 0
 	for i := range sources {
 		if sources[i].rank(server, ask) < sources[best].rank(server, ask) {
@@ -36,7 +36,7 @@ func choose(sources []source, server plan.Holder, ask plan.Ask) *source {
 
 // rank orders the sources for a server, the best first. What is wrong with a block is reported rather than that another
 // one is full, because it is what a person did last.
-func (s source) rank(server plan.Holder, ask plan.Ask) int {
+func (s source) rank(server ipblock.Holder, ask ipblock.Ask) int {
 	_, holds := s.ledger.AddressOf(server)
 	_, _, err := s.ledger.Expire(nil, ask.Now).Take(server, ask)
 	switch {
@@ -46,7 +46,7 @@ func (s source) rank(server plan.Holder, ask plan.Ask) int {
 		return 3
 	case err == nil:
 		return 1
-	case errors.Is(err, plan.ErrQuarantined):
+	case errors.Is(err, ipblock.ErrQuarantined):
 		return 2
 	default:
 		return 4
@@ -79,9 +79,11 @@ func (p *pass) findSources(ctx context.Context) ([]source, error) {
 }
 
 // brought is the source that a person brings with an object. It is assigned when it is used, and never deleted.
-func (p *pass) brought(ctx context.Context, seen blocks, object plan.Record) (source, error) {
+func (p *pass) brought(ctx context.Context, seen blocks, object ipblock.Record) (source, error) {
 	id := object.BlockID
-	other := slices.IndexFunc(seen.shared, func(r plan.Record) bool { return r.BlockID == id && r.Name != object.Name })
+	other := slices.IndexFunc(seen.shared, func(r ipblock.Record) bool {
+		return r.BlockID == id && r.Name != object.Name
+	})
 	at := slices.IndexFunc(seen.Sightings, func(s network.Sighting) bool { return s.Block.ID == id })
 	switch {
 	case other >= 0: // which has the addresses would be chance
@@ -103,8 +105,8 @@ func (p *pass) brought(ctx context.Context, seen blocks, object plan.Record) (so
 	if err != nil {
 		return source{}, err
 	}
-	step := plan.EnsureBrought(seen.Sightings[at], current.AssignedHere, seen.Account)
-	if step.Action == plan.Refuse {
+	step := ipblock.EnsureBrought(seen.Sightings[at], current.AssignedHere, seen.Account)
+	if step.Action == ipblock.Refuse {
 		return unavailable("IPBlock %s cannot be used for the nodes' own addresses: %s", object.Name,
 			p.refusal(step)), nil
 	}
@@ -112,13 +114,13 @@ func (p *pass) brought(ctx context.Context, seen blocks, object plan.Record) (so
 }
 
 // refusal says of a brought block why it cannot be used, and what to do.
-func (p *pass) refusal(s plan.Step) string {
+func (p *pass) refusal(s ipblock.Step) string {
 	of := fmt.Sprintf("IP block %s (%s)", s.Block.ID, s.Block.CIDR)
 	switch s.Reason {
-	case plan.LocationMismatch:
+	case ipblock.LocationMismatch:
 		return fmt.Sprintf("%s is in location %s; bring one in %s, where public network %s is", of, s.Block.Location,
 			p.network.Location, p.network.ID)
-	case plan.BlockElsewhere:
+	case ipblock.BlockElsewhere:
 		return fmt.Sprintf("%s is assigned to %s instead of public network %s; remove it there", of, s.Block.ResourceID,
 			p.network.ID)
 	default:
@@ -133,7 +135,7 @@ func (p *pass) prepare(ctx context.Context, s *source) error {
 	}
 	step := *s.step
 	s.step = nil
-	if step.Action == plan.Assign && !s.ledger.AssignedHere {
+	if step.Action == ipblock.Assign && !s.ledger.AssignedHere {
 		s.ledger.AssignedHere = true
 		saved, err := p.config.Ledgers.Save(ctx, s.ledger)
 		if err != nil {

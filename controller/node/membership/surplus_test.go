@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
@@ -61,7 +61,7 @@ func (w *world) writePurchase(at time.Time, id string) {
 	}
 }
 
-func (w *world) records() plan.Records {
+func (w *world) records() ipblock.Records {
 	w.t.Helper()
 	listing, err := allocation.NewStore(w.blocks, nil).List(context.WithoutCancel(w.t.Context()))
 	if err != nil {

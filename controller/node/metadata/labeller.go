@@ -81,7 +81,7 @@ func (l *Labeller) networks(node *corev1.Node) []string {
 	rules := l.carriers.All(node)
 	ids := make([]string, len(rules))
 	for i, rule := range rules {
-		ids[i] = rule.NetworkID
+		ids[i] = rule.Network
 	}
 	return ids
 }

@@ -32,14 +32,12 @@ func concerning(node *corev1.Node, server pnap.Server, published []PublicNetwork
 	listed, _, _ := contract.ParsePublicNetworks(node.Annotations) // an unreadable list is written again
 	all := slices.Clone(published)
 	for _, n := range listed {
-		known := slices.ContainsFunc(published, func(p PublicNetwork) bool {
-			return p.NetworkID == n.NetworkID || p.Name == n.Name
-		})
+		known := slices.ContainsFunc(published, func(p PublicNetwork) bool { return p.ID == n.ID || p.Name == n.Name })
 		if !known {
-			all = append(all, PublicNetwork{Name: n.Name, NetworkID: n.NetworkID, Announcer: n.Announcer})
+			all = append(all, PublicNetwork{Named: network.Named{Name: n.Name, ID: n.ID}, Announcer: n.Announcer})
 		}
 	}
-	all = slices.DeleteFunc(all, func(p PublicNetwork) bool { return !joins(server, p.NetworkID) })
+	all = slices.DeleteFunc(all, func(p PublicNetwork) bool { return !joins(server, p.ID) })
 	if len(all) == 0 {
 		return slices.DeleteFunc(slices.Clone(published), func(p PublicNetwork) bool {
 			return p.Name != v1beta1.DefaultNetwork
@@ -53,7 +51,7 @@ func concerning(node *corev1.Node, server pnap.Server, published []PublicNetwork
 func describeAll(node *corev1.Node, server pnap.Server, concerned []PublicNetwork, networks map[string]network.Network,
 ) (facts []contract.NodeNetwork, known bool) {
 	for _, each := range concerned {
-		read, ok := networks[each.NetworkID]
+		read, ok := networks[each.ID]
 		if !ok {
 			return nil, false
 		}
@@ -67,20 +65,19 @@ func describeAll(node *corev1.Node, server pnap.Server, concerned []PublicNetwor
 
 // joins reports whether a server is or becomes a member of a public network.
 func joins(server pnap.Server, networkID string) bool {
-	return slices.ContainsFunc(server.PublicNetworks,
-		func(m pnap.Membership) bool { return m.NetworkID == networkID })
+	return slices.ContainsFunc(server.PublicNetworks, func(m pnap.Membership) bool { return m.Network == networkID })
 }
 
 // describe returns the public network as published for the agent of a server. The server's own entry counts; the
 // network's list of members, which may be delayed, provides values that the entry lacks.
 func describe(server pnap.Server, public network.Network, published PublicNetwork) contract.NodeNetwork {
-	facts := contract.NodeNetwork{ServerID: server.ID, Name: published.Name, NetworkID: published.NetworkID,
+	facts := contract.NodeNetwork{ServerID: server.ID, Name: published.Name, ID: published.ID,
 		VLAN: public.VLAN, Announcer: published.Announcer}
 	for _, b := range public.Blocks {
 		facts.Blocks = append(facts.Blocks, contract.NetworkBlock{CIDR: b.CIDR})
 	}
 	listed := slices.IndexFunc(public.Members, func(m network.Member) bool { return m.ServerID == server.ID })
-	joined := slices.IndexFunc(server.PublicNetworks, func(m pnap.Membership) bool { return m.NetworkID == public.ID })
+	joined := slices.IndexFunc(server.PublicNetworks, func(m pnap.Membership) bool { return m.Network == public.ID })
 	if joined < 0 {
 		return facts
 	}
@@ -153,7 +150,7 @@ func missingMembership(server pnap.Server, network network.Network) string {
 // false while that could not be read.
 func (p *NetworkPublisher) nearest(server pnap.Server, published []PublicNetwork) (n PublicNetwork, ok bool) {
 	at := slices.IndexFunc(published, func(n PublicNetwork) bool {
-		return network.SameLocation(p.networks[n.NetworkID].Location, server.Location)
+		return network.SameLocation(p.networks[n.ID].Location, server.Location)
 	})
 	if at < 0 {
 		at = slices.IndexFunc(published, func(n PublicNetwork) bool { return n.Name == v1beta1.DefaultNetwork })
@@ -161,7 +158,7 @@ func (p *NetworkPublisher) nearest(server pnap.Server, published []PublicNetwork
 	if at < 0 {
 		return PublicNetwork{}, false
 	}
-	_, ok = p.networks[published[at].NetworkID]
+	_, ok = p.networks[published[at].ID]
 	return published[at], ok
 }
 
@@ -169,7 +166,7 @@ func (p *NetworkPublisher) nearest(server pnap.Server, published []PublicNetwork
 // a network, or the controller will add it to one. ok is false while that is not known.
 func (p *NetworkPublisher) lacks(node *corev1.Node, server pnap.Server, published []PublicNetwork) (why string,
 	ok bool) {
-	if slices.ContainsFunc(published, func(n PublicNetwork) bool { return joins(server, n.NetworkID) }) {
+	if slices.ContainsFunc(published, func(n PublicNetwork) bool { return joins(server, n.ID) }) {
 		return "", true
 	}
 	n, ok := p.nearest(server, published)
@@ -179,7 +176,7 @@ func (p *NetworkPublisher) lacks(node *corev1.Node, server pnap.Server, publishe
 	case n.Managed || n.Selector != nil && !n.Selector.Matches(labels.Set(node.Labels)):
 		return "", true
 	default:
-		return missingMembership(server, p.networks[n.NetworkID]), true
+		return missingMembership(server, p.networks[n.ID]), true
 	}
 }
 

@@ -27,8 +27,8 @@ func addrs(texts ...string) []netip.Addr {
 
 func TestDescribeMembership(t *testing.T) {
 	entry := func(status string, ips ...string) []pnap.Membership {
-		return []pnap.Membership{{NetworkID: "other", Status: "assigned", IPs: addrs("10.9.9.9")},
-			{NetworkID: "n", Status: status, IPs: addrs(ips...)}}
+		return []pnap.Membership{{Network: "other", Status: "assigned", IPs: addrs("10.9.9.9")},
+			{Network: "n", Status: status, IPs: addrs(ips...)}}
 	}
 	listed := []network.Member{{ServerID: "x"}, {ServerID: "s", IPs: addrs("203.0.113.9")}}
 	tests := map[string]struct {
@@ -56,8 +56,8 @@ func TestDescribeMembership(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := describe(pnap.Server{ID: "s", PublicNetworks: test.networks},
 				network.Network{ID: "n", VLAN: 20, Members: test.members},
-				PublicNetwork{Name: "default", NetworkID: "n", Announcer: contract.AnnouncerAgent})
-			want := contract.NodeNetwork{ServerID: "s", Name: "default", NetworkID: "n", VLAN: 20, Announcer: "agent",
+				PublicNetwork{Named: network.Named{Name: "default", ID: "n"}, Announcer: contract.AnnouncerAgent})
+			want := contract.NodeNetwork{ServerID: "s", Name: "default", ID: "n", VLAN: 20, Announcer: "agent",
 				Member: test.member, IPs: test.ips}
 			if diff := cmp.Diff(want, got, equateAddrs); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -69,16 +69,16 @@ func TestDescribeMembership(t *testing.T) {
 // TestConcerning: a Node lists the networks of its server, and the default one only if it is in none. One that is not
 // published any more stays until the server leaves it.
 func TestConcerning(t *testing.T) {
-	all := []PublicNetwork{{Name: "default", NetworkID: "ash", Announcer: contract.AnnouncerKubeVIP},
-		{Name: "phx", NetworkID: "phx", Announcer: contract.AnnouncerKubeVIP},
-		{Name: "slc", NetworkID: "slc", Announcer: contract.AnnouncerKubeVIP}}
+	all := []PublicNetwork{{Named: network.Named{Name: "default", ID: "ash"}, Announcer: contract.AnnouncerKubeVIP},
+		{Named: network.Named{Name: "phx", ID: "phx"}, Announcer: contract.AnnouncerKubeVIP},
+		{Named: network.Named{Name: "slc", ID: "slc"}, Announcer: contract.AnnouncerKubeVIP}}
 	listing := func(names ...string) (n []contract.NodeNetwork) {
 		for _, name := range names {
 			id := name
 			if name == "default" {
 				id = "former"
 			}
-			n = append(n, contract.NodeNetwork{Name: name, NetworkID: id, VLAN: 20, Announcer: contract.AnnouncerAgent})
+			n = append(n, contract.NodeNetwork{Name: name, ID: id, VLAN: 20, Announcer: contract.AnnouncerAgent})
 		}
 		return n
 	}
@@ -109,7 +109,7 @@ func TestConcerning(t *testing.T) {
 			}
 			var ids []string
 			for _, n := range concerning(node, in(tc.in...), tc.published) {
-				ids = append(ids, n.NetworkID)
+				ids = append(ids, n.ID)
 			}
 			if diff := cmp.Diff(tc.want, ids); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -122,7 +122,7 @@ func TestConcerning(t *testing.T) {
 func in(ids ...string) pnap.Server {
 	server := pnap.Server{ID: "s"}
 	for _, id := range ids {
-		server.PublicNetworks = append(server.PublicNetworks, pnap.Membership{NetworkID: id,
+		server.PublicNetworks = append(server.PublicNetworks, pnap.Membership{Network: id,
 			Status: pnap.MembershipAssigned, IPs: addrs("203.0.113.9")})
 	}
 	return server
@@ -131,12 +131,13 @@ func in(ids ...string) pnap.Server {
 // A server in two locations' networks with one VLAN ID.
 func TestDescribeAll(t *testing.T) {
 	edge := labels.SelectorFromSet(labels.Set{"edge": "yes"})
-	ash := PublicNetwork{Name: "default", NetworkID: "ash", Announcer: contract.AnnouncerKubeVIP, Selector: edge}
-	phx := PublicNetwork{Name: "phx", NetworkID: "phx", Announcer: contract.AnnouncerAgent}
+	ash := PublicNetwork{Named: network.Named{Name: "default", ID: "ash"}, Announcer: contract.AnnouncerKubeVIP,
+		Selector: edge}
+	phx := PublicNetwork{Named: network.Named{Name: "phx", ID: "phx"}, Announcer: contract.AnnouncerAgent}
 	read := map[string]network.Network{"ash": {ID: "ash", VLAN: 20}, "phx": {ID: "phx", VLAN: 20}}
-	inASH := contract.NodeNetwork{ServerID: "s", Name: "default", NetworkID: "ash", VLAN: 20, Member: true,
+	inASH := contract.NodeNetwork{ServerID: "s", Name: "default", ID: "ash", VLAN: 20, Member: true,
 		IPs: addrs("203.0.113.9"), Announcer: contract.AnnouncerNone}
-	inPHX := contract.NodeNetwork{ServerID: "s", Name: "phx", NetworkID: "phx", VLAN: 20,
+	inPHX := contract.NodeNetwork{ServerID: "s", Name: "phx", ID: "phx", VLAN: 20,
 		Announcer: contract.AnnouncerAgent}
 	node := &corev1.Node{}
 	got, known := describeAll(node, in("ash"), []PublicNetwork{ash, phx}, read)

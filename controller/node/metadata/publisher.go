@@ -119,8 +119,7 @@ func (c *NetworkChanges) Notice(network network.Network) {
 
 // PublicNetwork is a public network that is published.
 type PublicNetwork struct {
-	Name      string // that of the object
-	NetworkID string
+	network.Named
 	// Announcer is the announcer on the Nodes that Selector selects; nil selects all. The others get AnnouncerNone.
 	Announcer string
 	Selector  labels.Selector
@@ -264,7 +263,7 @@ func (p *NetworkPublisher) servers(ctx context.Context, nodes []*corev1.Node) (i
 // another one.
 func isStranger(node *corev1.Node, server pnap.Server, published []PublicNetwork) bool {
 	return isNew(node) && len(server.PublicNetworks) > 0 &&
-		!slices.ContainsFunc(published, func(n PublicNetwork) bool { return joins(server, n.NetworkID) })
+		!slices.ContainsFunc(published, func(n PublicNetwork) bool { return joins(server, n.ID) })
 }
 
 // refresh reads the networks, which others may have read some windows ago, and returns why some are not known: those
@@ -274,7 +273,7 @@ func (p *NetworkPublisher) refresh(ctx context.Context, published []PublicNetwor
 	ids := map[string]bool{}
 	for _, networks := range append(slices.Collect(maps.Values(concerned)), published) {
 		for _, each := range networks {
-			ids[each.NetworkID] = true
+			ids[each.ID] = true
 		}
 	}
 	p.networks = map[string]network.Network{}

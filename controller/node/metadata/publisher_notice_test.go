@@ -25,7 +25,7 @@ type oneServer struct{}
 
 func (oneServer) Recent(context.Context, time.Duration) (instances.List, error) {
 	return instances.List{ByID: map[string]pnap.Server{simtest.Server1ID: {ID: simtest.Server1ID,
-		PublicNetworks: []pnap.Membership{{NetworkID: simtest.NetworkID, Status: pnap.MembershipAssigned,
+		PublicNetworks: []pnap.Membership{{Network: simtest.NetworkID, Status: pnap.MembershipAssigned,
 			IPs: []netip.Addr{netip.MustParseAddr("198.51.100.10")}}}}}}, nil
 }
 

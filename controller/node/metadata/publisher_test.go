@@ -67,7 +67,8 @@ func newHarness(t *testing.T, nodes ...*corev1.Node) *harness {
 
 // defaultOnly is one network, as the options name it.
 func defaultOnly(announcer string) func() ([]PublicNetwork, bool) {
-	return published(PublicNetwork{Name: v1beta1.DefaultNetwork, NetworkID: simtest.NetworkID, Announcer: announcer})
+	return published(PublicNetwork{Named: network.Named{Name: v1beta1.DefaultNetwork, ID: simtest.NetworkID},
+		Announcer: announcer})
 }
 
 // published are all networks.
@@ -383,7 +384,7 @@ func TestMissingMembership(t *testing.T) {
 		want   string
 	}{
 		"no member": {server: pnap.Server{ID: "s", Location: "ash"}, want: "--manage-membership"},
-		"of another": {server: pnap.Server{ID: "s", PublicNetworks: []pnap.Membership{{NetworkID: "m"}}},
+		"of another": {server: pnap.Server{ID: "s", PublicNetworks: []pnap.Membership{{Network: "m"}}},
 			want: "is not a member of public network n"},
 		"other location": {server: pnap.Server{ID: "s", Location: "PHX"},
 			want: "in location PHX, but public network n is in ASH"},

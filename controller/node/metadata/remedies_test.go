@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/sim/pnapsim/simtest"
@@ -149,7 +150,7 @@ func TestMissingMembershipEndsByItsRemedy(t *testing.T) {
 			node := serverNode("node-1", simtest.Server1ID)
 			node.Labels = map[string]string{"edge": "yes"}
 			d := newHarness(t, node, serverNode("node-2", simtest.Server2ID))
-			d.config.Published = published(PublicNetwork{Name: "default", NetworkID: simtest.NetworkID,
+			d.config.Published = published(PublicNetwork{Named: network.Named{Name: "default", ID: simtest.NetworkID},
 				Announcer: contract.AnnouncerKubeVIP, Selector: labels.SelectorFromSet(labels.Set{"edge": "yes"})})
 			d.edit(pnapsim.Edit{Kind: pnapsim.EditRemoveMember, Server: simtest.Server1ID, Network: simtest.NetworkID})
 			d.sim.Advance(5 * time.Minute)

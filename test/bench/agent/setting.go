@@ -138,7 +138,7 @@ func nodeObject(i int) (*corev1.Node, error) {
 	private := netip.AddrFrom4([4]byte{10, 0, byte((i + 11) >> 8), byte(i + 11)})
 	identity, err := json.Marshal(contract.Identity{
 		Hostname: nodeName(i), Addresses: []netip.Addr{private}, MACs: []string{nodeMAC(i)},
-		VLANInterfaces: map[string]contract.VLANInterface{network().NetworkID: {Name: vlanLink}},
+		VLANInterfaces: map[string]contract.VLANInterface{network().ID: {Name: vlanLink}},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode the identity of %s: %w", nodeName(i), err)
@@ -282,7 +282,7 @@ func addresses(count int) ([]netip.Addr, error) {
 // network is what the controller publishes on the Node.
 func network() contract.NodeNetwork {
 	return contract.NodeNetwork{
-		ServerID: serverID, NetworkID: networkID, VLAN: vlanID, Member: true, IPs: []netip.Addr{ownAddress.Addr()},
+		ServerID: serverID, ID: networkID, VLAN: vlanID, Member: true, IPs: []netip.Addr{ownAddress.Addr()},
 		Blocks: blocks()[:1], Announcer: contract.AnnouncerKubeVIP,
 	}
 }

@@ -231,9 +231,7 @@ func (c *Cluster) RegisterNode(ctx context.Context, s Server) error {
 
 // StartPrograms starts kube-proxy and a backend on a server, whose pod it connects.
 func (c *Cluster) StartPrograms(ctx context.Context, s Server) error {
-	if err := c.start(ctx, lab.PodOf(s.Name), "backend-"+s.Name,
-		lab.Path(backendFile), "--listen", fmt.Sprintf(":%d,:%d", BackendPort, OtherBackendPort), "--udp",
-		fmt.Sprintf(":%d", BackendPort), "--name", s.Name); err != nil {
+	if err := c.StartBackend(ctx, lab.PodOf(s.Name), s.Name); err != nil {
 		return err
 	}
 	if c.options.CNI == Flannel {
@@ -242,6 +240,13 @@ func (c *Cluster) StartPrograms(ctx context.Context, s Server) error {
 		}
 	}
 	return c.StartProxy(ctx, s)
+}
+
+// StartBackend starts a backend on a host, which answers that it is of a name.
+func (c *Cluster) StartBackend(ctx context.Context, host, name string) error {
+	return c.start(ctx, host, "backend-"+name,
+		lab.Path(backendFile), "--listen", fmt.Sprintf(":%d,:%d", BackendPort, OtherBackendPort), "--udp",
+		fmt.Sprintf(":%d", BackendPort), "--name", name)
 }
 
 // StartProxy starts kube-proxy on a server.

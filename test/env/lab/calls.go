@@ -53,6 +53,9 @@ const (
 	WrongVLAN   = wire.WrongVLAN
 )
 
+// GatewayAddress is the gateway's address for the client.
+var GatewayAddress = wire.GatewayAddress
+
 // PodOf is the host name of a server's pod.
 func PodOf(server string) string { return server + wire.PodSuffix }
 

@@ -42,5 +42,5 @@ func On(networks ...contract.NodeNetwork) map[string]string {
 
 // Member returns the annotations of a Node whose server is a member of one network.
 func Member(networkID string) map[string]string {
-	return On(contract.NodeNetwork{NetworkID: networkID, Member: true})
+	return On(contract.NodeNetwork{ID: networkID, Member: true})
 }

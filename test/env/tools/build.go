@@ -162,9 +162,10 @@ func (b *Toolbox) SourceFile(ctx context.Context, name, file string) (string, er
 	return filepath.Join(module.Dir, file), nil
 }
 
-// goToolchain is what decides about the code that the go command makes in dir.
+// goToolchain is what decides about the code that the go command makes in dir, besides the flags of every build.
 func goToolchain(ctx context.Context, dir string) (string, error) {
-	return runGo(ctx, dir, "env", "GOVERSION", "GOOS", "GOARCH", "GOAMD64", "GOARM64", "GOFLAGS", "GOEXPERIMENT")
+	out, err := runGo(ctx, dir, "env", "GOVERSION", "GOOS", "GOARCH", "GOAMD64", "GOARM64", "GOFLAGS", "GOEXPERIMENT")
+	return strings.NewReplacer(" "+trimPath, "", trimPath, "").Replace(out), err
 }
 
 // runGo runs the go command in dir, without cgo, and returns its standard output.

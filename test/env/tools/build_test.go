@@ -73,6 +73,24 @@ func TestBinaryIsBuiltAgainWhenPinsChange(t *testing.T) {
 	}
 }
 
+// TestToolchain: a program is built again for other flags, but not for one that every build has.
+func TestToolchain(t *testing.T) {
+	of := func(flags string) string {
+		t.Setenv("GOFLAGS", flags)
+		toolchain, err := goToolchain(t.Context(), ".")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return toolchain
+	}
+	if of("-v -trimpath") != of("-v") {
+		t.Error("-trimpath, with which everything is built, builds it again")
+	}
+	if of("-race") == of("-v") {
+		t.Error("other flags build nothing again")
+	}
+}
+
 func TestFailedBuildLeavesNothing(t *testing.T) {
 	box := smallTree(t, "package main\n\nfunc main() { undefinedName() }\n")
 	_, err := box.Binary(t.Context(), "kube-vip-v1.0.0")

@@ -257,9 +257,12 @@ func keyOf(parts ...string) string {
 	return hex.EncodeToString(hash.Sum(nil))[:16]
 }
 
+// trimPath keeps the paths of this machine out of programs.
+const trimPath = "-trimpath"
+
 // buildFlags are the flags of go build for a static, reproducible program.
 func buildFlags(ldflags, tags string) []string {
-	flags := []string{"-trimpath", "-ldflags", ldflags}
+	flags := []string{trimPath, "-ldflags", ldflags}
 	if tags != "" {
 		flags = append(flags, "-tags", tags)
 	}

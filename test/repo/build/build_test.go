@@ -18,7 +18,7 @@ func TestBuiltProgramsStart(t *testing.T) {
 	for name, args := range map[string][]string{
 		"phoenixnap-cloud-controller-manager": {"--version"},
 		"phoenixnap-agent":                    {"--version"},
-		"pnapsim":                             {"--help"},
+		"kubectl-pnap":                        {"--version"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			program := filepath.Join(dist, name+"-"+runtime.GOOS+"-"+runtime.GOARCH)

@@ -190,7 +190,8 @@ func shortLimits(t *testing.T, files []file) []limit {
 
 // virtual are packages whose tests have a clock of their own.
 var virtual = []string{
-	"agent/announce/election", "controller/loadbalancer/orphans", "controller/loadbalancer/plan",
+	"agent/announce/election", "controller/loadbalancer/orphans", "controller/loadbalancer/ipblock",
+	"controller/loadbalancer/plan",
 	"controller/loadbalancer/reconcile", "test/scenario/walk",
 }
 

@@ -83,7 +83,7 @@ var rules = []rule{
 	},
 	{
 		name: "pure packages", in: []string{"/pkg/...", "/agent/verify/check", "/agent/announce/election",
-			"/controller/loadbalancer/plan", "/controller/cloud/network",
+			"/controller/loadbalancer/ipblock", "/controller/loadbalancer/plan", "/controller/cloud/network",
 			"/controller/loadbalancer/announcer/reports"},
 		but: []string{"/pkg/api/client", "/pkg/listen"},
 		forbid: []string{
@@ -91,6 +91,18 @@ var rules = []rule{
 			"golang.org/x/sys/...", "k8s.io/client-go/...", "k8s.io/klog/...",
 		},
 		why: "decisions are functions of values; what does I/O cannot be tested by tables and random starts",
+	},
+	{
+		name: "IP blocks without Services", in: []string{"/controller/loadbalancer/ipblock"},
+		forbid: []string{"k8s.io/api/core/v1", "/controller/loadbalancer/..."},
+		why:    "what a block needs next follows from the block, its network and what is asked for, whoever asks",
+	},
+	{
+		name: "what is bought without Services", in: []string{"/controller/loadbalancer/allocation",
+			"/controller/loadbalancer/purchase", "/controller/node/..."},
+		forbid: []string{"/controller/loadbalancer/plan", "/controller/loadbalancer/reconcile",
+			"/controller/loadbalancer/service"},
+		why: "the same block is bought and recorded for a Service, for many and for nodes",
 	},
 	{
 		name: "one list of announcers", in: []string{"/agent/verify/...", "/agent/report/..."},
@@ -152,6 +164,10 @@ func TestRulesBite(t *testing.T) {
 		"controller without kernel": {ImportPath: module + "/controller/cloud/provider",
 			Deps: []string{"github.com/vishvananda/netlink"}},
 		"pure packages": {ImportPath: module + "/agent/verify/check", Imports: []string{"net/http"}},
+		"IP blocks without Services": {ImportPath: module + "/controller/loadbalancer/ipblock",
+			Imports: []string{"k8s.io/api/core/v1"}},
+		"what is bought without Services": {ImportPath: module + "/controller/node/membership",
+			Imports: []string{module + "/controller/loadbalancer/plan"}},
 		"one list of announcers": {ImportPath: module + "/agent/verify/vip",
 			Imports: []string{module + "/agent/verify/announcer/kubevip"}},
 		"pkg imports no room":   {ImportPath: module + "/pkg/contract", Deps: []string{module + "/controller/config"}},

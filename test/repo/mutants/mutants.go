@@ -65,8 +65,10 @@ const onKernel = "test/scenario/agent"
 const agentShare = 4
 
 var targets = []target{
-	{pkg: "controller/cloud/network", tests: []string{"controller/cloud/network", "controller/loadbalancer/plan",
-		"controller/loadbalancer/reconcile"}},
+	{pkg: "controller/cloud/network", tests: []string{"controller/cloud/network", "controller/loadbalancer/ipblock",
+		"controller/loadbalancer/plan", "controller/loadbalancer/reconcile"}},
+	{pkg: "controller/loadbalancer/ipblock", tests: []string{"controller/loadbalancer/ipblock",
+		"controller/loadbalancer/plan", "controller/loadbalancer/reconcile"}},
 	{pkg: "controller/loadbalancer/plan",
 		tests: []string{"controller/loadbalancer/plan", "controller/loadbalancer/reconcile"}},
 	{pkg: "controller/loadbalancer/reconcile", tests: []string{"controller/loadbalancer/reconcile"}},

@@ -42,7 +42,7 @@ const (
 
 func expected() check.Expected {
 	return check.Expected{Published: true, Network: contract.NodeNetwork{
-		ServerID: "0123456789abcdef01234567", NetworkID: "6104105e6b7c9a0012345678", VLAN: vlanID, Member: true,
+		ServerID: "0123456789abcdef01234567", ID: "6104105e6b7c9a0012345678", VLAN: vlanID, Member: true,
 		IPs: []netip.Addr{netip.MustParseAddr("192.0.2.2")},
 		Blocks: []contract.NetworkBlock{
 			{CIDR: netip.MustParsePrefix("192.0.2.0/28"), Gateway: netip.MustParseAddr("192.0.2.1")},

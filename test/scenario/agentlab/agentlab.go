@@ -118,7 +118,7 @@ func (c *Cluster) StartLab(announcer string, files map[string]string, programs .
 		c.Must("configure the VLAN", c.Lab.ConfigureVLAN(c.T.Context(), lab.VLAN{
 			Server: s.Name, ID: VLAN, Address: address, Gateway: NodeBlock.Addr().Next(),
 		}))
-		c.CreateNode(s, contract.NodeNetwork{NetworkID: NetworkID, VLAN: VLAN, IPs: []netip.Addr{address.Addr()},
+		c.CreateNode(s, contract.NodeNetwork{ID: NetworkID, VLAN: VLAN, IPs: []netip.Addr{address.Addr()},
 			Announcer: announcer}, NodeBlock)
 	}
 	c.CreateBlock(object, ServiceBlock)

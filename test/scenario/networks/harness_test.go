@@ -39,6 +39,8 @@ type harness struct {
 	dir string
 	// macs are the names of the servers by hardware address, see serverOf.
 	macs map[string]string
+	// control are requests that show when the machine stands still, see standstills.
+	control int
 }
 
 // newHarness starts everything, and creates the further PublicNetwork. No address moves only to make the loads even, or
@@ -69,6 +71,7 @@ func newHarness(t *testing.T, o cluster.Options, name string, spec v1beta1.Publi
 	h.must("create PublicNetwork "+name, err)
 	h.must("register the nodes", h.JoinServers(t.Context()))
 	h.must("start the agents", h.StartAgents(t.Context()))
+	h.startControl()
 	return h
 }
 
@@ -103,8 +106,12 @@ func (h *harness) evidence(ctx context.Context) {
 		}
 	}
 	if h.Lab != nil {
+		if control, err := h.Lab.ProbeResults(ctx, h.control); err == nil {
+			h.Logf("the machine stood still at %v", standstills(control))
+		}
 		if dir, err := h.CopyLogs(ctx); err == nil {
 			h.showLogs(filepath.Join(dir, "agent-*.log"))
+			h.showLogs(filepath.Join(dir, "kube-proxy-*.log"))
 		}
 	}
 	h.showLogs(filepath.Join(h.dir, "c*.log"))
@@ -136,6 +143,7 @@ func (h *harness) until(what string, look func() (ok bool, seen string)) {
 	for {
 		ok, seen := look()
 		if ok {
+			h.Logf("after %s: %s", time.Since(begun).Round(time.Second/10), what)
 			return
 		}
 		if time.Since(begun) > limit {
@@ -190,9 +198,15 @@ func (h *harness) published(name string) netip.Addr {
 // ask begins to send requests to an address.
 func (h *harness) ask(address netip.Addr, every time.Duration) int {
 	h.Helper()
-	id, err := h.Lab.StartProbe(h.Context(), lab.Probe{URL: fmt.Sprintf("http://%s/", address), Interval: every,
-		Timeout: patience})
-	h.must("send requests to "+address.String(), err)
+	const port = 80
+	return h.probe(netip.AddrPortFrom(address, port), every, patience)
+}
+
+func (h *harness) probe(to netip.AddrPort, every, timeout time.Duration) int {
+	h.Helper()
+	id, err := h.Lab.StartProbe(h.Context(), lab.Probe{URL: fmt.Sprintf("http://%s/", to), Interval: every,
+		Timeout: timeout})
+	h.must("send requests to "+to.String(), err)
 	return id
 }
 
@@ -203,20 +217,17 @@ func (h *harness) attempts(probe int) []lab.Attempt {
 	return all
 }
 
-// lost is how many requests of a client had no answer since a time.
-func (h *harness) lost(probe int, since time.Time) int {
+// lost are the requests of a client that had no answer since a time.
+func (h *harness) lost(probe int, since time.Time) []span {
 	h.Helper()
-	attempts := slices.DeleteFunc(h.attempts(probe), func(a lab.Attempt) bool { return a.At.Before(since) })
-	missed := 0
-	for _, a := range attempts {
-		if !a.OK {
-			missed++
+	var lost []span
+	for _, a := range h.attempts(probe) {
+		if !a.OK && !a.At.Before(since) {
+			h.Logf("no answer: %+v", a)
+			lost = append(lost, spanOf(a))
 		}
 	}
-	if missed > 0 {
-		h.Logf("%d requests had no answer: %+v", missed, lab.Outages(attempts))
-	}
-	return missed
+	return lost
 }
 
 // row waits until the last requests of a client had answers, or none had.

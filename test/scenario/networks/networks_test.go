@@ -49,7 +49,11 @@ func TestTwoLocations(t *testing.T) {
 	h.announced(addresses["far"], h.there())
 	h.warnedOnce("crossed")
 
-	h.locationFails(probes)
+	missed := len(h.harmOf(func() harm { return h.locationFails(probes) }).requests)
+	h.figure("networks_lost_requests_elsewhere", missed, "requests")
+	if missed > 0 {
+		h.Errorf("%d requests to the other location had no answer", missed)
+	}
 	h.nothingIsLeft(west, "near", "far", "by-location", "crossed", "nowhere")
 }
 
@@ -155,9 +159,9 @@ func (h *harness) reported(server string) contract.ReportedAddresses {
 	return reported
 }
 
-// locationFails: the addresses of a location go with its servers and come back with them; those of the other location
-// do not miss a request.
-func (h *harness) locationFails(probes map[string]int) {
+// locationFails: the addresses of a location go with its servers and come back with them. It returns the harm to the
+// other location, where no request may be lost.
+func (h *harness) locationFails(probes map[string]int) harm {
 	h.Helper()
 	begun := time.Now()
 	for _, s := range h.there() {
@@ -175,11 +179,7 @@ func (h *harness) locationFails(probes map[string]int) {
 	h.row(probes["far"], "the address is answered again", true)
 	h.row(probes["by-location"], "the other address is answered again", true)
 	h.row(probes["near"], "the Service elsewhere is answered", true)
-	missed := h.lost(probes["near"], begun)
-	h.figure("networks_lost_requests_elsewhere", missed, "requests")
-	if missed > 0 {
-		h.Errorf("%d requests to the other location had no answer", missed)
-	}
+	return harm{requests: h.lost(probes["near"], begun)}
 }
 
 // nothingIsLeft deletes Services; only the blocks of the nodes stay, in the account and in the further network.

@@ -47,21 +47,21 @@ func TestOneVLANFails(t *testing.T) {
 	other := &served{name: second, id: cluster.SecondNetworkID, vlan: cluster.SecondVLAN}
 	h.serve(byDefault, other)
 
-	moves := 0
-	missed := 0
+	var all harm
 	for _, broken := range []*served{other, byDefault} {
 		whole := byDefault
 		if broken == byDefault {
 			whole = other
 		}
-		moved, unanswered := h.vlanFails(broken, whole)
-		moves += moved
-		missed += unanswered
+		seen := h.harmOf(func() harm { return h.vlanFails(broken, whole) })
+		all.moves = append(all.moves, seen.moves...)
+		all.requests = append(all.requests, seen.requests...)
 	}
-	h.figure("unrelated_moves", moves, "addresses")
-	h.figure("networks_unrelated_lost_requests", missed, "requests")
-	if moves > 0 || missed > 0 {
-		h.Errorf("of the network without a fault %d addresses moved, and %d requests had no answer", moves, missed)
+	h.figure("unrelated_moves", len(all.moves), "addresses")
+	h.figure("networks_unrelated_lost_requests", len(all.requests), "requests")
+	if len(all.moves) > 0 || len(all.requests) > 0 {
+		h.Errorf("of the network without a fault addresses moved at %v, and requests had no answer at %v", all.moves,
+			all.requests)
 	}
 	h.failsEverywhere(other, byDefault)
 	h.nothingIsLeft(second, slices.Concat(byDefault.names(), other.names(), []string{late})...)
@@ -161,8 +161,8 @@ func (h *harness) ofBoth(a, b *served) (server string) {
 }
 
 // vlanFails breaks the VLAN interface of a network on a server that announces addresses of both, and repairs it. It
-// returns how many addresses of the other network moved meanwhile, and how many requests to them were lost.
-func (h *harness) vlanFails(broken, whole *served) (moves, missed int) {
+// returns the harm to the other network.
+func (h *harness) vlanFails(broken, whole *served) harm {
 	h.Helper()
 	victim := h.ofBoth(broken, whole)
 	before := h.owners(whole)
@@ -176,7 +176,7 @@ func (h *harness) vlanFails(broken, whole *served) (moves, missed int) {
 	h.blamed(victim, broken, whole)
 	h.diagnosed(victim, broken, whole)
 	h.answered(whole)
-	if h.moved(whole, before, begun) == 0 {
+	if len(h.moves(whole, before, begun)) == 0 {
 		h.reports(victim, before)
 	}
 
@@ -184,7 +184,7 @@ func (h *harness) vlanFails(broken, whole *served) (moves, missed int) {
 	h.ready(h.Servers...)
 	h.answered(broken)
 	h.answered(whole)
-	return h.moved(whole, before, begun), h.unanswered(whole, begun)
+	return harm{h.moves(whole, before, begun), h.unanswered(whole, begun)}
 }
 
 // blamed waits until the Node of a server names the network with the fault, and no other one, and until it has lost the
@@ -253,36 +253,38 @@ func (h *harness) reports(server string, owners map[netip.Addr]string) {
 	})
 }
 
-// moved is how many addresses of a network have another owner than before, or had one in between: another machine has
-// claimed them since a time.
-func (h *harness) moved(s *served, before map[netip.Addr]string, since time.Time) int {
+// moves are when addresses of a network went to another owner since a time: another machine claimed them.
+func (h *harness) moves(s *served, before map[netip.Addr]string, since time.Time) []span {
 	h.Helper()
 	claims, err := h.Lab.ARPClaims(h.Context(), since)
 	h.must("read what the gateway has seen", err)
-	moved := map[netip.Addr]bool{}
+	var moves []span
+	last := maps.Clone(before)
 	for _, c := range claims {
-		if owner, ours := before[c.IP]; ours && h.serverOf(c.MAC) != owner {
-			moved[c.IP] = true
+		if owner, ours := last[c.IP]; ours && h.serverOf(c.MAC) != owner {
+			moves = append(moves, span{c.At, c.At})
+			last[c.IP] = h.serverOf(c.MAC)
 		}
 	}
-	now := h.owners(s)
-	for address, owner := range before {
-		if now[address] != owner {
-			moved[address] = true
+	owners := h.owners(s)
+	now := time.Now()
+	for address, owner := range last {
+		if owners[address] != owner {
+			moves = append(moves, span{now, now})
 		}
 	}
-	if len(moved) > 0 {
-		h.Logf("of network %s moved %v; owners were %v, and are %v", s.name, moved, before, now)
+	if len(moves) > 0 {
+		h.Logf("in network %s addresses moved at %v; owners were %v, and are %v", s.name, moves, before, owners)
 	}
-	return len(moved)
+	return moves
 }
 
-// unanswered is how many requests to the addresses of a network were lost since a time.
-func (h *harness) unanswered(s *served, since time.Time) int {
+// unanswered are the requests to the addresses of a network that were lost since a time.
+func (h *harness) unanswered(s *served, since time.Time) []span {
 	h.Helper()
-	all := 0
+	var all []span
 	for _, probe := range s.probes {
-		all += h.lost(probe, since)
+		all = append(all, h.lost(probe, since)...)
 	}
 	return all
 }

@@ -156,7 +156,7 @@ func (s *site) eventually(what string, holds func() bool) {
 // publish writes what the controller would; withdraw takes it back.
 func (s *site) publish() {
 	annotations := nodenet.On(contract.NodeNetwork{ServerID: "0123456789abcdef01234567",
-		NetworkID: "6104105e6b7c9a0012345678", VLAN: 3999,
+		ID: "6104105e6b7c9a0012345678", VLAN: 3999,
 		Member: true, Announcer: contract.AnnouncerKubeVIP})
 	s.annotate(annotations)
 }

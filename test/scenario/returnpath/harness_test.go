@@ -118,7 +118,7 @@ func (h *harness) configure() {
 			Gateway: netip.MustParseAddr("192.0.2.1")}))
 		h.Must("public network", h.Lab.ConfigureVLAN(h.T.Context(), lab.VLAN{Server: s.Name, ID: serviceVLAN,
 			Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{203, 0, 113, host}), 29)}))
-		h.CreateNode(s, contract.NodeNetwork{NetworkID: "services", VLAN: serviceVLAN,
+		h.CreateNode(s, contract.NodeNetwork{ID: "services", VLAN: serviceVLAN,
 			IPs: []netip.Addr{netip.AddrFrom4([4]byte{203, 0, 113, host})}, Announcer: contract.AnnouncerNone},
 			netip.MustParsePrefix(nodeBlock))
 		// As a network plugin that routes does.

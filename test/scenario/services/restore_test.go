@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/cluster"
@@ -198,7 +198,7 @@ func (h *harness) lostItsBlock(name string) {
 	h.until(answerLimit, "Service "+name+" says that its block is gone", func() (bool, string) {
 		s := h.get(name)
 		c := meta.FindStatusCondition(s.Status.Conditions, contract.ServiceConditionBlockAssigned)
-		return !publishedAddress(s).IsValid() && c != nil && c.Reason == string(plan.BlockLost), s.Status.String()
+		return !publishedAddress(s).IsValid() && c != nil && c.Reason == string(ipblock.BlockLost), s.Status.String()
 	})
 }
 

@@ -12,9 +12,11 @@ import (
 	"k8s.io/cloud-provider/controllers/nodelifecycle"
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/pnap"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/config"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/controllers"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 )
 
 // loop is one of the controller's parts at work.
@@ -59,9 +61,10 @@ func (p *process) assemble() ([]loop, error) {
 // options are what the user of the cluster has configured.
 func (w *world) options() *config.Config {
 	return &config.Config{
-		LoadBalancer: config.LoadBalancer{Announcer: w.announcer(), NetworkID: networkID},
-		Location:     location,
-		Allocation:   w.defaults.allocation, BlockSize: w.defaults.size,
+		LoadBalancer: config.LoadBalancer{Announcer: w.announcer(),
+			Network: network.Named{Name: v1beta1.DefaultNetwork, ID: networkID}},
+		Location:   location,
+		Allocation: w.defaults.allocation, BlockSize: w.defaults.size,
 		MaxIPBlocks: w.maxBlocks, MaxRetained: maxRetained, MaxRetainedPerNamespace: maxRetainedPerNamespace,
 		ManageMembership: w.manages, CollectOrphans: w.collect, OrphanGrace: orphanGrace,
 	}

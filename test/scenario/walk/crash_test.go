@@ -73,7 +73,7 @@ var modes = map[string]mode{
 }
 
 // mostPatches is how often a Service may be written from its creation to its release.
-const mostPatches = 10
+const mostPatches = 8
 
 // TestCrashAtAnyRequest ends the process before and after each request that changes something in either API, once each,
 // in the whole life of a Service; in a long run at those that only read, too. For every third request lists lag, for

@@ -15,15 +15,15 @@ import (
 // logVariable is the environment variable that has the logs of the walks printed.
 const logVariable = "PNAP_WALK_LOG"
 
-// network has the API of each process at a host of its own. The controller's client takes http.DefaultTransport for
+// hostNetwork has the API of each process at a host of its own. The controller's client takes http.DefaultTransport for
 // tokens and all else.
-type network struct {
+type hostNetwork struct {
 	mu    sync.Mutex
 	hosts map[string]*process
 }
 
 // RoundTrip implements http.RoundTripper.
-func (n *network) RoundTrip(request *http.Request) (*http.Response, error) {
+func (n *hostNetwork) RoundTrip(request *http.Request) (*http.Response, error) {
 	n.mu.Lock()
 	found := n.hosts[request.URL.Host]
 	n.mu.Unlock()
@@ -34,7 +34,7 @@ func (n *network) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // join gives a process a host and returns its URL.
-func (n *network) join(p *process) string {
+func (n *hostNetwork) join(p *process) string {
 	host := fmt.Sprintf("api-%p.test", p)
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -43,7 +43,7 @@ func (n *network) join(p *process) string {
 }
 
 // internet is what all processes are in.
-var internet = &network{hosts: map[string]*process{}}
+var internet = &hostNetwork{hosts: map[string]*process{}}
 
 // TestMain silences what is shared by all walks: logs, of which there would be millions of lines, and the pause of
 // client-go after an error, which compares the times of different walks.

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/allocation"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/api/v1beta1"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
@@ -70,7 +71,7 @@ func (w *world) give(blockID, name string) netip.Addr {
 		w.t.Error(err)
 		return netip.Addr{}
 	}
-	ledger, grant, err := ledger.Take(plan.HolderOf(service), plan.Ask{Now: time.Now()})
+	ledger, grant, err := ledger.Take(plan.HolderOf(service), ipblock.Ask{Now: time.Now()})
 	if err == nil {
 		_, err = store.Save(w.t.Context(), ledger)
 	}

@@ -200,7 +200,7 @@ func interfaceOf(nodes []*corev1.Node, in network.Named) string {
 	for _, node := range nodes {
 		published, listed, err := contract.NodeNetworkOf(node.Annotations, in.ID)
 		if node.Annotations[contract.NodeReportedIdentity] != "" && err == nil && listed && published.Member {
-			reported[contract.VLANInterfaceOf(node, published.NetworkID).Name]++
+			reported[contract.VLANInterfaceOf(node, published.ID).Name]++
 		}
 	}
 	if len(reported) > 1 && !isFurther(in) {

@@ -42,6 +42,8 @@ var (
 	ManagementAddress = netip.MustParsePrefix("10.0.0.1/24")
 	// ClientNet is the network of the client beyond the gateway (RFC 5737): the gateway is .1, the client .10.
 	ClientNet = netip.MustParsePrefix("198.51.100.0/24")
+	// GatewayAddress is the gateway's there.
+	GatewayAddress = ClientNet.Addr().Next()
 )
 
 // Directory is where the files that the caller hands over appear, on every host.

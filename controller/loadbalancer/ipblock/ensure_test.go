@@ -1,4 +1,4 @@
-package plan_test
+package ipblock_test
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -19,42 +19,44 @@ const net1 = "net1"
 
 // wanted is what a Service asks for, what it has, and what is known of the network.
 type wanted struct {
-	plan.Desired
-	plan.Slots
+	ipblock.Request
+	ipblock.Slots
 	Published netip.Addr
 }
 
 // in is the account as the Service sees it.
-func (w wanted) in(account plan.Account) plan.Account {
+func (w wanted) in(account ipblock.Account) ipblock.Account {
 	account.Slots = w.Slots
 	account.Published = w.Published
 	return account
 }
 
-func (w wanted) ensure(owner network.Owner, account plan.Account) plan.Step {
-	return plan.Ensure(owner, w.Desired, w.in(account))
+func (w wanted) ensure(owner network.Owner, account ipblock.Account) ipblock.Step {
+	return ipblock.Ensure(owner, w.Request, w.in(account))
 }
 
-func (w wanted) extend(owner network.Owner, account plan.Account) plan.Step {
-	return plan.Extend(owner, w.Desired, w.in(account))
+func (w wanted) extend(owner network.Owner, account ipblock.Account) ipblock.Step {
+	return ipblock.Extend(owner, w.Request, w.in(account))
 }
 
-func (w wanted) duplicates(owner network.Owner, account plan.Account) []plan.Step {
-	return plan.Duplicates(owner, w.Desired, w.in(account))
+func (w wanted) duplicates(owner network.Owner, account ipblock.Account) []ipblock.Step {
+	return ipblock.Duplicates(owner, w.Request, w.in(account))
 }
 
-func (w wanted) retag(owner network.Owner, account plan.Account, retain bool) (network.Block, map[string]string, bool) {
-	return plan.Retag(owner, w.Desired, w.in(account), retain)
+func (w wanted) retag(owner network.Owner, account ipblock.Account, retain bool) (network.Block, map[string]string,
+	bool) {
+	return ipblock.Retag(owner, w.Request, w.in(account), retain)
 }
 
 // request is the request for an address of a pool at noon in the network of the tests.
-func (w wanted) request() plan.AddressRequest {
-	return plan.AddressRequest{Desired: w.Desired, Published: w.Published, Ask: plan.Ask{Now: noon}, NetworkID: net1}
+func (w wanted) request() ipblock.AddressRequest {
+	return ipblock.AddressRequest{Request: w.Request, Published: w.Published, Ask: ipblock.Ask{Now: noon},
+		Network: network.Named{ID: net1}}
 }
 
 // wish is a Service in ASH without special wishes.
 func wish(change ...func(*wanted)) wanted {
-	w := wanted{Desired: plan.Desired{Location: "ASH", LocationSource: "the option location"}}
+	w := wanted{Request: ipblock.Request{Location: "ASH", LocationSource: "the option location"}}
 	for _, c := range change {
 		c(&w)
 	}
@@ -62,9 +64,9 @@ func wish(change ...func(*wanted)) wanted {
 }
 
 // view is an account with a network in ASH and the given blocks.
-func view(blocks []network.Block, change ...func(*plan.Account)) plan.Account {
+func view(blocks []network.Block, change ...func(*ipblock.Account)) ipblock.Account {
 	public := network.Network{ID: net1, Location: "ASH", VLAN: 10, Status: network.StatusReady}
-	v := plan.Account{Now: noon, NetworkID: net1, Networks: map[string]network.Network{}}
+	v := ipblock.Account{Now: noon, Network: network.Named{ID: net1}, Networks: map[string]network.Network{}}
 	for _, b := range blocks {
 		v.Sightings = append(v.Sightings, network.Sighting{Block: b})
 		if b.ResourceID == net1 {
@@ -114,25 +116,25 @@ func cidr(raw string) func(*network.Block) {
 	return func(b *network.Block) { b.CIDR = prefix(raw) }
 }
 
-func purchase(age time.Duration, blockID string) func(*plan.Account) {
-	return func(v *plan.Account) {
-		v.Purchase = &plan.Purchase{Nonce: "n", Time: noon.Add(-age), BlockID: blockID}
+func purchase(age time.Duration, blockID string) func(*ipblock.Account) {
+	return func(v *ipblock.Account) {
+		v.Purchase = &ipblock.Purchase{Nonce: "n", Time: noon.Add(-age), BlockID: blockID}
 	}
 }
 
-func publicNetwork(change func(*network.Network)) func(*plan.Account) {
-	return func(v *plan.Account) {
+func publicNetwork(change func(*network.Network)) func(*ipblock.Account) {
+	return func(v *ipblock.Account) {
 		n := v.Networks[net1]
 		change(&n)
 		v.Networks[net1] = n
 	}
 }
 
-func status(s network.Status) func(*plan.Account) {
+func status(s network.Status) func(*ipblock.Account) {
 	return publicNetwork(func(n *network.Network) { n.Status = s })
 }
 
-func foreign(count int) func(*plan.Account) {
+func foreign(count int) func(*ipblock.Account) {
 	return publicNetwork(func(n *network.Network) {
 		for i := range count {
 			n.Blocks = append(n.Blocks, network.ListedBlock{ID: fmt.Sprint("f", i), CIDR: prefix("198.51.100.0/29")})
@@ -152,7 +154,7 @@ func replace(w *wanted) { w.Replace = true }
 
 func retained(b *network.Block) { b.Tags = with(b.Tags, contract.TagRetain, contract.TagTrue) }
 
-func demanded(size plan.Size) func(*wanted) {
+func demanded(size ipblock.Size) func(*wanted) {
 	return func(w *wanted) {
 		w.Size = size
 		w.SizeSource = "the annotation phoenixnap.com/ip-block-size"
@@ -160,13 +162,13 @@ func demanded(size plan.Size) func(*wanted) {
 	}
 }
 
-func hidden(v *plan.Account) { v.Sightings[0].Hidden = true }
+func hidden(v *ipblock.Account) { v.Sightings[0].Hidden = true }
 
 // unseen are blocks that only the index names.
-func unseen(ids ...string) func(*plan.Account) { return func(v *plan.Account) { v.Unseen = ids } }
+func unseen(ids ...string) func(*ipblock.Account) { return func(v *ipblock.Account) { v.Unseen = ids } }
 
 // placed is a block that the network has.
-func placed(id string) func(*plan.Account) {
+func placed(id string) func(*ipblock.Account) {
 	return publicNetwork(func(n *network.Network) {
 		n.Blocks = append(n.Blocks, network.ListedBlock{ID: id, CIDR: prefix("203.0.113.8/29")})
 	})
@@ -181,7 +183,7 @@ func TestEnsure(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		wish wanted
-		view plan.Account
+		view ipblock.Account
 		// want is action, reason and block ID, and for Done the address.
 		want string
 	}{
@@ -289,7 +291,7 @@ func TestEnsure(t *testing.T) {
 		{"network being deleted", wish(), view(blocks(block("a", network.Unassigned)), status(network.StatusDeleting)),
 			"refuse NetworkUnusable a"},
 		{"network in a state that is not known", wish(), view(nil, status("FROZEN")), "refuse NetworkUnusable "},
-		{"network not readable", wish(), view(nil, func(v *plan.Account) { delete(v.Networks, net1) }),
+		{"network not readable", wish(), view(nil, func(v *ipblock.Account) { delete(v.Networks, net1) }),
 			"refuse NetworkUnusable "},
 
 		{"user's address, no block", wish(requested("192.0.2.1")), view(nil), "refuse AddressRefused "},
@@ -374,7 +376,7 @@ func TestEnsure(t *testing.T) {
 			if diff := cmp.Diff(test.want, describeStep(step)); diff != "" {
 				t.Errorf("step (-want +got):\n%s%s", diff, step.Detail)
 			}
-			if (step.Action == plan.Refuse) != (step.Detail != "") {
+			if (step.Action == ipblock.Refuse) != (step.Detail != "") {
 				t.Errorf("%s with detail %q", step.Action, step.Detail)
 			}
 		})
@@ -382,7 +384,7 @@ func TestEnsure(t *testing.T) {
 }
 
 // describeStep describes a step in few words.
-func describeStep(s plan.Step) string {
+func describeStep(s ipblock.Step) string {
 	text := fmt.Sprintf("%s %s %s", s.Action, s.Reason, s.Block.ID)
 	if s.Address.IsValid() {
 		text += " " + s.Address.String()
@@ -392,7 +394,7 @@ func describeStep(s plan.Step) string {
 
 func TestRefusalsSayWhatToDo(t *testing.T) {
 	for _, test := range []struct {
-		step plan.Step
+		step ipblock.Step
 		want string
 	}{
 		{
@@ -436,9 +438,10 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 		},
 		{
 			wish().ensure(shop, view(blocks(block("a", network.Subnetted)))),
-			"IP block a (203.0.113.8/29) is divided into smaller ones (status subnetted) and cannot be assigned itself; " +
-				"name an IPBlock of one of these instead, delete them in the phoenixNAP portal, or remove the tags of this one if it " +
-				"serves something else now",
+			"IP block a (203.0.113.8/29) is divided into smaller ones (status subnetted) and cannot be assigned " +
+				"itself; " +
+				"name an IPBlock of one of these instead, delete them in the phoenixNAP portal, or remove the tags of " +
+				"this one if it " + "serves something else now",
 		},
 	} {
 		if diff := cmp.Diff(test.want, test.step.Detail); diff != "" {

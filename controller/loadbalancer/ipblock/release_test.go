@@ -1,4 +1,4 @@
-package plan_test
+package ipblock_test
 
 import (
 	"net/netip"
@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -18,19 +18,19 @@ import (
 //proves:known-bugs/wrong-network-unassigned
 //proves:known-bugs/new-state
 func TestRelease(t *testing.T) {
-	otherNetwork := func(s network.Status) func(*plan.Account) {
-		return func(v *plan.Account) { v.Networks["net2"] = network.Network{ID: "net2", Location: "SEA", Status: s} }
+	otherNetwork := func(s network.Status) func(*ipblock.Account) {
+		return func(v *ipblock.Account) { v.Networks["net2"] = network.Network{ID: "net2", Location: "SEA", Status: s} }
 	}
 	for _, test := range []struct {
 		name string
-		view plan.Account
+		view ipblock.Account
 		want string
 	}{
 		{"nothing", view(nil), "done noBlock "},
 		{"creating", view(blocks(block("a", network.Creating))), "wait BlockCreating a"},
 		{"unassigned", view(blocks(block("a", network.Unassigned))), "delete DeletionDue a"},
 		{"unassigned, network not readable", view(blocks(block("a", network.Unassigned)),
-			func(v *plan.Account) { delete(v.Networks, net1) }), "delete DeletionDue a"},
+			func(v *ipblock.Account) { delete(v.Networks, net1) }), "delete DeletionDue a"},
 		{"assigning", view(blocks(block("a", network.Assigning))), "wait BlockAssigning a"},
 		{"assigned", view(blocks(block("a", network.Assigned))), "unassign UnassignmentDue a net1"},
 		{"assigned, network busy", view(blocks(block("a", network.Assigned)), status(network.StatusBusy)),
@@ -42,7 +42,7 @@ func TestRelease(t *testing.T) {
 		{"assigned, network in a state that is not known", view(blocks(block("a", network.Assigned)), status("FROZEN")),
 			"refuse NetworkUnusable a"},
 		{"assigned, network not readable", view(blocks(block("a", network.Assigned)),
-			func(v *plan.Account) { delete(v.Networks, net1) }), "wait NetworkUnreadable a net1"},
+			func(v *ipblock.Account) { delete(v.Networks, net1) }), "wait NetworkUnreadable a net1"},
 		{"assigned to another network", view(blocks(block("a", network.Assigned, in("net2", "public network"))),
 			otherNetwork(network.StatusReady)), "unassign UnassignmentDue a net2"},
 		{"assigned to another network, which is busy", view(blocks(block("a", network.Assigned,
@@ -59,7 +59,7 @@ func TestRelease(t *testing.T) {
 		{"error assigning", view(blocks(block("a", network.ErrorAssigning, in(net1, "public network")))),
 			"unassign UnassignmentDue a net1"},
 		{"error assigning, no resource reported, another network lists it",
-			view(blocks(block("a", network.ErrorAssigning)), func(v *plan.Account) {
+			view(blocks(block("a", network.ErrorAssigning)), func(v *ipblock.Account) {
 				v.Networks["net2"] = network.Network{ID: "net2", Status: network.StatusReady,
 					Blocks: []network.ListedBlock{{ID: "a"}}}
 			}), "unassign UnassignmentDue a net2"},
@@ -117,7 +117,7 @@ func TestRelease(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var got []string
-			for _, step := range plan.Release(shop, test.view) {
+			for _, step := range ipblock.Release(shop, test.view) {
 				text := describeStep(step)
 				if step.Network != "" {
 					text += " " + step.Network
@@ -170,7 +170,7 @@ func TestRetag(t *testing.T) {
 	other := block("b", network.Unassigned, cidr("203.0.113.16/29"))
 	for _, test := range []struct {
 		name   string
-		view   plan.Account
+		view   ipblock.Account
 		retain bool
 		want   string
 	}{

@@ -1,4 +1,4 @@
-package draft_test
+package reconcile_test
 
 import (
 	"errors"
@@ -13,10 +13,10 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
 
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/draft"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/reconcile"
 )
 
-func stored() *corev1.Service {
+func storedService() *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1",
 			Annotations: map[string]string{"a": "1"}, Finalizers: []string{"old"}},
@@ -45,8 +45,8 @@ func TestASyncIsOneWrite(t *testing.T) {
 		}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			kube := fake.NewClientset(stored())
-			d := draft.Of(kube, stored())
+			kube := fake.NewClientset(storedService())
+			d := reconcile.NewDraft(kube, storedService())
 			test.change(d.Service)
 			want := d.Service.DeepCopy()
 			saved := 0
@@ -57,7 +57,7 @@ func TestASyncIsOneWrite(t *testing.T) {
 			if n := len(kube.Actions()); n != test.writes || saved != min(n, 1) {
 				t.Errorf("%d writes, want %d; %d times called", n, test.writes, saved)
 			}
-			check(t, kube, want)
+			checkWritten(t, kube, want)
 			if err := d.Save(t.Context()); err != nil || len(kube.Actions()) != test.writes+1 { // and that of check
 				t.Errorf("what is written is written again: %v", err)
 			}
@@ -66,7 +66,7 @@ func TestASyncIsOneWrite(t *testing.T) {
 }
 
 // check compares what is stored.
-func check(t *testing.T, kube *fake.Clientset, want *corev1.Service) {
+func checkWritten(t *testing.T, kube *fake.Clientset, want *corev1.Service) {
 	t.Helper()
 	have, err := kube.CoreV1().Services("shop").Get(t.Context(), "web", metav1.GetOptions{})
 	if err != nil {
@@ -90,14 +90,15 @@ func TestALostWrite(t *testing.T) {
 		"forbidden": {apierrors.NewForbidden(services, "web", nil), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			kube := fake.NewClientset(stored())
+			kube := fake.NewClientset(storedService())
 			kube.PrependReactor("patch", "services", func(ktesting.Action) (bool, runtime.Object, error) {
 				return true, nil, test.err
 			})
-			d := draft.Of(kube, stored())
+			d := reconcile.NewDraft(kube, storedService())
 			d.Set(map[string]any{"a": nil})
 			d.AfterSave(func() { t.Error("it was not written") })
-			if err := d.Save(t.Context()); errors.Is(err, draft.ErrOutdated) != test.want || !errors.Is(err, test.err) {
+			if err := d.Save(t.Context()); errors.Is(err, reconcile.ErrOutdated) != test.want ||
+				!errors.Is(err, test.err) {
 				t.Errorf("%v", err)
 			}
 			if d.Service.Annotations["a"] != "1" {
@@ -110,14 +111,14 @@ func TestALostWrite(t *testing.T) {
 // TestReadFindsWhatBecameOfTheService: of one that is gone, nothing is written.
 func TestReadFindsWhatBecameOfTheService(t *testing.T) {
 	kube := fake.NewClientset()
-	d := draft.Of(kube, stored())
+	d := reconcile.NewDraft(kube, storedService())
 	if err := d.Read(t.Context()); err != nil || !d.Gone || d.Successor != nil {
 		t.Errorf("a Service that is gone: %v, gone %t", err, d.Gone)
 	}
-	another := stored()
+	another := storedService()
 	another.UID = "2"
 	kube = fake.NewClientset(another)
-	d = draft.Of(kube, stored())
+	d = reconcile.NewDraft(kube, storedService())
 	if err := d.Read(t.Context()); err != nil || !d.Gone || d.Successor == nil || d.Successor.UID != "2" {
 		t.Errorf("another Service of the name: %v, %+v", err, d.Successor)
 	}
@@ -125,9 +126,9 @@ func TestReadFindsWhatBecameOfTheService(t *testing.T) {
 	if err := d.Save(t.Context()); err != nil || len(kube.Actions()) != 1 {
 		t.Errorf("%v; the other Service was written: %v", err, kube.Actions())
 	}
-	changed := stored()
+	changed := storedService()
 	changed.Annotations["a"] = "3"
-	d = draft.Of(fake.NewClientset(changed), stored())
+	d = reconcile.NewDraft(fake.NewClientset(changed), storedService())
 	d.Set(map[string]any{"b": "2"})
 	if err := d.Read(t.Context()); err != nil || d.Gone || d.Service.Annotations["a"] != "3" ||
 		d.Service.Annotations["b"] != "" {

@@ -1,4 +1,4 @@
-package plan
+package ipblock
 
 import (
 	"cmp"
@@ -10,7 +10,7 @@ import (
 
 // Ensure decides the next step towards exactly one block that is assigned to the configured network. Blocks too many
 // are released only after the kept one is assigned, see Duplicates, unless they take its slot in a full network.
-func Ensure(owner network.Owner, desired Desired, account Account) Step {
+func Ensure(owner network.Owner, desired Request, account Account) Step {
 	if refusal, unproven := Unproven(account); unproven {
 		return refusal
 	}
@@ -19,7 +19,7 @@ func Ensure(owner network.Owner, desired Desired, account Account) Step {
 	if len(owned) == 0 {
 		return withoutBlock(owner, desired, account, network)
 	}
-	owned = ranked(owned, desired, account)
+	owned = Ranked(owned, desired, account)
 	step := towardsAssigned(owned[0], desired, account, network)
 	if step.Action == Refuse && step.Reason == NetworkFull && len(owned) > 1 {
 		if freeing := releaseAll(owned[1:], account)[0]; freeing.Action != Done {
@@ -31,8 +31,8 @@ func Ensure(owner network.Owner, desired Desired, account Account) Step {
 
 // Duplicates decides how to release the blocks that Ensure does not keep, in the order of Release. It
 // is empty when there is at most one block, or the others are retained and on no network.
-func Duplicates(owner network.Owner, desired Desired, account Account) []Step {
-	owned := ranked(account.Owned(owner), desired, account)
+func Duplicates(owner network.Owner, desired Request, account Account) []Step {
+	owned := Ranked(account.Owned(owner), desired, account)
 	if len(owned) < 2 {
 		return nil
 	}
@@ -42,9 +42,9 @@ func Duplicates(owner network.Owner, desired Desired, account Account) []Step {
 // Retag decides which of the owner's blocks must get other tags next, because the Service says whether
 // its block must outlive it; due is false when none is. Of several blocks the one that Ensure keeps gets
 // the tag, and the others lose it only when nothing must be retained.
-func Retag(owner network.Owner, desired Desired, account Account, retain bool) (block network.Block,
+func Retag(owner network.Owner, desired Request, account Account, retain bool) (block network.Block,
 	tags map[string]string, due bool) {
-	candidates := ranked(account.Owned(owner), desired, account)
+	candidates := Ranked(account.Owned(owner), desired, account)
 	if retain && len(candidates) > 1 {
 		candidates = candidates[:1]
 	}
@@ -57,17 +57,17 @@ func Retag(owner network.Owner, desired Desired, account Account, retain bool) (
 	return network.Block{}, nil, false
 }
 
-// ranked orders several blocks of one Service, the one to keep first: the one that holds the published address, else
+// Ranked orders several blocks of one Service, the one to keep first: the one that holds the published address, else
 // the requested one, else one that was retained, else the one that is furthest on its way, else the one with the
 // lowest ID.
-func ranked(owned []network.Sighting, desired Desired, account Account) []network.Sighting {
+func Ranked(owned []network.Sighting, desired Request, account Account) []network.Sighting {
 	slices.SortStableFunc(owned, func(a, b network.Sighting) int {
 		return cmp.Compare(keepRank(a, desired, account), keepRank(b, desired, account))
 	})
 	return owned
 }
 
-func keepRank(s network.Sighting, desired Desired, account Account) int {
+func keepRank(s network.Sighting, desired Request, account Account) int {
 	b := s.Block
 	switch {
 	case b.CIDR.IsValid() && account.Published.IsValid() && b.CIDR.Contains(account.Published):
@@ -77,7 +77,7 @@ func keepRank(s network.Sighting, desired Desired, account Account) int {
 	case s.Hidden:
 		return 10
 	}
-	if elsewhere := b.ResourceID != "" && b.ResourceID != account.NetworkID; elsewhere &&
+	if elsewhere := b.ResourceID != "" && b.ResourceID != account.Network.ID; elsewhere &&
 		(b.Status == network.Assigned || b.Status == network.Assigning) {
 		return 8
 	}
@@ -91,15 +91,15 @@ func keepRank(s network.Sighting, desired Desired, account Account) int {
 }
 
 // towardsAssigned decides the next step for the block that is kept.
-func towardsAssigned(s network.Sighting, desired Desired, account Account, public network.Network) Step {
+func towardsAssigned(s network.Sighting, desired Request, account Account, public network.Network) Step {
 	b := s.Block
 	if s.Hidden {
-		return account.waitHidden(b)
+		return account.WaitHidden(b)
 	}
 	if refusal, refused := Untouchable(b); refused {
 		return refusal
 	}
-	if b.ResourceID != "" && (b.ResourceID != account.NetworkID || b.ResourceType == resourceServer) {
+	if b.ResourceID != "" && (b.ResourceID != account.Network.ID || b.ResourceType == resourceServer) {
 		return elsewhere(b, account)
 	}
 	if step, changing := waitForChange(b); changing {
@@ -134,12 +134,12 @@ func elsewhere(b network.Block, account Account) Step {
 	if b.Status == network.Unassigning {
 		return Step{Action: Wait, Reason: BlockUnassigning, Block: b}
 	}
-	return refuse(b, BlockElsewhere,
+	return RefuseStep(b, BlockElsewhere,
 		"IP block %s (%s) of this Service is assigned to %s %s instead of public network %s; remove it there",
-		b.ID, b.CIDR, cmp.Or(b.ResourceType, "resource"), b.ResourceID, account.NetworkID)
+		b.ID, b.CIDR, cmp.Or(b.ResourceType, "resource"), b.ResourceID, account.Network.ID)
 }
 
-func assign(b network.Block, desired Desired, published netip.Addr, public network.Network) Step {
+func assign(b network.Block, desired Request, published netip.Addr, public network.Network) Step {
 	if step, bad := unfit(b, desired, published, public); bad {
 		return step
 	}
@@ -160,7 +160,7 @@ func assign(b network.Block, desired Desired, published netip.Addr, public netwo
 	return Step{Action: Assign, Reason: AssignmentDue, Block: b, Network: public.ID}
 }
 
-func assigned(b network.Block, desired Desired, published netip.Addr, public network.Network) Step {
+func assigned(b network.Block, desired Request, published netip.Addr, public network.Network) Step {
 	if b.ResourceID == "" && !public.Listed(b.ID) {
 		return Step{Action: Wait, Reason: BlockAssigning, Block: b, Network: public.ID}
 	}
@@ -180,14 +180,14 @@ func assigned(b network.Block, desired Desired, published netip.Addr, public net
 }
 
 // immovable refuses what the Service asks to change of a block that is there and serves.
-func immovable(b network.Block, desired Desired) (Step, bool) {
+func immovable(b network.Block, desired Request) (Step, bool) {
 	const remedy = "; that cannot be changed in place: set %s to %s, or delete the Service and create it again"
 	switch {
 	case desired.SizeDemanded && desired.Size != 0 && desired.Size != SizeOf(b.CIDR):
-		return refuse(b, SizeMismatch, "IP block %s (%s) of this Service is a %s, not a %s"+remedy,
+		return RefuseStep(b, SizeMismatch, "IP block %s (%s) of this Service is a %s, not a %s"+remedy,
 			b.ID, b.CIDR, SizeOf(b.CIDR), desired.Size, desired.SizeSource, SizeOf(b.CIDR)), true
 	case desired.Location != "" && !network.SameLocation(desired.Location, b.Location):
-		return refuse(b, LocationMismatch, "IP block %s (%s) of this Service is in location %s, not in %s"+remedy,
+		return RefuseStep(b, LocationMismatch, "IP block %s (%s) of this Service is in location %s, not in %s"+remedy,
 			b.ID, b.CIDR, b.Location, desired.Location, desired.LocationSource, b.Location), true
 	default:
 		return Step{}, false
@@ -195,27 +195,27 @@ func immovable(b network.Block, desired Desired) (Step, bool) {
 }
 
 // unfit refuses a block that could be assigned but would not serve.
-func unfit(b network.Block, desired Desired, published netip.Addr, public network.Network) (Step, bool) {
+func unfit(b network.Block, desired Request, published netip.Addr, public network.Network) (Step, bool) {
 	if !network.SameLocation(b.Location, public.Location) {
-		return refuse(b, LocationMismatch,
+		return RefuseStep(b, LocationMismatch,
 			"IP block %s (%s) is in location %s but public network %s is in %s; set the location to %s and create "+
 				"the Service again",
 			b.ID, b.CIDR, b.Location, public.ID, public.Location, public.Location), true
 	}
 	if !ServiceAddress(b.CIDR).IsValid() || !b.CIDR.Addr().Is4() {
-		return refuse(b, BlockUnusable,
+		return RefuseStep(b, BlockUnusable,
 			"IP block %s (%s) has no IPv4 address for a Service; use one of size /31 or larger", b.ID, b.CIDR), true
 	}
 	if serviceAddressIn(b.CIDR, desired, published, public).IsValid() {
 		return Step{}, false
 	}
 	if desired.Requested.IsValid() {
-		return refuse(b, AddressRefused,
+		return RefuseStep(b, AddressRefused,
 			"%s %s is no usable address of this Service's IP block %s (%s), or a server holds it; clear it or choose "+
 				"another",
 			desired.requestedSource(), desired.Requested, b.ID, b.CIDR), true
 	}
-	return refuse(b, BlockUnusable, "servers hold every address of IP block %s (%s); take one off its server", b.ID,
+	return RefuseStep(b, BlockUnusable, "servers hold every address of IP block %s (%s); take one off its server", b.ID,
 		b.CIDR), true
 }
 
@@ -223,14 +223,14 @@ func unfit(b network.Block, desired Desired, published netip.Addr, public networ
 // false when it could. Credentials of another account get empty lists and 403 for every ID, as if everything were gone:
 // only the network distinguishes the accounts.
 func Unproven(account Account) (refusal Step, unproven bool) {
-	if _, readable := account.Networks[account.NetworkID]; readable {
+	if _, readable := account.Networks[account.Network.ID]; readable {
 		return Step{}, false
 	}
-	return refuse(network.Block{}, NetworkUnusable, "%s", network.Unreadable(account.NetworkID)), true
+	return RefuseStep(network.Block{}, NetworkUnusable, "%s", network.Unreadable(account.Network.ID)), true
 }
 
 func networkFull(b network.Block, public network.Network) Step {
-	return refuse(b, NetworkFull,
+	return RefuseStep(b, NetworkFull,
 		"public network %s has room for %d IPv4 blocks and all are taken or about to be; release one, or use another "+
 			"network",
 		public.ID, network.BlockLimit)
@@ -238,7 +238,7 @@ func networkFull(b network.Block, public network.Network) Step {
 
 // withoutBlock decides whether to buy. Everything that could make the purchase useless is refused here,
 // before it costs money.
-func withoutBlock(owner network.Owner, desired Desired, account Account, public network.Network) Step {
+func withoutBlock(owner network.Owner, desired Request, account Account, public network.Network) Step {
 	if block, untagged := account.boughtUntagged(owner); untagged && !account.PurchaseOpen() {
 		return account.retagged(owner, block)
 	}
@@ -249,25 +249,25 @@ func withoutBlock(owner network.Owner, desired Desired, account Account, public 
 	case account.PurchaseOpen():
 		return Step{Action: Wait, Reason: BlockInvisible, Block: network.Block{ID: account.Purchase.BlockID}}
 	case isUnseen:
-		return waitUnseen(unseen)
+		return WaitUnseen(unseen)
 	case account.Published.IsValid() && !desired.Replace:
-		return refuse(network.Block{}, BlockLost, "the IP block of address %s%s", account.Published, lostRemedy)
+		return RefuseStep(network.Block{}, BlockLost, "the IP block of address %s%s", account.Published, LostRemedy)
 	case desired.Requested.IsValid():
-		return refuse(network.Block{}, AddressRefused,
+		return RefuseStep(network.Block{}, AddressRefused,
 			"%s %s lies in no IP block of this Service; clear it to get an address of a new block", desired.requestedSource(),
 			desired.Requested)
 	case public.Status != network.StatusReady && public.Status != network.StatusBusy:
 		return networkUnusable(network.Block{}, public)
 	case desired.Location == "":
-		return refuse(network.Block{}, LocationMissing, "no location to buy an IP block in; set %s",
+		return RefuseStep(network.Block{}, LocationMissing, "no location to buy an IP block in; set %s",
 			desired.LocationSource)
 	case !network.SameLocation(desired.Location, public.Location):
-		return refuse(network.Block{}, LocationMismatch, "location %s is not where public network %s is; set %s to %s",
-			desired.Location, public.ID, desired.LocationSource, public.Location)
+		return RefuseStep(network.Block{}, LocationMismatch, "location %s is not where public network %s is; set %s "+
+			"to %s", desired.Location, public.ID, desired.LocationSource, public.Location)
 	case public.IPv4Blocks()+account.Reserved >= network.BlockLimit:
 		return networkFull(network.Block{}, public)
 	case account.MaxBlocks > 0 && account.Bought >= account.MaxBlocks:
-		return refuse(network.Block{}, TooManyBlocks,
+		return RefuseStep(network.Block{}, TooManyBlocks,
 			"the cluster has %d IP blocks and may buy %d; raise --max-ip-blocks or release one", account.Bought, account.MaxBlocks)
 	case account.Coming:
 		return Step{Action: Wait, Reason: NetworkChanging}
@@ -279,14 +279,14 @@ func withoutBlock(owner network.Owner, desired Desired, account Account, public 
 // Extend decides whether one more block is bought for an owner that may have several: a pool. The answer
 // is Buy, Wait or Refuse. A purchase whose block the view shows keeps no further one waiting; a block of the owner that
 // is untouchable does.
-func Extend(owner network.Owner, desired Desired, account Account) Step {
+func Extend(owner network.Owner, desired Request, account Account) Step {
 	if refusal, unproven := Unproven(account); unproven {
 		return refusal
 	}
 	if refusal, refused := account.anyUntouchable(owner); refused {
 		return refusal
 	}
-	if _, settled := account.purchased(owner); settled {
+	if _, settled := account.Purchased(owner); settled {
 		account.Purchase = nil
 	}
 	account.Published = netip.Addr{}
@@ -303,7 +303,7 @@ func EnsureBlock(s network.Sighting, account Account) Step {
 	network := account.Public()
 	network.Members = nil // a block whose addresses servers hold is still assigned: to the nodes' own it is no fault
 	account.Published = netip.Addr{}
-	return towardsAssigned(s, Desired{}, account, network)
+	return towardsAssigned(s, Request{}, account, network)
 }
 
 // EnsureBrought is EnsureBlock for a block that was brought: what the controller did not assign it does
@@ -311,7 +311,7 @@ func EnsureBlock(s network.Sighting, account Account) Step {
 func EnsureBrought(s network.Sighting, assignedHere bool, account Account) Step {
 	step := EnsureBlock(s, account)
 	if step.Action == Unassign && !assignedHere {
-		return refuse(s.Block, BlockInError,
+		return RefuseStep(s.Block, BlockInError,
 			"IP block %s (%s) is in state %q; take it off its network in the phoenixNAP portal",
 			s.Block.ID, s.Block.CIDR, s.Block.Status)
 	}
@@ -323,7 +323,7 @@ func EnsureBrought(s network.Sighting, assignedHere bool, account Account) Step 
 // is on another network than the configured one was put there by someone else. After Done the ledger is
 // kept until it is Spent, for a machine may still answer for an address that was released.
 func ReleaseBrought(s network.Sighting, assignedHere bool, account Account) Step {
-	elsewhere := s.Block.ResourceID != "" && s.Block.ResourceID != account.NetworkID
+	elsewhere := s.Block.ResourceID != "" && s.Block.ResourceID != account.Network.ID
 	if !assignedHere || elsewhere {
 		return Step{Action: Done, Reason: BlockKept, Block: s.Block}
 	}
@@ -360,9 +360,9 @@ func ChooseNodeBlock(
 
 // nodeRank orders the blocks bought for the nodes: the lowest is kept.
 func nodeRank(b network.Block, recorded string, used func(network.Block) bool, account Account) int {
-	public, readable := account.Networks[account.NetworkID]
+	public, readable := account.Networks[account.Network.ID]
 	switch {
-	case b.ResourceID != "" && b.ResourceID != account.NetworkID,
+	case b.ResourceID != "" && b.ResourceID != account.Network.ID,
 		readable && !network.SameLocation(b.Location, public.Location):
 		return 9
 	case used(b):

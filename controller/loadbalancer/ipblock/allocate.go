@@ -1,4 +1,4 @@
-package plan
+package ipblock
 
 import (
 	"cmp"
@@ -27,8 +27,8 @@ type PoolBlock struct {
 
 // AddressRequest is what the holder of an address in a pool is to get.
 type AddressRequest struct {
-	// Desired is what the holder asks for.
-	Desired
+	// Request is what the holder asks for.
+	Request
 	// Published is the address that the holder has already; the zero Addr when it has none. It never gives the holder
 	// anything that a ledger gives to another.
 	Published netip.Addr
@@ -36,8 +36,8 @@ type AddressRequest struct {
 	Leaves func(Ledger) bool
 	// Ask is how to ask ledgers.
 	Ask
-	// NetworkID is the ID of the configured public network: blocks that another one holds give nothing.
-	NetworkID string
+	// Network is that of the holder: blocks that another one holds give nothing.
+	Network network.Named
 }
 
 // Allocated is a decision about the address of one holder: Done when it has Address in Block, Buy when no block has a
@@ -102,7 +102,7 @@ func (p *allocating) lost() (Allocated, bool) {
 		held, holds := b.Ledger.AddressOf(p.holder)
 		if b.Gone && holds && held == p.wish.Published && !p.isBack(held) {
 			return p.refuse(BlockLost, "the IP block %s (%s) of address %s%s",
-				b.Ledger.BlockID, b.Ledger.CIDR, held, lostRemedy), true
+				b.Ledger.BlockID, b.Ledger.CIDR, held, LostRemedy), true
 		}
 	}
 	return Allocated{}, false
@@ -160,7 +160,7 @@ func (p *allocating) keep(i int) Allocated {
 	}
 	p.leaveAll(i)
 	var given []Ledger
-	kept := b.Ledger.Reopen().give(held, p.holder).group(held, p.wish.Group)
+	kept := b.Ledger.Reopen().Give(held, p.holder).NameGroup(held, p.wish.Group)
 	if !slices.Contains(b.Ledger.Holders(held), p.holder) || b.Ledger.Closed ||
 		kept.Groups[held].Name != b.Ledger.Groups[held].Name {
 		given = append(given, kept)
@@ -243,7 +243,7 @@ func (p *allocating) allocateRequested() Allocated {
 }
 
 func (p *allocating) refuse(reason Reason, format string, args ...any) Allocated {
-	return Allocated{Step: refuse(network.Block{}, reason, format, args...)}
+	return Allocated{Step: RefuseStep(network.Block{}, reason, format, args...)}
 }
 
 // allocateAny gives the address that was published, if it is free, else one of the best block.
@@ -336,7 +336,7 @@ func (p *allocating) usable(b PoolBlock) bool {
 		b.Ledger.CIDR != block.CIDR.Masked() {
 		return false
 	}
-	if block.ResourceID != "" && (block.ResourceID != p.wish.NetworkID || block.ResourceType == resourceServer) {
+	if block.ResourceID != "" && (block.ResourceID != p.wish.Network.ID || block.ResourceType == resourceServer) {
 		return false
 	}
 	return progress(b.status()) < rankUnknown

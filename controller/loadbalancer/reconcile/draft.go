@@ -1,5 +1,4 @@
-// Package draft changes a Service in memory and writes what differs, so that one sync is one write of the Service.
-package draft
+package reconcile
 
 import (
 	"context"
@@ -34,13 +33,14 @@ type Draft struct {
 	// Gone is true when the API server has no Service of this UID any more, as far as it is known.
 	Gone bool
 
-	kube   kubernetes.Interface
-	stored *corev1.Service
-	saved  []func()
+	kube       kubernetes.Interface
+	stored     *corev1.Service
+	saved      []func()
+	superseded []string
 }
 
-// Of returns a draft of a Service as it was read. It makes no calls, and the Service itself is not changed.
-func Of(kube kubernetes.Interface, service *corev1.Service) *Draft {
+// NewDraft returns a draft of a Service as it was read. It makes no calls, and the Service itself is not changed.
+func NewDraft(kube kubernetes.Interface, service *corev1.Service) *Draft {
 	return &Draft{Service: service.DeepCopy(), stored: service.DeepCopy(), kube: kube}
 }
 
@@ -63,15 +63,26 @@ func (d *Draft) Read(ctx context.Context) error {
 	return nil
 }
 
+// Superseded are the resource versions of the Service that are known to be old: a copy with one of them lacks what the
+// draft has read or written since.
+func (d *Draft) Superseded() []string { return d.superseded }
+
 // keep takes over a version of the API server.
 func (d *Draft) keep(live *corev1.Service) {
+	d.supersede(d.stored, live)
 	d.stored = live
 	live.DeepCopyInto(d.Service)
 }
 
+func (d *Draft) supersede(old, live *corev1.Service) {
+	if old.ResourceVersion != live.ResourceVersion {
+		d.superseded = append(d.superseded, old.ResourceVersion)
+	}
+}
+
 // Set sets annotations; a nil value removes one. It reports whether any was different.
 func (d *Draft) Set(annotations map[string]any) (changed bool) {
-	differing := Differing(d.Service, annotations)
+	differing := differing(d.Service, annotations)
 	for name, value := range differing {
 		text, present := value.(string)
 		if !present {
@@ -83,8 +94,8 @@ func (d *Draft) Set(annotations map[string]any) (changed bool) {
 	return len(differing) > 0
 }
 
-// Differing returns those of the annotations that a Service does not have so; nil stands for an absent one.
-func Differing(service *corev1.Service, wanted map[string]any) map[string]any {
+// differing returns those of the annotations that a Service does not have so; nil stands for an absent one.
+func differing(service *corev1.Service, wanted map[string]any) map[string]any {
 	differing := map[string]any{}
 	for name, value := range wanted {
 		old, present := service.Annotations[name]
@@ -125,7 +136,10 @@ func (d *Draft) Save(ctx context.Context) error {
 		metadata = map[string]any{}
 	}
 	if err == nil && len(metadata)+len(status) > 0 {
-		live, err = d.send(ctx, live, metadata, map[string]any{"status": status}, "status")
+		before := live
+		if live, err = d.send(ctx, before, metadata, map[string]any{"status": status}, "status"); err == nil {
+			d.supersede(before, live)
+		}
 	}
 	if err != nil {
 		d.keep(d.stored)
@@ -171,7 +185,7 @@ func metadataPatch(before, after *corev1.Service) map[string]any {
 	for name, value := range after.Annotations {
 		annotations[name] = value
 	}
-	if differing := Differing(before, annotations); len(differing) > 0 {
+	if differing := differing(before, annotations); len(differing) > 0 {
 		patch["annotations"] = differing
 	}
 	if added := missing(after.Finalizers, before.Finalizers); len(added) > 0 {

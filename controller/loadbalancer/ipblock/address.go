@@ -1,4 +1,4 @@
-package plan
+package ipblock
 
 import (
 	"fmt"
@@ -25,7 +25,7 @@ func ServiceAddress(cidr netip.Prefix) netip.Addr {
 // serviceAddressIn chooses the address of a Service in its block: the one that the user asked for, else
 // the one that is already published, else the first that no member of the network holds. The zero Addr when a
 // requested address cannot be had in this block or the block has none left.
-func serviceAddressIn(cidr netip.Prefix, desired Desired, published netip.Addr,
+func serviceAddressIn(cidr netip.Prefix, desired Request, published netip.Addr,
 	public network.Network) netip.Addr {
 	switch {
 	case desired.Requested.IsValid() && desired.Requested != published:
@@ -50,13 +50,13 @@ type Size int
 // LargestSize is the largest that can be bought, with 13 addresses for Services.
 const LargestSize Size = 28
 
-// blockSizes are the sizes that can be bought and have an address for a Service. A /31 has one too, but
+// BlockSizes are the sizes that can be bought and have an address for a Service. A /31 has one too, but
 // the API sells it only for servers.
-func blockSizes() []string { return []string{"/28", "/29", "/30"} }
+func BlockSizes() []string { return []string{"/28", "/29", "/30"} }
 
 // ParseSize reads a size as it is written in options and annotations, such as "/29".
 func ParseSize(raw string) (Size, error) {
-	if !slices.Contains(blockSizes(), raw) {
+	if !slices.Contains(BlockSizes(), raw) {
 		return 0, fmt.Errorf("block size %q is not one of /28, /29 and /30", raw)
 	}
 	bits, err := strconv.Atoi(raw[1:])

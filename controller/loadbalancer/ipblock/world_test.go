@@ -1,4 +1,4 @@
-package plan_test
+package ipblock_test
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
@@ -45,7 +45,7 @@ type account struct {
 	now      time.Time
 	blocks   []*modelBlock
 	networks map[string]*modelNetwork
-	purchase *plan.Purchase
+	purchase *ipblock.Purchase
 	created  int
 	// serial numbers all blocks that ever were.
 	serial int
@@ -82,7 +82,7 @@ func newAccount(seed uint64) *account {
 		}
 	}
 	if a.rng.IntN(3) == 0 {
-		a.purchase = &plan.Purchase{Nonce: "left over",
+		a.purchase = &ipblock.Purchase{Nonce: "left over",
 			Time: noon.Add(-time.Duration(a.rng.IntN(90)) * time.Second)}
 	}
 	return a
@@ -150,8 +150,8 @@ func (a *account) advance(d time.Duration) {
 }
 
 // view is what the account shows: lists lag, and a block whose ID was recorded shows by ID.
-func (a *account) view() plan.Account {
-	v := plan.Account{Now: a.now, NetworkID: net1, Purchase: a.purchase}
+func (a *account) view() ipblock.Account {
+	v := ipblock.Account{Now: a.now, Network: network.Named{ID: net1}, Purchase: a.purchase}
 	for _, b := range a.blocks {
 		if !a.now.Before(b.seen) || (a.purchase != nil && a.purchase.BlockID == b.ID) {
 			v.Sightings = append(v.Sightings, network.Sighting{Block: b.Block})
@@ -187,22 +187,22 @@ func (a *account) readNetworks() map[string]network.Network {
 
 // take carries a step out. A quarter of the steps is lost: half of these never reach the account, of the
 // others only the answer is lost.
-func (a *account) take(s plan.Step) {
+func (a *account) take(s ipblock.Step) {
 	lost := a.rng.IntN(8)
-	if s.Action == plan.Buy {
-		a.purchase = &plan.Purchase{Nonce: "n", Time: a.now}
+	if s.Action == ipblock.Buy {
+		a.purchase = &ipblock.Purchase{Nonce: "n", Time: a.now}
 	}
 	if lost == 0 {
 		return
 	}
 	id := a.carryOut(s)
-	if s.Action == plan.Buy && lost != 1 {
+	if s.Action == ipblock.Buy && lost != 1 {
 		a.purchase.BlockID = id
 	}
 }
 
-func (a *account) carryOut(s plan.Step) (bought string) {
-	if s.Action == plan.Buy {
+func (a *account) carryOut(s ipblock.Step) (bought string) {
+	if s.Action == ipblock.Buy {
 		return a.sell(shop).ID
 	}
 	b := a.find(s.Block.ID)
@@ -211,11 +211,11 @@ func (a *account) carryOut(s plan.Step) (bought string) {
 		a.fault("%s of block %q, which does not exist", s.Action, s.Block.ID)
 	case !a.mayTouch(b.Block):
 		a.fault("%s of block %s, which belongs to another owner", s.Action, b.ID)
-	case s.Action == plan.Delete:
+	case s.Action == ipblock.Delete:
 		a.remove(b)
-	case s.Action == plan.Assign:
+	case s.Action == ipblock.Assign:
 		a.move(b, s.Network, network.Assigning, network.Unassigned)
-	case s.Action == plan.Unassign:
+	case s.Action == ipblock.Unassign:
 		a.move(b, s.Network, network.Unassigning, network.Assigned, network.ErrorAssigning, network.ErrorUnassigning)
 	}
 	return ""

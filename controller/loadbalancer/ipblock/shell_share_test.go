@@ -1,4 +1,4 @@
-package plan_test
+package ipblock_test
 
 import (
 	"net/netip"
@@ -6,56 +6,57 @@ import (
 	"strings"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 )
 
 // pool is the blocks of the pool with their ledgers, as the controller sees them.
-func (c *cluster) pool(v plan.Account) []plan.PoolBlock {
-	var found []plan.PoolBlock
+func (c *cluster) pool(v ipblock.Account) []ipblock.PoolBlock {
+	var found []ipblock.PoolBlock
 	seen := map[string]bool{}
 	for _, s := range v.Sightings {
 		if pool.Owns(s.Block) {
 			seen[s.Block.ID] = true
-			found = append(found, plan.PoolBlock{Sighting: s, Ledger: c.ledgers[s.Block.ID]})
+			found = append(found, ipblock.PoolBlock{Sighting: s, Ledger: c.ledgers[s.Block.ID]})
 		}
 	}
 	for id, l := range c.ledgers {
 		if seen[id] || id == c.broughtID {
 			continue
 		}
-		unseen := plan.PoolBlock{Gone: true, Ledger: l}
+		unseen := ipblock.PoolBlock{Gone: true, Ledger: l}
 		if b := c.find(id); b != nil { // looked up by ID
-			unseen = plan.PoolBlock{Sighting: network.Sighting{Block: b.Block}, Ledger: l, Foreign: !pool.Owns(b.Block)}
+			unseen = ipblock.PoolBlock{Sighting: network.Sighting{Block: b.Block}, Ledger: l,
+				Foreign: !pool.Owns(b.Block)}
 		}
 		found = append(found, unseen)
 	}
 	return found
 }
 
-func (c *cluster) placeWish(s *modelService) plan.AddressRequest {
-	return plan.AddressRequest{
-		Desired: plan.Desired{Replace: s.replace}, Published: s.published,
-		Ask:       plan.Ask{Silent: func(netip.Addr) bool { return c.reported }, Now: c.now},
-		NetworkID: net1,
+func (c *cluster) placeWish(s *modelService) ipblock.AddressRequest {
+	return ipblock.AddressRequest{
+		Request: ipblock.Request{Replace: s.replace}, Published: s.published,
+		Ask:     ipblock.Ask{Silent: func(netip.Addr) bool { return c.reported }, Now: c.now},
+		Network: network.Named{ID: net1},
 	}
 }
 
 func (c *cluster) ensureShared(s *modelService) bool {
 	v := c.viewFor(c.poolPurchase)
-	p := plan.Allocate(s.holder(), c.placeWish(s), c.pool(v), false)
+	p := ipblock.Allocate(s.holder(), c.placeWish(s), c.pool(v), false)
 	for _, l := range p.Save {
 		if !c.save(l) {
 			return false
 		}
 	}
 	switch p.Action {
-	case plan.Done:
-		return c.bringToNetwork(s, p, v, plan.EnsureBlock(network.Sighting{Block: p.Block}, v))
-	case plan.Buy:
+	case ipblock.Done:
+		return c.bringToNetwork(s, p, v, ipblock.EnsureBlock(network.Sighting{Block: p.Block}, v))
+	case ipblock.Buy:
 		w := c.wish(s)
 		return c.act(s, w.extend(pool, v), pool, &c.poolPurchase)
-	case plan.Refuse:
+	case ipblock.Refuse:
 		s.refused = p.Reason
 		return true
 	default:
@@ -64,13 +65,13 @@ func (c *cluster) ensureShared(s *modelService) bool {
 }
 
 // bringToNetwork carries out the next step for the block of a allocated, or publishes.
-func (c *cluster) bringToNetwork(s *modelService, p plan.Allocated, v plan.Account, step plan.Step) bool {
+func (c *cluster) bringToNetwork(s *modelService, p ipblock.Allocated, v ipblock.Account, step ipblock.Step) bool {
 	if foreign := s.mode == shared && !pool.Owns(p.Block); foreign {
-		s.refused = plan.BlockRetagged
+		s.refused = ipblock.BlockRetagged
 		return true
 	}
 	switch {
-	case step.Action != plan.Done:
+	case step.Action != ipblock.Done:
 		return c.act(s, step, pool, nil)
 	case s.published != p.Address:
 		c.publish(s, p.Address, p.Block)
@@ -81,26 +82,26 @@ func (c *cluster) bringToNetwork(s *modelService, p plan.Allocated, v plan.Accou
 }
 
 func (c *cluster) ensureBrought(s *modelService) bool {
-	v := c.viewFor(plan.Purchase{})
+	v := c.viewFor(ipblock.Purchase{})
 	b := c.find(c.broughtID)
 	if b == nil {
-		s.refused = plan.BlockLost
+		s.refused = ipblock.BlockLost
 		return true
 	}
-	p := plan.Allocate(s.holder(), c.placeWish(s), []plan.PoolBlock{{Sighting: network.Sighting{Block: b.Block},
+	p := ipblock.Allocate(s.holder(), c.placeWish(s), []ipblock.PoolBlock{{Sighting: network.Sighting{Block: b.Block},
 		Ledger: c.ledgers[b.ID]}}, false)
 	for _, l := range p.Save {
 		if !c.save(l) {
 			return false
 		}
 	}
-	if p.Action != plan.Done {
+	if p.Action != ipblock.Done {
 		s.refused = p.Reason
-		return p.Action != plan.Wait
+		return p.Action != ipblock.Wait
 	}
 	l := c.ledgers[b.ID]
-	step := plan.EnsureBrought(network.Sighting{Block: b.Block}, l.AssignedHere, v)
-	if step.Action == plan.Assign && !l.AssignedHere {
+	step := ipblock.EnsureBrought(network.Sighting{Block: b.Block}, l.AssignedHere, v)
+	if step.Action == ipblock.Assign && !l.AssignedHere {
 		l.AssignedHere = true
 		return c.save(l) && false
 	}
@@ -152,7 +153,7 @@ func (c *cluster) housekeep() {
 }
 
 // retire releases one empty block of the pool; it reports whether it did something.
-func (c *cluster) retire(b plan.PoolBlock, v plan.Account) bool {
+func (c *cluster) retire(b ipblock.PoolBlock, v ipblock.Account) bool {
 	stored := b.Ledger.Version != ""
 	switch {
 	case (b.Gone || b.Foreign) && stored:
@@ -165,13 +166,13 @@ func (c *cluster) retire(b plan.PoolBlock, v plan.Account) bool {
 			return false
 		}
 		if !stored {
-			b.Ledger = plan.NewLedger(b.Sighting.Block.ID, b.Sighting.Block.CIDR)
+			b.Ledger = ipblock.NewLedger(b.Sighting.Block.ID, b.Sighting.Block.CIDR)
 		}
 		return c.save(b.Ledger.Close())
 	}
-	step := plan.ReleaseBlock(b.Sighting, v)
+	step := ipblock.ReleaseBlock(b.Sighting, v)
 	c.act(nil, step, pool, nil)
-	return step.Action != plan.Wait && step.Action != plan.Refuse
+	return step.Action != ipblock.Wait && step.Action != ipblock.Refuse
 }
 
 // poolAwaited reports whether a Service of the pool has no address yet.
@@ -189,16 +190,16 @@ func (c *cluster) poolAwaited() bool {
 	})
 }
 
-func (c *cluster) giveUpBrought(v plan.Account) {
+func (c *cluster) giveUpBrought(v ipblock.Account) {
 	l, stored := c.ledgers[c.broughtID]
 	if !stored || !l.Empty() {
 		return
 	}
-	step := plan.Step{Action: plan.Done}
+	step := ipblock.Step{Action: ipblock.Done}
 	if b := c.find(c.broughtID); b != nil {
-		step = plan.ReleaseBrought(network.Sighting{Block: b.Block}, l.AssignedHere, v)
+		step = ipblock.ReleaseBrought(network.Sighting{Block: b.Block}, l.AssignedHere, v)
 	}
-	if step.Action != plan.Done {
+	if step.Action != ipblock.Done {
 		c.act(nil, step, network.Owner{}, nil)
 		return
 	}
@@ -209,15 +210,15 @@ func (c *cluster) giveUpBrought(v plan.Account) {
 
 // collectOrphans releases blocks that a frozen process bought for a Service that is gone. Nothing else may
 // become an orphan.
-func (c *cluster) collectOrphans(v plan.Account) {
+func (c *cluster) collectOrphans(v ipblock.Account) {
 	for _, seen := range v.Sightings {
 		name, found := strings.CutPrefix(seen.Block.Tags[contract.TagService], "shop_")
 		lives := slices.ContainsFunc(c.services, func(s *modelService) bool { return s.name == name })
 		if !found || lives || seen.Hidden || !c.find(seen.Block.ID).late {
 			continue
 		}
-		step := plan.Release(network.Owner{Cluster: "c1", Namespace: "shop", Name: name}, v)[0]
-		if c.act(nil, step, network.Owner{}, nil); step.Action == plan.Unassign || step.Action == plan.Delete {
+		step := ipblock.Release(network.Owner{Cluster: "c1", Namespace: "shop", Name: name}, v)[0]
+		if c.act(nil, step, network.Owner{}, nil); step.Action == ipblock.Unassign || step.Action == ipblock.Delete {
 			return
 		}
 	}

@@ -1,4 +1,4 @@
-package plan_test
+package ipblock_test
 
 import (
 	"fmt"
@@ -9,14 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 )
 
 var pool = network.Owner{Cluster: "c1", Pool: "default"}
 
 // poolBlock is a block of the pool whose ID is the letter and whose CIDR the ledger's.
-func poolBlock(status network.BlockStatus, l plan.Ledger, change ...func(*plan.PoolBlock)) plan.PoolBlock {
-	b := plan.PoolBlock{Ledger: l, Sighting: network.Sighting{Block: block(l.BlockID, status, cidr(l.CIDR.String()),
+func poolBlock(status network.BlockStatus, l ipblock.Ledger, change ...func(*ipblock.PoolBlock)) ipblock.PoolBlock {
+	b := ipblock.PoolBlock{Ledger: l, Sighting: network.Sighting{Block: block(l.BlockID, status, cidr(l.CIDR.String()),
 		func(b *network.Block) { b.Tags = pool.Tags() })}}
 	for _, c := range change {
 		c(&b)
@@ -24,19 +24,19 @@ func poolBlock(status network.BlockStatus, l plan.Ledger, change ...func(*plan.P
 	return b
 }
 
-func named(id, cidr string) func(*plan.Ledger) {
-	return func(l *plan.Ledger) {
+func named(id, cidr string) func(*ipblock.Ledger) {
+	return func(l *ipblock.Ledger) {
 		l.BlockID = id
 		l.CIDR = prefix(cidr)
 	}
 }
 
-func gone(b *plan.PoolBlock) { b.Gone = true }
+func gone(b *ipblock.PoolBlock) { b.Gone = true }
 
-func foreignBlock(b *plan.PoolBlock) { b.Foreign = true }
+func foreignBlock(b *ipblock.PoolBlock) { b.Foreign = true }
 
 // describeAllocated says a decision in few words, stored ledgers as block, holders and mark.
-func describeAllocated(p plan.Allocated) string {
+func describeAllocated(p ipblock.Allocated) string {
 	text := fmt.Sprintf("%s %s %s", p.Action, p.Reason, p.Block.ID)
 	if p.Address.IsValid() {
 		text += " " + p.Address.String()
@@ -54,24 +54,25 @@ func describeAllocated(p plan.Allocated) string {
 }
 
 func TestAllocate(t *testing.T) {
-	one := func(b ...plan.PoolBlock) []plan.PoolBlock { return b }
+	one := func(b ...ipblock.PoolBlock) []ipblock.PoolBlock { return b }
 	const second = "203.0.113.16/29"
-	two16 := ledger29(nil, named("b", second), func(l *plan.Ledger) {
+	two16 := ledger29(nil, named("b", second), func(l *ipblock.Ledger) {
 		l.Held[addr("203.0.113.18")] = holder("x")
 		l.Held[addr("203.0.113.19")] = holder("y")
 	})
-	webInB := ledger29(nil, named("b", second), func(l *plan.Ledger) { l.Held[addr("203.0.113.18")] = holder("web") })
+	webInB := ledger29(nil, named("b", second),
+		func(l *ipblock.Ledger) { l.Held[addr("203.0.113.18")] = holder("web") })
 	for _, test := range []struct {
 		name   string
 		wish   wanted
-		blocks []plan.PoolBlock
+		blocks []ipblock.PoolBlock
 		coming bool
 		want   string
 	}{
 		{name: "no block", want: "buy PurchaseDue "},
 		{name: "no block, one is coming", coming: true, want: "wait BlockInvisible "},
-		{name: "a block without a ledger", blocks: one(poolBlock(network.Assigned, ledger29(nil), func(b *plan.PoolBlock) {
-			b.Ledger = plan.Ledger{}
+		{name: "a block without a ledger", blocks: one(poolBlock(network.Assigned, ledger29(nil), func(b *ipblock.PoolBlock) {
+			b.Ledger = ipblock.Ledger{}
 		})), want: "done BlockAssigned a 203.0.113.10; save a 1 held 0 quarantined"},
 		{name: "a block that is being created", blocks: one(poolBlock(network.Creating, ledger29(nil))),
 			want: "done BlockAssigned a 203.0.113.10; save a 1 held 0 quarantined"},
@@ -81,14 +82,14 @@ func TestAllocate(t *testing.T) {
 		{name: "what it has, in a block that a person unassigned", blocks: one(poolBlock(network.Unassigning,
 			ledger29(map[string]string{"203.0.113.11": "web"}))), want: "done BlockAssigned a 203.0.113.11"},
 		{name: "what it has, in a block that is hidden", blocks: one(poolBlock(network.Assigned,
-			ledger29(map[string]string{"203.0.113.11": "web"}), func(b *plan.PoolBlock) {
+			ledger29(map[string]string{"203.0.113.11": "web"}), func(b *ipblock.PoolBlock) {
 				b.Sighting.Hidden = true
 			})), want: "wait DeletionUnverified a 203.0.113.11"},
 		{name: "what it has, in a closed block", blocks: one(poolBlock(network.Assigned,
 			ledger29(map[string]string{"203.0.113.11": "web"}, closed))),
 			want: "done BlockAssigned a 203.0.113.11; save a 1 held 0 quarantined"},
-		{name: "what its predecessor had", blocks: one(poolBlock(network.Assigned, ledger29(nil, func(l *plan.Ledger) {
-			l.Held[addr("203.0.113.11")] = plan.Holder{Namespace: "shop", Name: "web", UID: "old"}
+		{name: "what its predecessor had", blocks: one(poolBlock(network.Assigned, ledger29(nil, func(l *ipblock.Ledger) {
+			l.Held[addr("203.0.113.11")] = ipblock.Holder{Namespace: "shop", Name: "web", UID: "old"}
 		}))), want: "done BlockAssigned a 203.0.113.11; save a 1 held 0 quarantined"},
 		{name: "the fuller block", blocks: one(poolBlock(network.Assigned,
 			ledger29(map[string]string{"203.0.113.10": "h0"})), poolBlock(network.Assigned, two16)),
@@ -102,9 +103,9 @@ func TestAllocate(t *testing.T) {
 		{name: "the one in error before a purchase", blocks: one(poolBlock(network.ErrorAssigning, ledger29(four29))),
 			want: "done BlockAssigned a 203.0.113.12; save a 5 held 0 quarantined"},
 		{name: "not the one of another network", blocks: one(poolBlock(network.Assigned, ledger29(nil),
-			func(b *plan.PoolBlock) { b.Sighting.Block.ResourceID = "net2" })), want: "buy PurchaseDue "},
+			func(b *ipblock.PoolBlock) { b.Sighting.Block.ResourceID = "net2" })), want: "buy PurchaseDue "},
 		{name: "not the one of a server", blocks: one(poolBlock(network.Assigned, ledger29(nil),
-			func(b *plan.PoolBlock) { b.Sighting.Block.ResourceType = "server" })), want: "buy PurchaseDue "},
+			func(b *ipblock.PoolBlock) { b.Sighting.Block.ResourceType = "server" })), want: "buy PurchaseDue "},
 		{name: "not the one in a state that is not known", blocks: one(poolBlock("subnetted", ledger29(nil))),
 			want: "buy PurchaseDue "},
 		{name: "not a gone one", blocks: one(poolBlock(network.Assigned, ledger29(nil), gone)), want: "buy PurchaseDue "},
@@ -182,11 +183,11 @@ func TestAllocate(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.wish.RequestedSource = "the annotation requested-ip"
-			got := plan.Allocate(holder("web"), test.wish.request(), test.blocks, test.coming)
+			got := ipblock.Allocate(holder("web"), test.wish.request(), test.blocks, test.coming)
 			if diff := cmp.Diff(test.want, describeAllocated(got)); diff != "" {
 				t.Errorf("allocated (-want +got):\n%s%s", diff, got.Detail)
 			}
-			if (got.Action == plan.Refuse) != (got.Detail != "") {
+			if (got.Action == ipblock.Refuse) != (got.Detail != "") {
 				t.Errorf("%s with detail %q", got.Action, got.Detail)
 			}
 			for _, l := range got.Save {
@@ -204,30 +205,30 @@ func TestRefusedPlacementsSayWhatToDo(t *testing.T) {
 	b := poolBlock(network.Assigned, ledger29(map[string]string{"203.0.113.11": "web"}))
 	want := "the Service has address 203.0.113.11; that cannot be changed in place to 203.0.113.13: set " +
 		"spec.loadBalancerIP to 203.0.113.11 or clear it, or delete the Service and create it again"
-	if diff := cmp.Diff(want, plan.Allocate(holder("web"), w, []plan.PoolBlock{b}, false).Detail); diff != "" {
+	if diff := cmp.Diff(want, ipblock.Allocate(holder("web"), w, []ipblock.PoolBlock{b}, false).Detail); diff != "" {
 		t.Errorf("sentence (-want +got):\n%s", diff)
 	}
 }
 
 // fill places Services one after the other in a network that holds room blocks and returns how many got
 // an address, and the blocks.
-func fill(t *testing.T, services, room int, size plan.Size) (placed int, blocks []plan.PoolBlock) {
+func fill(t *testing.T, services, room int, size ipblock.Size) (placed int, blocks []ipblock.PoolBlock) {
 	t.Helper()
 	w := wanted{}.request()
 	given := map[string]string{}
 	for i := range services {
 		name := fmt.Sprint("s", i)
-		p := plan.Allocate(holder(name), w, blocks, false)
-		if p.Action == plan.Buy {
+		p := ipblock.Allocate(holder(name), w, blocks, false)
+		if p.Action == ipblock.Buy {
 			if len(blocks) == room {
 				return placed, blocks
 			}
-			l := plan.NewLedger(fmt.Sprintf("block%02d", len(blocks)),
+			l := ipblock.NewLedger(fmt.Sprintf("block%02d", len(blocks)),
 				prefix(fmt.Sprintf("203.0.%d.0%s", len(blocks), size)))
 			blocks = append(blocks, poolBlock(network.Creating, l))
-			p = plan.Allocate(holder(name), w, blocks, false)
+			p = ipblock.Allocate(holder(name), w, blocks, false)
 		}
-		if p.Action != plan.Done || len(p.Save) != 1 {
+		if p.Action != ipblock.Done || len(p.Save) != 1 {
 			t.Fatalf("Service %d: %s", i, describeAllocated(p))
 		}
 		if other, twice := given[p.Address.String()]; twice {
@@ -248,7 +249,7 @@ func fill(t *testing.T, services, room int, size plan.Size) (placed int, blocks 
 func TestServicesThatAPoolHolds(t *testing.T) {
 	for _, test := range []struct {
 		room int
-		size plan.Size
+		size ipblock.Size
 		want int
 	}{
 		{network.BlockLimit - 1, 29, 45}, {network.BlockLimit, 29, 50},
@@ -272,13 +273,13 @@ func TestAllocateDoesNotDependOnOrder(t *testing.T) {
 	_, blocks := fill(t, 23, 10, 29)
 	blocks = append(blocks, poolBlock(network.Assigned, ledger29(nil, named("c", "198.51.100.0/29"))),
 		poolBlock(network.Assigned, ledger29(nil, named("d", "198.51.100.8/29"))))
-	want := describeAllocated(plan.Allocate(holder("web"), wanted{}.request(), blocks, false))
+	want := describeAllocated(ipblock.Allocate(holder("web"), wanted{}.request(), blocks, false))
 	if !strings.HasPrefix(want, "done") {
 		t.Fatal(want)
 	}
 	for shift := range blocks {
-		turned := append(append([]plan.PoolBlock{}, blocks[shift:]...), blocks[:shift]...)
-		if got := describeAllocated(plan.Allocate(holder("web"), wanted{}.request(), turned,
+		turned := append(append([]ipblock.PoolBlock{}, blocks[shift:]...), blocks[:shift]...)
+		if got := describeAllocated(ipblock.Allocate(holder("web"), wanted{}.request(), turned,
 			false)); got != want {
 			t.Errorf("turned by %d: %s, want %s", shift, got, want)
 		}

@@ -1,11 +1,11 @@
-package plan_test
+package ipblock_test
 
 import (
 	"net/netip"
 	"testing"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 )
 
 func TestServiceAddress(t *testing.T) {
@@ -24,7 +24,7 @@ func TestServiceAddress(t *testing.T) {
 	} {
 		t.Run(test.cidr, func(t *testing.T) {
 			cidr := prefix(test.cidr)
-			if got := plan.ServiceAddress(cidr); got != addr(test.service) {
+			if got := ipblock.ServiceAddress(cidr); got != addr(test.service) {
 				t.Errorf("Service address is %s, want %s", got, test.service)
 			}
 		})
@@ -55,7 +55,7 @@ func FuzzServiceAddress(f *testing.F) {
 		if err != nil {
 			return
 		}
-		address := plan.ServiceAddress(cidr)
+		address := ipblock.ServiceAddress(cidr)
 		if !address.IsValid() {
 			return
 		}

@@ -1,4 +1,4 @@
-package plan
+package ipblock
 
 import (
 	"net/netip"
@@ -159,17 +159,3 @@ type Step struct {
 	// Until is when a Wait ends at the latest; the zero Time when that is not known.
 	Until time.Time
 }
-
-// Refusal is the error of a Service for which nothing more is done until a person has acted.
-type Refusal struct {
-	// Reason is the reason of the condition BlockAssigned.
-	Reason Reason
-	// Detail is a sentence for the user: what is refused, and what to do.
-	Detail string
-	// Reported is true when the Service has a condition with this reason and detail, and an event was sent when that
-	// changed. Users need not be notified again.
-	Reported bool
-}
-
-// Error is the sentence for the user.
-func (r *Refusal) Error() string { return r.Detail }

@@ -1,4 +1,4 @@
-package plan_test
+package ipblock_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 )
 
 // mode is how a Service of the model gets its address.
@@ -30,12 +30,12 @@ type modelService struct {
 	published netip.Addr
 	// block is the ID of the block of the published address.
 	block    string
-	purchase plan.Purchase
-	refused  plan.Reason
+	purchase ipblock.Purchase
+	refused  ipblock.Reason
 }
 
-func (s *modelService) holder() plan.Holder {
-	return plan.Holder{Namespace: "shop", Name: s.name, UID: s.uid}
+func (s *modelService) holder() ipblock.Holder {
+	return ipblock.Holder{Namespace: "shop", Name: s.name, UID: s.uid}
 }
 
 func (s *modelService) owner() network.Owner {
@@ -47,10 +47,10 @@ func (s *modelService) owner() network.Owner {
 type cluster struct {
 	*account
 	services []*modelService
-	ledgers  map[string]plan.Ledger
+	ledgers  map[string]ipblock.Ledger
 	versions int
 	// poolPurchase is the record of the pool.
-	poolPurchase plan.Purchase
+	poolPurchase ipblock.Purchase
 	broughtID    string
 	uids         int
 	// crashIn is how many things the controller does until it dies; 0 for never.
@@ -61,21 +61,21 @@ type cluster struct {
 	late    []lateChange
 	tally   tally
 	// withdrawn is when an address was released, and by whom.
-	withdrawn map[netip.Addr]plan.Released
+	withdrawn map[netip.Addr]ipblock.Released
 	reported  bool // agents report silence
 }
 
 // lateChange is sent by a process that was frozen after it had checked that it may: a step, or where that
 // is Buy a purchase for the owner.
 type lateChange struct {
-	step  plan.Step
+	step  ipblock.Step
 	owner network.Owner
 	at    time.Time
 }
 
 // mayFreeze freezes the process for longer than it leads: the change is sent by and by, another process
 // goes on.
-func (c *cluster) mayFreeze(step plan.Step, o network.Owner) {
+func (c *cluster) mayFreeze(step ipblock.Step, o network.Owner) {
 	if c.freezes == 0 || c.rng.IntN(4) != 0 {
 		return
 	}
@@ -135,7 +135,7 @@ func (c *cluster) sync(s *modelService) (settled bool) {
 }
 
 func (c *cluster) wish(s *modelService) wanted {
-	w := wanted{Desired: plan.Desired{Location: "ASH", Replace: s.replace}, Published: s.published}
+	w := wanted{Request: ipblock.Request{Location: "ASH", Replace: s.replace}, Published: s.published}
 	public := c.readNetworks()[net1]
 	for _, b := range c.blocks {
 		mine := s.mode == dedicated && s.owner().Owns(b.Block)
@@ -147,7 +147,7 @@ func (c *cluster) wish(s *modelService) wanted {
 }
 
 // viewFor is the view with a record of a purchase.
-func (c *cluster) viewFor(p plan.Purchase) plan.Account {
+func (c *cluster) viewFor(p ipblock.Purchase) ipblock.Account {
 	c.purchase = nil
 	if p.Nonce != "" {
 		c.purchase = &p
@@ -159,7 +159,7 @@ func (c *cluster) ensureDedicated(s *modelService) bool {
 	v := c.viewFor(s.purchase)
 	w := c.wish(s)
 	step := w.ensure(s.owner(), v)
-	if step.Action != plan.Done {
+	if step.Action != ipblock.Done {
 		return c.act(s, step, s.owner(), &s.purchase)
 	}
 	if b, tags, due := w.retag(s.owner(), v, s.retain); due {
@@ -178,12 +178,12 @@ func (c *cluster) ensureDedicated(s *modelService) bool {
 }
 
 // act takes one step; p is the record of purchases. It reports whether only a person could do more.
-func (c *cluster) act(s *modelService, step plan.Step, o network.Owner, p *plan.Purchase) (settled bool) {
+func (c *cluster) act(s *modelService, step ipblock.Step, o network.Owner, p *ipblock.Purchase) (settled bool) {
 	switch step.Action {
-	case plan.Buy:
+	case ipblock.Buy:
 		c.buy(o, p)
-	case plan.Assign, plan.Unassign, plan.Delete:
-		if step.Action != plan.Assign {
+	case ipblock.Assign, ipblock.Unassign, ipblock.Delete:
+		if step.Action != ipblock.Assign {
 			c.mayFreeze(step, network.Owner{})
 		}
 		c.do(func() {
@@ -191,21 +191,21 @@ func (c *cluster) act(s *modelService, step plan.Step, o network.Owner, p *plan.
 				c.carryOut(step)
 			}
 		})
-	case plan.Refuse:
+	case ipblock.Refuse:
 		if s != nil {
 			s.refused = step.Reason
 		}
 		return true
-	case plan.Wait, plan.Done:
+	case ipblock.Wait, ipblock.Done:
 	}
 	return false
 }
 
 // buy records the intent, buys, and records the answer: any of the three may be the last.
-func (c *cluster) buy(o network.Owner, record *plan.Purchase) {
+func (c *cluster) buy(o network.Owner, record *ipblock.Purchase) {
 	nonce := fmt.Sprintf("nonce%06d", c.rng.IntN(1e6))
-	c.do(func() { *record = plan.Purchase{Nonce: nonce, Time: c.now} })
-	c.mayFreeze(plan.Step{Action: plan.Buy}, o)
+	c.do(func() { *record = ipblock.Purchase{Nonce: nonce, Time: c.now} })
+	c.mayFreeze(ipblock.Step{Action: ipblock.Buy}, o)
 	lost := c.losses && c.rng.IntN(8) == 0
 	if lost && c.rng.IntN(2) == 0 {
 		return
@@ -247,7 +247,7 @@ func (c *cluster) serving(o network.Owner) []*modelBlock {
 }
 
 // save stores a ledger by compare-and-swap. What follows from it at once happens in the same moment.
-func (c *cluster) save(l plan.Ledger, follows ...func()) (ok bool) {
+func (c *cluster) save(l ipblock.Ledger, follows ...func()) (ok bool) {
 	c.do(func() {
 		if stored, exists := c.ledgers[l.BlockID]; exists != (l.Version != "") ||
 			(exists && stored.Version != l.Version) {
@@ -281,7 +281,8 @@ func (c *cluster) publish(s *modelService, address netip.Addr, b network.Block) 
 			}
 		}
 		released, used := c.withdrawn[address]
-		if used && released.Holder.Name != s.name && c.now.Before(released.Since.Add(plan.Quarantine)) && !c.reported {
+		if used && released.Holder.Name != s.name && c.now.Before(released.Since.Add(ipblock.Quarantine)) &&
+			!c.reported {
 			c.fault("address %s, released by %s %s ago, is %s's", address, released.Holder.Name,
 				c.now.Sub(released.Since), s.name)
 		}
@@ -291,7 +292,7 @@ func (c *cluster) publish(s *modelService, address netip.Addr, b network.Block) 
 // withdraw notes that a Service has its address no more.
 func (c *cluster) withdraw(s *modelService) {
 	if s.published.IsValid() {
-		c.withdrawn[s.published] = plan.Released{Holder: s.holder(), Since: c.now}
+		c.withdrawn[s.published] = ipblock.Released{Holder: s.holder(), Since: c.now}
 	}
 	s.published = netip.Addr{}
 	s.block = ""
@@ -303,8 +304,8 @@ func (c *cluster) releaseDedicated(s *modelService) bool {
 		c.do(func() { c.find(b.ID).Tags = tags })
 		return false
 	}
-	step := plan.Release(s.owner(), v)[0]
-	if step.Action == plan.Done {
+	step := ipblock.Release(s.owner(), v)[0]
+	if step.Action == ipblock.Done {
 		c.drop(s)
 		return false
 	}

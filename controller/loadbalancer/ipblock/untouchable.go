@@ -1,4 +1,4 @@
-package plan
+package ipblock
 
 import "github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
 
@@ -8,12 +8,12 @@ import "github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network
 func Untouchable(b network.Block) (refusal Step, refused bool) {
 	switch {
 	case b.SystemManaged:
-		return refuse(b, BlockUnusable, "IP block %s (%s) is managed by phoenixNAP and cannot serve Services or "+
+		return RefuseStep(b, BlockUnusable, "IP block %s (%s) is managed by phoenixNAP and cannot serve Services or "+
 			"nodes; name another one", b.ID, b.CIDR), true
 	case b.Status == network.Subnetted:
-		return refuse(b, BlockUnusable, "IP block %s (%s) is divided into smaller ones (status %s) and cannot be "+
-			"assigned itself; name an IPBlock of one of these instead, delete them in the phoenixNAP portal, or remove the "+
-			"tags of this one if it serves something else now", b.ID, b.CIDR, b.Status), true
+		return RefuseStep(b, BlockUnusable, "IP block %s (%s) is divided into smaller ones (status %s) and cannot be "+
+			"assigned itself; name an IPBlock of one of these instead, delete them in the phoenixNAP portal, or "+
+			"remove the tags of this one if it serves something else now", b.ID, b.CIDR, b.Status), true
 	case progress(b.Status) == rankUnknown:
 		return statusNotKnown(b), true
 	default:

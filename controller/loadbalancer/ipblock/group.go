@@ -1,4 +1,4 @@
-package plan
+package ipblock
 
 import (
 	"maps"
@@ -9,7 +9,7 @@ import (
 
 // Group is who may have an address together.
 type Group struct {
-	// Name is what they have in common, see Observed.groupOf.
+	// Name is what they have in common: a key, with their namespace unless an IPBlock lets those of several share.
 	Name string
 	// Others are those who have the address beside its holder in Ledger.Held, in the order in which they joined.
 	Others []Holder
@@ -45,8 +45,8 @@ func (l Ledger) sharedFor(ask Ask) (address netip.Addr, found bool) {
 	return l.SharedAs(ask.Group)
 }
 
-// count is how many have an address.
-func (l Ledger) count() int {
+// HolderCount is how many have an address.
+func (l Ledger) HolderCount() int {
 	count := len(l.Held)
 	for _, group := range l.Groups {
 		count += len(group.Others)
@@ -54,8 +54,8 @@ func (l Ledger) count() int {
 	return count
 }
 
-// group names the group of an address that one has; empty for none. That of an address which others have stays.
-func (l Ledger) group(address netip.Addr, name string) Ledger {
+// NameGroup names the group of an address that one has; empty for none. That of an address which others have stays.
+func (l Ledger) NameGroup(address netip.Addr, name string) Ledger {
 	switch {
 	case len(l.Groups[address].Others) > 0:
 		return l
@@ -81,8 +81,8 @@ func (l Ledger) WithGroup(address netip.Addr, group Group) Ledger {
 // take takes an address from one who has it: it is free once no one has it.
 func (l Ledger) take(address netip.Addr, h Holder, now time.Time) {
 	group := l.Groups[address]
-	switch others := slices.DeleteFunc(group.Others, h.sameName); {
-	case !l.Held[address].sameName(h):
+	switch others := slices.DeleteFunc(group.Others, h.SameName); {
+	case !l.Held[address].SameName(h):
 		l.Groups[address] = Group{Name: group.Name, Others: others}
 	case len(others) > 0:
 		l.Held[address] = others[0]

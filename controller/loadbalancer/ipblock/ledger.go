@@ -1,4 +1,4 @@
-package plan
+package ipblock
 
 import (
 	"errors"
@@ -35,8 +35,8 @@ func (h Holder) String() string {
 	return h.Namespace + "/" + h.Name
 }
 
-// sameName reports whether h and other have the same name, whatever their UIDs.
-func (h Holder) sameName(other Holder) bool {
+// SameName reports whether h and other have the same name, whatever their UIDs.
+func (h Holder) SameName(other Holder) bool {
 	return h.Namespace == other.Namespace && h.Name == other.Name
 }
 
@@ -134,7 +134,7 @@ var (
 // AddressOf returns the address that has the holder's name, whatever its UID.
 func (l Ledger) AddressOf(h Holder) (netip.Addr, bool) {
 	for _, address := range slices.SortedFunc(maps.Keys(l.Held), netip.Addr.Compare) {
-		if slices.ContainsFunc(l.Holders(address), h.sameName) {
+		if slices.ContainsFunc(l.Holders(address), h.SameName) {
 			return address, true
 		}
 	}
@@ -149,13 +149,13 @@ func (l Ledger) Empty() bool { return len(l.Held) == 0 }
 // it wants another; Free that first. On an error the ledger is returned unchanged.
 func (l Ledger) Take(h Holder, ask Ask) (Ledger, Grant, error) {
 	if held, found := l.AddressOf(h); found {
-		return l.give(held, h), Grant{Address: held}, nil
+		return l.Give(held, h), Grant{Address: held}, nil
 	}
 	if l.Closed || l.Deleted {
 		return l, Grant{}, fmt.Errorf("IP block %s: %w", l.BlockID, ErrClosed)
 	}
 	if shared, found := l.sharedFor(ask); found && (shared == ask.Wanted || !ask.Wanted.IsValid()) {
-		return l.give(shared, h), Grant{Address: shared}, nil
+		return l.Give(shared, h), Grant{Address: shared}, nil
 	}
 	if ask.Wanted.IsValid() {
 		return l.takeWanted(h, ask)
@@ -170,14 +170,14 @@ func (l Ledger) takeAny(h Holder, ask Ask) (Ledger, Grant, error) {
 			continue
 		}
 		if _, quarantined := l.Quarantined[address]; !quarantined {
-			return l.give(address, h).group(address, ask.Group), Grant{Address: address}, nil
+			return l.Give(address, h).NameGroup(address, ask.Group), Grant{Address: address}, nil
 		}
 		if !reused.IsValid() || l.Quarantined[address].Since.Before(l.Quarantined[reused].Since) {
 			reused = address
 		}
 	}
 	if reused.IsValid() {
-		return l.give(reused, h).group(reused, ask.Group), l.grant(reused, h, ask), nil
+		return l.Give(reused, h).NameGroup(reused, ask.Group), l.grant(reused, h, ask), nil
 	}
 	if l.onlyQuarantined(ask) {
 		return l, Grant{}, fmt.Errorf("IP block %s: %w", l.BlockID, ErrQuarantined)
@@ -189,7 +189,7 @@ func (l Ledger) takeWanted(h Holder, ask Ask) (Ledger, Grant, error) {
 	if err := l.refusal(ask.Wanted, h, ask); err != nil {
 		return l, Grant{}, fmt.Errorf("IP block %s, address %s: %w", l.BlockID, ask.Wanted, err)
 	}
-	return l.give(ask.Wanted, h).group(ask.Wanted, ask.Group), l.grant(ask.Wanted, h, ask), nil
+	return l.Give(ask.Wanted, h).NameGroup(ask.Wanted, ask.Group), l.grant(ask.Wanted, h, ask), nil
 }
 
 // refusal says why the holder may not have the address now; nil when it may.
@@ -210,7 +210,7 @@ func (l Ledger) refusal(address netip.Addr, h Holder, ask Ask) error {
 func (l Ledger) grant(address netip.Addr, h Holder, ask Ask) Grant {
 	released, found := l.Quarantined[address]
 	known := found && released.Holder != Holder{}
-	return Grant{Address: address, Reused: known && !released.Holder.sameName(h) && !ask.silent(address)}
+	return Grant{Address: address, Reused: known && !released.Holder.SameName(h) && !ask.silent(address)}
 }
 
 // Free takes every address of the holder back; those that no other of its group has are quarantined from now on. A
@@ -220,7 +220,7 @@ func (l Ledger) Free(h Holder, now time.Time) Ledger {
 	freed := l.clone()
 	for address := range l.Held {
 		for _, holder := range l.Holders(address) {
-			if holder.sameName(h) && (h.UID == "" || holder.UID == h.UID) {
+			if holder.SameName(h) && (h.UID == "" || holder.UID == h.UID) {
 				freed.take(address, holder, now)
 			}
 		}
@@ -294,12 +294,12 @@ func (l Ledger) checkHolders(address netip.Addr, holders map[Holder]netip.Addr) 
 	return nil
 }
 
-// give adds the holder to those who have the address, in the place of one of its name.
-func (l Ledger) give(address netip.Addr, h Holder) Ledger {
+// Give adds the holder to those who have the address, in the place of one of its name.
+func (l Ledger) Give(address netip.Addr, h Holder) Ledger {
 	given := l.clone()
 	delete(given.Quarantined, address)
 	holders := given.Holders(address)
-	i := slices.IndexFunc(holders, h.sameName)
+	i := slices.IndexFunc(holders, h.SameName)
 	switch {
 	case i > 0:
 		given.Groups[address].Others[i-1] = h
@@ -335,4 +335,22 @@ func (l Ledger) hosts() func(yield func(netip.Addr) bool) {
 			}
 		}
 	}
+}
+
+// Knows reports whether the ledger knows a holder: an address is given to it, or quarantined after it.
+func (l Ledger) Knows(h Holder) bool {
+	if _, holds := l.AddressOf(h); holds {
+		return true
+	}
+	return l.Closed && slices.ContainsFunc(slices.Collect(maps.Values(l.Quarantined)), func(r Released) bool {
+		return r.Holder == h
+	})
+}
+
+// HoldsForServers reports whether the ledger is that of the nodes' own addresses.
+func (l Ledger) HoldsForServers() bool {
+	server := func(h Holder) bool { return h.Namespace == "" && h.Name != "" }
+	return slices.ContainsFunc(slices.Collect(maps.Values(l.Held)), server) ||
+		slices.ContainsFunc(slices.Collect(maps.Values(l.Quarantined)),
+			func(r Released) bool { return server(r.Holder) })
 }

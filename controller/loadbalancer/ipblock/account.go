@@ -1,5 +1,6 @@
-// Package plan decides the life of public IP blocks, from values only: who gets which address, and the next step.
-package plan
+// Package ipblock decides what public IP blocks need next, and who has which of their addresses, from values only. It
+// knows no Service: what one asks for is a Request, and who has an address a Holder.
+package ipblock
 
 import (
 	"cmp"
@@ -65,8 +66,8 @@ type Account struct {
 	// Networks are the public networks that could be read, by ID: the configured one and those that hold
 	// one of the blocks.
 	Networks map[string]network.Network
-	// NetworkID is the ID of the configured public network.
-	NetworkID string
+	// Network is the public network that the blocks are assigned to. Without a name it is the default one.
+	Network network.Named
 	// Purchase is the recorded intent to buy; nil when there is none.
 	Purchase *Purchase
 	// Published is the address that the owner has already; the zero Addr when it has none.
@@ -92,7 +93,7 @@ type Slots struct {
 }
 
 // Public is the configured public network; the zero Network when it cannot be read, see Unproven.
-func (account Account) Public() network.Network { return account.Networks[account.NetworkID] }
+func (account Account) Public() network.Network { return account.Networks[account.Network.ID] }
 
 // Owned returns the sightings of blocks that are provably the owner's, each once, ordered by ID.
 func (account Account) Owned(owner network.Owner) []network.Sighting {
@@ -107,9 +108,9 @@ func (account Account) PurchaseOpen() bool {
 	return account.Purchase != nil && account.Now.Before(account.Purchase.Time.Add(PurchaseSettles))
 }
 
-// purchased returns the block of the recorded purchase, if the view shows it: by the ID that the API answered, or by
+// Purchased returns the block of the recorded purchase, if the view shows it: by the ID that the API answered, or by
 // the nonce at the end of the description.
-func (account Account) purchased(owner network.Owner) (network.Block, bool) {
+func (account Account) Purchased(owner network.Owner) (network.Block, bool) {
 	if account.Purchase == nil {
 		return network.Block{}, false
 	}
@@ -140,4 +141,10 @@ func (account Account) recordedUntagged(owner network.Owner, b network.Block) bo
 		network.OfCluster(b, owner.Cluster) && !network.Purposed(b)
 }
 
-func (w Desired) requestedSource() string { return cmp.Or(w.RequestedSource, "spec.loadBalancerIP") }
+// find returns the first that matches.
+func find[T any](all []T, matches func(T) bool) (first T, found bool) {
+	if i := slices.IndexFunc(all, matches); i >= 0 {
+		return all[i], true
+	}
+	return first, false
+}

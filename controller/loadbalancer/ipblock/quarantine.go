@@ -1,4 +1,4 @@
-package plan
+package ipblock
 
 import (
 	"net/netip"
@@ -17,7 +17,7 @@ type Released struct {
 // still answer for it answers for the same name. Where that is not known, it is who has the address published.
 func (l Ledger) inQuarantine(address netip.Addr, h Holder, ask Ask) bool {
 	released, found := l.Quarantined[address]
-	own := released.Holder.sameName(h) || released.Holder == Holder{} && address == ask.Published
+	own := released.Holder.SameName(h) || released.Holder == Holder{} && address == ask.Published
 	return found && !own && !ask.silent(address) && ask.Now.Before(released.Since.Add(Quarantine))
 }
 
@@ -82,4 +82,30 @@ func (l Ledger) Expire(silent func(netip.Addr) bool, now time.Time) Ledger {
 		}
 	}
 	return expired
+}
+
+// Remade is a ledger that is made again. Where it is not fresh, each free address may be in use, of a Service that
+// proves nothing or by a machine that still answers for it: all are in quarantine, and only a Service that has the
+// address published does not have to wait.
+func (l Ledger) Remade(fresh bool, now time.Time) Ledger {
+	if fresh {
+		return l
+	}
+	l = l.clone()
+	for address := range l.hosts() {
+		if _, held := l.Held[address]; !held {
+			l.Quarantined[address] = Released{Since: now}
+		}
+	}
+	return l
+}
+
+// Rebuilding reports whether an address is in quarantine of which is not known who had it.
+func (l Ledger) Rebuilding(now time.Time) bool {
+	for _, released := range l.Expire(nil, now).Quarantined {
+		if released.Holder == (Holder{}) {
+			return true
+		}
+	}
+	return false
 }

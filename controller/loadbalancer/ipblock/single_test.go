@@ -1,4 +1,4 @@
-package plan_test
+package ipblock_test
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 )
 
 func TestExtend(t *testing.T) {
@@ -18,7 +18,7 @@ func TestExtend(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		wish wanted
-		view plan.Account
+		view ipblock.Account
 		want string
 	}{
 		{"no block yet", wish(), view(nil), "buy PurchaseDue "},
@@ -45,7 +45,7 @@ func TestExtend(t *testing.T) {
 			w.Bought = 1
 		}), view(nil), "refuse TooManyBlocks "},
 		{"no location", wish(func(w *wanted) { w.Location = "" }), view(nil), "refuse LocationMissing "},
-		{"network not readable", wish(), view(nil, func(v *plan.Account) { delete(v.Networks, net1) }),
+		{"network not readable", wish(), view(nil, func(v *ipblock.Account) { delete(v.Networks, net1) }),
 			"refuse NetworkUnusable "},
 		{"one in a state that is not known", wish(), view(blocks(block("a", "resting", ours))),
 			"refuse StatusNotKnown a"},
@@ -88,13 +88,13 @@ func TestBroughtBlocksAreNeverDeleted(t *testing.T) {
 	} {
 		b := block("a", test.status, in(test.resource, "public network"), func(b *network.Block) { b.Tags = nil })
 		v := view(blocks(b))
-		step := plan.EnsureBrought(v.Sightings[0], test.assignedHere, v)
+		step := ipblock.EnsureBrought(v.Sightings[0], test.assignedHere, v)
 		step.Address = addr("")
 		if got := describeStep(step); got != test.ensure {
 			t.Errorf("%s in %q, assigned here %t: ensure %s, want %s", test.status, test.resource, test.assignedHere,
 				got, test.ensure)
 		}
-		if got := describeStep(plan.ReleaseBrought(v.Sightings[0], test.assignedHere, v)); got != test.release {
+		if got := describeStep(ipblock.ReleaseBrought(v.Sightings[0], test.assignedHere, v)); got != test.release {
 			t.Errorf("%s in %q, assigned here %t: release %s, want %s", test.status, test.resource, test.assignedHere,
 				got, test.release)
 		}
@@ -112,10 +112,10 @@ func TestOneBlockOfAPool(t *testing.T) {
 		network.ErrorUnassigning: {"unassign UnassignmentDue a", "unassign UnassignmentDue a"},
 	} {
 		v := view(blocks(block("a", status, func(b *network.Block) { b.Tags = pool.Tags() })))
-		if got := describeStep(plan.EnsureBlock(v.Sightings[0], v)); got != want[0] {
+		if got := describeStep(ipblock.EnsureBlock(v.Sightings[0], v)); got != want[0] {
 			t.Errorf("%s: ensure %s, want %s", status, got, want[0])
 		}
-		if got := describeStep(plan.ReleaseBlock(v.Sightings[0], v)); got != want[1] {
+		if got := describeStep(ipblock.ReleaseBlock(v.Sightings[0], v)); got != want[1] {
 			t.Errorf("%s: release %s, want %s", status, got, want[1])
 		}
 	}
@@ -134,7 +134,7 @@ func TestServersMayHoldEveryAddress(t *testing.T) {
 		}
 		public.Members = []network.Member{member}
 		v.Networks[net1] = public
-		step := plan.EnsureBlock(v.Sightings[0], v)
+		step := ipblock.EnsureBlock(v.Sightings[0], v)
 		step.Address = addr("")
 		if got := describeStep(step); got != want {
 			t.Errorf("%s: %s, want %s", status, got, want)

@@ -1,10 +1,10 @@
-package plan_test
+package ipblock_test
 
 import (
 	"testing"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 )
 
 // TestUntouchable: every state that is known may be changed, unless phoenixNAP manages the block.
@@ -13,18 +13,18 @@ func TestUntouchable(t *testing.T) {
 		network.Unassigning, network.ErrorAssigning, network.ErrorUnassigning}
 	for _, status := range known {
 		b := network.Block{ID: "a", Status: status}
-		if refusal, refused := plan.Untouchable(b); refused {
+		if refusal, refused := ipblock.Untouchable(b); refused {
 			t.Errorf("%s: refused: %s", status, refusal.Detail)
 		}
 		b.SystemManaged = true
-		if refusal, refused := plan.Untouchable(b); !refused || refusal.Reason != plan.BlockUnusable {
+		if refusal, refused := ipblock.Untouchable(b); !refused || refusal.Reason != ipblock.BlockUnusable {
 			t.Errorf("%s, managed by phoenixNAP: %+v", status, refusal)
 		}
 	}
-	for status, want := range map[network.BlockStatus]plan.Reason{
-		network.Subnetted: plan.BlockUnusable, "resting": plan.StatusNotKnown, "": plan.StatusNotKnown,
+	for status, want := range map[network.BlockStatus]ipblock.Reason{
+		network.Subnetted: ipblock.BlockUnusable, "resting": ipblock.StatusNotKnown, "": ipblock.StatusNotKnown,
 	} {
-		if refusal, refused := plan.Untouchable(network.Block{Status: status}); !refused || refusal.Reason != want {
+		if refusal, refused := ipblock.Untouchable(network.Block{Status: status}); !refused || refusal.Reason != want {
 			t.Errorf("%q: %+v, want %s", status, refusal, want)
 		}
 	}
@@ -47,7 +47,8 @@ func TestNodesKeepWhatCanServe(t *testing.T) {
 	for _, status := range []network.BlockStatus{network.Subnetted, "resting"} {
 		for used, want := range map[string]string{"": "b", "a": "a"} {
 			v := view(blocks(block("a", status), block("b", network.Assigned)))
-			kept, _, _ := plan.ChooseNodeBlock(v.Sightings, "a", func(b network.Block) bool { return b.ID == used }, v)
+			kept, _, _ := ipblock.ChooseNodeBlock(v.Sightings, "a",
+				func(b network.Block) bool { return b.ID == used }, v)
 			if kept.Block.ID != want {
 				t.Errorf("%s, used %q: %s is kept, want %s", status, used, kept.Block.ID, want)
 			}

@@ -1,4 +1,4 @@
-package plan_test
+package ipblock_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/seeds"
 )
@@ -55,16 +55,16 @@ func TestEnsureEndsWithOneBlock(t *testing.T) {
 		a, mine := leftOver(seed)
 		w := wish()
 		if mine > 0 && a.rng.IntN(2) == 0 {
-			w.Published = plan.ServiceAddress(a.owned()[a.rng.IntN(mine)].CIDR)
+			w.Published = ipblock.ServiceAddress(a.owned()[a.rng.IntN(mine)].CIDR)
 		}
 		last := ensureToEnd(a, w)
-		if last.Action == plan.Refuse && last.Reason == plan.BlockElsewhere && a.heldElsewhere(last.Block.ID) {
+		if last.Action == ipblock.Refuse && last.Reason == ipblock.BlockElsewhere && a.heldElsewhere(last.Block.ID) {
 			excused++
 			checkFaults(t, seed, a)
 			continue
 		}
 		owned := a.owned()
-		if last.Action != plan.Done || len(owned) != 1 || owned[0].Status != network.Assigned ||
+		if last.Action != ipblock.Done || len(owned) != 1 || owned[0].Status != network.Assigned ||
 			owned[0].ResourceID != net1 {
 			t.Fatalf("seed %d: ended with %s %s and blocks %s", seed, last.Action, last.Reason, describe(owned))
 		}
@@ -82,14 +82,14 @@ func TestEnsureEndsWithOneBlock(t *testing.T) {
 	}
 }
 
-func ensureToEnd(a *account, w wanted) (last plan.Step) {
+func ensureToEnd(a *account, w wanted) (last ipblock.Step) {
 	for range maxSteps {
 		v := a.view()
 		last = w.ensure(shop, v)
-		if last.Action == plan.Refuse {
+		if last.Action == ipblock.Refuse {
 			return last
 		}
-		if last.Action == plan.Done {
+		if last.Action == ipblock.Done {
 			duplicates := w.duplicates(shop, v)
 			if len(duplicates) == 0 {
 				return last
@@ -103,11 +103,11 @@ func ensureToEnd(a *account, w wanted) (last plan.Step) {
 	return last
 }
 
-func (a *account) takeAny(s plan.Step) {
+func (a *account) takeAny(s ipblock.Step) {
 	switch s.Action {
-	case plan.Buy, plan.Assign, plan.Unassign, plan.Delete:
+	case ipblock.Buy, ipblock.Assign, ipblock.Unassign, ipblock.Delete:
 		a.take(s)
-	case plan.Wait, plan.Refuse, plan.Done:
+	case ipblock.Wait, ipblock.Refuse, ipblock.Done:
 	}
 }
 
@@ -128,7 +128,7 @@ func TestReleaseEndsWithNone(t *testing.T) {
 		}
 		strangers := a.strangers()
 		steps := releaseToEnd(a)
-		if steps[0].Action != plan.Done || len(a.owned()) != 0 {
+		if steps[0].Action != ipblock.Done || len(a.owned()) != 0 {
 			t.Fatalf("seed %d: ended with %s %s and blocks %s", seed, steps[0].Action, steps[0].Reason,
 				describe(a.owned()))
 		}
@@ -139,10 +139,10 @@ func TestReleaseEndsWithNone(t *testing.T) {
 	}
 }
 
-func releaseToEnd(a *account) (steps []plan.Step) {
+func releaseToEnd(a *account) (steps []ipblock.Step) {
 	for range maxSteps {
-		steps = plan.Release(shop, a.view())
-		if steps[0].Action == plan.Done {
+		steps = ipblock.Release(shop, a.view())
+		if steps[0].Action == ipblock.Done {
 			return steps
 		}
 		a.takeAny(steps[0])

@@ -1,4 +1,4 @@
-package plan_test
+package ipblock_test
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/cloud/network"
-	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/plan"
+	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/controller/loadbalancer/ipblock"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/pkg/contract"
 	"github.com/phoenixnap/k8s-cloud-provider-bmc/v2/test/env/seeds"
 )
@@ -24,8 +24,8 @@ const (
 
 // newCluster is an account with room for some blocks, a block that the user brought, and no Service.
 func newCluster(seed uint64) *cluster {
-	c := &cluster{account: newAccount(seed), ledgers: map[string]plan.Ledger{},
-		withdrawn: map[netip.Addr]plan.Released{}, losses: true}
+	c := &cluster{account: newAccount(seed), ledgers: map[string]ipblock.Ledger{},
+		withdrawn: map[netip.Addr]ipblock.Released{}, losses: true}
 	c.freezes = max(0, c.rng.IntN(5)-2)
 	c.mayTouch = func(b network.Block) bool { return network.OfCluster(b, "c1") || b.ID == c.broughtID }
 	own := c.leave(map[string]string{contract.TagCluster: "c1", "team": "a"},
@@ -123,7 +123,7 @@ func (c *cluster) pass(d time.Duration) {
 // wake carries out what a frozen process sends, where the API does not refuse it. That someone takes a
 // block for himself between the check and that cannot be helped.
 func (c *cluster) wake(l lateChange) {
-	if l.step.Action == plan.Buy {
+	if l.step.Action == ipblock.Buy {
 		if len(c.serving(l.owner)) > 0 {
 			c.tally.extraBlocks++
 		}
@@ -133,8 +133,8 @@ func (c *cluster) wake(l lateChange) {
 	b := c.find(l.step.Block.ID)
 	switch {
 	case b == nil, !c.mayTouch(b.Block):
-	case l.step.Action == plan.Delete && b.Status == network.Unassigned && !network.Retained(b.Block),
-		l.step.Action == plan.Unassign && b.Status == network.Assigned && b.ResourceID == l.step.Network &&
+	case l.step.Action == ipblock.Delete && b.Status == network.Unassigned && !network.Retained(b.Block),
+		l.step.Action == ipblock.Unassign && b.Status == network.Assigned && b.ResourceID == l.step.Network &&
 			!c.now.Before(c.networks[b.ResourceID].until):
 		c.tally.lateChanges++
 		c.carryOut(l.step)
@@ -192,7 +192,8 @@ func (c *cluster) checkServed(t *testing.T, seed uint64) {
 	for _, s := range c.services {
 		if s.refused != "" {
 			c.tally.excused++
-			if !slices.Contains([]plan.Reason{plan.NetworkFull, plan.BlockLost, plan.BlockRetagged, plan.BlockInError},
+			if !slices.Contains([]ipblock.Reason{ipblock.NetworkFull, ipblock.BlockLost, ipblock.BlockRetagged,
+				ipblock.BlockInError},
 				s.refused) {
 				t.Errorf("seed %d: %s is refused for %s", seed, s.name, s.refused)
 			}
