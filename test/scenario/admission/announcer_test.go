@@ -13,17 +13,8 @@ import (
 func announcer(t *testing.T) {
 	t.Helper()
 	install(t)
-	const component = "../../../deploy/components/announcer/"
-	must(t, cp.ApplyFiles(t.Context(), component+"rights.yaml", component+"policy.yaml",
-		component+"secret-policy.yaml"))
-	agent := agentOn(t, "nowhere")
-	controller := account(t, "phoenixnap-cloud-controller-manager")
-	eventually(t, "the policies of the announcer", func() bool {
-		_, first := agent.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(t.Context(), configMap("probe"), dryRun)
-		_, second := controller.CoreV1().Secrets(metav1.NamespaceSystem).Create(t.Context(),
-			secret("probe", corev1.SecretTypeOpaque), dryRun)
-		return refusedBy(first, "phoenixnap-agent-view") && refusedBy(second, "phoenixnap-controller-secrets")
-	})
+	const component = "components/announcer/"
+	apply(t, component+"rights.yaml", component+"policy.yaml", component+"secret-policy.yaml")
 }
 
 func secret(name string, kind corev1.SecretType) *corev1.Secret {

@@ -28,13 +28,12 @@ func TestExternalIPs(t *testing.T) {
 	must(t, author.create(external("old", address, otherAddress)))
 	must(t, author.create(external("none")))
 
-	must(t, cp.ApplyFiles(t.Context(), "../../../deploy/components/deny-external-ips/policy.yaml"))
+	apply(t, "components/deny-external-ips/policy.yaml")
 	t.Cleanup(func() {
 		policies := admin.AdmissionregistrationV1()
 		_ = policies.ValidatingAdmissionPolicyBindings().Delete(cleanup(t), policy, metav1.DeleteOptions{})
 		_ = policies.ValidatingAdmissionPolicies().Delete(cleanup(t), policy, metav1.DeleteOptions{})
 	})
-	enforced(t, admin)
 	for what, err := range map[string]error{
 		"creation":          author.create(external("new", gateway)),
 		"the first address": author.patch("none", externalIPs(gateway)),

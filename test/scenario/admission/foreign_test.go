@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -66,46 +64,8 @@ func (i installation) installOnly(t *testing.T) kubernetes.Interface {
 	must(t, admin.RbacV1().RoleBindings(metav1.NamespaceSystem).DeleteCollection(t.Context(), metav1.DeleteOptions{},
 		all))
 	must(t, cp.Apply(t.Context(), i.manifest))
-	enforced(t, admin)
+	enforced(t)
 	return admin
-}
-
-// enforced waits until the API server enforces every existing policy: it learns of policies and of bindings in
-// the order in which they were written, so the effect of the last one proves that all are in effect.
-func enforced(t *testing.T, admin kubernetes.Interface) {
-	t.Helper()
-	const name = "zz-test-marker"
-	policies := admin.AdmissionregistrationV1().ValidatingAdmissionPolicies()
-	bindings := admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	must2(policies.Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionregistrationv1.MatchResources{
-				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
-					RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-						Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-						Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
-							Resources: []string{"configmaps"}},
-					},
-				}},
-			},
-			Validations: []admissionregistrationv1.Validation{{Expression: fmt.Sprintf("object.metadata.name != %q",
-				name)}},
-		},
-	}, metav1.CreateOptions{}))(t)
-	must2(bindings.Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName:        name,
-			ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-		},
-	}, metav1.CreateOptions{}))(t)
-	eventually(t, "the last of the policies", func() bool {
-		_, err := admin.CoreV1().ConfigMaps("default").Create(t.Context(), configMap(name), dryRun)
-		return refusedBy(err, name)
-	})
-	must(t, bindings.Delete(t.Context(), name, metav1.DeleteOptions{}))
-	must(t, policies.Delete(t.Context(), name, metav1.DeleteOptions{}))
 }
 
 // ofClass is a Service of a class; none when empty.
@@ -148,15 +108,6 @@ func (i installation) announcer() string {
 		return contract.AnnouncerKubeVIP
 	}
 	return contract.AnnouncerAgent
-}
-
-// applies reports whether the policies for Services apply, by trying what is always refused then.
-func applies(t *testing.T, author kubernetes.Interface) bool {
-	t.Helper()
-	service := loadBalancer("probe")
-	service.Annotations = map[string]string{contract.ServiceIPAddress: otherAddress}
-	_, err := author.CoreV1().Services("default").Create(t.Context(), service, dryRun)
-	return refusedBy(err, "phoenixnap-service-addresses")
 }
 
 // TestPoliciesFollowTheAnnouncer goes through the life of each overlay, and of the chart that equals it, in a cluster
@@ -335,8 +286,8 @@ func TestInstallingAgainKeepsTheSwitch(t *testing.T) {
 	must(t, controlplane.WriteKubeconfig(kubeconfig, cp.Config(), ""))
 	chart := filepath.Join(root, filepath.FromSlash(deploy.Chart))
 	for _, args := range [][]string{
-		{"kubectl", "apply", "-f", filepath.FromSlash(overlay)},
-		{"kubectl", "apply", "--server-side", "--force-conflicts", "-f", filepath.FromSlash(overlay)},
+		{"kubectl", "apply", "-f", deployed(overlay)},
+		{"kubectl", "apply", "--server-side", "--force-conflicts", "-f", deployed(overlay)},
 		{"helm", "upgrade", "--install", "phoenixnap", chart, "--namespace", metav1.NamespaceSystem,
 			"--take-ownership"},
 	} {

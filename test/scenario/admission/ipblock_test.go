@@ -29,7 +29,7 @@ func ipBlocks(t *testing.T) dynamic.ResourceInterface {
 // defined applies the definitions and returns the objects of one, as an administrator sees them.
 func defined(t *testing.T, resource string) dynamic.ResourceInterface {
 	t.Helper()
-	must(t, cp.ApplyFiles(t.Context(), filepath.FromSlash("../../../deploy/crds")))
+	apply(t, "crds")
 	client, err := dynamic.NewForConfig(cp.Config())
 	must(t, err)
 	objects := client.Resource(api.GroupVersion.WithResource(resource))

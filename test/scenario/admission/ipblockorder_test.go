@@ -7,23 +7,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/dynamic"
 )
-
-// ordering returns the IPBlocks once what no one buys is refused.
-func ordering(t *testing.T) dynamic.ResourceInterface {
-	t.Helper()
-	blocks := ipBlocks(t)
-	eventually(t, "the policy for orders", func() bool {
-		_, err := blocks.Create(t.Context(), ipBlock(t, "extra", `{purpose: Nodes}`), dryRun)
-		return refusedBy(err, "phoenixnap-ipblock-orders")
-	})
-	return blocks
-}
 
 // TestOrders: what no one buys is refused with what to write instead.
 func TestOrders(t *testing.T) {
-	blocks := ordering(t)
+	blocks := ipBlocks(t)
 	for spec, says := range map[string]string{
 		`{purpose: Nodes, size: /29}`: "--manage-membership",
 		`{purpose: Service, size: /29, serviceRef: {namespace: shop, name: web}}`: "a Service orders its own block",
@@ -55,7 +43,7 @@ func TestOrders(t *testing.T) {
 
 // TestOrdersAreEdited: after the purchase, too, but not to what is ignored.
 func TestOrdersAreEdited(t *testing.T) {
-	blocks := ordering(t)
+	blocks := ipBlocks(t)
 	removed(t, blocks, "extra")
 	object, err := blocks.Create(t.Context(), ipBlock(t, "extra", `{purpose: Shared, size: /29}`), strict)
 	must(t, err)

@@ -23,8 +23,8 @@ var cp *controlplane.ControlPlane
 
 func TestMain(m *testing.M) { os.Exit(controlplane.Main(m, &cp)) }
 
-// overlay is what is installed: everything that users of kube-vip install.
-const overlay = "../../../deploy/rendered/kubeadm/deployment.yaml"
+// overlay is what install applies: everything that users of kube-vip install.
+const overlay = "rendered/kubeadm/deployment.yaml"
 
 // wait bounds the time that the API server takes to notice a policy.
 const wait = time.Minute
@@ -41,29 +41,38 @@ func configured(t *testing.T, announcer string) {
 	must(t, policies.PolicySwitch{Bindings: bindings, Announcing: announcer != ""}.Sync(t.Context()))
 }
 
-// install applies the overlay, configures kube-vip as the announcer, and waits until the API server enforces each
-// policy.
+// deployed is the file of a path below deploy.
+func deployed(path string) string { return filepath.Join("../../../deploy", filepath.FromSlash(path)) }
+
+// apply applies manifests below deploy and waits until the API server enforces each policy.
+func apply(t *testing.T, paths ...string) {
+	t.Helper()
+	var files []string
+	for _, path := range paths {
+		files = append(files, deployed(path))
+	}
+	must(t, cp.ApplyFiles(t.Context(), files...))
+	enforced(t)
+}
+
+// install applies everything that users of kube-vip install, and configures kube-vip as the announcer.
 func install(t *testing.T) kubernetes.Interface {
 	t.Helper()
-	must(t, cp.ApplyFiles(t.Context(), filepath.FromSlash(overlay)))
-	admin := clientOf(t, cp.Config())
-	agent := agentOn(t, "nowhere")
+	apply(t, overlay)
 	configured(t, contract.AnnouncerKubeVIP)
-	eventually(t, "the policies for agents", func() bool {
-		_, err := agent.CoreV1().Events("default").Create(t.Context(), event("unknown", "Node", "elsewhere"), dryRun)
-		return refusedBy(err, "phoenixnap-agent-events")
-	})
 	author := authorIn(t, "default")
-	eventually(t, "the policies for Services", func() bool {
-		service := loadBalancer("probe")
-		service.Annotations = map[string]string{"phoenixnap.com/ip-address": "192.0.2.1"}
-		_, first := author.CoreV1().Services("default").Create(t.Context(), service, dryRun)
-		service = loadBalancer("probe")
-		service.Spec.LoadBalancerIP = "192.0.2.1"
-		_, second := author.CoreV1().Services("default").Create(t.Context(), service, dryRun)
-		return refusedBy(first, "phoenixnap-service-addresses") && refusedBy(second, "phoenixnap-kube-vip")
-	})
-	return admin
+	eventually(t, "the switch of the policies", func() bool { return applies(t, author) })
+	return clientOf(t, cp.Config())
+}
+
+// applies reports whether the policies for Services are switched on, by trying what is always refused then. One is
+// enough: the switch of all of them is the same RoleBinding.
+func applies(t *testing.T, author kubernetes.Interface) bool {
+	t.Helper()
+	service := loadBalancer("probe")
+	service.Annotations = map[string]string{contract.ServiceIPAddress: otherAddress}
+	_, err := author.CoreV1().Services("default").Create(t.Context(), service, dryRun)
+	return refusedBy(err, "phoenixnap-service-addresses")
 }
 
 var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}

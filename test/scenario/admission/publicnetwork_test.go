@@ -154,9 +154,6 @@ func TestPublicNetworksWithBlocksAreNotDeleted(t *testing.T) {
 		must(t, err)
 		setStatus(t, networks, object, status)
 	}
-	eventually(t, "the policy for PublicNetworks", func() bool {
-		return refusedBy(networks.Delete(t.Context(), "default", deletionTried), networksPolicy)
-	})
 	err := networks.Delete(t.Context(), "default", metav1.DeleteOptions{})
 	for _, part := range []string{"(3/10)", "kubectl get ipb",
 		"kubectl annotate pubnet default " + contract.AllowDeletion + "=true"} {
@@ -182,10 +179,6 @@ func confinedNetworks(t *testing.T) (admin, controller dynamic.ResourceInterface
 	admin = publicNetworks(t)
 	install(t)
 	controller = networksOf(t, controllerAccount)
-	eventually(t, "the policy for the controller", func() bool {
-		_, err := controller.Create(t.Context(), publicNetwork(t, "probe", anyNetwork), dryRun)
-		return refusedBy(err, controllersBound)
-	})
 	return admin, controller
 }
 
@@ -241,7 +234,7 @@ func TestOthersDoNotWriteForTheController(t *testing.T) {
 	must(t, err)
 	must2(editor.Create(t.Context(), publicNetwork(t, "chicago", anyNetwork), strict))(t)
 	setStatus(t, admin, labelled, `{blocks: 0/10}`) // as a controller does that an administrator runs
-	must(t, cp.ApplyFiles(t.Context(), "../../../deploy/kube-vip/kube-vip.yaml"))
+	apply(t, "kube-vip/kube-vip.yaml")
 	for _, name := range []string{"phoenixnap-agent", "kube-vip"} {
 		networks := networksOf(t, name)
 		_, created := networks.Create(t.Context(), publicNetwork(t, "another", anyNetwork), dryRun)

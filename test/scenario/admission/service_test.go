@@ -165,7 +165,7 @@ func annotations(pairs object) object { return metadata(object{"annotations": pa
 // TestAuthorsMayNotPublish tries every way by which an author of Services could name an address.
 func TestAuthorsMayNotPublish(t *testing.T) {
 	install(t)
-	must(t, cp.ApplyFiles(t.Context(), "../../../deploy/kube-vip/kube-vip.yaml"))
+	apply(t, "kube-vip/kube-vip.yaml")
 	served(t, "web")
 	author := services{t, authorIn(t, "default")}
 	for key := range published() {
@@ -256,7 +256,7 @@ func TestAuthorsMayNotPublishByDetours(t *testing.T) {
 // TestAuthorsGoOnWorking does what authors do to Services every day.
 func TestAuthorsGoOnWorking(t *testing.T) {
 	admin := install(t)
-	must(t, cp.ApplyFiles(t.Context(), "../../../deploy/kube-vip/kube-vip.yaml"))
+	apply(t, "kube-vip/kube-vip.yaml")
 	served(t, "site")
 	author := services{t, authorIn(t, "default")}
 	asking := loadBalancer("asking")

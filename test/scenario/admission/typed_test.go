@@ -2,7 +2,6 @@ package admission
 
 import (
 	"fmt"
-	"path/filepath"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -47,7 +46,7 @@ func warnings(checker *validating.TypeChecker,
 
 func TestExpressionsAreTyped(t *testing.T) {
 	admin := install(t)
-	must(t, cp.ApplyFiles(t.Context(), filepath.FromSlash("../../../deploy/kubectl-pnap")))
+	apply(t, "kubectl-pnap")
 	checker := typeChecker(admin)
 	list, err := admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(t.Context(), metav1.ListOptions{})
 	must(t, err)
