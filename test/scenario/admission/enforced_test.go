@@ -46,7 +46,8 @@ func marker(name string) *admissionregistrationv1.ValidatingAdmissionPolicy {
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 			MatchConstraints: &admissionregistrationv1.MatchResources{
 				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: creations}}},
-			Validations: []admissionregistrationv1.Validation{{Expression: fmt.Sprintf("object.metadata.name != %q", name)}},
+			Validations: []admissionregistrationv1.Validation{
+				{Expression: fmt.Sprintf("object.metadata.name != %q", name)}},
 		},
 	}
 }
